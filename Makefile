@@ -1,0 +1,90 @@
+# People and CI use the same verbs. `make` alone lists them.
+PYTHON ?= python3
+# A release whose Linux wheel for the CPU is small; any from 2.9 on works.
+TORCH ?= torch==2.13.0
+
+VENV := .venv
+BIN := $(VENV)/bin
+# The server runs from an environment of its own: no torch, nothing for development.
+SERVE_VENV := build/serve
+PROTOC_VENV := build/protoc
+PIP := -m pip install --quiet --disable-pip-version-check
+
+PACKAGES := model/seqserve_model export/seqserve_export server/seqserve_server clients/python/seqserve
+PROTOS := $(wildcard proto/seqserve/v1/*.proto)
+
+.DEFAULT_GOAL := help
+
+help: ## List the verbs.
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+demo: $(SERVE_VENV)/.ready ## Start the shipped model, translate a few sentences, stop.
+	$(SERVE_VENV)/bin/python clients/examples/demo.py
+
+serve: $(SERVE_VENV)/.ready ## Serve models/ on localhost:50051, metrics on localhost:9464.
+	$(SERVE_VENV)/bin/seqserve serve
+
+install: $(VENV)/.ready ## Set up .venv with everything for development.
+
+test: $(VENV)/.ready ## Run all tests, then those against other engines.
+	$(BIN)/pytest
+	$(BIN)/pytest -m parity
+
+test-docker: $(VENV)/.ready ## Bring docker-compose.yml up for real; says so loudly without Docker.
+	$(BIN)/pytest -m docker -rs
+
+bench: $(VENV)/.ready ## Compare with torch and CTranslate2 in one run.
+	$(BIN)/python -m bench.offline
+
+check: lint types test check-proto ## What CI runs.
+
+format: $(VENV)/.ready ## Format the code.
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+lint: $(VENV)/.ready ## Look for mistakes, in the code, the imports and the protos.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/buf lint proto
+
+types: $(VENV)/.ready ## Check the types.
+	$(BIN)/mypy $(PACKAGES)
+
+proto: $(PROTOC_VENV)/.ready ## Generate the stubs from proto/.
+	$(call generate,clients/python)
+
+check-proto: $(PROTOC_VENV)/.ready ## Fail if the checked-in stubs are not those of proto/.
+	rm -rf build/stubs && mkdir -p build/stubs
+	$(call generate,build/stubs)
+	@for file in $$(cd build/stubs && find . -name '*pb2*'); do \
+	  diff -u clients/python/$$file build/stubs/$$file || { echo "stale stubs: run 'make proto'"; exit 1; }; \
+	done
+
+define generate
+	$(PROTOC_VENV)/bin/python -m grpc_tools.protoc -I proto \
+	  --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) $(PROTOS)
+endef
+
+clean: ## Remove what the verbs made, but not runs/ and models/.
+	rm -rf $(VENV) build dist .hypothesis .pytest_cache .mypy_cache .ruff_cache
+
+$(VENV)/.ready: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python $(PIP) --upgrade 'pip>=25.1'
+	$(BIN)/python $(PIP) $(TORCH)
+	$(BIN)/python $(PIP) -e '.[train]' --group test --group lint --group bench
+	touch $@
+
+$(SERVE_VENV)/.ready: pyproject.toml
+	test -x $(SERVE_VENV)/bin/python || $(PYTHON) -m venv $(SERVE_VENV)
+	$(SERVE_VENV)/bin/python $(PIP) -e '.[server]'
+	touch $@
+
+$(PROTOC_VENV)/.ready: pyproject.toml
+	test -x $(PROTOC_VENV)/bin/python || $(PYTHON) -m venv $(PROTOC_VENV)
+	$(PROTOC_VENV)/bin/python $(PIP) --upgrade 'pip>=25.1'
+	$(PROTOC_VENV)/bin/python $(PIP) --group proto
+	touch $@
+
+.PHONY: help demo serve install test test-docker bench check format lint types proto check-proto clean

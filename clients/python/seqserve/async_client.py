@@ -1,0 +1,209 @@
+"""The client for asyncio: the verbs of :mod:`seqserve.client`, awaited, on one event loop."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from google.protobuf.message import Message
+
+from seqserve import messages
+from seqserve.calls import async_messages_of
+from seqserve.channel import AsyncGrpcTransport
+from seqserve.client import (
+    DEFAULT_CONCURRENCY,
+    DEFAULT_TARGET,
+    DEFAULT_TIMEOUT_S,
+    MAX_MESSAGE_BYTES,
+)
+from seqserve.many import async_in_order
+from seqserve.messages import GenerateOptions
+from seqserve.results import Model, Piece, Result
+from seqserve.retry import Attempts, RetryPolicy
+from seqserve.transport import AsyncTransport, Method
+from seqserve.v1 import generation_pb2, model_pb2
+
+
+class AsyncClient:
+    """Generates texts with the models of a seqserve server, awaited.
+
+    Example::
+
+        async with AsyncClient("localhost:50051") as client:
+            print((await client.generate("The coffee tastes good.")).text)
+            async for piece in client.stream("We watched a film."):
+                print(piece.text, end="", flush=True)
+
+    Deadlines and retries are those of :class:`~seqserve.Client`. Cancelling the task that awaits a
+    call cancels the call on the server.
+    """
+
+    def __init__(
+        self,
+        target: str = DEFAULT_TARGET,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        retry: RetryPolicy | None = None,
+        max_message_bytes: int = MAX_MESSAGE_BYTES,
+        transport: AsyncTransport | None = None,
+    ) -> None:
+        """Keeps the settings; the connection is made at the first call.
+
+        Args:
+            target: Where the server is: ``host:port``, several as ``host:port,host:port``.
+            timeout_s: Time for a call and its retries where a call gives none; ``math.inf`` for no
+                limit.
+            retry: When to try again.
+            max_message_bytes: Longest answer to accept.
+            transport: What to send calls with, instead of gRPC.
+
+        Raises:
+            OptionError: The target is malformed, or one of several hosts cannot be resolved.
+        """
+        self._timeout_s = timeout_s
+        self._retry = retry or RetryPolicy()
+        self._transport = transport or AsyncGrpcTransport(target, max_message_bytes)
+
+    async def generate(
+        self,
+        source: str,
+        *,
+        timeout_s: float | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> Result:
+        """Generates from one source.
+
+        Args:
+            source: The text to generate from.
+            timeout_s: Time for the call and its retries; the client's where None.
+            **options: See :class:`~seqserve.GenerateOptions`.
+
+        Raises:
+            CallError: The call failed; the class says how.
+        """
+        request = messages.generate_request(source, **options)
+        return messages.result_of(await self._unary(Method.GENERATE, request, timeout_s))
+
+    async def generate_many(
+        self,
+        sources: Iterable[str] | AsyncIterable[str],
+        *,
+        concurrency: int = DEFAULT_CONCURRENCY,
+        timeout_s: float | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> AsyncGenerator[Result, None]:
+        """Generates from many sources at once and gives the results in their order.
+
+        Sources are read as results are taken: an endless iterable needs no more memory than a short
+        one. Closing the iterator cancels what is under way.
+
+        Args:
+            sources: The texts to generate from; a plain iterable must not block the event loop.
+            concurrency: Most calls at once.
+            timeout_s: Time for each call and its retries; the client's where None.
+            **options: See :class:`~seqserve.GenerateOptions`.
+
+        Raises:
+            CallError: A call failed. The results before it have been given, those after it are
+                cancelled.
+        """
+
+        async def generate(source: str) -> Result:
+            return await self.generate(source, timeout_s=timeout_s, **options)
+
+        async with aclosing(async_in_order(generate, sources, concurrency)) as outcomes:
+            async for outcome in outcomes:
+                yield outcome.result()
+
+    def stream(
+        self,
+        source: str,
+        *,
+        timeout_s: float | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> AsyncGenerator[Piece, None]:
+        """Generates from one source and gives the text piece by piece as it is decoded.
+
+        The texts of the pieces, joined, are the text of the result; the last piece has no text but
+        the result. Leaving the loop, or closing the iterator, cancels the call on the server. A
+        stream is tried again only before its first message.
+
+        Args:
+            source: The text to generate from.
+            timeout_s: Time for the whole stream and its retries; the client's where None.
+            **options: See :class:`~seqserve.GenerateOptions`.
+
+        Raises:
+            CallError: The call failed; the class says how.
+        """
+        request = messages.generate_request(source, **options)
+        return self._pieces(request, self._attempts(timeout_s))
+
+    async def models(self, *, timeout_s: float | None = None) -> list[Model]:
+        """Lists every version of every model of the server.
+
+        Raises:
+            CallError: The call failed; the class says how.
+        """
+        response: model_pb2.ListModelsResponse = await self._unary(
+            Method.LIST_MODELS, model_pb2.ListModelsRequest(), timeout_s
+        )
+        return [messages.model_of(model) for model in response.models]
+
+    async def model(
+        self,
+        name: str | None = None,
+        version: int | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> Model:
+        """Describes one version of one model: the server's default, the highest, where not said.
+
+        Raises:
+            CallError: The call failed; the class says how.
+        """
+        request = messages.get_model_request(name, version)
+        response: model_pb2.GetModelResponse = await self._unary(
+            Method.GET_MODEL, request, timeout_s
+        )
+        return messages.model_of(response.model)
+
+    async def close(self) -> None:
+        """Cancels the calls under way and closes the connection."""
+        await self._transport.close()
+
+    async def __aenter__(self) -> Self:
+        """Gives the client itself."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Closes the client."""
+        await self.close()
+
+    def _attempts(self, timeout_s: float | None) -> Attempts:
+        return Attempts(self._retry, self._timeout_s if timeout_s is None else timeout_s)
+
+    async def _unary(self, method: Method, request: Message, timeout_s: float | None) -> Any:
+        attempts = self._attempts(timeout_s)
+        answer = async_messages_of(self._transport, method, request, attempts)
+        async with aclosing(answer):
+            return await anext(answer)
+
+    async def _pieces(
+        self, request: generation_pb2.GenerateRequest, attempts: Attempts
+    ) -> AsyncGenerator[Piece, None]:
+        responses = async_messages_of(self._transport, Method.GENERATE_STREAM, request, attempts)
+        async with aclosing(responses):
+            async for response in responses:
+                piece = messages.piece_of(response)
+                yield piece
+                if piece.result is not None:
+                    return
+        raise messages.broken_off()

@@ -1,0 +1,221 @@
+"""The client that blocks: a call returns when its answer is there. May be shared by threads."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from contextlib import closing
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from google.protobuf.message import Message
+
+from seqserve import messages
+from seqserve.calls import messages_of
+from seqserve.channel import GrpcTransport
+from seqserve.many import CallGroup, in_order
+from seqserve.messages import GenerateOptions
+from seqserve.results import Model, Piece, Result
+from seqserve.retry import Attempts, RetryPolicy
+from seqserve.transport import Method, Transport
+from seqserve.v1 import generation_pb2, model_pb2
+
+DEFAULT_TARGET = "localhost:50051"
+DEFAULT_TIMEOUT_S = 30.0
+DEFAULT_CONCURRENCY = 32
+MAX_MESSAGE_BYTES = 64 << 20
+
+
+class Client:
+    """Generates texts with the models of a seqserve server.
+
+    Example::
+
+        with Client("localhost:50051") as client:
+            print(client.generate("The coffee tastes good.").text)
+            for piece in client.stream("We watched a film."):
+                print(piece.text, end="", flush=True)
+
+    Every call has a deadline, 30 s where none is given. A call that finds the server unreachable,
+    loading, draining or full is tried again until then, as :class:`~seqserve.RetryPolicy` says.
+    """
+
+    def __init__(
+        self,
+        target: str = DEFAULT_TARGET,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        retry: RetryPolicy | None = None,
+        max_message_bytes: int = MAX_MESSAGE_BYTES,
+        transport: Transport | None = None,
+    ) -> None:
+        """Keeps the settings; the connection is made at the first call.
+
+        Args:
+            target: Where the server is: ``host:port``, several as ``host:port,host:port``.
+            timeout_s: Time for a call and its retries where a call gives none; ``math.inf`` for no
+                limit.
+            retry: When to try again.
+            max_message_bytes: Longest answer to accept.
+            transport: What to send calls with, instead of gRPC.
+
+        Raises:
+            OptionError: The target is malformed, or one of several hosts cannot be resolved.
+        """
+        self._timeout_s = timeout_s
+        self._retry = retry or RetryPolicy()
+        self._transport = transport or GrpcTransport(target, max_message_bytes)
+
+    def generate(
+        self,
+        source: str,
+        *,
+        timeout_s: float | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> Result:
+        """Generates from one source.
+
+        Args:
+            source: The text to generate from.
+            timeout_s: Time for the call and its retries; the client's where None.
+            **options: See :class:`~seqserve.GenerateOptions`.
+
+        Raises:
+            CallError: The call failed; the class says how.
+        """
+        request = messages.generate_request(source, **options)
+        return self._generate(self._transport, request, timeout_s)
+
+    def generate_many(
+        self,
+        sources: Iterable[str],
+        *,
+        concurrency: int = DEFAULT_CONCURRENCY,
+        timeout_s: float | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> Generator[Result, None, None]:
+        """Generates from many sources at once and gives the results in their order.
+
+        Sources are read as results are taken, by threads of the client, one at a time: an endless
+        iterable needs no more memory than a short one. Leaving the loop cancels what is under way.
+
+        Args:
+            sources: The texts to generate from.
+            concurrency: Most calls at once.
+            timeout_s: Time for each call and its retries; the client's where None.
+            **options: See :class:`~seqserve.GenerateOptions`.
+
+        Raises:
+            CallError: A call failed. The results before it have been given, those after it are
+                cancelled.
+        """
+        group = CallGroup(self._transport)
+
+        def generate(source: str) -> Result:
+            request = messages.generate_request(source, **options)
+            return self._generate(group, request, timeout_s)
+
+        try:
+            with closing(in_order(generate, sources, concurrency)) as outcomes:
+                for outcome in outcomes:
+                    yield outcome.result()
+        finally:
+            group.close()
+
+    def stream(
+        self,
+        source: str,
+        *,
+        timeout_s: float | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> Generator[Piece, None, None]:
+        """Generates from one source and gives the text piece by piece as it is decoded.
+
+        The texts of the pieces, joined, are the text of the result; the last piece has no text but
+        the result. Leaving the loop, or closing the iterator, cancels the call on the server. A
+        stream is tried again only before its first message.
+
+        Args:
+            source: The text to generate from.
+            timeout_s: Time for the whole stream and its retries; the client's where None.
+            **options: See :class:`~seqserve.GenerateOptions`.
+
+        Raises:
+            CallError: The call failed; the class says how.
+        """
+        request = messages.generate_request(source, **options)
+        return self._pieces(request, self._attempts(timeout_s))
+
+    def models(self, *, timeout_s: float | None = None) -> list[Model]:
+        """Lists every version of every model of the server.
+
+        Raises:
+            CallError: The call failed; the class says how.
+        """
+        response: model_pb2.ListModelsResponse = self._unary(
+            self._transport, Method.LIST_MODELS, model_pb2.ListModelsRequest(), timeout_s
+        )
+        return [messages.model_of(model) for model in response.models]
+
+    def model(
+        self,
+        name: str | None = None,
+        version: int | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> Model:
+        """Describes one version of one model: the server's default, the highest, where not said.
+
+        Raises:
+            CallError: The call failed; the class says how.
+        """
+        request = messages.get_model_request(name, version)
+        response: model_pb2.GetModelResponse = self._unary(
+            self._transport, Method.GET_MODEL, request, timeout_s
+        )
+        return messages.model_of(response.model)
+
+    def close(self) -> None:
+        """Cancels the calls under way and closes the connection."""
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        """Gives the client itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Closes the client."""
+        self.close()
+
+    def _attempts(self, timeout_s: float | None) -> Attempts:
+        return Attempts(self._retry, self._timeout_s if timeout_s is None else timeout_s)
+
+    def _generate(
+        self,
+        transport: Transport,
+        request: generation_pb2.GenerateRequest,
+        timeout_s: float | None,
+    ) -> Result:
+        return messages.result_of(self._unary(transport, Method.GENERATE, request, timeout_s))
+
+    def _unary(
+        self, transport: Transport, method: Method, request: Message, timeout_s: float | None
+    ) -> Any:
+        with closing(messages_of(transport, method, request, self._attempts(timeout_s))) as answer:
+            return next(answer)
+
+    def _pieces(
+        self, request: generation_pb2.GenerateRequest, attempts: Attempts
+    ) -> Generator[Piece, None, None]:
+        pieces = messages_of(self._transport, Method.GENERATE_STREAM, request, attempts)
+        with closing(pieces) as responses:
+            for response in responses:
+                piece = messages.piece_of(response)
+                yield piece
+                if piece.result is not None:
+                    return
+        raise messages.broken_off()

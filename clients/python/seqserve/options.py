@@ -1,0 +1,208 @@
+"""Options, each declared once: a dataclass field becomes a flag, a variable and a line of help.
+
+A command states its options as a frozen dataclass whose fields are made by :func:`option`::
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class ServeOptions:
+        port: int = option(50051, help="Port of the gRPC service.", minimum=0, maximum=65535)
+
+    options = parse(ServeOptions, argv, prog="seqserve serve", description="...")
+
+``port`` is then ``--port`` on the command line and ``SEQSERVE_PORT`` in the environment. A flag
+wins over a variable, a variable over the default. Understood types: str, int, float, bool, Path,
+Enum, each also as ``X | None``; a ``list[str]`` only as the last positional argument.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any, TypeVar
+
+from seqserve.errors import OptionError
+
+T = TypeVar("T")
+
+_TRUE = {"1", "true", "yes", "on"}
+_FALSE = {"0", "false", "no", "off"}
+
+
+def option(
+    default: Any = dataclasses.MISSING,
+    *,
+    help: str,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    positional: bool = False,
+    group: str = "options",
+) -> Any:
+    """Declares an option as a dataclass field.
+
+    Args:
+        default: Value where neither flag nor variable is given; without one the option is required.
+        help: What it does and why one would change it.
+        minimum: Smallest value allowed.
+        maximum: Largest value allowed.
+        positional: Take it by place instead of by flag.
+        group: Heading under which ``--help`` lists it.
+    """
+    metadata = {
+        "help": help,
+        "minimum": minimum,
+        "maximum": maximum,
+        "positional": positional,
+        "group": group,
+    }
+    if isinstance(default, list):
+        return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def parse(
+    options: type[T],
+    argv: Sequence[str],
+    *,
+    prog: str,
+    description: str,
+    epilog: str = "",
+    environ: Mapping[str, str] | None = None,
+) -> T:
+    """Reads options from the command line and the environment.
+
+    Args:
+        options: The dataclass that declares them.
+        argv: Arguments after the command's name.
+        prog: Name of the command, for the help.
+        description: What the command does, for the help.
+        epilog: Examples, for the help.
+        environ: Environment; the process's own where None.
+
+    Returns:
+        An instance of ``options``.
+
+    Raises:
+        OptionError: A value does not fit its type or its bounds; the message names its source.
+    """
+    environ = os.environ if environ is None else environ
+    parser = argparse.ArgumentParser(
+        prog=prog,
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    hints = typing.get_type_hints(options)
+    fields = dataclasses.fields(options)  # type: ignore[arg-type]
+    groups: dict[str, Any] = {}
+    for field in fields:
+        title = field.metadata["group"]
+        if title not in groups:
+            groups[title] = parser.add_argument_group(title)
+        _add_argument(groups[title], field, hints[field.name])
+    given = vars(parser.parse_args(argv))
+    values = {}
+    for field in fields:
+        kind = hints[field.name]
+        variable = variable_of(field.name)
+        if given[field.name] is not None and given[field.name] != []:
+            source = field.name if field.metadata["positional"] else flag_of(field.name)
+            values[field.name] = _convert(given[field.name], kind, field.metadata, source)
+        elif variable in environ and not field.metadata["positional"]:
+            values[field.name] = _convert(environ[variable], kind, field.metadata, variable)
+        elif _is_required(field):
+            raise OptionError(f"{flag_of(field.name)} (or {variable}) is required; see --help")
+    return options(**values)
+
+
+def flag_of(name: str) -> str:
+    """Gives the flag of an option: ``metrics_port`` → ``--metrics-port``."""
+    return "--" + name.replace("_", "-")
+
+
+def variable_of(name: str) -> str:
+    """Gives the environment variable of an option: ``metrics_port`` → ``SEQSERVE_METRICS_PORT``."""
+    return "SEQSERVE_" + name.upper()
+
+
+def _is_required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def _add_argument(group: Any, field: dataclasses.Field[Any], hint: Any) -> None:
+    kind, _ = _strip_optional(hint)
+    text = field.metadata["help"].replace("%", "%%")
+    choices = [member.value for member in kind] if _is_enum(kind) else None
+    if choices:
+        text += f" One of: {', '.join(map(str, choices))}."
+    if field.metadata["positional"]:
+        many = typing.get_origin(kind) is list
+        nargs = "*" if many else (None if _is_required(field) else "?")
+        group.add_argument(field.name, nargs=nargs, metavar=field.name.upper(), help=text)
+        return
+    default = _shown_default(field)
+    text += f" [{variable_of(field.name)}{default}]"
+    if kind is bool:
+        group.add_argument(
+            flag_of(field.name), action=argparse.BooleanOptionalAction, default=None, help=text
+        )
+    else:
+        metavar = "VALUE" if choices else getattr(kind, "__name__", "value").upper()
+        group.add_argument(flag_of(field.name), default=None, metavar=metavar, help=text)
+
+
+def _shown_default(field: dataclasses.Field[Any]) -> str:
+    if _is_required(field):
+        return "; required"
+    if field.default in (None, "", dataclasses.MISSING):
+        return ""
+    default = field.default.value if isinstance(field.default, Enum) else field.default
+    return f"; {str(default).lower() if isinstance(default, bool) else default}"
+
+
+def _strip_optional(hint: Any) -> tuple[Any, bool]:
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
+        return kinds[0], True
+    return hint, False
+
+
+def _is_enum(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Enum)
+
+
+def _convert(value: Any, hint: Any, metadata: Mapping[str, Any], source: str) -> Any:
+    kind, _ = _strip_optional(hint)
+    if isinstance(value, list) or typing.get_origin(kind) is list:
+        return list(value)
+    try:
+        converted = _to_bool(value) if kind is bool else kind(value)
+    except ValueError:
+        raise OptionError(f"{source}: {value!r} is not {_expected(kind)}") from None
+    low, high = metadata["minimum"], metadata["maximum"]
+    if low is not None and converted < low:
+        raise OptionError(f"{source}: {value} is less than {low:g}, the smallest allowed")
+    if high is not None and converted > high:
+        raise OptionError(f"{source}: {value} is more than {high:g}, the largest allowed")
+    return converted
+
+
+def _to_bool(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    word = str(value).strip().lower()
+    if word not in _TRUE | _FALSE:
+        raise ValueError(word)
+    return word in _TRUE
+
+
+def _expected(kind: Any) -> str:
+    if _is_enum(kind):
+        return "one of " + ", ".join(str(member.value) for member in kind)
+    names = {int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
+    return names.get(kind, "valid")

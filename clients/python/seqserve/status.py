@@ -1,0 +1,54 @@
+"""From a gRPC status to an error of :mod:`seqserve.errors`, with what the server attached to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import grpc
+
+from seqserve import errors
+from seqserve.details import METADATA_KEY, Details, read_details
+
+_CLASSES: dict[str, type[errors.CallError]] = {
+    "INVALID_ARGUMENT": errors.InvalidArgument,
+    "NOT_FOUND": errors.NotFound,
+    "RESOURCE_EXHAUSTED": errors.Overloaded,
+    "DEADLINE_EXCEEDED": errors.DeadlineExceeded,
+    "CANCELLED": errors.Cancelled,
+    "UNAUTHENTICATED": errors.Unauthenticated,
+    "PERMISSION_DENIED": errors.PermissionDenied,
+    "UNAVAILABLE": errors.Unavailable,
+    "INTERNAL": errors.InternalError,
+    "UNKNOWN": errors.InternalError,
+}
+
+# What proxies, and gRPC itself, make of a connection that broke under a call: INTERNAL and a word.
+_BROKEN_CONNECTION = ("RST_STREAM", "Stream removed")
+
+
+def error_of(
+    code: grpc.StatusCode, details: str, metadata: Iterable[tuple[str, str | bytes]]
+) -> errors.CallError:
+    """Gives the error for a failed call.
+
+    Args:
+        code: Status of the call.
+        details: Its message.
+        metadata: Trailing metadata of the call.
+    """
+    attached = Details()
+    for key, value in metadata:
+        if key == METADATA_KEY and isinstance(value, bytes):
+            attached = read_details(value)
+    return _class_of(code, details)(
+        code.name, details, field=attached.field, retry_after_s=attached.retry_after_s
+    )
+
+
+def _class_of(code: grpc.StatusCode, details: str) -> type[errors.CallError]:
+    if code is grpc.StatusCode.INTERNAL and any(sign in details for sign in _BROKEN_CONNECTION):
+        return errors.Unavailable
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "message larger than max" in details:
+        # gRPC's limit on bytes: no waiting helps, so it must not pass for a full queue.
+        return errors.InvalidArgument
+    return _CLASSES.get(code.name, errors.CallError)

@@ -1,0 +1,70 @@
+"""Where a client's calls go: targets as people write them, and the options of the channel to them.
+
+A channel keeps a connection to every address behind its target and sends calls to them in turn
+(round robin), so that several servers need no proxy between them and the client.
+Source: gRPC name resolution, https://github.com/grpc/grpc/blob/master/doc/naming.md
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from typing import Any
+
+from seqserve.errors import OptionError
+
+_SCHEME = re.compile(r"(unix|unix-abstract|dns|ipv4|ipv6|vsock|xds):")
+_HOST_AND_PORT = re.compile(r"([^\s/,:]+|\[[0-9a-fA-F:.]+\]):\d+")
+_LOOPBACK = re.compile(r"(localhost|127\.[\d.]+|\[::1\]):\d+")
+
+
+def grpc_target(target: str) -> str:
+    """Checks a target and writes it as gRPC wants it.
+
+    ``host:port`` stands for every address of that host. Several servers are separated by commas,
+    ``host:port,host:port``; their names are resolved once, here. Anything with a scheme of gRPC,
+    such as ``unix:/run/seqserve.sock`` or ``dns:///host:port``, is passed on.
+
+    Raises:
+        OptionError: The target is malformed, or one of several hosts cannot be resolved.
+    """
+    if _SCHEME.match(target):
+        return target
+    parts = [part.strip() for part in target.split(",")]
+    for part in parts:
+        if not _HOST_AND_PORT.fullmatch(part):
+            raise OptionError(
+                f"target: {part!r} is not host:port; write for instance localhost:50051"
+            )
+    if len(parts) == 1:
+        return parts[0]
+    addresses = [address for part in parts for address in _resolve(part)]
+    return "ipv4:" + ",".join(dict.fromkeys(addresses))
+
+
+def channel_options(target: str, max_message_bytes: int) -> list[tuple[str, Any]]:
+    """Gives the options of a channel to a target."""
+    options: list[tuple[str, Any]] = [
+        ("grpc.lb_policy_name", "round_robin"),
+        ("grpc.max_receive_message_length", max_message_bytes),
+        # Finds a dead peer while a call waits for it; seldom enough for any server's ping limits.
+        ("grpc.keepalive_time_ms", 60_000),
+        ("grpc.keepalive_timeout_ms", 20_000),
+        # gRPC's own waits (1 s, growing to 2 min) would outlast the retries' after a restart.
+        ("grpc.initial_reconnect_backoff_ms", 100),
+        ("grpc.max_reconnect_backoff_ms", 2_000),
+    ]
+    if all(_LOOPBACK.match(part.strip()) for part in target.split(",")):
+        # An http_proxy in the environment must not swallow calls to this very machine.
+        options.append(("grpc.enable_http_proxy", 0))
+    return options
+
+
+def _resolve(part: str) -> list[str]:
+    host, port = part.rsplit(":", 1)
+    try:
+        found = socket.getaddrinfo(host, int(port), socket.AF_INET, socket.SOCK_STREAM)
+    except (OSError, OverflowError) as error:
+        raise OptionError(f"target: {part!r} has no IPv4 address: {error}") from None
+    hosts = [str(address[0]) for *_, address in found]
+    return [f"{host}:{port}" for host in hosts]

@@ -1,0 +1,64 @@
+"""The seam between the client and the network.
+
+A transport opens calls; a call gives its messages in turn and ends, or fails with a
+:class:`~seqserve.errors.CallError`. A unary call is one that gives exactly one message. The client
+is written against the protocols below, so that its tests need no socket;
+:mod:`seqserve.channel` has the ones that speak gRPC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from enum import Enum
+from typing import Any, Protocol
+
+from google.protobuf.message import Message
+
+
+class Method(Enum):
+    """What can be called."""
+
+    GENERATE = "Generate"
+    GENERATE_STREAM = "GenerateStream"
+    LIST_MODELS = "ListModels"
+    GET_MODEL = "GetModel"
+
+
+class Call(Protocol):
+    """A call under way."""
+
+    def __iter__(self) -> Iterator[Any]:
+        """Gives the messages of the answer as they come."""
+
+    def cancel(self) -> None:
+        """Ends the call, from any thread; without effect on a call that is over."""
+
+
+class Transport(Protocol):
+    """Opens calls."""
+
+    def call(self, method: Method, request: Message, timeout_s: float | None) -> Call:
+        """Sends a request; None sets no deadline."""
+
+    def close(self) -> None:
+        """Cancels the calls under way and refuses new ones."""
+
+
+class AsyncCall(Protocol):
+    """A call under way, awaited."""
+
+    def __aiter__(self) -> AsyncIterator[Any]:
+        """Gives the messages of the answer as they come."""
+
+    def cancel(self) -> None:
+        """Ends the call; without effect on a call that is over."""
+
+
+class AsyncTransport(Protocol):
+    """Opens calls that are awaited."""
+
+    def call(self, method: Method, request: Message, timeout_s: float | None) -> AsyncCall:
+        """Sends a request; None sets no deadline."""
+
+    async def close(self) -> None:
+        """Cancels the calls under way and refuses new ones."""

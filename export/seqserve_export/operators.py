@@ -1,0 +1,134 @@
+"""Operators of ONNX Runtime that torch has no name for, to be used inside modules for export.
+
+Each function stands for one node of the exported graph; run eagerly it gives zeros of the right
+shape. Why these operators and not others was measured: see docs/decisions/operators.md.
+
+Source: ONNX Runtime, docs/ContribOperators.md; ONNX operator specifications.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.onnx.ops import symbolic, symbolic_multi_out
+
+
+def _one(name: str, inputs: Sequence[Tensor | None], like: Tensor, shape: Any, **attrs: Any) -> Tensor:
+    return symbolic(name, inputs, attrs, dtype=like.dtype, shape=shape, version=_version(name))
+
+
+def _version(name: str) -> int | None:
+    return 1 if name.startswith("com.microsoft") else None
+
+
+def full_attention(
+    query: Tensor, key: Tensor, value: Tensor, lengths: Tensor, bias: Tensor | None, heads: int
+) -> Tensor:
+    """Attends from every query to all keys below each row's length.
+
+    Args:
+        query: ``[B, Q, W]``.
+        key: ``[B, K, W]``.
+        value: ``[B, K, W]``.
+        lengths: Keys of each row, int32 ``[B]``.
+        bias: Added to the scores, ``[1, H, Q, K]``.
+        heads: H.
+
+    Returns:
+        ``[B, Q, W]``.
+    """
+    return _one(
+        "com.microsoft::MultiHeadAttention",
+        [query, key, value, None, lengths, bias],
+        query,
+        query.shape,
+        num_heads=heads,
+    )
+
+
+def cached_attention(
+    query: Tensor,
+    key: Tensor | None,
+    value: Tensor | None,
+    cache: tuple[Tensor, Tensor],
+    last: Tensor,
+    longest: Tensor,
+    heads: int,
+    *,
+    bias: Tensor | None = None,
+    rotary: tuple[Tensor, Tensor] | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Writes one new key and value into each row's cache and attends to what the row then holds.
+
+    Only a row's own length is paid for, whatever the cache could hold, and nothing of one row
+    depends on another. The caches are updated in place when the caller binds each to both ends.
+
+    Args:
+        query: ``[B, 1, W]``; or ``[B, 1, 3W]``, query, key and value packed, where key is None.
+        key: ``[B, 1, W]``.
+        value: ``[B, 1, W]``.
+        cache: Keys and values, ``[B, H, C, D]`` each, where C is what the cache could hold.
+        last: Where each row's new key goes, which is its length before; int32 ``[B]``.
+        longest: Longest row after writing, at least 2; int32 ``[1]``.
+        heads: H.
+        bias: Added to the scores, ``[B, H, 1, K]``.
+        rotary: Cosines and sines ``[C, D / 2]`` by which packed queries and keys are turned.
+
+    Returns:
+        Heads ``[B, 1, W]`` and both caches.
+    """
+    width = heads * cache[0].size(-1)
+    cosine, sine = rotary or (None, None)
+    inputs = [query, key, value, *cache, last, longest, cosine, sine, None, bias]
+    return tuple(  # type: ignore[return-value]
+        symbolic_multi_out(
+            "com.microsoft::GroupQueryAttention",
+            inputs,
+            {"num_heads": heads, "kv_num_heads": heads, "do_rotary": int(rotary is not None)},
+            dtypes=[query.dtype] * 3,
+            shapes=[(query.size(0), 1, width), cache[0].shape, cache[1].shape],
+            version=1,
+        )
+    )
+
+
+def add_at(scores: Tensor, index: Tensor, values: Tensor) -> Tensor:
+    """Adds ``values [B, A]`` to ``scores [B, V]`` at ``index [B, A]``, in place where it can."""
+    return _one(
+        "ScatterElements", [scores, index, values], scores, scores.shape, axis=1, reduction="add"
+    )
+
+
+def argmax(scores: Tensor) -> Tensor:
+    """Finds the first index of each row's largest score, ``[B, V]`` → ``[B, 1]``.
+
+    In two stages, which is exact: the best block by its maximum, then the best within that block.
+    One ArgMax over a whole row is scalar code on the CPU and takes ten times as long.
+    """
+    size = block_size(scores.size(-1))
+    blocks = scores.view(-1, scores.size(-1) // size, size)  # [B, V / size, size]
+    best = blocks.amax(-1).argmax(-1, keepdim=True)  # [B, 1]
+    within = _one(
+        "GatherND", [blocks, best], scores, (scores.size(0), size), batch_dims=1
+    )  # [B, size]
+    return best * size + within.argmax(-1, keepdim=True)
+
+
+def block_size(words: int) -> int:
+    """Chooses the block of :func:`argmax`: the divisor of ``words`` nearest to 128, up to 512."""
+    divisors = [size for size in range(1, min(words, 512) + 1) if words % size == 0]
+    return min(divisors, key=lambda size: abs(size - 128))
+
+
+def log_softmax_at(scores: Tensor, index: Tensor) -> Tensor:
+    """Gives the log-probability of ``index [B, 1]`` under softmax(``scores [B, V]``), ``[B]``."""
+    return torch.log_softmax(scores, -1).gather(1, index).squeeze(1)
+
+
+def first(x: Tensor, size: Tensor) -> Tensor:
+    """Keeps the first ``size`` (int32 ``[1]``) entries of the last axis, known only when it runs."""
+    begin, axis = torch.zeros(1, dtype=torch.int64), torch.tensor([-1])
+    return _one("Slice", [x, begin, size.long(), axis], x, x.shape)

@@ -1,0 +1,230 @@
+"""From modules to files: traces each graph and stores the weights of all of them once."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from onnx import TensorProto
+from onnxscript import opset21
+from torch import Tensor, nn
+from torch.export import Dim
+
+from seqserve_export.graphs import DecoderGraph, EncoderGraph, TeacherGraph
+from seqserve_model.transformer import Transformer
+
+OPSET = 21
+WEIGHTS = "weights.bin"
+
+# Below this many bytes a constant stays in its graph, where shape inference can see it.
+_LEAST_EXTERNAL = 1024
+# The operating system maps files by pages; a weight that begins on one is read without a copy.
+_PAGE = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """One graph: its module, an example of its inputs, and what they are called."""
+
+    module: nn.Module
+    example: tuple[Any, ...]
+    shapes: tuple[Any, ...]
+    inputs: list[str]
+    outputs: list[str]
+
+
+def programs(model: Transformer) -> dict[str, Program]:
+    """Lists the graphs of an artifact by file name."""
+    return {
+        "encoder.onnx": _encoder(model),
+        "decoder.onnx": _decoder(model),
+        "teacher.onnx": _teacher(model),
+    }
+
+
+_LINEAR = torch.ops.aten.linear.default
+
+# An axis whose size is known only when the graph runs.
+_FREE = Dim.DYNAMIC
+
+
+def _int32(*values: int) -> Tensor:
+    return torch.tensor(values, dtype=torch.int32)
+
+
+def _encoder(model: Transformer) -> Program:
+    layers = range(model.config.decoder_layers)
+    return Program(
+        module=EncoderGraph(model),
+        example=(torch.zeros(2, 7, dtype=torch.int64), _int32(7, 5)),
+        shapes=({0: _FREE, 1: _FREE}, {0: _FREE}),
+        inputs=["source", "source_lengths"],
+        outputs=[f"cross_{part}_{layer}" for layer in layers for part in ("key", "value")],
+    )
+
+
+def _decoder(model: Transformer) -> Program:
+    config = model.config
+    rows, capacity, source = 2, config.max_target_length + 1, 16
+    own = torch.zeros(rows, config.heads, capacity, config.head_size)
+    memory = torch.zeros(rows, config.heads, source, config.head_size)
+    last = torch.zeros(rows, 1, config.width)
+    caches, shapes, names, outputs = [], [], [], []
+    for layer in range(config.decoder_layers):
+        caches.append([part.clone() for part in (own, own, memory, memory, last, last)])
+        shapes.append([{0: _FREE}] * 2 + [{0: _FREE, 2: _FREE}] * 2 + [{0: _FREE}] * 2)
+        both = [f"{kind}_{part}_{layer}" for kind in ("self", "cross") for part in ("key", "value")]
+        names += [*both, f"last_key_{layer}", f"last_value_{layer}"]
+        outputs += [f"new_{name}" for name in both]
+    adjust = torch.zeros(rows, 3)
+    return Program(
+        module=DecoderGraph(model),
+        example=(
+            torch.zeros(rows, 1, dtype=torch.int64),
+            _int32(3, 4),
+            _int32(5),
+            _int32(6, 7),
+            _int32(8),
+            adjust.long(),
+            adjust,
+            caches,
+        ),
+        shapes=(
+            {0: _FREE},
+            {0: _FREE},
+            {},
+            {0: _FREE},
+            {},
+            {0: _FREE, 1: _FREE},
+            {0: _FREE, 1: _FREE},
+            shapes,
+        ),
+        inputs=[
+            "tokens",
+            "lengths",
+            "longest",
+            "source_last",
+            "source_longest",
+            "adjust_index",
+            "adjust_value",
+            *names,
+        ],
+        outputs=["next_tokens", "log_probabilities", *outputs],
+    )
+
+
+def _teacher(model: Transformer) -> Program:
+    return Program(
+        module=TeacherGraph(model),
+        example=(
+            torch.zeros(2, 7, dtype=torch.int64),
+            _int32(7, 5),
+            torch.zeros(2, 6, dtype=torch.int64),
+        ),
+        shapes=({0: _FREE, 1: _FREE}, {0: _FREE}, {0: _FREE, 1: _FREE}),
+        inputs=["source", "source_lengths", "target"],
+        outputs=[
+            "log_probabilities",
+            "encoder_attention",
+            "decoder_attention",
+            "cross_attention",
+        ],
+    )
+
+
+def _linear(x: Any, weight: Any, bias: Any = None) -> Any:
+    """Translates a projection of any rank to one Gemm, whose weight stays as torch lays it out.
+
+    The exporter's own translation transposes the weight where there are more than two axes, and
+    then the same weight would be stored a second time.
+    """
+    shape = opset21.Shape(x)
+    rows = opset21.Concat(opset21.Constant(value_ints=[-1]), opset21.Shape(x, start=-1), axis=0)
+    product = opset21.Gemm(opset21.Reshape(x, rows), weight, bias, transB=1)
+    leading = opset21.Slice(
+        shape, opset21.Constant(value_ints=[0]), opset21.Constant(value_ints=[-1])
+    )
+    width = opset21.Shape(weight, start=0, end=1)
+    return opset21.Reshape(product, opset21.Concat(leading, width, axis=0))
+
+
+def trace(program: Program) -> onnx.ModelProto:
+    """Exports one graph with torch's exporter."""
+    # It announces operators of torchvision that it did not find, and a deprecation of its own.
+    logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
+    # Only the teacher projects more than two axes; the others are written so as not to.
+    table = {_LINEAR: _linear} if isinstance(program.module, TeacherGraph) else {}
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore", FutureWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)
+        exported = torch.onnx.export(
+            program.module.eval(),
+            program.example,
+            dynamic_shapes=program.shapes,
+            input_names=program.inputs,
+            output_names=program.outputs,
+            opset_version=OPSET,
+            custom_translation_table=table,
+            dynamo=True,
+            verbose=False,
+        )
+    assert exported is not None  # noqa: S101 - it is None only where a file name is given
+    return _without_traces(exported.model_proto)
+
+
+def _without_traces(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Drops the exporter's notes on each node, which name files of the machine it ran on."""
+    proto.ClearField("metadata_props")
+    proto.graph.ClearField("metadata_props")
+    proto.graph.ClearField("value_info")
+    for entry in (*proto.graph.node, *proto.graph.initializer, *proto.graph.input, *proto.graph.output):
+        entry.ClearField("metadata_props")
+        entry.ClearField("doc_string")
+    return proto
+
+
+def write_graphs(model: Transformer, folder: Path) -> list[str]:
+    """Exports all graphs of a model into a folder.
+
+    Returns:
+        Names of the files written.
+    """
+    weights = bytearray()
+    files = programs(model)
+    for name, program in files.items():
+        proto = trace(program)
+        _move_weights(proto, weights)
+        onnx.save_model(proto, str(folder / name))
+    (folder / WEIGHTS).write_bytes(weights)
+    return [*files, WEIGHTS]
+
+
+def _move_weights(proto: onnx.ModelProto, weights: bytearray) -> None:
+    """Moves the constants of a graph to the common file, or points to where they already are."""
+    for tensor in proto.graph.initializer:
+        array = onnx.numpy_helper.to_array(tensor)
+        if array.nbytes < _LEAST_EXTERNAL:
+            continue
+        data = np.ascontiguousarray(array).tobytes()
+        # Found also as a part of another: the projection of a query within a packed one.
+        offset = weights.find(data)
+        if offset < 0:
+            weights.extend(bytes(-len(weights) % _PAGE))
+            offset = len(weights)
+            weights.extend(data)
+        _point(tensor, offset, len(data))
+
+
+def _point(tensor: TensorProto, offset: int, length: int) -> None:
+    tensor.ClearField("raw_data")
+    tensor.ClearField("float_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", WEIGHTS), ("offset", offset), ("length", length)):
+        entry = tensor.external_data.add()
+        entry.key, entry.value = key, str(value)

@@ -1,0 +1,133 @@
+"""Attention: scaled dot products, multi-head projections, and masks that hold for every row.
+
+Source: Vaswani et al. 2017, "Attention Is All You Need", §3.2.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+def padding_mask(lengths: Tensor, size: int) -> Tensor:
+    """Tells which keys are real: True up to each row's length.
+
+    Args:
+        lengths: Tokens of each row, ``[B]``.
+        size: K, keys of the padded batch.
+
+    Returns:
+        ``[B, 1, 1, K]``, to be broadcast over heads and queries.
+    """
+    positions = torch.arange(size, device=lengths.device)
+    return (positions < lengths[:, None])[:, None, None]  # [B, 1, 1, K]
+
+
+def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
+    """Tells which keys a query may see: itself and those before it.
+
+    The last query stands at the last key, so a block of new queries against a longer cache of keys
+    is masked rightly too.
+
+    Returns:
+        ``[Q, K]``.
+    """
+    ones = torch.ones(queries, keys, dtype=torch.bool, device=device)
+    return ones.tril(diagonal=keys - queries)
+
+
+def attention_weights(
+    query: Tensor, key: Tensor, mask: Tensor | None = None, bias: Tensor | None = None
+) -> Tensor:
+    """Computes softmax(query·keyᵀ / √D + bias) over the keys that the mask allows.
+
+    A query that may see no key at all (a fully padded row) gets weights of zero, not NaN and not
+    an average over padding.
+
+    Args:
+        query: ``[B, H, Q, D]``.
+        key: ``[B, H, K, D]``.
+        mask: True where a key may be seen; broadcast to ``[B, H, Q, K]``.
+        bias: Added to the scores; broadcast to ``[B, H, Q, K]``.
+
+    Returns:
+        ``[B, H, Q, K]``; each row sums to one, or to zero where nothing may be seen.
+    """
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))  # [B, H, Q, K]
+    if bias is not None:
+        scores = scores + bias
+    if mask is None:
+        return scores.softmax(-1)
+    # The lowest number instead of -inf: a row without any key stays finite, also in its gradient.
+    scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    return scores.softmax(-1).masked_fill(~mask, 0.0)
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Averages the values by :func:`attention_weights` (§3.2.1, equation 1).
+
+    Torch's fused kernel does the work: it never stores the weights, and it too answers a query
+    that may see no key with zeros.
+
+    Args:
+        query: ``[B, H, Q, D]``.
+        key: ``[B, H, K, D]``.
+        value: ``[B, H, K, D]``.
+        mask: True where a key may be seen; broadcast to ``[B, H, Q, K]``.
+        bias: Added to the scores; broadcast to ``[B, H, Q, K]``.
+        dropout: Share of weights dropped.
+
+    Returns:
+        ``[B, H, Q, D]``.
+    """
+    if bias is None:
+        return F.scaled_dot_product_attention(query, key, value, mask, dropout)
+    if mask is not None:
+        bias = bias.masked_fill(~mask, -torch.inf)
+    return F.scaled_dot_product_attention(query, key, value, bias, dropout)
+
+
+class MultiHeadAttention(nn.Module):
+    """Projections of queries, keys and values into heads, and of the heads back (§3.2.2)."""
+
+    def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
+        """Makes the four projections.
+
+        Args:
+            width: W, of input and output.
+            heads: H; must divide the width.
+            dropout: Share of attention weights dropped in training.
+        """
+        super().__init__()
+        self.heads = heads
+        self.dropout = dropout
+        self.query = nn.Linear(width, width)
+        self.key = nn.Linear(width, width)
+        self.value = nn.Linear(width, width)
+        self.output = nn.Linear(width, width)
+
+    def project_query(self, x: Tensor) -> Tensor:
+        """Projects ``[B, Q, W]`` to queries ``[B, H, Q, D]``."""
+        return self._split(self.query(x))
+
+    def project_key_value(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Projects ``[B, K, W]`` to keys and values, ``[B, H, K, D]`` each."""
+        return self._split(self.key(x)), self._split(self.value(x))
+
+    def project_output(self, heads: Tensor) -> Tensor:
+        """Joins heads ``[B, H, Q, D]`` and projects them to ``[B, Q, W]``."""
+        return self.output(heads.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+    def _split(self, x: Tensor) -> Tensor:
+        batch, length, width = x.shape
+        return x.view(batch, length, self.heads, width // self.heads).transpose(1, 2)

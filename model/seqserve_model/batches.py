@@ -1,0 +1,138 @@
+"""Batches of about equally long pairs, limited by the number of tokens they hold.
+
+Lengths are sorted within shuffled pools, so that little is padding while every epoch groups the
+pairs anew. The order of an epoch follows from its seed and number alone: a resumed training sees
+the batches it would have seen.
+
+Source: Vaswani et al. 2017, §5.1 ("batched together by approximate sequence length").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from seqserve_model.config import TransformerConfig
+from seqserve_model.data import Pair
+from seqserve_server.tokenizer import Tokenizer
+
+_POOL_BATCHES = 100
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """Padded pairs, ready for the model."""
+
+    source: Tensor  # [B, S]
+    source_lengths: Tensor  # [B]
+    target_in: Tensor  # [B, T], begins with bos
+    target_out: Tensor  # [B, T], ends with eos
+    target_tokens: int
+
+    def to(self, device: torch.device) -> Batch:
+        """Gives the same batch on a device."""
+        return Batch(
+            source=self.source.to(device),
+            source_lengths=self.source_lengths.to(device),
+            target_in=self.target_in.to(device),
+            target_out=self.target_out.to(device),
+            target_tokens=self.target_tokens,
+        )
+
+
+class Examples:
+    """Tokenised pairs, each kept as one array of ids."""
+
+    def __init__(
+        self, pairs: Sequence[Pair], tokenizer: Tokenizer, config: TransformerConfig
+    ) -> None:
+        """Tokenises pairs and drops those that are longer than the model reads.
+
+        Attributes are ``dropped``, the number of pairs that were too long, and ``lengths``, the
+        source and target tokens of each pair that is left, the end token counted.
+        """
+        sources = tokenizer.encode_batch([pair.source for pair in pairs])
+        targets = tokenizer.encode_batch([pair.target for pair in pairs])
+        kept = [
+            (np.array(source, dtype=np.int64), np.array(target, dtype=np.int64))
+            for source, target in zip(sources, targets, strict=True)
+            if len(source) <= config.max_source_length and len(target) <= config.max_target_length
+        ]
+        self._config = config
+        self._sources: list[Ids] = [source for source, _ in kept]
+        self._targets: list[Ids] = [target for _, target in kept]
+        self.dropped = len(pairs) - len(kept)
+        self.lengths = np.array([(len(s), len(t)) for s, t in kept], dtype=np.int64).reshape(-1, 2)
+
+    def __len__(self) -> int:
+        """Counts the pairs."""
+        return len(self._sources)
+
+    def batch(self, rows: Sequence[int]) -> Batch:
+        """Pads some pairs to one batch."""
+        pad, bos = self._config.pad_id, self._config.bos_id
+        target_out = _padded([self._targets[row] for row in rows], pad)
+        target_in = torch.full_like(target_out, pad)
+        target_in[:, 0] = bos
+        target_in[:, 1:] = target_out[:, :-1]
+        return Batch(
+            source=_padded([self._sources[row] for row in rows], pad),
+            source_lengths=torch.from_numpy(self.lengths[list(rows), 0]),
+            target_in=target_in,
+            target_out=target_out,
+            target_tokens=int(self.lengths[list(rows), 1].sum()),
+        )
+
+
+def epoch_order(lengths: Ids, *, max_tokens: int, seed: int, epoch: int) -> list[list[int]]:
+    """Groups the pairs of one epoch into batches.
+
+    Args:
+        lengths: Source and target tokens of each pair, ``[N, 2]``.
+        max_tokens: Most tokens of a batch, both sides and padding counted; a pair that is longer
+            makes a batch of its own.
+        seed: Decides the order, together with the epoch.
+        epoch: Number of the epoch.
+
+    Returns:
+        The rows of each batch.
+    """
+    random = np.random.default_rng((seed, epoch))
+    shuffled = random.permutation(len(lengths))
+    mean_tokens = max(1.0, float(lengths.sum(axis=1).mean()))
+    pool_rows = max(1, int(_POOL_BATCHES * max_tokens / mean_tokens))
+    batches: list[list[int]] = []
+    for start in range(0, len(shuffled), pool_rows):
+        pool = shuffled[start : start + pool_rows]
+        # Target first: its padding costs the most.
+        order = np.lexsort((lengths[pool, 0], lengths[pool, 1]))
+        batches.extend(_cut(pool[order], lengths, max_tokens))
+    return [batches[i] for i in random.permutation(len(batches))]
+
+
+def _cut(rows: Ids, lengths: Ids, max_tokens: int) -> Iterator[list[int]]:
+    batch: list[int] = []
+    longest = np.zeros(2, dtype=np.int64)
+    for row in rows.tolist():
+        widened = np.maximum(longest, lengths[row])
+        if batch and (len(batch) + 1) * int(widened.sum()) > max_tokens:
+            yield batch
+            batch, widened = [], lengths[row]
+        batch.append(row)
+        longest = widened
+    if batch:
+        yield batch
+
+
+def _padded(rows: Sequence[Ids], pad_id: int) -> Tensor:
+    padded = np.full((len(rows), max(map(len, rows))), pad_id, dtype=np.int64)
+    for i, row in enumerate(rows):
+        padded[i, : len(row)] = row
+    return torch.from_numpy(padded)

@@ -1,0 +1,261 @@
+"""What a training leaves on disk, and how it goes on from there.
+
+A run is one directory::
+
+    config.json  tokenizer.json    the network and its vocabulary
+    recipe.json                    everything that decided the training
+    validation.tsv  test.tsv       the held-out pairs
+    checkpoints/step-00001000/     model.safetensors, optimizer.safetensors, state.json
+    best.safetensors               weights of the best validation
+    averaged.safetensors           mean of the last checkpoints (Vaswani et al. 2017, §6.1)
+    model.safetensors              the better of the two: the result
+    report.json                    scores of the result, and what it cost
+    log/                           for TensorBoard
+
+Files are written beside their place and then renamed, so a killed training never leaves half of
+one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from seqserve.errors import OptionError
+from seqserve_model.config import TransformerConfig
+from seqserve_model.transformer import Transformer
+from seqserve_server.tokenizer import Tokenizer
+
+_RNG = "rng.cpu"
+_RNG_CUDA = "rng.cuda"
+
+
+class Weights(Enum):
+    """Which weights of a run to take."""
+
+    RESULT = "result"
+    """The better of the two below; while the training still runs, the best so far."""
+    AVERAGED = "averaged"
+    BEST = "best"
+    LAST = "last"
+
+
+@dataclass(slots=True, kw_only=True)
+class TrainingState:
+    """Where a training stands, weights and optimizer apart."""
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    """Batches of the epoch that are done."""
+    target_tokens: int = 0
+    seconds: float = 0.0
+    best_step: int = 0
+    best_score: float | None = None
+    validations_since_best: int = 0
+
+
+class RunDirectory:
+    """The files of one training."""
+
+    def __init__(self, path: Path) -> None:
+        """Takes the directory, which need not exist yet."""
+        self.path = path
+        self.config = path / "config.json"
+        self.recipe = path / "recipe.json"
+        self.tokenizer = path / "tokenizer.json"
+        self.validation = path / "validation.tsv"
+        self.test = path / "test.tsv"
+        self.report = path / "report.json"
+        self.log = path / "log"
+        self.best = path / "best.safetensors"
+        self.averaged = path / "averaged.safetensors"
+        self.result = path / "model.safetensors"
+
+    def checkpoints(self) -> list[Path]:
+        """Lists the whole checkpoints, oldest first."""
+        return sorted((self.path / "checkpoints").glob("step-????????"))
+
+    def clear(self) -> None:
+        """Removes everything."""
+        if self.path.exists():
+            shutil.rmtree(self.path)
+
+    def save(
+        self,
+        state: TrainingState,
+        model: Transformer,
+        optimizer: torch.optim.Optimizer,
+        keep: int,
+    ) -> None:
+        """Writes a checkpoint and removes those older than the last ``keep``."""
+        place = self.path / "checkpoints" / f"step-{state.step:08d}"
+        draft = place.with_name(f"{place.name}.tmp")
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        save_file(named_weights(model), draft / "model.safetensors")
+        save_file(_optimizer_tensors(model, optimizer), draft / "optimizer.safetensors")
+        write_json(draft / "state.json", dataclasses.asdict(state))
+        for file in draft.iterdir():
+            _flush_to_disk(file)
+        shutil.rmtree(place, ignore_errors=True)
+        draft.rename(place)
+        for old in self.checkpoints()[:-keep]:
+            shutil.rmtree(old)
+
+    def restore(self, model: Transformer, optimizer: torch.optim.Optimizer) -> TrainingState:
+        """Sets weights, optimizer and random numbers to the last checkpoint, if there is one."""
+        checkpoints = self.checkpoints()
+        if not checkpoints:
+            return TrainingState()
+        last = checkpoints[-1]
+        set_weights(model, last / "model.safetensors")
+        _set_optimizer_tensors(model, optimizer, read_tensors(last / "optimizer.safetensors"))
+        return TrainingState(**read_json(last / "state.json"))
+
+    def weights(self, which: Weights) -> Path:
+        """Finds the file of some weights.
+
+        Raises:
+            OptionError: The run has none of them yet.
+        """
+        last = [path / "model.safetensors" for path in reversed(self.checkpoints())][:1]
+        places = {
+            Weights.RESULT: [self.result, self.best, *last],
+            Weights.AVERAGED: [self.averaged],
+            Weights.BEST: [self.best],
+            Weights.LAST: last,
+        }
+        for place in places[which]:
+            if place.exists():
+                return place
+        raise OptionError(f"{self.path}: has no {which.value} weights; train it first")
+
+
+def load_run(path: Path, which: Weights = Weights.RESULT) -> tuple[Transformer, Tokenizer]:
+    """Loads the model and the tokenizer of a run, the model in evaluation mode.
+
+    Raises:
+        OptionError: A file is missing or does not fit.
+    """
+    run = RunDirectory(path)
+    model = Transformer(TransformerConfig.from_dict(read_json(run.config)))
+    set_weights(model, run.weights(which))
+    return model.eval(), Tokenizer.load(run.tokenizer)
+
+
+def named_weights(model: Transformer) -> dict[str, Tensor]:
+    """Gives each weight once: a tied one under its first name only."""
+    return {name: weight.detach().contiguous() for name, weight in model.named_parameters()}
+
+
+def set_weights(model: Transformer, path: Path) -> None:
+    """Reads the weights of a model from a file.
+
+    Raises:
+        OptionError: The file is not one of this model.
+    """
+    tensors = read_tensors(path)
+    weights = dict(model.named_parameters())
+    wrong = sorted(set(weights) ^ set(tensors)) or [
+        name for name, weight in weights.items() if weight.shape != tensors[name].shape
+    ]
+    if wrong:
+        raise OptionError(f"{path}: {wrong[0]} does not fit config.json; was it made from it?")
+    with torch.no_grad():
+        for name, weight in weights.items():
+            weight.copy_(tensors[name])
+
+
+def average(paths: Sequence[Path]) -> dict[str, Tensor]:
+    """Computes the mean of the weights of several files."""
+    total = {name: tensor.double() for name, tensor in read_tensors(paths[0]).items()}
+    for path in paths[1:]:
+        for name, tensor in read_tensors(path).items():
+            total[name] += tensor
+    return {name: (tensor / len(paths)).float() for name, tensor in total.items()}
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
+    """Writes a safetensors file in one piece."""
+    draft = path.with_name(f"{path.name}.tmp")
+    save_file(tensors, draft)
+    _flush_to_disk(draft)
+    draft.replace(path)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Reads a safetensors file.
+
+    Raises:
+        OptionError: It cannot be read.
+    """
+    try:
+        tensors: dict[str, Tensor] = load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise OptionError(f"{path}: cannot be read: {error}") from None
+    return tensors
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Writes a JSON file in one piece."""
+    draft = path.with_name(f"{path.name}.tmp")
+    draft.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    draft.replace(path)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Reads a JSON file that holds one object.
+
+    Raises:
+        OptionError: It cannot be read.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise OptionError(f"{path}: cannot be read: {error}") from None
+    if not isinstance(content, dict):
+        raise OptionError(f"{path}: is not a JSON object")
+    return content
+
+
+def _optimizer_tensors(model: Transformer, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    tensors = {
+        f"{key}/{name}": value.contiguous()
+        for name, weight in model.named_parameters()
+        for key, value in optimizer.state[weight].items()
+    }
+    tensors[_RNG] = torch.get_rng_state()
+    if torch.cuda.is_available():
+        tensors[_RNG_CUDA] = torch.cuda.get_rng_state()
+    return tensors
+
+
+def _set_optimizer_tensors(
+    model: Transformer, optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]
+) -> None:
+    torch.set_rng_state(tensors.pop(_RNG))
+    cuda = tensors.pop(_RNG_CUDA, None)
+    if cuda is not None and torch.cuda.is_available():
+        torch.cuda.set_rng_state(cuda)
+    weights = dict(model.named_parameters())
+    for path, value in tensors.items():
+        key, name = path.split("/", 1)
+        optimizer.state[weights[name]][key] = value.to(weights[name].device)
+
+
+def _flush_to_disk(path: Path) -> None:
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())

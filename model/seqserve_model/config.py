@@ -1,0 +1,212 @@
+"""What decides the shape of a transformer: every choice, its default and its reason."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from seqserve.errors import OptionError
+
+
+class NormPosition(Enum):
+    """Where a sublayer is normalised."""
+
+    PRE = "pre"
+    """Before it; trains without a long warm-up (Xiong et al. 2020)."""
+    POST = "post"
+    """After the residual sum, as in the paper (Vaswani et al. 2017, §3.1)."""
+
+
+class Norm(Enum):
+    """How a layer is normalised."""
+
+    LAYER = "layer"
+    """Mean and variance (Ba et al. 2016)."""
+    RMS = "rms"
+    """Root mean square only (Zhang and Sennrich 2019), as in T5."""
+
+
+class Activation(Enum):
+    """Non-linearity of the feed-forward layer."""
+
+    RELU = "relu"
+    GELU = "gelu"
+    SWISH = "swish"
+    """x·sigmoid(x), as in Marian."""
+    SWIGLU = "swiglu"
+    """Gated: swish(x·G)·(x·U) (Shazeer 2020)."""
+
+
+class PositionScheme(Enum):
+    """How the model knows the order of its tokens; see :mod:`seqserve_model.positions`."""
+
+    SINUSOIDAL = "sinusoidal"
+    LEARNED = "learned"
+    RELATIVE = "relative"
+    T5 = "t5"
+    ROTARY = "rotary"
+    ALIBI = "alibi"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransformerConfig:
+    """The shape of an encoder-decoder transformer.
+
+    The defaults are those of the shipped English→German model, not of the paper: small, pre-norm,
+    one vocabulary for both languages.
+    """
+
+    vocabulary_size: int = 6144
+    """V. Joint; a multiple of 128 keeps the exported argmax quick."""
+    width: int = 256
+    """W, d_model of the paper."""
+    heads: int = 4
+    """H. The size of a head is width / heads."""
+    feed_forward_width: int = 1024
+    """F. Four times the width, as in the paper."""
+    encoder_layers: int = 4
+    """Deep: the encoder runs once per request."""
+    decoder_layers: int = 2
+    """Shallow: the decoder runs once per token (Kasai et al. 2021)."""
+    dropout: float = 0.1
+    """On embeddings, inside the feed-forward layer and on every sublayer's output (§5.4)."""
+    attention_dropout: float = 0.0
+    """On attention weights."""
+    norm_position: NormPosition = NormPosition.PRE
+    """Steadier at a high learning rate."""
+    norm: Norm = Norm.LAYER
+    """As in the paper."""
+    activation: Activation = Activation.RELU
+    """As in the paper, and the cheapest."""
+    positions: PositionScheme = PositionScheme.SINUSOIDAL
+    """As in the paper."""
+    relative_distance: int = 16
+    """Distances beyond it count as equal (relative positions)."""
+    relative_buckets: int = 32
+    """Buckets of distances (T5)."""
+    relative_bucket_distance: int = 128
+    """Distance of the last bucket (T5)."""
+    rotary_base: float = 10_000.0
+    """Longest wavelength of rotary positions, over 2π."""
+    shared_embeddings: bool = True
+    """One table for source and target words (§3.4)."""
+    tied_output: bool = True
+    """The output projection is the target embedding (§3.4)."""
+    scaled_embeddings: bool = True
+    """Embeddings are multiplied by √width (§3.4)."""
+    max_source_length: int = 128
+    """Tokens, the end token counted."""
+    max_target_length: int = 128
+    """Tokens, the end token not counted."""
+    pad_id: int = 0
+    """Fills a batch; never attended to."""
+    bos_id: int = 1
+    """What the decoder reads first."""
+    eos_id: int = 2
+    """Ends a source and a target."""
+    unk_id: int = 3
+    """Stands for what the vocabulary lacks."""
+
+    def __post_init__(self) -> None:
+        """Refuses shapes that cannot be built."""
+        for name in _POSITIVE:
+            if getattr(self, name) < 1:
+                raise OptionError(f"model.{name} is {getattr(self, name)}; it must be at least 1")
+        for name in _DROPOUTS:
+            if not 0 <= getattr(self, name) < 1:
+                raise OptionError(f"model.{name} is {getattr(self, name)}; it must lie in [0, 1)")
+        if self.width % self.heads:
+            raise OptionError(
+                f"model.width ({self.width}) must be a multiple of model.heads ({self.heads})"
+            )
+        self._check_positions()
+        self._check_ids()
+
+    def _check_positions(self) -> None:
+        if self.positions is PositionScheme.ROTARY:
+            if self.head_size % 2:
+                raise OptionError(
+                    f"model.positions: rotary needs an even width / heads, not {self.head_size}"
+                )
+            if self.rotary_base <= 1:
+                raise OptionError(f"model.rotary_base is {self.rotary_base}; it must exceed 1")
+        if self.positions is PositionScheme.T5:
+            if self.relative_buckets < 4:
+                raise OptionError(
+                    f"model.relative_buckets is {self.relative_buckets}; it must be at least 4"
+                )
+            # The first half of the decoder's buckets hold one distance each.
+            if self.relative_bucket_distance <= self.relative_buckets // 2:
+                raise OptionError(
+                    f"model.relative_bucket_distance ({self.relative_bucket_distance}) must exceed "
+                    f"half of model.relative_buckets ({self.relative_buckets})"
+                )
+
+    def _check_ids(self) -> None:
+        for name in _IDS:
+            if not 0 <= getattr(self, name) < self.vocabulary_size:
+                raise OptionError(
+                    f"model.{name} is {getattr(self, name)}; it must be at least 0 and less than "
+                    f"model.vocabulary_size ({self.vocabulary_size})"
+                )
+        # Other ids may coincide: Marian and T5 begin with the padding, BART with the end token.
+        if self.eos_id == self.pad_id:
+            raise OptionError(f"model.eos_id and model.pad_id are both {self.eos_id}")
+
+    @property
+    def head_size(self) -> int:
+        """D: width of one attention head."""
+        return self.width // self.heads
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> TransformerConfig:
+        """Builds a configuration from plain values, as a TOML or JSON file holds them.
+
+        Raises:
+            OptionError: A key is unknown, or a value does not fit it.
+        """
+        hints = typing.get_type_hints(cls)
+        unknown = sorted(set(values) - set(hints))
+        if unknown:
+            raise OptionError(f"model.{unknown[0]} is not known; known are {', '.join(hints)}")
+        return cls(**{name: _convert(name, hints[name], value) for name, value in values.items()})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Gives plain values from which :meth:`from_dict` builds the same configuration."""
+        return {
+            name: value.value if isinstance(value, Enum) else value
+            for name, value in dataclasses.asdict(self).items()
+        }
+
+
+_POSITIVE = (
+    "vocabulary_size",
+    "width",
+    "heads",
+    "feed_forward_width",
+    "encoder_layers",
+    "decoder_layers",
+    "relative_distance",
+    "max_source_length",
+    "max_target_length",
+)
+_DROPOUTS = ("dropout", "attention_dropout")
+_IDS = ("pad_id", "bos_id", "eos_id", "unk_id")
+
+
+def _convert(name: str, kind: Any, value: Any) -> Any:
+    if issubclass(kind, Enum):
+        try:
+            return kind(value)
+        except ValueError:
+            choices = ", ".join(member.value for member in kind)
+            raise OptionError(f"model.{name}: {value!r} is not one of {choices}") from None
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is not kind:
+        raise OptionError(f"model.{name}: {value!r} is not of type {kind.__name__}")
+    return value

@@ -1,0 +1,203 @@
+"""Parallel text: reads sentence pairs from TSV and keeps some apart for validation and test.
+
+A line is source, target and further columns that are ignored, separated by TAB; the file may be
+gzip or bzip2. A bad line is counted and reported, it never ends a training.
+
+Held-out pairs share no sentence with the training data, on either side. Sentences that are equal
+once case and punctuation are dropped count as one; pairs that share one are linked, and a linked
+group (a connected component of the graph of sentences) is held out as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import random
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, NamedTuple, cast
+
+from seqserve.errors import OptionError
+
+
+class Pair(NamedTuple):
+    """A source sentence and its translation."""
+
+    source: str
+    target: str
+
+
+class BadLine(NamedTuple):
+    """A line that could not be used, and why."""
+
+    number: int
+    reason: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Corpus:
+    """The pairs of a file and what was wrong with its other lines."""
+
+    path: Path
+    pairs: list[Pair] = field(default_factory=list)
+    bad_lines: list[BadLine] = field(default_factory=list)
+
+    def report(self, shown: int = 5) -> list[str]:
+        """Tells what was read, the first bad lines as ``file:line: reason``."""
+        lines = [f"{self.path}:{bad.number}: {bad.reason}" for bad in self.bad_lines[:shown]]
+        total = f"{self.path}: {len(self.pairs):,} pairs read"
+        if self.bad_lines:
+            total += f", {len(self.bad_lines):,} bad lines skipped"
+        return [*lines, total]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """A corpus in three parts without a sentence in common."""
+
+    training: list[Pair]
+    validation: list[Pair]
+    test: list[Pair]
+
+
+def normalise(text: str) -> str:
+    """Composes characters (NFC) and collapses white space."""
+    return " ".join(unicodedata.normalize("NFC", text).split())
+
+
+def sentence_key(text: str) -> str:
+    """Reduces a sentence to what makes it the same sentence: letters and digits, case folded."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    key = " ".join("".join(c if c.isalnum() else " " for c in folded).split())
+    return key or text
+
+
+def read_pairs(
+    path: Path, *, source_column: int = 0, target_column: int = 1, max_chars: int = 1_000
+) -> Corpus:
+    """Reads the pairs of a TSV file, plain or gzip.
+
+    Args:
+        path: The file.
+        source_column: Column of the source, counted from 0.
+        target_column: Column of the target, counted from 0.
+        max_chars: Longer sentences make a line bad.
+
+    Raises:
+        OptionError: The file cannot be read, or holds no pair.
+    """
+    corpus = Corpus(path=path)
+    try:
+        with open_lines(path) as lines:
+            for number, line in enumerate(lines, start=1):
+                pair = _parse(line, source_column, target_column, max_chars)
+                if isinstance(pair, Pair):
+                    corpus.pairs.append(pair)
+                else:
+                    corpus.bad_lines.append(BadLine(number, pair))
+    except (OSError, EOFError) as error:
+        raise OptionError(f"{path}: cannot be read: {error}") from None
+    if not corpus.pairs:
+        raise OptionError(
+            f"{path}: holds no pair; a line is source TAB target, in columns "
+            f"{source_column} and {target_column}"
+        )
+    return corpus
+
+
+def open_lines(path: Path) -> IO[bytes]:
+    """Opens a file for reading lines as bytes, unpacking gzip and bzip2."""
+    with path.open("rb") as file:
+        magic = file.read(3)
+    if magic.startswith(b"\x1f\x8b"):
+        return cast(IO[bytes], gzip.open(path, "rb"))
+    if magic == b"BZh":
+        return bz2.open(path, "rb")
+    return path.open("rb")
+
+
+def split_pairs(
+    pairs: Iterable[Pair], *, validation_pairs: int, test_pairs: int, max_group: int, seed: int
+) -> Split:
+    """Keeps pairs apart for validation and test that share no sentence with the rest.
+
+    Groups of linked pairs are drawn at random and held out whole; of each source in a group only
+    the first pair is kept. Larger groups (very short sentences with dozens of translations) stay
+    in the training data: holding them out would take much of it away for a few test sentences.
+
+    Args:
+        pairs: All pairs, in the order of the file.
+        validation_pairs: Pairs to hold out for validation, each with another source.
+        test_pairs: Pairs to hold out for test, each with another source.
+        max_group: Most pairs of a group that may be held out.
+        seed: Decides the draw.
+
+    Raises:
+        OptionError: There are not enough pairs.
+    """
+    unique = list(dict.fromkeys(pairs))
+    groups = list(_linked_groups(unique))
+    random.Random(seed).shuffle(groups)
+    held_out: tuple[list[Pair], list[Pair]] = ([], [])
+    wanted = (validation_pairs, test_pairs)
+    training: list[int] = []
+    for group in groups:
+        part = next((i for i in (0, 1) if len(held_out[i]) < wanted[i]), None)
+        if part is None or len(group) > max_group:
+            training.extend(group)
+            continue
+        first_of_source = {sentence_key(unique[i].source): unique[i] for i in reversed(group)}
+        held_out[part].extend(reversed(first_of_source.values()))
+    if any(len(kept) < want for kept, want in zip(held_out, wanted, strict=True)) or not training:
+        raise OptionError(
+            f"data: too few pairs ({len(unique):,}) to hold out {validation_pairs:,} for "
+            f"validation and {test_pairs:,} for test; lower data.validation_pairs and "
+            "data.test_pairs"
+        )
+    return Split(
+        training=[unique[i] for i in sorted(training)],
+        validation=held_out[0][:validation_pairs],
+        test=held_out[1][:test_pairs],
+    )
+
+
+def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
+    """Writes pairs as TSV."""
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(f"{pair.source}\t{pair.target}\n" for pair in pairs)
+
+
+def _parse(line: bytes, source_column: int, target_column: int, max_chars: int) -> Pair | str:
+    try:
+        columns = line.decode("utf-8").rstrip("\r\n").split("\t")
+    except UnicodeDecodeError as error:
+        return f"is not UTF-8 (byte {error.start})"
+    if len(columns) <= max(source_column, target_column):
+        return f"has {len(columns)} columns, needs {max(source_column, target_column) + 1}"
+    pair = Pair(normalise(columns[source_column]), normalise(columns[target_column]))
+    if not pair.source or not pair.target:
+        return "has an empty source" if not pair.source else "has an empty target"
+    if max(map(len, pair)) > max_chars:
+        return f"is longer than {max_chars} characters"
+    return pair
+
+
+def _linked_groups(pairs: list[Pair]) -> Iterator[list[int]]:
+    """Yields the pairs of each connected component (union-find with path halving)."""
+    parents = list(range(len(pairs)))
+
+    def root(i: int) -> int:
+        while parents[i] != i:
+            parents[i] = i = parents[parents[i]]
+        return i
+
+    first_seen: dict[tuple[int, str], int] = {}
+    for i, pair in enumerate(pairs):
+        for side, text in enumerate(pair):
+            parents[root(i)] = root(first_seen.setdefault((side, sentence_key(text)), i))
+    groups: dict[int, list[int]] = {}
+    for i in range(len(pairs)):
+        groups.setdefault(root(i), []).append(i)
+    yield from groups.values()

@@ -1,0 +1,206 @@
+"""``seqserve evaluate``: scores translations against references, with what decided each score.
+
+Sources: Papineni et al. 2002 (BLEU), Popović 2015 (chrF), Post 2018 (signatures, sacrebleu).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from sacrebleu.metrics import BLEU, CHRF
+
+from seqserve.errors import OptionError, SeqserveError
+from seqserve.options import option, parse
+from seqserve_model.checkpoint import Weights, load_run
+from seqserve_model.data import Pair, read_pairs
+from seqserve_model.search import greedy
+from seqserve_model.transformer import Transformer
+from seqserve_server.tokenizer import Tokenizer
+
+Report = Callable[[str], None]
+
+
+class Translator(Protocol):
+    """Anything that translates: a torch model, an exported artifact, a running server."""
+
+    def __call__(self, sources: Sequence[str], /) -> list[str]:
+        """Translates each source, in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """How close translations are to their references, and how that was measured."""
+
+    pairs: int
+    bleu: float
+    bleu_signature: str
+    chrf: float
+    chrf_signature: str
+
+    def __str__(self) -> str:
+        """Gives one line a score, signature included."""
+        return (
+            f"BLEU {self.bleu:.2f}  {self.bleu_signature}\n"
+            f"chrF {self.chrf:.2f}  {self.chrf_signature}"
+        )
+
+
+class TorchTranslator:
+    """Translates with a torch model and greedy search."""
+
+    def __init__(
+        self,
+        model: Transformer,
+        tokenizer: Tokenizer,
+        *,
+        max_decoding_length: int | None = None,
+        batch_rows: int = 64,
+    ) -> None:
+        """Takes a model in evaluation mode.
+
+        Args:
+            model: The model, on any device.
+            tokenizer: Its tokenizer.
+            max_decoding_length: Most target tokens; the model's own limit where None.
+            batch_rows: Sources that are decoded together.
+        """
+        self._model = model
+        self._tokenizer = tokenizer
+        self._max_decoding_length = max_decoding_length or model.config.max_target_length
+        self._batch_rows = batch_rows
+
+    def __call__(self, sources: Sequence[str], /) -> list[str]:
+        """Translates each source, in order; one that is too long is cut at the model's limit."""
+        limit, eos = self._model.config.max_source_length, self._tokenizer.eos_id
+        rows = [
+            ids if len(ids) <= limit else [*ids[: limit - 1], eos]
+            for ids in self._tokenizer.encode_batch(sources)
+        ]
+        translations = [""] * len(rows)
+        by_length = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+        for start in range(0, len(rows), self._batch_rows):
+            chosen = by_length[start : start + self._batch_rows]
+            for i, ids in zip(chosen, self._decode([rows[i] for i in chosen]), strict=True):
+                translations[i] = self._tokenizer.decode(ids)
+        return translations
+
+    def _decode(self, rows: list[list[int]]) -> list[list[int]]:
+        device = next(self._model.parameters()).device
+        source = torch.nn.utils.rnn.pad_sequence(
+            [torch.tensor(row) for row in rows],
+            batch_first=True,
+            padding_value=self._tokenizer.pad_id,
+        )  # [B, S]
+        lengths = torch.tensor([len(row) for row in rows])  # [B]
+        return greedy(self._model, source.to(device), lengths.to(device), self._max_decoding_length)
+
+
+def score(translations: Sequence[str], references: Sequence[str]) -> Scores:
+    """Scores translations, one reference each."""
+    bleu, chrf = BLEU(), CHRF()
+    bleu_score = bleu.corpus_score(list(translations), [list(references)])
+    chrf_score = chrf.corpus_score(list(translations), [list(references)])
+    return Scores(
+        pairs=len(translations),
+        bleu=bleu_score.score,
+        bleu_signature=str(bleu.get_signature()),
+        chrf=chrf_score.score,
+        chrf_signature=str(chrf.get_signature()),
+    )
+
+
+def evaluate(translate: Translator, pairs: Sequence[Pair]) -> tuple[Scores, list[str]]:
+    """Translates the sources of pairs and scores the result; gives the translations too."""
+    translations = translate([pair.source for pair in pairs])
+    return score(translations, [pair.target for pair in pairs]), translations
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluateOptions:
+    """Options of ``seqserve evaluate``."""
+
+    path: Path = option(help="Directory of a training run.", positional=True)
+    data: Path | None = option(
+        None, help="TSV file of source and target; the run's own test set where not given."
+    )
+    source_column: int = option(0, help="Column of the source in the data.", minimum=0)
+    target_column: int = option(1, help="Column of the target in the data.", minimum=0)
+    weights: Weights = option(Weights.RESULT, help="Which weights of the run to score.")
+    limit: int | None = option(None, help="Score only the first pairs.", minimum=1)
+    device: str = option("cpu", help="Torch device, such as cpu or cuda.")
+    threads: int | None = option(None, help="Threads of torch; its own choice where not given.")
+    translations: Path | None = option(None, help="File to write the translations to.")
+    json: bool = option(False, help="Print one JSON object instead of text.")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs ``seqserve evaluate``."""
+    try:
+        options = parse(
+            EvaluateOptions,
+            sys.argv[1:] if argv is None else argv,
+            prog="seqserve evaluate",
+            description="Translates held-out sources and prints BLEU and chrF with signatures.",
+        )
+        _run(options)
+    except SeqserveError as error:
+        print(f"seqserve evaluate: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _run(options: EvaluateOptions) -> None:
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    data = options.data or options.path / "test.tsv"
+    corpus = read_pairs(
+        data, source_column=options.source_column, target_column=options.target_column
+    )
+    for line in corpus.report():
+        print(line, file=sys.stderr)
+    pairs = corpus.pairs[: options.limit]
+    scores, translations = evaluate(make_translator(options), pairs)
+    if options.translations:
+        options.translations.write_text("\n".join(translations) + "\n", encoding="utf-8")
+    if options.json:
+        print(json.dumps(dataclasses.asdict(scores)))
+    else:
+        print(scores)
+
+
+def make_translator(options: EvaluateOptions) -> Translator:
+    """Opens what the options name.
+
+    Raises:
+        OptionError: It is not a training run, or the device is not there.
+    """
+    if not (options.path / "config.json").is_file():
+        raise OptionError(f"{options.path}: has no config.json; name the directory of a run")
+    model, tokenizer = load_run(options.path, options.weights)
+    return TorchTranslator(model.to(torch_device(options.device)), tokenizer)
+
+
+def torch_device(name: str) -> torch.device:
+    """Finds a torch device.
+
+    Raises:
+        OptionError: There is no such device here.
+    """
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise OptionError(f"device: {name!r} cannot be used here: {reason}") from None
+    return device
+
+
+if __name__ == "__main__":
+    sys.exit(main())

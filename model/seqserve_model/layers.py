@@ -1,0 +1,116 @@
+"""What a transformer is stacked from: feed-forward, normalisation with residual, the two layers.
+
+Source: Vaswani et al. 2017, §3.1 and §3.3. Attention comes from outside, as a function that each
+layer is given: a full pass, a cached step and the exported graphs share these definitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seqserve_model.attention import MultiHeadAttention
+from seqserve_model.config import Activation, Norm, NormPosition, TransformerConfig
+
+Sublayer = Callable[[Tensor], Tensor]
+"""Maps ``[B, T, W]`` to ``[B, T, W]``."""
+
+_ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    Activation.RELU: F.relu,
+    Activation.GELU: F.gelu,
+    Activation.SWISH: F.silu,
+    Activation.SWIGLU: F.silu,
+}
+
+
+class FeedForward(nn.Module):
+    """Position-wise feed-forward network (§3.3), gated for SwiGLU (Shazeer 2020)."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        """Makes its two projections, or three where it is gated."""
+        super().__init__()
+        width, inner = config.width, config.feed_forward_width
+        self.activation = _ACTIVATIONS[config.activation]
+        self.dropout = nn.Dropout(config.dropout)
+        gated = config.activation is Activation.SWIGLU
+        self.gate = nn.Linear(width, inner) if gated else None
+        self.up = nn.Linear(width, inner)
+        self.down = nn.Linear(inner, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps ``[B, T, W]`` to ``[B, T, W]``."""
+        if self.gate is None:
+            inner = self.activation(self.up(x))  # [B, T, F]
+        else:
+            inner = self.activation(self.gate(x)) * self.up(x)  # [B, T, F]
+        return self.down(self.dropout(inner))  # type: ignore[no-any-return]
+
+
+def make_norm(config: TransformerConfig) -> nn.Module:
+    """Makes one normalisation layer of width W."""
+    if config.norm is Norm.RMS:
+        return nn.RMSNorm(config.width, eps=1e-6)
+    return nn.LayerNorm(config.width, eps=1e-5)
+
+
+class Residual(nn.Module):
+    """A sublayer with its residual sum, dropout and normalisation (§3.1, §5.4)."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        """Makes the normalisation."""
+        super().__init__()
+        self.pre = config.norm_position is NormPosition.PRE
+        self.norm = make_norm(config)
+        self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, x: Tensor, sublayer: Sublayer) -> Tensor:
+        """Gives x + sublayer(norm(x)), or norm(x + sublayer(x)) where the norm comes after."""
+        if self.pre:
+            return x + self.dropout(sublayer(self.norm(x)))  # type: ignore[no-any-return]
+        return self.norm(x + self.dropout(sublayer(x)))  # type: ignore[no-any-return]
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        """Makes both sublayers."""
+        super().__init__()
+        self.self_attention = MultiHeadAttention(
+            config.width, config.heads, config.attention_dropout
+        )
+        self.feed_forward = FeedForward(config)
+        self.self_residual = Residual(config)
+        self.feed_forward_residual = Residual(config)
+
+    def forward(self, x: Tensor, attend_source: Sublayer) -> Tensor:
+        """Maps ``[B, S, W]`` to ``[B, S, W]``."""
+        x = self.self_residual(x, attend_source)
+        return self.feed_forward_residual(x, self.feed_forward)  # type: ignore[no-any-return]
+
+
+class DecoderLayer(nn.Module):
+    """Causal self-attention, attention to the memory, then feed-forward.
+
+    How past keys and values are kept is the caller's business: it passes both attentions as
+    functions, so that a full pass, a cached step and the exported graph share this one definition.
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        """Makes the three sublayers."""
+        super().__init__()
+        dropout = config.attention_dropout
+        self.self_attention = MultiHeadAttention(config.width, config.heads, dropout)
+        self.cross_attention = MultiHeadAttention(config.width, config.heads, dropout)
+        self.feed_forward = FeedForward(config)
+        self.self_residual = Residual(config)
+        self.cross_residual = Residual(config)
+        self.feed_forward_residual = Residual(config)
+
+    def forward(self, x: Tensor, attend_target: Sublayer, attend_memory: Sublayer) -> Tensor:
+        """Maps ``[B, T, W]`` to ``[B, T, W]``."""
+        x = self.self_residual(x, attend_target)
+        x = self.cross_residual(x, attend_memory)
+        return self.feed_forward_residual(x, self.feed_forward)  # type: ignore[no-any-return]

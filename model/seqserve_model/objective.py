@@ -1,0 +1,33 @@
+"""What a training minimises: cross-entropy with label smoothing over the real target tokens.
+
+Source: Vaswani et al. 2017, §5.4; Szegedy et al. 2016, §7.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from seqserve_model.batches import Batch
+from seqserve_model.transformer import Transformer
+
+
+def batch_loss(model: Transformer, batch: Batch, *, label_smoothing: float) -> Tensor:
+    """Computes the loss of a batch, summed over its target tokens.
+
+    Args:
+        model: The model.
+        batch: The pairs.
+        label_smoothing: Probability that is spread over all words; 0 gives the plain
+            negative log-likelihood.
+
+    Returns:
+        A scalar, in nats.
+    """
+    features = model.features(batch.source, batch.source_lengths, batch.target_in)  # [B, T, W]
+    real = batch.target_out != model.config.pad_id  # [B, T]
+    # Padding is dropped before the projection, which is the largest product of the model.
+    logits = model.project(features[real])  # [N, V]
+    return F.cross_entropy(
+        logits, batch.target_out[real], label_smoothing=label_smoothing, reduction="sum"
+    )

@@ -1,0 +1,219 @@
+"""``seqserve prepare``: turns what Tatoeba and manythings.org offer into one TSV file to train on.
+
+Each line of the result is source TAB target TAB attribution: composed to NFC, white space
+collapsed, exact duplicates left out, case and punctuation kept.
+
+Formats read: the archives of https://www.manythings.org/anki (``deu.txt`` or ``deu-eng.zip``:
+English TAB other language TAB attribution), and the exports of https://tatoeba.org/downloads
+(sentences: id TAB language TAB text [TAB user ...]; links: id TAB id), plain, gzip or bzip2.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import sys
+import zipfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, cast
+
+from seqserve.errors import OptionError, SeqserveError
+from seqserve.options import option, parse
+from seqserve_model.data import normalise, open_lines
+from seqserve_model.numbers import LARGEST, number_pairs
+
+Row = tuple[str, str, str]
+"""Source, target, attribution."""
+
+_LICENCE = "CC-BY 2.0 (France) Attribution: tatoeba.org"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareOptions:
+    """Options of ``seqserve prepare``."""
+
+    out: Path = option(help="TSV file to write; gzip if its name ends in .gz.")
+    sentences: Path | None = option(None, help="Tatoeba's sentences.", group="from Tatoeba")
+    links: Path | None = option(None, help="Tatoeba's links.", group="from Tatoeba")
+    source_language: str = option(
+        "eng", help="Language of the sources, as Tatoeba writes it.", group="from Tatoeba"
+    )
+    target_language: str = option(
+        "deu", help="Language of the targets, as Tatoeba writes it.", group="from Tatoeba"
+    )
+    numbers: int | None = option(
+        None,
+        help="Make up so many numbers in digits and words instead: a task that needs no data.",
+        minimum=1,
+        maximum=LARGEST,
+    )
+    archives: list[str] = option([], help="Text files or zips of manythings.org.", positional=True)
+
+
+@dataclass(slots=True, kw_only=True)
+class Counts:
+    """What became of the rows."""
+
+    read: int = 0
+    empty: int = 0
+    duplicates: int = 0
+    written: int = 0
+
+    def __str__(self) -> str:
+        """Gives all counts in one line."""
+        return (
+            f"{self.read:,} pairs read, {self.empty:,} empty and {self.duplicates:,} repeated "
+            f"left out, {self.written:,} written"
+        )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs ``seqserve prepare``."""
+    try:
+        options = parse(
+            PrepareOptions,
+            sys.argv[1:] if argv is None else argv,
+            prog="seqserve prepare",
+            description="Makes one TSV file of sentence pairs to train on.",
+            epilog="example:\n  seqserve prepare deu-eng.zip --out data/tatoeba-eng-deu.tsv.gz",
+        )
+        counts = prepare(_rows(options), options.out)
+        print(f"{options.out}: {counts}", file=sys.stderr)
+    except SeqserveError as error:
+        print(f"seqserve prepare: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def prepare(rows: Iterable[Row], out: Path) -> Counts:
+    """Cleans rows and writes them as TSV.
+
+    Raises:
+        OptionError: The file cannot be written, or there is no row.
+    """
+    counts = Counts()
+    draft = out.with_name(f"{out.name}.tmp")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with _create(draft, packed=out.suffix == ".gz") as file:
+            for row in _clean(rows, counts):
+                file.write("\t".join(row).rstrip("\t") + "\n")
+        if not counts.written:
+            raise OptionError(f"{out}: nothing to write; {counts}")
+        draft.replace(out)
+    except OSError as error:
+        raise OptionError(f"{out}: cannot be written: {error.strerror}") from None
+    finally:
+        draft.unlink(missing_ok=True)
+    return counts
+
+
+def read_manythings(path: Path) -> Iterator[Row]:
+    """Reads the pairs of a manythings archive: English, the other language, attribution."""
+    for line in _lines(path):
+        columns = [*line.split("\t"), "", ""]
+        yield columns[0], columns[1], columns[2]
+
+
+def read_tatoeba(sentences: Path, links: Path, source: str, target: str) -> Iterator[Row]:
+    """Reads the pairs of Tatoeba's exports that go from one language to another.
+
+    Only the sentences of the two languages are held in memory; the links are read as they come.
+    """
+    sides: dict[str, dict[str, tuple[str, str]]] = {source: {}, target: {}}
+    for line in _lines(sentences):
+        columns = [*line.split("\t"), "", "", ""]
+        if columns[1] in sides:
+            sides[columns[1]][columns[0]] = columns[2], columns[3]
+    for language, found in sides.items():
+        if not found:
+            raise OptionError(
+                f"{sentences}: has no sentence in {language!r}; Tatoeba's codes "
+                "have three letters, such as eng and deu"
+            )
+    for line in _lines(links):
+        first, _, second = line.partition("\t")
+        one, other = sides[source].get(first), sides[target].get(second.split("\t")[0])
+        if one and other:
+            note = f"{_LICENCE} {_credit(first, one[1])} & {_credit(second, other[1])}"
+            yield one[0], other[0], note
+
+
+def _rows(options: PrepareOptions) -> Iterator[Row]:
+    tatoeba = options.sentences is not None or options.links is not None
+    if sum((tatoeba, options.numbers is not None, bool(options.archives))) != 1:
+        raise OptionError(
+            "name archives of manythings.org, or --sentences and --links of Tatoeba, or --numbers"
+        )
+    if options.numbers is not None:
+        return ((pair.source, pair.target, "") for pair in number_pairs(options.numbers))
+    if options.archives:
+        return (row for path in options.archives for row in read_manythings(Path(path)))
+    if options.sentences is None or options.links is None:
+        raise OptionError("--sentences and --links need each other")
+    return read_tatoeba(
+        options.sentences, options.links, options.source_language, options.target_language
+    )
+
+
+def _clean(rows: Iterable[Row], counts: Counts) -> Iterator[Row]:
+    seen: set[tuple[str, str]] = set()
+    for row in rows:
+        counts.read += 1
+        source, target, note = map(normalise, row)
+        if not source or not target:
+            counts.empty += 1
+        elif (source, target) in seen:
+            counts.duplicates += 1
+        else:
+            seen.add((source, target))
+            counts.written += 1
+            yield source, target, note
+
+
+def _credit(number: str, user: str) -> str:
+    named = user not in ("", "\\N")
+    return f"#{number} ({user})" if named else f"#{number}"
+
+
+@contextlib.contextmanager
+def _create(path: Path, *, packed: bool) -> Iterator[IO[str]]:
+    with contextlib.ExitStack() as stack:
+        binary: IO[bytes] = stack.enter_context(path.open("wb"))
+        if packed:
+            # No name and no time in the header: equal pairs give equal files.
+            archive = gzip.GzipFile(filename="", mode="wb", fileobj=binary, mtime=0)
+            binary = cast(IO[bytes], stack.enter_context(archive))
+        yield stack.enter_context(io.TextIOWrapper(binary, encoding="utf-8", newline="\n"))
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """Yields the lines of a text file, or of the one text in an archive."""
+    try:
+        with _open(path) as file:
+            # What is not UTF-8 is marked, not fatal: one bad line must not cost the others.
+            for line in io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace"):
+                yield line.rstrip("\r\n")
+    except (OSError, EOFError, zipfile.BadZipFile) as error:
+        raise OptionError(f"{path}: cannot be read: {error}") from None
+
+
+@contextlib.contextmanager
+def _open(path: Path) -> Iterator[IO[bytes]]:
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            texts = [n for n in archive.namelist() if n.endswith(".txt") and n[0] != "_"]
+            if len(texts) != 1:
+                raise OptionError(f"{path}: holds {len(texts)} texts where one is expected")
+            with archive.open(texts[0]) as file:
+                yield file
+        return
+    with open_lines(path) as file:
+        yield file
+
+
+if __name__ == "__main__":
+    sys.exit(main())

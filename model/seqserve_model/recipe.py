@@ -1,0 +1,200 @@
+"""A training recipe: one TOML file, each key declared once with its default and its reason.
+
+The file has the sections ``[model]``, ``[vocabulary]``, ``[data]``, ``[optimizer]`` and
+``[training]``; a key that is left out takes its default, a key that is not known is an error.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any, TypeVar
+
+from seqserve.errors import OptionError
+from seqserve_model.config import TransformerConfig
+
+T = TypeVar("T")
+
+# The vocabulary decides these, so a recipe does not repeat them.
+_SET_BY_VOCABULARY = {"vocabulary_size", "pad_id", "bos_id", "eos_id", "unk_id"}
+
+
+class Precision(Enum):
+    """Arithmetic of the training steps."""
+
+    FP32 = "fp32"
+    BF16 = "bf16"
+    """Autocast; for GPUs. On most CPUs it is slower than fp32."""
+
+
+class Metric(Enum):
+    """What a validation is judged by."""
+
+    CHRF = "chrf"
+    BLEU = "bleu"
+    LOSS = "loss"
+
+
+def _key(default: Any, reason: str, minimum: float | None = None) -> Any:
+    return field(default=default, metadata={"reason": reason, "minimum": minimum})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VocabularyRecipe:
+    """The joint vocabulary."""
+
+    size: int = _key(6144, "tokens; a multiple of 128 keeps the exported argmax quick", 261)
+    characters: int = _key(200, "most characters with a token of their own; others are bytes", 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataRecipe:
+    """The parallel text, and what of it is held out."""
+
+    path: str = _key("", "TSV file, plain or gzip, relative to the working directory")
+    source_column: int = _key(0, "column of the source; swap the two to turn the direction", 0)
+    target_column: int = _key(1, "column of the target", 0)
+    max_chars: int = _key(1_000, "longer sentences are skipped as bad lines", 1)
+    validation_pairs: int = _key(2_000, "held out to watch the training", 1)
+    test_pairs: int = _key(2_000, "held out for the final score, never looked at before", 1)
+    max_group: int = _key(16, "most pairs of a held-out group of linked sentences", 1)
+    seed: int = _key(1, "decides which pairs are held out", 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptimizerRecipe:
+    """AdamW and its learning rate."""
+
+    learning_rate: float = _key(2e-3, "peak, reached at the end of the warm-up", 0)
+    warmup_steps: int = _key(1_000, "steps of linear growth", 0)
+    decay_steps: int = _key(0, "last steps over which the rate falls linearly to zero", 0)
+    beta1: float = _key(0.9, "as in the paper (§5.3)", 0)
+    beta2: float = _key(0.98, "as in the paper (§5.3)", 0)
+    epsilon: float = _key(1e-9, "as in the paper (§5.3)", 0)
+    weight_decay: float = _key(0.01, "decoupled; on matrices only", 0)
+    clip_norm: float = _key(1.0, "largest norm of the gradient; 0 does not clip", 0)
+    label_smoothing: float = _key(0.1, "as in the paper (§5.4)", 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRecipe:
+    """How long, in what portions, and what is kept."""
+
+    max_steps: int = _key(10_000, "updates of the weights", 1)
+    max_tokens: int = _key(4_096, "most tokens of a batch, both sides and padding counted", 1)
+    accumulate: int = _key(1, "batches per update, where memory holds only a small batch", 1)
+    precision: Precision = _key(Precision.FP32, "bf16 is for GPUs")
+    seed: int = _key(1, "decides weights, dropout and the order of batches", 0)
+    save_every: int = _key(500, "steps between checkpoints", 1)
+    keep: int = _key(5, "latest checkpoints that stay on disk", 1)
+    average: int = _key(5, "latest checkpoints whose mean is the result (§6.1)", 1)
+    validate_every: int = _key(1_000, "steps between validations", 1)
+    scored_pairs: int = _key(500, "validation pairs that are translated and scored", 1)
+    max_decoding_length: int = _key(64, "most target tokens in a validation", 1)
+    metric: Metric = _key(Metric.CHRF, "decides which checkpoint is the best")
+    patience: int = _key(0, "validations without a better one before training stops; 0: never", 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """Everything that decides a training."""
+
+    model: Mapping[str, Any]
+    vocabulary: VocabularyRecipe
+    data: DataRecipe
+    optimizer: OptimizerRecipe
+    training: TrainingRecipe
+
+    @classmethod
+    def load(cls, path: Path) -> Recipe:
+        """Reads a TOML file.
+
+        Raises:
+            OptionError: The file cannot be read, a key is unknown, or a value does not fit.
+        """
+        try:
+            content = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise OptionError(f"{path}: cannot be read: {error.strerror}") from None
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise OptionError(f"{path}: is not TOML: {error}") from None
+        try:
+            return cls.from_dict(content)
+        except OptionError as error:
+            raise OptionError(f"{path}: {error}") from None
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Recipe:
+        """Builds a recipe from the content of a TOML file.
+
+        Raises:
+            OptionError: A key is unknown, or a value does not fit; the message names the key.
+        """
+        sections = typing.get_type_hints(cls)
+        for name, section in content.items():
+            if name not in sections:
+                raise OptionError(f"[{name}] is not known; known are {', '.join(sections)}")
+            if not isinstance(section, dict):
+                raise OptionError(f"{name} is not a section; write [{name}]")
+        recipe = cls(
+            model=_model_section(content.get("model", {})),
+            vocabulary=_section(VocabularyRecipe, "vocabulary", content),
+            data=_section(DataRecipe, "data", content),
+            optimizer=_section(OptimizerRecipe, "optimizer", content),
+            training=_section(TrainingRecipe, "training", content),
+        )
+        if not recipe.data.path:
+            raise OptionError("data.path is missing; name the TSV file to train on")
+        return recipe
+
+    def to_dict(self) -> dict[str, Any]:
+        """Gives plain values from which :meth:`from_dict` builds the same recipe."""
+        plain = dataclasses.asdict(self, dict_factory=_plain)
+        return {**plain, "model": dict(self.model)}
+
+
+def _plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: value.value if isinstance(value, Enum) else value for name, value in items}
+
+
+def _model_section(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    for name in values:
+        if name in _SET_BY_VOCABULARY:
+            raise OptionError(f"model.{name} is set by the vocabulary; take it out")
+    TransformerConfig.from_dict(values)
+    return values
+
+
+def _section(kind: type[T], name: str, content: Mapping[str, Any]) -> T:
+    values = content.get(name, {})
+    fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    hints = typing.get_type_hints(kind)
+    for key in values:
+        if key not in fields:
+            raise OptionError(f"{name}.{key} is not known; known are {', '.join(fields)}")
+    return kind(
+        **{
+            key: _value(f"{name}.{key}", hints[key], value, fields[key].metadata["minimum"])
+            for key, value in values.items()
+        }
+    )
+
+
+def _value(key: str, kind: Any, value: Any, minimum: float | None) -> Any:
+    if issubclass(kind, Enum):
+        choices = [member.value for member in kind]
+        if value not in choices:
+            raise OptionError(f"{key}: {value!r} is not one of {', '.join(choices)}")
+        return kind(value)
+    if kind is float and type(value) is int:
+        value = float(value)
+    if type(value) is not kind:
+        raise OptionError(f"{key}: {value!r} is not of type {kind.__name__}")
+    if minimum is not None and value < minimum:
+        raise OptionError(f"{key}: {value} is less than {minimum:g}, the smallest allowed")
+    return value

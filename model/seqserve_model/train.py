@@ -1,0 +1,249 @@
+"""``seqserve train``: from a recipe and parallel text to a trained model.
+
+Deterministic on one machine: equal recipes, data and thread counts give equal weights, also when
+the training was killed and resumed in between.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import random
+import shlex
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+
+from seqserve.errors import OptionError, SeqserveError
+from seqserve.options import option, parse
+from seqserve_model.allocator import keep_freed_memory
+from seqserve_model.batches import Examples
+from seqserve_model.checkpoint import RunDirectory, read_json, write_json
+from seqserve_model.config import TransformerConfig
+from seqserve_model.data import Split, read_pairs, split_pairs, write_pairs
+from seqserve_model.dropout import use_byte_dropout
+from seqserve_model.evaluate import torch_device
+from seqserve_model.recipe import Recipe
+from seqserve_model.trainer import Corpora, End, Trainer, Validation
+from seqserve_model.transformer import Transformer
+from seqserve_model.vocabulary import learn_vocabulary
+from seqserve_server.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainOptions:
+    """Options of ``seqserve train``."""
+
+    recipe: Path = option(help="TOML file of the recipe.", positional=True)
+    out: Path | None = option(
+        None, help="Directory of the run; runs/<name of the recipe> where not given."
+    )
+    resume: bool = option(False, help="Go on from the last checkpoint, if there is one.")
+    fresh: bool = option(False, help="Remove what an earlier training left there.")
+    device: str = option("cpu", help="Torch device, such as cpu or cuda.")
+    threads: int | None = option(
+        None, help="Threads of torch; its own choice where not given.", minimum=1
+    )
+    max_steps: int | None = option(
+        None, help="Steps to train in the place of the recipe's.", minimum=1
+    )
+    time_limit_s: float | None = option(
+        None, help="Stop cleanly after so long; --resume goes on.", minimum=0
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs ``seqserve train``."""
+    argv = sys.argv[1:] if argv is None else argv
+    try:
+        options = parse(
+            TrainOptions,
+            argv,
+            prog="seqserve train",
+            description="Trains a model from a recipe; see model/configs for examples.",
+        )
+        train(options, command=shlex.join(["seqserve", "train", *argv]))
+    except SeqserveError as error:
+        print(f"seqserve train: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def train(options: TrainOptions, *, command: str) -> End:
+    """Trains, and writes the result where the training came to its end.
+
+    Args:
+        options: What to train, where.
+        command: The command line, for the report.
+
+    Returns:
+        Why the training ended.
+
+    Raises:
+        OptionError: The recipe, the data or the run directory do not fit.
+        TrainingError: The training broke down.
+    """
+    keep_freed_memory()
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    recipe = _with_max_steps(Recipe.load(options.recipe), options.max_steps)
+    run = _open_run(options, recipe)
+    tokenizer, corpora = prepare_data(recipe, run)
+    _seed(recipe.training.seed)
+    model = Transformer(_model_config(recipe, tokenizer))
+    if options.device == "cpu":
+        use_byte_dropout(model)
+    write_json(run.config, model.config.to_dict())
+    trainer = Trainer(recipe, model.to(torch_device(options.device)), tokenizer, corpora, run)
+    _say(
+        f"{sum(weight.numel() for weight in model.parameters()):,} weights, "
+        f"{torch.get_num_threads()} threads on {options.device}, from step {trainer.state.step:,}"
+    )
+    _stop_on_signal(trainer)
+    end = trainer.train(options.time_limit_s)
+    _say(f"ended: {end.value}; {trainer.state.step:,} steps in {trainer.state.seconds:,.0f} s")
+    if end in (End.MAX_STEPS, End.PATIENCE):
+        validation = trainer.finish()
+        write_json(run.report, _report(trainer, validation, command))
+        _say(f"{run.result}: validation loss {validation.loss:.3f}\n{validation.scores}")
+    else:
+        _say("--resume goes on from here")
+    return end
+
+
+def prepare_data(recipe: Recipe, run: RunDirectory) -> tuple[Tokenizer, Corpora]:
+    """Reads, splits and tokenises the data; learns the vocabulary where the run has none.
+
+    Raises:
+        OptionError: The data do not fit the recipe.
+    """
+    data = recipe.data
+    corpus = read_pairs(
+        Path(data.path),
+        source_column=data.source_column,
+        target_column=data.target_column,
+        max_chars=data.max_chars,
+    )
+    for line in corpus.report():
+        _say(line)
+    split = split_pairs(
+        corpus.pairs,
+        validation_pairs=data.validation_pairs,
+        test_pairs=data.test_pairs,
+        max_group=data.max_group,
+        seed=data.seed,
+    )
+    write_pairs(run.validation, split.validation)
+    write_pairs(run.test, split.test)
+    tokenizer = _vocabulary(recipe, run, split)
+    config = _model_config(recipe, tokenizer)
+    corpora = Corpora(
+        training=Examples(split.training, tokenizer, config),
+        validation=Examples(split.validation, tokenizer, config),
+        validation_pairs=split.validation,
+    )
+    examples = corpora.training
+    source_tokens, target_tokens = examples.lengths.sum(axis=0)
+    _say(
+        f"{len(examples):,} pairs to train on ({examples.dropped:,} too long), "
+        f"{source_tokens:,} source and {target_tokens:,} target tokens"
+    )
+    return tokenizer, corpora
+
+
+def _vocabulary(recipe: Recipe, run: RunDirectory, split: Split) -> Tokenizer:
+    if not run.tokenizer.exists():
+        texts = (text for pair in split.training for text in pair)
+        vocabulary = recipe.vocabulary
+        learn_vocabulary(texts, size=vocabulary.size, characters=vocabulary.characters).save(
+            run.tokenizer
+        )
+    return Tokenizer.load(run.tokenizer)
+
+
+def _model_config(recipe: Recipe, tokenizer: Tokenizer) -> TransformerConfig:
+    ids = {name: getattr(tokenizer, name) for name in ("pad_id", "bos_id", "eos_id", "unk_id")}
+    return TransformerConfig.from_dict(
+        {**recipe.model, **ids, "vocabulary_size": tokenizer.vocabulary_size}
+    )
+
+
+def _open_run(options: TrainOptions, recipe: Recipe) -> RunDirectory:
+    run = RunDirectory(options.out or Path("runs") / options.recipe.stem)
+    if options.resume and options.fresh:
+        raise OptionError("--resume and --fresh exclude each other")
+    if options.fresh:
+        run.clear()
+    if run.recipe.exists():
+        if not options.resume:
+            raise OptionError(
+                f"{run.path}: holds a training; --resume goes on with it, --fresh removes it"
+            )
+        _check_same(run.path, read_json(run.recipe), recipe.to_dict())
+    run.path.mkdir(parents=True, exist_ok=True)
+    write_json(run.recipe, recipe.to_dict())
+    return run
+
+
+def _check_same(path: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
+    """Refuses to resume with other data or another model; the rest of a recipe may change."""
+    for section in ("model", "vocabulary", "data"):
+        for key in sorted({*old.get(section, {}), *new[section]}):
+            before, now = old.get(section, {}).get(key), new[section].get(key)
+            if before != now:
+                raise OptionError(
+                    f"{path}: was begun with {section}.{key} = {before!r}, the recipe says "
+                    f"{now!r}; put it back, or start anew with --fresh"
+                )
+
+
+def _with_max_steps(recipe: Recipe, max_steps: int | None) -> Recipe:
+    if max_steps is None:
+        return recipe
+    training = dataclasses.replace(recipe.training, max_steps=max_steps)
+    return dataclasses.replace(recipe, training=training)
+
+
+def _seed(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+def _stop_on_signal(trainer: Trainer) -> None:
+    def stop(_signal: int, _frame: FrameType | None) -> None:
+        trainer.stop = True
+
+    for name in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(name, stop)
+
+
+def _report(trainer: Trainer, validation: Validation, command: str) -> dict[str, Any]:
+    state = trainer.state
+    data = Path(trainer.recipe.data.path)
+    return {
+        "command": command,
+        "recipe": trainer.recipe.to_dict(),
+        "data_sha256": hashlib.sha256(data.read_bytes()).hexdigest(),
+        "steps": state.step,
+        "epochs": state.epoch,
+        "target_tokens": state.target_tokens,
+        "seconds": round(state.seconds),
+        "best_step": state.best_step,
+        "validation": {"loss": validation.loss, **dataclasses.asdict(validation.scores)},
+    }
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

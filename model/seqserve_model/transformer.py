@@ -1,0 +1,264 @@
+"""The encoder-decoder transformer on one page.
+
+Source: Vaswani et al. 2017, "Attention Is All You Need", §3. Where the configuration leaves the
+paper (pre-norm, RMSNorm, gated feed-forward, other positions) the classes name their own source.
+
+Shapes: B batch, S source length, T target length, Q and K lengths of queries and keys, H heads,
+D head size, W = H·D width, V vocabulary, L layers. Sequences are padded on the right; a cache of
+past keys and values lets the decoder go on where it stopped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seqserve_model.attention import (
+    MultiHeadAttention,
+    attention_weights,
+    causal_mask,
+    padding_mask,
+    scaled_dot_product_attention,
+)
+from seqserve_model.config import NormPosition, TransformerConfig
+from seqserve_model.layers import DecoderLayer, EncoderLayer, make_norm
+from seqserve_model.positions import Positions, make_positions
+
+
+@dataclass(slots=True, kw_only=True)
+class AttentionRecord:
+    """Attention weights of every layer, filled by a pass that is given one."""
+
+    encoder: list[Tensor] = field(default_factory=list)  # L × [B, H, S, S]
+    decoder: list[Tensor] = field(default_factory=list)  # L × [B, H, T, T]
+    cross: list[Tensor] = field(default_factory=list)  # L × [B, H, T, S]
+
+
+@dataclass(slots=True, kw_only=True)
+class DecoderState:
+    """What a decoder remembers between calls: the memory's and the past's keys and values."""
+
+    memory: list[tuple[Tensor, Tensor]]  # L × (key, value) [B, H, S, D]
+    memory_mask: Tensor  # [B, 1, 1, S]
+    past: list[tuple[Tensor, Tensor] | None]  # L × (key, value) [B, H, T, D]
+    length: int = 0  # target tokens read so far
+
+    def extend(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Appends keys and values to a layer's past and gives the whole of it."""
+        if (past := self.past[layer]) is not None:
+            key = torch.cat((past[0], key), dim=2)
+            value = torch.cat((past[1], value), dim=2)
+        self.past[layer] = key, value
+        return key, value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a block of queries stands: its scheme of positions, its layer, its first position."""
+
+    positions: Positions
+    layer: int
+    start: int
+
+
+def project_self(
+    attention: MultiHeadAttention, place: Place, x: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Projects ``[B, T, W]`` to query, key and value ``[B, H, T, D]``, with positions marked."""
+    rotate = place.positions.rotate
+    query = rotate(attention.project_query(x), place.start)
+    key, value = attention.project_key_value(x)
+    return query, rotate(key, place.start), value
+
+
+def attend(
+    attention: MultiHeadAttention,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor,
+    place: Place,
+    record: list[Tensor] | None,
+) -> Tensor:
+    """Lets queries attend to keys, by the fused kernel unless somebody needs the weights.
+
+    Args:
+        attention: The layer's projections.
+        query: ``[B, H, Q, D]``.
+        key: ``[B, H, K, D]``.
+        value: ``[B, H, K, D]``.
+        mask: True where a key may be seen; broadcast to ``[B, H, Q, K]``.
+        place: Where the queries stand.
+        record: Takes the weights ``[B, H, Q, K]``.
+
+    Returns:
+        ``[B, Q, W]``.
+    """
+    positions, layer, start = place.positions, place.layer, place.start
+    bias = positions.bias(layer, query, start, key.size(2))
+    if record is None and not positions.needs_weights:
+        dropout = attention.dropout if attention.training else 0.0
+        heads = scaled_dot_product_attention(query, key, value, mask, bias, dropout)
+        return attention.project_output(heads)
+    weights = attention_weights(query, key, mask, bias)
+    if record is not None:
+        record.append(weights)
+    weights = F.dropout(weights, attention.dropout, attention.training)
+    heads = weights @ value
+    by_position = positions.values(layer, weights, start)
+    return attention.project_output(heads if by_position is None else heads + by_position)
+
+
+class Transformer(nn.Module):
+    """Encoder and decoder stacks over word embeddings, and the projection to the vocabulary."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        """Makes all layers, with Xavier-uniform projections and embeddings of variance 1/W."""
+        super().__init__()
+        self.config = config
+        self.source_embedding = nn.Embedding(config.vocabulary_size, config.width)
+        self.target_embedding = (
+            self.source_embedding
+            if config.shared_embeddings
+            else nn.Embedding(config.vocabulary_size, config.width)
+        )
+        self.output_projection = nn.Linear(config.width, config.vocabulary_size, bias=False)
+        self.encoder_positions = make_positions(config, layers=config.encoder_layers, causal=False)
+        self.decoder_positions = make_positions(config, layers=config.decoder_layers, causal=True)
+        self.memory_positions = Positions()  # a target word has no place in the source
+        # Casts, because torch does not tell what a ModuleList holds.
+        self.encoder_layers = cast(
+            Sequence[EncoderLayer],
+            nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers)),
+        )
+        self.decoder_layers = cast(
+            Sequence[DecoderLayer],
+            nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers)),
+        )
+        pre = config.norm_position is NormPosition.PRE
+        # A pre-norm stack leaves its sum unnormalised: one more norm at the end of each.
+        self.encoder_norm = make_norm(config) if pre else nn.Identity()
+        self.decoder_norm = make_norm(config) if pre else nn.Identity()
+        self.dropout = nn.Dropout(config.dropout)
+        self._initialise()
+        if config.tied_output:
+            self.output_projection.weight = self.target_embedding.weight
+
+    def _initialise(self) -> None:
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+            elif isinstance(module, nn.Embedding):
+                nn.init.normal_(module.weight, std=self.config.width**-0.5)
+
+    def forward(self, source: Tensor, source_lengths: Tensor, target: Tensor) -> Tensor:
+        """Scores every next word of known targets.
+
+        Args:
+            source: Word ids ``[B, S]``.
+            source_lengths: ``[B]``.
+            target: Word ids ``[B, T]``, the begin token first.
+
+        Returns:
+            Logits ``[B, T, V]``; those at t are for the word after ``target[:, t]``.
+        """
+        return self.project(self.features(source, source_lengths, target))
+
+    def features(self, source: Tensor, source_lengths: Tensor, target: Tensor) -> Tensor:
+        """Gives the decoder's output ``[B, T, W]``, from which :meth:`project` makes logits."""
+        memory = self.encode(source, source_lengths)
+        return self.advance(target, self.begin(memory, source_lengths))
+
+    def project(self, features: Tensor) -> Tensor:
+        """Maps the decoder's output ``[.., W]`` to logits ``[.., V]``."""
+        return self.output_projection(features)  # type: ignore[no-any-return]
+
+    def decode(self, target: Tensor, memory: Tensor, source_lengths: Tensor) -> Tensor:
+        """Scores every next word of known targets ``[B, T]``: logits ``[B, T, V]``."""
+        return self.project(self.advance(target, self.begin(memory, source_lengths)))
+
+    def encode(
+        self, source: Tensor, source_lengths: Tensor, record: AttentionRecord | None = None
+    ) -> Tensor:
+        """Encodes sources ``[B, S]`` of ``source_lengths`` ``[B]`` to the memory ``[B, S, W]``."""
+        mask = padding_mask(source_lengths, source.size(1))
+        weights = record.encoder if record else None
+        x = self._embed(self.source_embedding, self.encoder_positions, source, 0)
+        for number, layer in enumerate(self.encoder_layers):
+            x = layer(x, partial(self._attend_source, number, mask, weights))
+        return self.encoder_norm(x)  # type: ignore[no-any-return]
+
+    def begin(self, memory: Tensor, source_lengths: Tensor) -> DecoderState:
+        """Starts decoding: projects the memory ``[B, S, W]`` to each layer's keys and values."""
+        return DecoderState(
+            memory=[
+                layer.cross_attention.project_key_value(memory) for layer in self.decoder_layers
+            ],
+            memory_mask=padding_mask(source_lengths, memory.size(1)),
+            past=[None] * len(self.decoder_layers),
+        )
+
+    def advance(
+        self, target: Tensor, state: DecoderState, record: AttentionRecord | None = None
+    ) -> Tensor:
+        """Reads further target words ``[B, T]`` and adds them to the state.
+
+        Returns:
+            The decoder's output ``[B, T, W]``, from which :meth:`project` makes logits.
+        """
+        mask = causal_mask(target.size(1), state.length + target.size(1), target.device)
+        own, cross = (record.decoder, record.cross) if record else (None, None)
+        x = self._embed(self.target_embedding, self.decoder_positions, target, state.length)
+        for number, layer in enumerate(self.decoder_layers):
+            attend_target = partial(self._attend_target, number, state, mask, own)
+            attend_memory = partial(self._attend_memory, number, state, cross)
+            x = layer(x, attend_target, attend_memory)
+        state.length += target.size(1)
+        return self.decoder_norm(x)  # type: ignore[no-any-return]
+
+    def _embed(
+        self, embedding: nn.Embedding, positions: Positions, words: Tensor, start: int
+    ) -> Tensor:
+        scale = math.sqrt(self.config.width) if self.config.scaled_embeddings else 1.0
+        x = positions.embed(embedding(words) * scale, start)
+        return self.dropout(x)  # type: ignore[no-any-return]
+
+    def _attend_source(
+        self, layer: int, mask: Tensor, record: list[Tensor] | None, x: Tensor
+    ) -> Tensor:
+        attention = self.encoder_layers[layer].self_attention
+        place = Place(positions=self.encoder_positions, layer=layer, start=0)
+        query, key, value = project_self(attention, place, x)
+        return attend(attention, query, key, value, mask, place, record)
+
+    def _attend_target(
+        self,
+        layer: int,
+        state: DecoderState,
+        mask: Tensor,
+        record: list[Tensor] | None,
+        x: Tensor,
+    ) -> Tensor:
+        attention = self.decoder_layers[layer].self_attention
+        place = Place(positions=self.decoder_positions, layer=layer, start=state.length)
+        query, key, value = project_self(attention, place, x)
+        key, value = state.extend(layer, key, value)
+        return attend(attention, query, key, value, mask, place, record)
+
+    def _attend_memory(
+        self, layer: int, state: DecoderState, record: list[Tensor] | None, x: Tensor
+    ) -> Tensor:
+        attention = self.decoder_layers[layer].cross_attention
+        place = Place(positions=self.memory_positions, layer=layer, start=0)
+        query = attention.project_query(x)
+        key, value = state.memory[layer]
+        return attend(attention, query, key, value, state.memory_mask, place, record)

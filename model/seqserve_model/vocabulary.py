@@ -1,0 +1,84 @@
+"""Learns the joint vocabulary of source and target: byte-pair encoding with a way out for anything.
+
+Words are marked by ``▁`` at their start, digits stand alone, punctuation too. A character that the
+vocabulary does not hold is written as its UTF-8 bytes, so no text is ever unknown.
+
+Sources: Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units";
+Kudo and Richardson 2018, "SentencePiece" (``▁`` and byte fallback).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import tokenizers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
+
+from seqserve.errors import OptionError
+from seqserve_server.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+
+CONTROL_TOKENS = [PAD, BOS, EOS, UNK]
+BYTE_TOKENS = [f"<0x{byte:02X}>" for byte in range(256)]
+
+
+def learn_vocabulary(texts: Iterable[str], *, size: int, characters: int) -> Tokenizer:
+    """Learns a vocabulary from texts.
+
+    Args:
+        texts: Sources and targets.
+        size: Number of tokens, the 4 control tokens and the 256 bytes counted.
+        characters: Most characters that get a token of their own; the most frequent win.
+
+    Raises:
+        OptionError: The characters alone are more than that.
+    """
+    tokenizer = tokenizers.Tokenizer(models.BPE(unk_token=UNK, byte_fallback=True))
+    tokenizer.normalizer = normalizers.Sequence(
+        [normalizers.NFC(), normalizers.Replace(Regex(r"[\s▁]+"), " "), normalizers.Strip()]
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Metaspace(prepend_scheme="always"),
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.Punctuation("isolated"),
+        ]
+    )
+    tokenizer.decoder = decoders.Sequence(
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
+    )
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=CONTROL_TOKENS + BYTE_TOKENS,
+        limit_alphabet=characters,
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    learnt = tokenizer.get_vocab_size()
+    if learnt > size:
+        raise OptionError(
+            f"vocabulary.size is {size}, but characters alone make {learnt} tokens; "
+            "raise vocabulary.size or lower vocabulary.characters"
+        )
+    # A small corpus runs out of words to merge: what is left is reserved and never learnt.
+    unused = [f"<unused{number}>" for number in range(size - learnt)]
+    tokenizer.add_special_tokens(unused)
+    return Tokenizer(_without_added_bytes(tokenizer))
+
+
+def _without_added_bytes(tokenizer: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
+    """Keeps the byte tokens in the vocabulary only.
+
+    The trainer reserves their ids as those of control tokens, which would be left out of decoded
+    text.
+    """
+    content = json.loads(tokenizer.to_str())
+    content["added_tokens"] = [
+        token for token in content["added_tokens"] if token["content"] not in BYTE_TOKENS
+    ]
+    return tokenizers.Tokenizer.from_str(json.dumps(content, ensure_ascii=False))

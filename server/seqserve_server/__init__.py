@@ -1,0 +1,1 @@
+"""The service: models from a repository, run by ONNX Runtime, called over gRPC; never torch."""

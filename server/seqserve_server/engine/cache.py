@@ -1,0 +1,130 @@
+"""The arrays of running rows: last words, lengths, and the keys and values of every layer.
+
+All is allocated once, from the limits. Running rows are always the leading ones, 0 to n - 1, so
+that a step reads one contiguous block: a row that leaves is replaced by the last one. What a cache
+could hold costs nothing in a step, only what a row does hold, so every row has room for the
+longest source and target.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqserve_server.manifest import Manifest
+from seqserve_server.runtime import Runtime
+
+Array = NDArray[Any]
+
+# The attention operator takes a longest length of 1 for the start of a prompt.
+_LEAST_LONGEST = 2
+
+
+class SlotCache:
+    """Buffers for a number of slots, bound to one decoder step."""
+
+    def __init__(self, runtime: Runtime, slots: int) -> None:
+        """Allocates everything; the pages are touched only when they are used."""
+        manifest = runtime.manifest
+        self._shape = manifest.architecture
+        self._bos, self._eos = manifest.tokens.bos, manifest.tokens.eos
+        self.slots = slots
+        self.tokens = np.zeros((slots, 1), np.int64)
+        self.log_probabilities = np.zeros(slots, np.float32)
+        self.lengths = np.zeros(slots, np.int32)
+        self.source_lengths = np.zeros(slots, np.int32)
+        self.adjust_value = np.zeros((slots, 1), np.float32)
+        self._source_last = np.zeros(slots, np.int32)
+        self._longest = np.full(1, _LEAST_LONGEST, np.int32)
+        self._source_longest = np.full(1, _LEAST_LONGEST, np.int32)
+        self._own, self._memory, self._last = self._allocate(manifest, slots)
+        self._step = runtime.step(*self._buffers())
+
+    def _allocate(
+        self, manifest: Manifest, slots: int
+    ) -> tuple[dict[str, Array], dict[str, Array], dict[str, Array]]:
+        heads, size = self._shape.heads, self._shape.head_size
+        # The begin token is read too.
+        target = manifest.limits.max_target_length + 1
+        source = max(manifest.limits.max_source_length, _LEAST_LONGEST)
+        own, memory, last = {}, {}, {}
+        for layer in range(self._shape.decoder_layers):
+            for part in ("key", "value"):
+                own[f"self_{part}_{layer}"] = np.zeros((slots, heads, target, size), np.float32)
+                memory[f"cross_{part}_{layer}"] = np.zeros((slots, heads, source, size), np.float32)
+                last[f"last_{part}_{layer}"] = np.zeros((slots, 1, heads * size), np.float32)
+        return own, memory, last
+
+    def _buffers(self) -> tuple[dict[str, Array], dict[str, Array]]:
+        inputs = {
+            "tokens": self.tokens,
+            "lengths": self.lengths,
+            "longest": self._longest,
+            "source_last": self._source_last,
+            "source_longest": self._source_longest,
+            "adjust_index": np.full((self.slots, 1), self._eos, np.int64),
+            "adjust_value": self.adjust_value,
+            **self._own,
+            **self._memory,
+            **self._last,
+        }
+        written = {**self._own, **self._memory}
+        outputs = {
+            "next_tokens": self.tokens,
+            "log_probabilities": self.log_probabilities,
+            **{f"new_{name}": array for name, array in written.items()},
+        }
+        return inputs, outputs
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the keys and values."""
+        parts = (self._own, self._memory, self._last)
+        return sum(array.nbytes for part in parts for array in part.values())
+
+    def join(self, row: int, memory: list[Array], index: int, length: int) -> None:
+        """Lays a newly encoded source into a row.
+
+        Args:
+            row: The first row that is free.
+            memory: Of a batch of sources: key and value of each layer, ``[B, H, S, D]``.
+            index: Of the source in that batch.
+            length: Of the source.
+        """
+        for (name, cache), encoded in zip(self._memory.items(), memory, strict=True):
+            cache[row, :, :length] = encoded[index, :, :length]
+            last = self._last[name.replace("cross", "last")]
+            last[row, 0] = encoded[index, :, length - 1].reshape(-1)
+        self.tokens[row] = self._bos
+        self.lengths[row] = 0
+        self.source_lengths[row] = length
+        self._source_last[row] = length - 1
+        self.adjust_value[row] = 0.0
+
+    def move(self, source: int, target: int) -> None:
+        """Copies one row over another, no further than it is filled."""
+        length, source_length = self.lengths[source], self.source_lengths[source]
+        for cache in self._own.values():
+            cache[target, :, :length] = cache[source, :, :length]
+        for cache in self._memory.values():
+            cache[target, :, :source_length] = cache[source, :, :source_length]
+        for cache in self._last.values():
+            cache[target] = cache[source]
+        for array in (
+            self.tokens,
+            self.lengths,
+            self.source_lengths,
+            self._source_last,
+            self.adjust_value,
+        ):
+            array[target] = array[source]
+
+    def advance(self, rows: int) -> None:
+        """Runs one step: each row reads its last word, and its next word takes that place."""
+        longest = int(self.lengths[:rows].max()) + 1
+        self._longest[0] = max(longest, _LEAST_LONGEST)
+        self._source_longest[0] = max(int(self.source_lengths[:rows].max()), _LEAST_LONGEST)
+        self._step.run(rows)
+        self.lengths[:rows] += 1

@@ -1,0 +1,129 @@
+"""The engine: workers whose rows join and leave a running batch at every step.
+
+Iteration-level scheduling as in Orca (Yu et al., OSDI 2022), for encoder-decoder models: between
+two steps a worker drops rows that were cancelled or are late, encodes new sources within a budget
+so that running rows do not stall, and lays their keys and values into free slots.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from seqserve_server.engine.observer import Observer
+from seqserve_server.engine.request import Event, Failed, Request
+from seqserve_server.engine.scheduler import Scheduler
+from seqserve_server.engine.worker import Worker
+from seqserve_server.errors import EngineFault
+from seqserve_server.runtime import Runtime
+
+Deliver = Callable[[list[tuple[Request, Event]]], None]
+"""Told, once per step and from a worker's thread, of all events of that step."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineLimits:
+    """What bounds the engine's memory and patience; fixed when it starts."""
+
+    workers: int
+    """Threads that run steps, each with slots of its own."""
+    slots: int
+    """Rows that may run at once, over all workers."""
+    max_queue: int
+    """Requests that may wait for a slot."""
+    max_source_tokens_per_step: int
+    """Source tokens that a worker encodes between two steps while rows are running."""
+
+
+class Engine:
+    """Workers over one runtime and one queue."""
+
+    def __init__(
+        self, runtime: Runtime, limits: EngineLimits, deliver: Deliver, observer: Observer
+    ) -> None:
+        """Allocates every cache; nothing runs before :meth:`start`.
+
+        Args:
+            runtime: The model.
+            limits: Bounds of memory and queue.
+            deliver: Takes events.
+            observer: Takes figures.
+        """
+        self._scheduler = Scheduler(workers=limits.workers, max_queue=limits.max_queue)
+        self._deliver = deliver
+        slots = -(-limits.slots // limits.workers)
+        self._workers = [
+            Worker(runtime, self._scheduler, slots, limits.max_source_tokens_per_step, observer)
+            for _ in range(limits.workers)
+        ]
+        self._threads = [
+            threading.Thread(
+                target=self._work, args=(worker,), name=f"step-{number}", daemon=True
+            )
+            for number, worker in enumerate(self._workers)
+        ]
+        self.slots = slots * limits.workers
+
+    def start(self) -> None:
+        """Starts the workers."""
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, request: Request) -> None:
+        """Takes a request; its events come through ``deliver``.
+
+        Raises:
+            QueueFull: There is no room to wait.
+            Draining: The engine takes no new requests.
+        """
+        self._scheduler.submit(request)
+
+    def cancel(self, request: Request) -> None:
+        """Forgets a request; its slot is free before the next step. No event follows."""
+        self._scheduler.cancel(request)
+
+    def drain(self, timeout_s: float) -> bool:
+        """Finishes what was taken and takes nothing new; False where time ran out."""
+        return self._scheduler.drain(timeout_s)
+
+    def stop(self) -> None:
+        """Ends the workers; whatever still waited or ran fails."""
+        left = self._scheduler.stop()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
+        error = EngineFault("the engine was stopped")
+        events = [event for worker in self._workers for event in worker.fail(error)]
+        events += [(request, Failed(error)) for request in left]
+        if events:
+            self._deliver(events)
+
+    @property
+    def queue_depth(self) -> int:
+        """Requests that wait for a slot."""
+        return self._scheduler.queue_depth
+
+    @property
+    def slots_in_use(self) -> int:
+        """Rows that run."""
+        return self._scheduler.running
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of all keys and values."""
+        return sum(worker.cache_bytes for worker in self._workers)
+
+    def _work(self, worker: Worker) -> None:
+        while not self._scheduler.stopped:
+            try:
+                events = worker.turn()
+            except Exception:
+                # A fault ends the rows of this worker, not the worker.
+                _log.exception("a step failed")
+                events = worker.fail(EngineFault("a step failed"))
+            if events:
+                self._deliver(events)

@@ -1,0 +1,92 @@
+"""One request as the engine sees it: what is asked, how far it is, and what it is told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from seqserve_server.errors import ServiceError
+
+
+class StopReason(Enum):
+    """Why decoding of a hypothesis stopped; the names of the wire."""
+
+    EOS = "eos"
+    LENGTH = "length"
+
+
+class RequestState(Enum):
+    """How far a request is. It moves down this list, and may leave it anywhere."""
+
+    NEW = "new"
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodingOptions:
+    """How to decode, checked and with the model's defaults filled in."""
+
+    max_decoding_length: int
+    """Most target tokens, the end token not counted."""
+    min_decoding_length: int = 0
+    """Fewest target tokens before the end token is allowed."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Timeline:
+    """When a request reached each stage, on the monotonic clock, in seconds; 0 where it did not."""
+
+    arrived_s: float = field(default_factory=time.monotonic)
+    encode_began_s: float = 0.0
+    encode_ended_s: float = 0.0
+    first_token_s: float = 0.0
+    finished_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """New tokens of a streamed request."""
+
+    token_ids: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The whole answer; the last event of a request that went well."""
+
+    token_ids: list[int]
+    """Without the end token."""
+    score: float
+    """Sum of log-probabilities, that of the end token included where it was generated."""
+    stop_reason: StopReason
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The last event of a request that did not go well."""
+
+    error: ServiceError
+
+
+Event = Progress | Finished | Failed
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Request:
+    """A source on its way through the engine."""
+
+    source: list[int]
+    """Token ids, the end token last."""
+    options: DecodingOptions
+    receive: Callable[[Event], None]
+    """Told of every event, by whatever the engine was given to deliver them."""
+    deadline_s: float | None = None
+    """On the monotonic clock."""
+    streamed: bool = False
+    """Whether progress is told at every step."""
+    state: RequestState = RequestState.NEW
+    timeline: Timeline = field(default_factory=Timeline)

@@ -1,0 +1,184 @@
+"""Who waits and who is next: first come, first served, bounded, and without any array.
+
+Requests wait in one queue. Workers take from it between their steps, each no more than its share,
+so that rows spread evenly over workers whatever the order in which they ask.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable
+
+from seqserve_server.engine.request import Request, RequestState
+from seqserve_server.errors import Draining, QueueFull
+
+# Weight of the newest interval in the running mean of the time between two completions.
+_SMOOTHING = 0.1
+_LEAST_RETRY_S = 0.05
+_MOST_RETRY_S = 30.0
+
+
+class Scheduler:
+    """The queue in front of the workers. Every method may be called from any thread."""
+
+    def __init__(self, *, workers: int, max_queue: int) -> None:
+        """Begins empty.
+
+        Args:
+            workers: How many take from it.
+            max_queue: Most requests that wait.
+        """
+        self._workers = workers
+        self._max_queue = max_queue
+        self._waiting: deque[Request] = deque()
+        self._running: set[Request] = set()
+        self._cancelled: set[Request] = set()
+        self._changed = threading.Condition()
+        self._draining = False
+        self._stopped = False
+        self._last_completion_s = 0.0
+        self._completion_interval_s = 0.0
+
+    @property
+    def queue_depth(self) -> int:
+        """Requests that wait."""
+        return len(self._waiting)
+
+    @property
+    def running(self) -> int:
+        """Requests that hold a slot, over all workers."""
+        return len(self._running)
+
+    def submit(self, request: Request) -> None:
+        """Lets a request wait for a slot.
+
+        Raises:
+            QueueFull: There is no room to wait.
+            Draining: No new requests are taken any more.
+        """
+        with self._changed:
+            if self._draining:
+                raise Draining("the server is shutting down; call another one")
+            if len(self._waiting) >= self._max_queue:
+                raise QueueFull(
+                    f"{len(self._waiting)} requests are waiting already", self.retry_after_s()
+                )
+            request.state = RequestState.WAITING
+            self._waiting.append(request)
+            self._changed.notify()
+
+    def cancel(self, request: Request) -> None:
+        """Forgets a request: at once where it waits, before the next step where it runs."""
+        with self._changed:
+            if request.state is RequestState.WAITING:
+                self._waiting.remove(request)
+                request.state = RequestState.DONE
+                self._changed.notify_all()
+            elif request.state is RequestState.RUNNING:
+                self._cancelled.add(request)
+
+    def take(self, *, held: int, free: int, budget_tokens: int) -> list[Request]:
+        """Hands a worker the next requests, which from then on run.
+
+        The oldest is always handed out where there is a free slot, however long its source is;
+        further ones only within the budget and within the worker's share of all requests.
+
+        Args:
+            held: Slots that the worker has in use.
+            free: Slots that it has free.
+            budget_tokens: Source tokens that it may encode now.
+        """
+        taken: list[Request] = []
+        with self._changed:
+            if self._stopped:
+                return taken
+            share = -(-(len(self._running) + len(self._waiting)) // self._workers)
+            room = min(free, share - held)
+            while self._waiting and len(taken) < room:
+                budget_tokens -= len(self._waiting[0].source)
+                if taken and budget_tokens < 0:
+                    break
+                request = self._waiting.popleft()
+                request.state = RequestState.RUNNING
+                self._running.add(request)
+                taken.append(request)
+            if self._waiting:
+                self._changed.notify()
+        return taken
+
+    def expire(self, now_s: float) -> list[Request]:
+        """Takes out of the queue every request whose deadline has passed."""
+        if not self._waiting:
+            return []
+        with self._changed:
+            late = [
+                request
+                for request in self._waiting
+                if request.deadline_s is not None and request.deadline_s <= now_s
+            ]
+            for request in late:
+                self._waiting.remove(request)
+                request.state = RequestState.DONE
+        return late
+
+    def take_cancelled(self, running: Iterable[Request]) -> list[Request]:
+        """Gives those of a worker's requests that were cancelled since it last asked."""
+        if not self._cancelled:
+            return []
+        with self._changed:
+            mine = [request for request in running if request in self._cancelled]
+            self._cancelled.difference_update(mine)
+        return mine
+
+    def finish(self, requests: Iterable[Request]) -> None:
+        """Notes that requests have left their slots."""
+        with self._changed:
+            for request in requests:
+                request.state = RequestState.DONE
+                self._running.discard(request)
+                self._cancelled.discard(request)
+                self._note_completion()
+            self._changed.notify_all()
+
+    def wait_for_work(self, timeout_s: float) -> bool:
+        """Blocks an idle worker until something waits; False where it should look again."""
+        with self._changed:
+            return self._changed.wait_for(lambda: bool(self._waiting) or self._stopped, timeout_s)
+
+    def drain(self, timeout_s: float) -> bool:
+        """Takes no new requests and waits until all have finished; False where time ran out."""
+        with self._changed:
+            self._draining = True
+            return self._changed.wait_for(
+                lambda: not self._waiting and not self._running, timeout_s
+            )
+
+    def stop(self) -> list[Request]:
+        """Ends the workers; gives the requests that still waited."""
+        with self._changed:
+            self._draining = self._stopped = True
+            left = list(self._waiting)
+            self._waiting.clear()
+            for request in left:
+                request.state = RequestState.DONE
+            self._changed.notify_all()
+        return left
+
+    @property
+    def stopped(self) -> bool:
+        """Whether workers should end."""
+        return self._stopped
+
+    def retry_after_s(self) -> float:
+        """Estimates when half of the queue will have gone, from the pace of recent completions."""
+        wait_s = len(self._waiting) / 2 * self._completion_interval_s
+        return min(max(wait_s, _LEAST_RETRY_S), _MOST_RETRY_S)
+
+    def _note_completion(self) -> None:
+        now_s = time.monotonic()
+        if self._last_completion_s:
+            newest = min(now_s - self._last_completion_s, 1.0)
+            self._completion_interval_s += _SMOOTHING * (newest - self._completion_interval_s)
+        self._last_completion_s = now_s

@@ -1,0 +1,173 @@
+"""One worker: its slots, and the turn it takes again and again."""
+
+from __future__ import annotations
+
+import time
+from itertools import groupby
+
+import numpy as np
+
+from seqserve_server.engine.cache import SlotCache
+from seqserve_server.engine.observer import Observer
+from seqserve_server.engine.request import Event, Failed, Progress, Request
+from seqserve_server.engine.scheduler import Scheduler
+from seqserve_server.engine.search import GreedySearch
+from seqserve_server.errors import DeadlinePassed, ServiceError, Stage
+from seqserve_server.runtime import Runtime
+
+# How long an idle worker sleeps before it looks for requests that are late.
+_IDLE_S = 0.05
+
+Events = list[tuple[Request, Event]]
+
+
+class Worker:
+    """Rows in the leading slots of a cache, and the requests they belong to."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        scheduler: Scheduler,
+        slots: int,
+        max_source_tokens: int,
+        observer: Observer,
+    ) -> None:
+        """Allocates the slots.
+
+        Args:
+            runtime: The model.
+            scheduler: Where requests wait.
+            slots: Most rows.
+            max_source_tokens: Source tokens encoded between two steps while rows run.
+            observer: Takes figures.
+        """
+        manifest = runtime.manifest
+        self._runtime = runtime
+        self._scheduler = scheduler
+        self._max_source_tokens = max_source_tokens
+        self._observer = observer
+        self._pad = manifest.tokens.pad
+        self._cache = SlotCache(runtime, slots)
+        self._search = GreedySearch(
+            self._cache, manifest.tokens.eos, manifest.limits.max_target_length
+        )
+        self._deadlines = np.full(slots, np.inf)
+        self._rows: list[Request] = []
+        self._streamed = 0
+        self._joining: list[Request] = []
+        self._fresh: list[Request] = []
+
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes of the keys and values."""
+        return self._cache.bytes
+
+    def turn(self) -> Events:
+        """Makes room, lets new rows join, runs one step; gives what there is to tell."""
+        if not self._rows:
+            self._scheduler.wait_for_work(_IDLE_S)
+        began_s = time.perf_counter()
+        events = self._drop(time.monotonic())
+        self._admit()
+        if self._rows:
+            self._step(events, began_s)
+        return events
+
+    def fail(self, error: ServiceError) -> Events:
+        """Ends every row with an error."""
+        ended = self._rows + self._joining
+        self._scheduler.finish(ended)
+        self._rows.clear()
+        self._joining.clear()
+        self._fresh.clear()
+        self._streamed = 0
+        return [(request, Failed(error)) for request in ended]
+
+    def _drop(self, now_s: float) -> Events:
+        """Takes out rows and waiting requests that are cancelled or late."""
+        events: Events = []
+        for request in self._scheduler.expire(now_s):
+            events.append((request, Failed(DeadlinePassed(Stage.QUEUE))))
+        gone = self._scheduler.take_cancelled(self._rows)
+        rows = len(self._rows)
+        if rows and self._deadlines[:rows].min() <= now_s:
+            late = [self._rows[row] for row in np.flatnonzero(self._deadlines[:rows] <= now_s)]
+            late = [request for request in late if request not in gone]
+            events += [(request, Failed(DeadlinePassed(Stage.DECODE))) for request in late]
+            gone += late
+        self._leave([self._rows.index(request) for request in gone])
+        return events
+
+    def _admit(self) -> None:
+        """Encodes new sources within the budget, those of one length together."""
+        held = len(self._rows)
+        new = self._scheduler.take(
+            held=held, free=self._cache.slots - held, budget_tokens=self._max_source_tokens
+        )
+        for request in new:
+            request.timeline.encode_began_s = time.monotonic()
+        # Sources of one length need no padding, and a row costs what it costs alone.
+        new.sort(key=lambda request: len(request.source))
+        # Known before they hold a row, so that a fault while they are encoded ends them too.
+        self._joining += new
+        for length, requests in groupby(new, key=lambda request: len(request.source)):
+            self._encode(list(requests), length)
+
+    def _encode(self, requests: list[Request], length: int) -> None:
+        began_s = time.perf_counter()
+        source = np.array([request.source for request in requests], np.int64)
+        lengths = np.full(len(requests), length, np.int32)
+        memory = self._runtime.encode(source, lengths)
+        for index, request in enumerate(requests):
+            row = len(self._rows)
+            self._cache.join(row, memory, index, length)
+            self._search.join(row, request.options)
+            deadline_s = request.deadline_s
+            self._deadlines[row] = np.inf if deadline_s is None else deadline_s
+            self._rows.append(request)
+            self._joining.remove(request)
+            self._fresh.append(request)
+            self._streamed += request.streamed
+            request.timeline.encode_ended_s = time.monotonic()
+        duration_s = time.perf_counter() - began_s
+        self._observer.encoded(len(requests), length * len(requests), duration_s)
+
+    def _step(self, events: Events, began_s: float) -> None:
+        rows = len(self._rows)
+        run_began_s = time.perf_counter()
+        self._cache.advance(rows)
+        run_s = time.perf_counter() - run_began_s
+        done = self._search.advance(rows)
+        now_s = time.monotonic()
+        for request in self._fresh:
+            request.timeline.first_token_s = now_s
+        self._fresh.clear()
+        if self._streamed:
+            self._tell_progress(events)
+        for row in done:
+            self._rows[row].timeline.finished_s = now_s
+            events.append((self._rows[row], self._search.result(row)))
+        self._leave(done.tolist())
+        duration_s = time.perf_counter() - began_s
+        self._observer.stepped(rows, duration_s, duration_s - run_s)
+
+    def _tell_progress(self, events: Events) -> None:
+        for row, request in enumerate(self._rows):
+            if request.streamed and not self._search.is_end(row):
+                events.append((request, Progress([self._search.word(row)])))
+
+    def _leave(self, rows: list[int]) -> None:
+        """Frees slots; the last row takes the place of one that leaves."""
+        if not rows:
+            return
+        gone = [self._rows[row] for row in rows]
+        for row in sorted(rows, reverse=True):
+            last = len(self._rows) - 1
+            if row != last:
+                self._cache.move(last, row)
+                self._search.move(last, row)
+                self._deadlines[row] = self._deadlines[last]
+                self._rows[row] = self._rows[last]
+            self._rows.pop()
+        self._streamed -= sum(request.streamed for request in gone)
+        self._scheduler.finish(gone)

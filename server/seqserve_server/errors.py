@@ -1,0 +1,82 @@
+"""What can go wrong in the service; :mod:`seqserve_server.rpc.status` maps each to a gRPC status.
+
+    ServiceError
+    ├── InvalidRequest     a field of the request is wrong; .field names it
+    ├── ModelNotFound      no such model or version
+    ├── QueueFull          no room to wait; .retry_after_s says when to try again
+    ├── DeadlinePassed     the deadline passed; .where says in which stage
+    ├── ModelUnavailable   the model is loading, or could not be loaded
+    ├── Draining           the server is shutting down
+    └── EngineFault        a fault of ours
+    ArtifactError          a model's folder is not sound; raised when it is loaded
+    ProviderError          the execution provider asked for is not there
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from seqserve.errors import SeqserveError
+
+
+class Stage(Enum):
+    """Where a request was when something happened to it."""
+
+    QUEUE = "queue"
+    DECODE = "decode"
+
+
+class ServiceError(SeqserveError):
+    """Base of all errors that end one call."""
+
+
+class InvalidRequest(ServiceError):
+    """A field of the request is wrong."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        """Names the field as the proto does and says what would be right."""
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.reason = reason
+
+
+class ModelNotFound(ServiceError):
+    """The repository has no such model or version."""
+
+
+class QueueFull(ServiceError):
+    """The queue has no room."""
+
+    def __init__(self, reason: str, retry_after_s: float) -> None:
+        """Says when a new try makes sense."""
+        super().__init__(reason)
+        self.retry_after_s = retry_after_s
+
+
+class DeadlinePassed(ServiceError):
+    """The deadline passed before the answer was ready."""
+
+    def __init__(self, where: Stage) -> None:
+        """Says in which stage the request was."""
+        super().__init__(f"the deadline passed in {where.value}")
+        self.where = where
+
+
+class ModelUnavailable(ServiceError):
+    """The model is loading, or could not be loaded."""
+
+
+class Draining(ServiceError):
+    """The server is shutting down and takes no new calls."""
+
+
+class EngineFault(ServiceError):
+    """A fault of ours; the cause is in the log."""
+
+
+class ArtifactError(SeqserveError):
+    """A model's folder is not sound; the message names the file or the manifest's field."""
+
+
+class ProviderError(SeqserveError):
+    """The execution provider asked for is not available; the message says how to get it."""

@@ -1,0 +1,276 @@
+"""The manifest of an artifact: what it is, what it needs, and the proof that it is whole.
+
+An artifact is a folder ``<name>/<version>/`` of graphs, weights, tokenizer and ``manifest.json``.
+The manifest names every file with its sha256; nothing is opened before all of them were checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import typing
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from seqserve_server.errors import ArtifactError
+
+FORMAT = 1
+"""Version of the manifest's own format; a server refuses one it does not know."""
+
+FILE = "manifest.json"
+PRECISIONS = ("fp32", "fp16", "int8")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileDigest:
+    """One file of the artifact."""
+
+    sha256: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """The shapes that a runtime must know to lay out its caches."""
+
+    encoder_layers: int
+    decoder_layers: int
+    heads: int
+    head_size: int
+    vocabulary_size: int
+    config: dict[str, Any]
+    """The whole configuration of the torch model it was exported from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """Ids of the words with a meaning of their own."""
+
+    pad: int
+    bos: int
+    eos: int
+    unk: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Longest sequences, in tokens."""
+
+    max_source_length: int
+    """The end token counted."""
+    max_target_length: int
+    """The end token not counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirements:
+    """What the graphs demand of the runtime."""
+
+    opset: int
+    onnxruntime: str
+    """The least version, such as ``1.23``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What came out when the torch model and the artifact were both really run."""
+
+    data: str
+    """File the sentences came from."""
+    sentences: int
+    sentences_equal: int
+    """Sentences whose greedy tokens are the same, every one."""
+    tokens: int
+    largest_logit_difference: float
+    """Between log-probabilities of the same target tokens, over all sentences."""
+    bleu_torch: float
+    bleu_artifact: float
+    chrf_torch: float
+    chrf_artifact: float
+    bleu_signature: str
+    chrf_signature: str
+    torch: str
+    onnxruntime: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """Where the model comes from."""
+
+    command: str
+    commit: str
+    data_licence: str
+    attribution: str
+    steps: int = 0
+    """Updates of the weights in training."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What an artifact says of itself."""
+
+    name: str
+    version: int
+    description: str
+    licence: str
+    precision: str
+    architecture: Architecture
+    limits: Limits
+    tokens: Tokens
+    requirements: Requirements
+    provenance: Provenance
+    verification: Verification | None
+    """None only for artifacts made for tests and benchmarks from random weights."""
+    files: dict[str, FileDigest]
+    format: int = field(default=FORMAT)
+
+    @property
+    def label(self) -> str:
+        """How people name it: ``en-de/1``."""
+        return f"{self.name}/{self.version}"
+
+    @classmethod
+    def load(cls, folder: Path) -> Manifest:
+        """Reads the manifest of ``folder`` and checks every file that it names.
+
+        Raises:
+            ArtifactError: The manifest is missing, malformed or of an unknown format, or a file is
+                missing or is not the one that was exported; the message names field or file.
+        """
+        manifest = cls.read(folder)
+        for name, digest in manifest.files.items():
+            check_file(folder / name, digest)
+        return manifest
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest:
+        """Reads the manifest of ``folder`` without looking at the other files.
+
+        Raises:
+            ArtifactError: As for :meth:`load`.
+        """
+        path = folder / FILE
+        try:
+            values = json.loads(path.read_bytes())
+        except OSError as error:
+            raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from None
+        except ValueError as error:
+            raise ArtifactError(f"{path}: not JSON: {error}") from None
+        if not isinstance(values, dict):
+            raise ArtifactError(f"{path}: not a JSON object")
+        if values.get("format") != FORMAT:
+            raise ArtifactError(
+                f"{path}: format is {values.get('format')!r}; this server reads format {FORMAT}."
+                " Export the model again, or take the release that wrote it"
+            )
+        manifest = _build(cls, values, str(path), "")
+        manifest._check(path)
+        return manifest
+
+    def write(self, folder: Path) -> None:
+        """Writes ``manifest.json`` into ``folder``."""
+        text = json.dumps(asdict(self), indent=2, ensure_ascii=False)
+        (folder / FILE).write_text(text + "\n", encoding="utf-8")
+
+    def _check(self, path: Path) -> None:
+        for name in ("encoder.onnx", "decoder.onnx", "tokenizer.json"):
+            if name not in self.files:
+                raise ArtifactError(f"{path}: files: {name} is missing")
+        for name in self.files:
+            # A name with a folder in it could reach outside the artifact.
+            if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name):
+                raise ArtifactError(f"{path}: files: {name!r} is not a plain file name")
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", self.name):
+            raise ArtifactError(f"{path}: name: {self.name!r} is not a model name")
+        if self.precision not in PRECISIONS:
+            choices = ", ".join(PRECISIONS)
+            raise ArtifactError(f"{path}: precision: {self.precision!r} is not one of {choices}")
+        for part in (self.architecture, self.limits):
+            for entry in fields(part):
+                value = getattr(part, entry.name)
+                if isinstance(value, int) and value < 1:
+                    raise ArtifactError(f"{path}: {entry.name}: {value} is less than 1")
+        words = self.architecture.vocabulary_size
+        for entry in fields(self.tokens):
+            value = getattr(self.tokens, entry.name)
+            if not 0 <= value < words:
+                raise ArtifactError(f"{path}: tokens.{entry.name}: {value} is not a word")
+
+
+def check_file(path: Path, digest: FileDigest) -> None:
+    """Compares a file with its digest.
+
+    Raises:
+        ArtifactError: It is missing, or its content is another.
+    """
+    try:
+        found = digest_of(path)
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from None
+    if found != digest:
+        raise ArtifactError(
+            f"{path}: sha256 is {found.sha256[:12]}…, the manifest says {digest.sha256[:12]}…;"
+            " the file is damaged or was changed: export or copy the model again"
+        )
+
+
+def digest_of(path: Path) -> FileDigest:
+    """Reads a file and computes its digest.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    return FileDigest(sha256=sha256, bytes=path.stat().st_size)
+
+
+def _build(kind: Any, values: Any, path: str, prefix: str) -> Any:
+    """Builds a dataclass from JSON values, refusing what is missing, unknown or of another type."""
+    if not isinstance(values, dict):
+        raise ArtifactError(f"{path}: {prefix.rstrip('.')}: not an object")
+    hints = typing.get_type_hints(kind)
+    known = {entry.name for entry in fields(kind)}
+    for name in sorted(set(values) - known):
+        raise ArtifactError(f"{path}: {prefix}{name}: not known to this server")
+    built = {}
+    for entry in fields(kind):
+        where = f"{prefix}{entry.name}"
+        if entry.name in values:
+            built[entry.name] = _value(hints[entry.name], values[entry.name], path, where)
+        elif _is_required(entry):
+            raise ArtifactError(f"{path}: {where}: missing")
+    return kind(**built)
+
+
+def _is_required(entry: Any) -> bool:
+    from dataclasses import MISSING
+
+    return entry.default is MISSING and entry.default_factory is MISSING
+
+
+def _value(hint: Any, value: Any, path: str, where: str) -> Any:
+    choices = typing.get_args(hint) if typing.get_origin(hint) not in (dict,) else ()
+    if type(None) in choices:
+        if value is None:
+            return None
+        hint = next(choice for choice in choices if choice is not type(None))
+    if is_dataclass(hint):
+        return _build(hint, value, path, where + ".")
+    if typing.get_origin(hint) is dict:
+        if not isinstance(value, dict):
+            raise ArtifactError(f"{path}: {where}: not an object")
+        kind = typing.get_args(hint)[1]
+        return {
+            name: _value(kind, entry, path, f"{where}.{name}") if is_dataclass(kind) else entry
+            for name, entry in value.items()
+        }
+    if hint is float and type(value) is int:
+        return float(value)
+    if type(value) is not hint:
+        raise ArtifactError(f"{path}: {where}: {value!r} is not of type {hint.__name__}")
+    return value

@@ -1,0 +1,1 @@
+"""gRPC: servicers that convert and delegate, interceptors, and one table from error to status."""

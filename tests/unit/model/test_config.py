@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+
+from seqserve.errors import OptionError
+from seqserve_model.config import (
+    Activation,
+    Norm,
+    NormPosition,
+    PositionScheme,
+    TransformerConfig,
+)
+
+
+def test_head_size_is_the_share_of_the_width() -> None:
+    assert TransformerConfig(width=96, heads=6).head_size == 16
+
+
+def test_configuration_survives_json() -> None:
+    config = TransformerConfig(
+        width=32,
+        dropout=0.25,
+        norm_position=NormPosition.POST,
+        norm=Norm.RMS,
+        activation=Activation.SWIGLU,
+        positions=PositionScheme.ROTARY,
+        tied_output=False,
+    )
+    assert TransformerConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+def test_to_dict_holds_every_field() -> None:
+    names = {field.name for field in dataclasses.fields(TransformerConfig)}
+    assert set(TransformerConfig().to_dict()) == names
+
+
+def test_what_is_left_out_takes_its_default() -> None:
+    assert TransformerConfig.from_dict({"width": 64}) == TransformerConfig(width=64)
+
+
+def test_whole_number_serves_as_float() -> None:
+    config = TransformerConfig.from_dict({"rotary_base": 500})
+    assert config.rotary_base == 500.0
+    assert isinstance(config.rotary_base, float)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"widht": 64}, "model.widht is not known; known are vocabulary_size, width"),
+        ({"width": "64"}, "model.width: '64' is not of type int"),
+        ({"width": 64.0}, "model.width: 64.0 is not of type int"),
+        ({"width": True}, "model.width: True is not of type int"),
+        ({"tied_output": 1}, "model.tied_output: 1 is not of type bool"),
+        ({"dropout": True}, "model.dropout: True is not of type float"),
+        ({"norm": "batch"}, "model.norm: 'batch' is not one of layer, rms"),
+        ({"norm": ["layer"]}, r"model.norm: \['layer'\] is not one of layer, rms"),
+    ],
+)
+def test_refuses_what_a_file_may_not_hold(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=f"^{message}"):
+        TransformerConfig.from_dict(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"encoder_layers": 0}, "model.encoder_layers is 0"),
+        ({"max_target_length": -1}, "model.max_target_length is -1"),
+        ({"width": 10, "heads": 4}, r"model.width \(10\) .* model.heads \(4\)"),
+        ({"dropout": 1.0}, "model.dropout is 1.0"),
+        ({"attention_dropout": -0.1}, "model.attention_dropout is -0.1"),
+        ({"dropout": float("nan")}, "model.dropout is nan"),
+        ({"width": 12, "heads": 4, "positions": PositionScheme.ROTARY}, "even"),
+        ({"rotary_base": 1.0, "positions": PositionScheme.ROTARY}, "model.rotary_base is 1.0"),
+        ({"relative_buckets": 3, "positions": PositionScheme.T5}, "model.relative_buckets is 3"),
+        (
+            {"relative_bucket_distance": 16, "positions": PositionScheme.T5},
+            "model.relative_bucket_distance",
+        ),
+        ({"unk_id": -1}, "model.unk_id is -1"),
+        ({"eos_id": 100, "vocabulary_size": 100}, "model.eos_id is 100"),
+        ({"eos_id": 0}, "model.eos_id and model.pad_id are both 0"),
+    ],
+)
+def test_refuses_shapes_that_cannot_be_built(values: dict[str, Any], named: str) -> None:
+    with pytest.raises(OptionError, match=named):
+        TransformerConfig(**values)
+
+
+def test_accepts_the_special_tokens_of_other_models() -> None:
+    marian = TransformerConfig(vocabulary_size=100, eos_id=0, unk_id=1, pad_id=99, bos_id=99)
+    bart = TransformerConfig(vocabulary_size=100, bos_id=2, pad_id=1, eos_id=2, unk_id=3)
+    assert marian.bos_id == marian.pad_id
+    assert bart.bos_id == bart.eos_id

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from seqserve_model.config import Activation, Norm, NormPosition, TransformerConfig
+from seqserve_model.layers import FeedForward, Residual, make_norm
+from seqserve_model.transformer import Transformer
+
+MakeConfig = Callable[..., TransformerConfig]
+MakeModel = Callable[..., Transformer]
+
+
+def test_feed_forward_is_the_equation_of_the_paper(make_config: MakeConfig) -> None:
+    layer = FeedForward(make_config(activation=Activation.RELU))
+    x = torch.randn(2, 3, 16)
+    inner = (x @ layer.up.weight.T + layer.up.bias).clamp(min=0)
+    torch.testing.assert_close(layer(x), inner @ layer.down.weight.T + layer.down.bias)
+
+
+def test_swiglu_gates_with_the_swish_of_its_own_projection(make_config: MakeConfig) -> None:
+    layer = FeedForward(make_config(activation=Activation.SWIGLU))
+    assert layer.gate is not None
+    x = torch.randn(2, 3, 16)
+    gate = layer.gate(x)
+    torch.testing.assert_close(layer(x), layer.down(gate * gate.sigmoid() * layer.up(x)))
+
+
+@pytest.mark.parametrize(
+    ("activation", "expected"),
+    [
+        (Activation.RELU, [0.0, 2.0]),
+        (Activation.GELU, [-0.1586553, 1.9544997]),  # x · Φ(x)
+        (Activation.SWISH, [-0.2689414, 1.7615942]),  # x · sigmoid(x)
+    ],
+)
+def test_activation_has_the_values_of_its_definition(
+    make_config: MakeConfig, activation: Activation, expected: list[float]
+) -> None:
+    layer = FeedForward(make_config(activation=activation))
+    torch.testing.assert_close(layer.activation(torch.tensor([-1.0, 2.0])), torch.tensor(expected))
+
+
+def test_rms_norm_keeps_the_mean(make_config: MakeConfig) -> None:
+    x = torch.randn(2, 3, 16) + 5
+    rms, layer = (make_norm(make_config(norm=norm))(x) for norm in (Norm.RMS, Norm.LAYER))
+    torch.testing.assert_close(rms, x / x.square().mean(-1, keepdim=True).sqrt())
+    torch.testing.assert_close(layer.mean(-1), torch.zeros(2, 3), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("position", NormPosition)
+def test_residual_norms_at_its_place(make_config: MakeConfig, position: NormPosition) -> None:
+    residual = Residual(make_config(norm_position=position))
+    x = torch.randn(2, 3, 16)
+    if position is NormPosition.PRE:
+        expected = x + 3 * F.layer_norm(x, (16,))
+    else:
+        expected = F.layer_norm(x + 3 * x, (16,))
+    torch.testing.assert_close(residual(x, lambda inner: 3 * inner), expected)
+
+
+# The stacks, against torch's own with the same weights
+
+
+def copy_attention(theirs: nn.MultiheadAttention, ours: nn.Module) -> None:
+    parts = (ours.query, ours.key, ours.value)
+    theirs.in_proj_weight.copy_(torch.cat([part.weight for part in parts]))
+    theirs.in_proj_bias.copy_(torch.cat([part.bias for part in parts]))
+    theirs.out_proj.load_state_dict(ours.output.state_dict())
+
+
+def copy_layer(theirs: nn.Module, ours: nn.Module) -> None:
+    copy_attention(theirs.self_attn, ours.self_attention)
+    theirs.linear1.load_state_dict(ours.feed_forward.up.state_dict())
+    theirs.linear2.load_state_dict(ours.feed_forward.down.state_dict())
+    norms = [ours.self_residual.norm, ours.feed_forward_residual.norm]
+    if isinstance(theirs, nn.TransformerDecoderLayer):
+        copy_attention(theirs.multihead_attn, ours.cross_attention)
+        norms.insert(1, ours.cross_residual.norm)
+    for number, norm in enumerate(norms, start=1):
+        getattr(theirs, f"norm{number}").load_state_dict(norm.state_dict())
+
+
+@torch.no_grad()
+def torch_stack(model: Transformer, *, decoder: bool) -> nn.TransformerEncoder | nn.TransformerDecoder:
+    """Builds torch's own stack with the weights of ours."""
+    config = model.config
+    kind = nn.TransformerDecoderLayer if decoder else nn.TransformerEncoderLayer
+    layer = kind(
+        config.width,
+        config.heads,
+        config.feed_forward_width,
+        dropout=0.0,
+        activation=config.activation.value,
+        batch_first=True,
+        norm_first=config.norm_position is NormPosition.PRE,
+    )
+    norm = nn.LayerNorm(config.width) if config.norm_position is NormPosition.PRE else None
+    if norm is not None:
+        final = model.decoder_norm if decoder else model.encoder_norm
+        norm.load_state_dict(final.state_dict())
+    if decoder:
+        stack = nn.TransformerDecoder(layer, config.decoder_layers, norm)
+    else:
+        stack = nn.TransformerEncoder(
+            layer, config.encoder_layers, norm, enable_nested_tensor=False
+        )
+    ours = model.decoder_layers if decoder else model.encoder_layers
+    for theirs, mine in zip(stack.layers, ours, strict=True):
+        copy_layer(theirs, mine)
+    return stack
+
+
+shapes = pytest.mark.parametrize(
+    ("position", "activation"),
+    list(itertools.product(NormPosition, (Activation.RELU, Activation.GELU))),
+)
+
+
+@shapes
+def test_encoder_matches_torch(
+    make_model: MakeModel, make_words: Callable, position: NormPosition, activation: Activation
+) -> None:
+    model = make_model(norm_position=position, activation=activation)
+    source, lengths = make_words(3, 7), torch.tensor([7, 2, 5])
+    x = model.encoder_positions.embed(model.source_embedding(source) * 4, 0)  # √16
+    padding = torch.arange(7) >= lengths[:, None]
+    expected = torch_stack(model, decoder=False)(x, src_key_padding_mask=padding)
+    torch.testing.assert_close(model.encode(source, lengths)[~padding], expected[~padding])
+
+
+@shapes
+def test_decoder_matches_torch(
+    make_model: MakeModel, make_words: Callable, position: NormPosition, activation: Activation
+) -> None:
+    model = make_model(norm_position=position, activation=activation)
+    target, memory, lengths = make_words(3, 5), torch.randn(3, 7, 16), torch.tensor([7, 2, 5])
+    x = model.decoder_positions.embed(model.target_embedding(target) * 4, 0)
+    hidden = torch_stack(model, decoder=True)(
+        x,
+        memory,
+        tgt_mask=torch.ones(5, 5, dtype=torch.bool).triu(1),
+        memory_key_padding_mask=torch.arange(7) >= lengths[:, None],
+    )
+    expected = hidden @ model.target_embedding.weight.T
+    torch.testing.assert_close(model.decode(target, memory, lengths), expected)

@@ -1,0 +1,295 @@
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from seqserve_model.config import (
+    Activation,
+    Norm,
+    NormPosition,
+    PositionScheme,
+    TransformerConfig,
+)
+from seqserve_model.transformer import AttentionRecord, DecoderState, Transformer
+
+MakeConfig = Callable[..., TransformerConfig]
+MakeModel = Callable[..., Transformer]
+MakeWords = Callable[..., Tensor]
+
+every_scheme = pytest.mark.parametrize("positions", PositionScheme, ids=lambda p: p.value)
+
+SHAPES = [
+    {"positions": positions, "norm_position": place, "norm": norm, "activation": activation}
+    for positions, place, norm, activation in itertools.product(
+        PositionScheme, NormPosition, Norm, Activation
+    )
+]
+
+
+def name_of(shape: dict[str, PositionScheme]) -> str:
+    return "-".join(value.value for value in shape.values())
+
+
+def begin(model: Transformer, source: Tensor, lengths: Tensor) -> DecoderState:
+    return model.begin(model.encode(source, lengths), lengths)
+
+
+# Cached decoding
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=name_of)
+@torch.no_grad()
+def test_cached_steps_equal_one_pass(
+    make_model: MakeModel, make_words: MakeWords, shape: dict[str, PositionScheme]
+) -> None:
+    model = make_model(**shape)
+    source, lengths, target = make_words(3, 6), torch.tensor([6, 2, 4]), make_words(3, 7)
+    expected = model(source, lengths, target)
+    for blocks in ([1] * 7, [3, 1, 3]):
+        state = begin(model, source, lengths)
+        features = [model.advance(block, state) for block in target.split(blocks, dim=1)]
+        assert state.length == 7
+        logits = model.project(torch.cat(features, dim=1))
+        torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-5)
+
+
+@every_scheme
+@torch.no_grad()
+def test_decode_and_forward_agree(
+    make_model: MakeModel, make_words: MakeWords, positions: PositionScheme
+) -> None:
+    model = make_model(positions=positions)
+    source, lengths, target = make_words(3, 6), torch.tensor([6, 2, 4]), make_words(3, 5)
+    expected = model(source, lengths, target)
+    assert torch.equal(model.decode(target, model.encode(source, lengths), lengths), expected)
+    assert torch.equal(model.project(model.features(source, lengths, target)), expected)
+
+
+# Rows do not see each other, nor their padding, nor their future
+
+
+@every_scheme
+@torch.no_grad()
+def test_row_in_a_batch_is_the_row_alone(
+    make_model: MakeModel, make_words: MakeWords, positions: PositionScheme
+) -> None:
+    model = make_model(positions=positions)
+    source, lengths, target = make_words(4, 7), torch.tensor([3, 7, 1, 5]), make_words(4, 5)
+    together = model(source, lengths, target)
+    for row, length in enumerate(lengths.tolist()):
+        alone = model(source[row : row + 1, :length], lengths[row : row + 1], target[row : row + 1])
+        torch.testing.assert_close(together[row], alone[0], atol=1e-5, rtol=1e-5)
+
+
+@every_scheme
+@given(
+    lengths=st.lists(st.integers(0, 5), min_size=1, max_size=3),
+    padding=st.integers(0, 4),
+    seed=st.integers(0, 999),
+)
+@settings(deadline=None, max_examples=15)
+@torch.no_grad()
+def test_right_padding_never_matters(
+    make_model: MakeModel,
+    make_words: MakeWords,
+    positions: PositionScheme,
+    lengths: list[int],
+    padding: int,
+    seed: int,
+) -> None:
+    model = make_model(positions=positions)
+    torch.manual_seed(seed)
+    rows, kept = len(lengths), torch.tensor(lengths)
+    source, target = make_words(rows, 5), make_words(rows, 4)
+    real = torch.arange(5) < kept[:, None]
+    longer = torch.cat((torch.where(real, source, 0), make_words(rows, padding)), dim=1)
+    before, after = (model(words, kept, target) for words in (source, longer))
+    torch.testing.assert_close(before, after, atol=1e-5, rtol=1e-5)
+
+
+@every_scheme
+@given(now=st.integers(1, 5), later=st.integers(1, 4), seed=st.integers(0, 999))
+@settings(deadline=None, max_examples=15)
+@torch.no_grad()
+def test_future_words_never_influence(
+    make_model: MakeModel,
+    make_words: MakeWords,
+    positions: PositionScheme,
+    now: int,
+    later: int,
+    seed: int,
+) -> None:
+    model = make_model(positions=positions)
+    torch.manual_seed(seed)
+    source, lengths, target = make_words(2, 5), torch.tensor([5, 3]), make_words(2, now + later)
+    changed = torch.cat((target[:, :now], make_words(2, later)), dim=1)
+    before, after = (model(source, lengths, words)[:, :now] for words in (target, changed))
+    torch.testing.assert_close(before, after, atol=1e-5, rtol=1e-5)
+
+
+@every_scheme
+def test_empty_source_is_finite_and_trains(
+    make_model: MakeModel, make_words: MakeWords, positions: PositionScheme
+) -> None:
+    model = make_model(positions=positions)
+    logits = model(make_words(2, 5), torch.tensor([0, 5]), make_words(2, 4))
+    logits.square().mean().backward()
+    assert logits.isfinite().all()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+
+
+@every_scheme
+@torch.no_grad()
+def test_order_of_words_matters(
+    make_model: MakeModel, make_words: MakeWords, positions: PositionScheme
+) -> None:
+    model = make_model(positions=positions)
+    source, target, lengths = make_words(1, 5), torch.tensor([[1]]), torch.tensor([5])
+    turned = model(source.flip(1), lengths, target)
+    assert (model(source, lengths, target) - turned).abs().max() > 1e-3
+
+
+# What was attended to
+
+
+@every_scheme
+@pytest.mark.parametrize("norm_position", NormPosition)
+@torch.no_grad()
+def test_record_holds_the_weights_of_the_same_pass(
+    make_model: MakeModel,
+    make_words: MakeWords,
+    positions: PositionScheme,
+    norm_position: NormPosition,
+) -> None:
+    model = make_model(positions=positions, norm_position=norm_position, decoder_layers=3)
+    source, lengths, target = make_words(3, 6), torch.tensor([6, 2, 4]), make_words(3, 5)
+    record = AttentionRecord()
+    memory = model.encode(source, lengths, record)
+    features = model.advance(target, model.begin(memory, lengths), record)
+    torch.testing.assert_close(memory, model.encode(source, lengths), atol=1e-5, rtol=1e-5)
+    fused = model(source, lengths, target)
+    torch.testing.assert_close(model.project(features), fused, atol=1e-5, rtol=1e-5)
+    for kept, layers, queries, keys in (
+        (record.encoder, 2, 6, 6),
+        (record.decoder, 3, 5, 5),
+        (record.cross, 3, 5, 6),
+    ):
+        weights = torch.stack(kept)
+        assert weights.shape == (layers, 3, 4, queries, keys)
+        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+    padding = torch.arange(6) >= lengths[:, None]
+    for weights in (*record.encoder, *record.cross):
+        assert weights.transpose(1, 3)[padding].abs().max() == 0
+    for weights in record.decoder:
+        assert weights.triu(1).abs().max() == 0
+
+
+@every_scheme
+@torch.no_grad()
+def test_record_of_cached_steps_is_the_last_row_of_the_pass(
+    make_model: MakeModel, make_words: MakeWords, positions: PositionScheme
+) -> None:
+    model = make_model(positions=positions)
+    source, lengths, target = make_words(2, 5), torch.tensor([5, 3]), make_words(2, 4)
+    whole, step = AttentionRecord(), AttentionRecord()
+    model.advance(target, begin(model, source, lengths), whole)
+    state = begin(model, source, lengths)
+    model.advance(target[:, :3], state)
+    model.advance(target[:, 3:], state, step)
+    for kept, expected in ((step.decoder, whole.decoder), (step.cross, whole.cross)):
+        for ours, theirs in zip(kept, expected, strict=True):
+            torch.testing.assert_close(ours, theirs[:, :, -1:], atol=1e-5, rtol=1e-5)
+
+
+# Embeddings
+
+
+def test_shared_and_tied_tables_are_one_parameter(make_config: MakeConfig) -> None:
+    model = Transformer(make_config())
+    assert model.source_embedding.weight is model.target_embedding.weight
+    assert model.output_projection.weight is model.target_embedding.weight
+    model.load_state_dict(Transformer(make_config()).state_dict())
+    assert model.output_projection.weight is model.source_embedding.weight
+
+
+def test_tied_output_takes_the_target_words(make_config: MakeConfig) -> None:
+    model = Transformer(make_config(shared_embeddings=False))
+    assert model.source_embedding.weight is not model.target_embedding.weight
+    assert model.output_projection.weight is model.target_embedding.weight
+
+
+def test_nothing_is_tied_where_not_asked(make_config: MakeConfig) -> None:
+    model = Transformer(make_config(shared_embeddings=False, tied_output=False))
+    tables = (model.source_embedding, model.target_embedding, model.output_projection)
+    assert len({id(table.weight) for table in tables}) == 3
+
+
+def test_words_enter_with_variance_one_and_leave_with_variance_one(make_config: MakeConfig) -> None:
+    config = make_config(vocabulary_size=2_000, width=128, positions=PositionScheme.T5)
+    model = Transformer(config).eval()
+    words = torch.randint(0, 2_000, (8, 12))
+    entering: list[Tensor] = []
+    model.encoder_layers[0].register_forward_pre_hook(lambda _, inputs: entering.append(inputs[0]))
+    logits = model(words, torch.full((8,), 12), words)
+    assert entering[0].std().item() == pytest.approx(1.0, abs=0.05)
+    # The decoder's own input word stands out of the tied table, so the others are measured.
+    others = logits.masked_select(F_one_hot(words, 2_000).logical_not())
+    assert others.std().item() == pytest.approx(1.0, abs=0.2)
+
+
+def F_one_hot(words: Tensor, size: int) -> Tensor:
+    return torch.nn.functional.one_hot(words, size)
+
+
+@pytest.mark.parametrize("scaled", [False, True])
+def test_embeddings_are_scaled_by_the_root_of_the_width(
+    make_model: MakeModel, scaled: bool
+) -> None:
+    model = make_model(positions=PositionScheme.ALIBI, scaled_embeddings=scaled)
+    entering: list[Tensor] = []
+    model.encoder_layers[0].register_forward_pre_hook(lambda _, inputs: entering.append(inputs[0]))
+    model.encode(torch.tensor([[5]]), torch.tensor([1]))
+    factor = math.sqrt(16) if scaled else 1.0
+    torch.testing.assert_close(entering[0][0, 0], model.source_embedding.weight[5] * factor)
+
+
+# Dropout and what is saved
+
+
+def test_dropout_acts_in_training_only(make_model: MakeModel, make_words: MakeWords) -> None:
+    model = make_model(dropout=0.3, attention_dropout=0.3)
+    inputs = make_words(2, 5), torch.tensor([5, 3]), make_words(2, 4)
+    assert torch.equal(model(*inputs), model(*inputs))
+    model.train()
+    assert not torch.equal(model(*inputs), model(*inputs))
+
+
+@pytest.mark.parametrize("positions", [PositionScheme.SINUSOIDAL, PositionScheme.RELATIVE])
+def test_attention_dropout_acts_alone(
+    make_model: MakeModel, make_words: MakeWords, positions: PositionScheme
+) -> None:
+    model = make_model(attention_dropout=0.5, positions=positions).train()
+    inputs = make_words(2, 5), torch.tensor([5, 3]), make_words(2, 4)
+    assert not torch.equal(model(*inputs), model(*inputs))
+
+
+@every_scheme
+@torch.no_grad()
+def test_weights_alone_restore_a_model(
+    make_model: MakeModel, make_words: MakeWords, positions: PositionScheme
+) -> None:
+    model = make_model(positions=positions)
+    copy = Transformer(TransformerConfig.from_dict(model.config.to_dict())).eval()
+    copy.load_state_dict({name: weight.clone() for name, weight in model.state_dict().items()})
+    inputs = make_words(2, 5), torch.tensor([5, 3]), make_words(2, 4)
+    assert torch.equal(copy(*inputs), model(*inputs))
+    assert set(model.state_dict()) == set(dict(model.named_parameters(remove_duplicate=False)))
