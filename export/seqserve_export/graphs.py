@@ -129,7 +129,7 @@ class DecoderGraph(Graph):
         size = self.config.max_target_length + 1
         query = torch.zeros(1, self.config.heads, 1, self.config.head_size)
         bias = self.model.decoder_positions.bias(0, query, size - 1, size)
-        assert bias is not None  # noqa: S101 - both schemes give one
+        assert bias is not None
         return bias[:, 0].flip(-1).detach()
 
     def forward(
@@ -228,7 +228,12 @@ class DecoderGraph(Graph):
         attention = self.model.decoder_layers[number].cross_attention
         # The operator must write something: it writes the last source word where it already is.
         heads, *caches = operators.cached_attention(
-            attention.query(x)[:, None], *last, cache, source_last, source_longest, self.config.heads
+            attention.query(x)[:, None],
+            *last,
+            cache,
+            source_last,
+            source_longest,
+            self.config.heads,
         )
         updated += caches
         return attention.output(heads.squeeze(1))  # type: ignore[no-any-return]

@@ -16,7 +16,9 @@ from torch import Tensor
 from torch.onnx.ops import symbolic, symbolic_multi_out
 
 
-def _one(name: str, inputs: Sequence[Tensor | None], like: Tensor, shape: Any, **attrs: Any) -> Tensor:
+def _one(
+    name: str, inputs: Sequence[Tensor | None], like: Tensor, shape: Any, **attrs: Any
+) -> Tensor:
     return symbolic(name, inputs, attrs, dtype=like.dtype, shape=shape, version=_version(name))
 
 

@@ -174,7 +174,7 @@ def trace(program: Program) -> onnx.ModelProto:
             dynamo=True,
             verbose=False,
         )
-    assert exported is not None  # noqa: S101 - it is None only where a file name is given
+    assert exported is not None
     return _without_traces(exported.model_proto)
 
 
@@ -183,7 +183,12 @@ def _without_traces(proto: onnx.ModelProto) -> onnx.ModelProto:
     proto.ClearField("metadata_props")
     proto.graph.ClearField("metadata_props")
     proto.graph.ClearField("value_info")
-    for entry in (*proto.graph.node, *proto.graph.initializer, *proto.graph.input, *proto.graph.output):
+    for entry in (
+        *proto.graph.node,
+        *proto.graph.initializer,
+        *proto.graph.input,
+        *proto.graph.output,
+    ):
         entry.ClearField("metadata_props")
         entry.ClearField("doc_string")
     return proto

@@ -6,13 +6,14 @@ the training was killed and resumed in between.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import random
 import shlex
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -91,6 +92,7 @@ def train(options: TrainOptions, *, command: str) -> End:
         TrainingError: The training broke down.
     """
     keep_freed_memory()
+    device = torch_device(options.device)
     if options.threads:
         torch.set_num_threads(options.threads)
     recipe = _with_max_steps(Recipe.load(options.recipe), options.max_steps)
@@ -98,16 +100,16 @@ def train(options: TrainOptions, *, command: str) -> End:
     tokenizer, corpora = prepare_data(recipe, run)
     _seed(recipe.training.seed)
     model = Transformer(_model_config(recipe, tokenizer))
-    if options.device == "cpu":
+    if device.type == "cpu":
         use_byte_dropout(model)
     write_json(run.config, model.config.to_dict())
-    trainer = Trainer(recipe, model.to(torch_device(options.device)), tokenizer, corpora, run)
+    trainer = Trainer(recipe, model.to(device), tokenizer, corpora, run)
     _say(
         f"{sum(weight.numel() for weight in model.parameters()):,} weights, "
-        f"{torch.get_num_threads()} threads on {options.device}, from step {trainer.state.step:,}"
+        f"{torch.get_num_threads()} threads on {device}, from step {trainer.state.step:,}"
     )
-    _stop_on_signal(trainer)
-    end = trainer.train(options.time_limit_s)
+    with _stopping_on_signals(trainer):
+        end = trainer.train(options.time_limit_s)
     _say(f"ended: {end.value}; {trainer.state.step:,} steps in {trainer.state.seconds:,.0f} s")
     if end in (End.MAX_STEPS, End.PATIENCE):
         validation = trainer.finish()
@@ -180,7 +182,7 @@ def _open_run(options: TrainOptions, recipe: Recipe) -> RunDirectory:
     if options.resume and options.fresh:
         raise OptionError("--resume and --fresh exclude each other")
     if options.fresh:
-        run.clear()
+        _clear(run)
     if run.recipe.exists():
         if not options.resume:
             raise OptionError(
@@ -190,6 +192,12 @@ def _open_run(options: TrainOptions, recipe: Recipe) -> RunDirectory:
     run.path.mkdir(parents=True, exist_ok=True)
     write_json(run.recipe, recipe.to_dict())
     return run
+
+
+def _clear(run: RunDirectory) -> None:
+    if run.path.exists() and not run.recipe.exists() and any(run.path.iterdir()):
+        raise OptionError(f"{run.path}: holds files that are no training; name another --out")
+    run.clear()
 
 
 def _check_same(path: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
@@ -217,12 +225,19 @@ def _seed(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def _stop_on_signal(trainer: Trainer) -> None:
+@contextlib.contextmanager
+def _stopping_on_signals(trainer: Trainer) -> Iterator[None]:
+    """Lets the step in flight end, and the checkpoint be written, before the process goes."""
+
     def stop(_signal: int, _frame: FrameType | None) -> None:
         trainer.stop = True
 
-    for name in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(name, stop)
+    before = {name: signal.signal(name, stop) for name in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
 
 
 def _report(trainer: Trainer, validation: Validation, command: str) -> dict[str, Any]:

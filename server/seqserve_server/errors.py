@@ -1,15 +1,15 @@
 """What can go wrong in the service; :mod:`seqserve_server.rpc.status` maps each to a gRPC status.
 
-    ServiceError
-    ├── InvalidRequest     a field of the request is wrong; .field names it
-    ├── ModelNotFound      no such model or version
-    ├── QueueFull          no room to wait; .retry_after_s says when to try again
-    ├── DeadlinePassed     the deadline passed; .where says in which stage
-    ├── ModelUnavailable   the model is loading, or could not be loaded
-    ├── Draining           the server is shutting down
-    └── EngineFault        a fault of ours
-    ArtifactError          a model's folder is not sound; raised when it is loaded
-    ProviderError          the execution provider asked for is not there
+ServiceError
+├── InvalidRequest     a field of the request is wrong; .field names it
+├── ModelNotFound      no such model or version
+├── QueueFull          no room to wait; .retry_after_s says when to try again
+├── DeadlinePassed     the deadline passed; .where says in which stage
+├── ModelUnavailable   the model is loading, or could not be loaded
+├── Draining           the server is shutting down
+└── EngineFault        a fault of ours
+ArtifactError          a model's folder is not sound; raised when it is loaded
+ProviderError          the execution provider asked for is not there
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ import hashlib
 import json
 import re
 import typing
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from seqserve_server.errors import ArtifactError
 
@@ -21,8 +21,6 @@ FORMAT = 1
 
 FILE = "manifest.json"
 PRECISIONS = ("fp32", "fp16", "int8")
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,7 +165,7 @@ class Manifest:
                 f"{path}: format is {values.get('format')!r}; this server reads format {FORMAT}."
                 " Export the model again, or take the release that wrote it"
             )
-        manifest = _build(cls, values, str(path), "")
+        manifest: Manifest = _build(cls, values, str(path), "")
         manifest._check(path)
         return manifest
 
@@ -189,16 +187,18 @@ class Manifest:
         if self.precision not in PRECISIONS:
             choices = ", ".join(PRECISIONS)
             raise ArtifactError(f"{path}: precision: {self.precision!r} is not one of {choices}")
+        self._check_numbers(path)
+
+    def _check_numbers(self, path: Path) -> None:
         for part in (self.architecture, self.limits):
             for entry in fields(part):
                 value = getattr(part, entry.name)
                 if isinstance(value, int) and value < 1:
                     raise ArtifactError(f"{path}: {entry.name}: {value} is less than 1")
         words = self.architecture.vocabulary_size
-        for entry in fields(self.tokens):
-            value = getattr(self.tokens, entry.name)
-            if not 0 <= value < words:
-                raise ArtifactError(f"{path}: tokens.{entry.name}: {value} is not a word")
+        for name, word in asdict(self.tokens).items():
+            if not 0 <= word < words:
+                raise ArtifactError(f"{path}: tokens.{name}: {word} is not a word")
 
 
 def check_file(path: Path, digest: FileDigest) -> None:
@@ -248,8 +248,6 @@ def _build(kind: Any, values: Any, path: str, prefix: str) -> Any:
 
 
 def _is_required(entry: Any) -> bool:
-    from dataclasses import MISSING
-
     return entry.default is MISSING and entry.default_factory is MISSING
 
 

@@ -10,7 +10,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
@@ -122,7 +121,9 @@ class Runtime:
         """Makes a step over the buffers given; see :class:`Step`."""
         return Step(self._decoder, inputs, outputs)
 
-    def teach(self, source: Array, lengths: Array, target: Array, outputs: list[str]) -> list[Array]:
+    def teach(
+        self, source: Array, lengths: Array, target: Array, outputs: list[str]
+    ) -> list[Array]:
         """Runs known targets through the teacher-forced graph, which is opened at its first use.
 
         Args:

@@ -60,7 +60,10 @@ class Tokenizer:
         self.bos_id = self._id_of(bos)
         self.eos_id = self._id_of(eos)
         self.unk_id = self._id_of(unk)
+        self._control_ids = frozenset((self.pad_id, self.bos_id, self.eos_id))
         self._byte_ids = frozenset(map(tokenizer.token_to_id, _BYTE_TOKENS)) - {None}
+        added = tokenizer.get_added_tokens_decoder()
+        self._hidden_ids = frozenset(id_ for id_, token in added.items() if token.special)
 
     @classmethod
     def load(
@@ -92,12 +95,12 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Gives the ids of a text, the end token last."""
-        return [*self._tokenizer.encode(text, add_special_tokens=False).ids, self.eos_id]
+        return self._closed(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Gives the ids of many texts, each as :meth:`encode` does, on all cores."""
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [[*encoding.ids, self.eos_id] for encoding in encodings]
+        return [self._closed(encoding.ids) for encoding in encodings]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Gives the text of ids; control tokens are left out."""
@@ -115,6 +118,15 @@ class Tokenizer:
     def is_byte(self, id_: int) -> bool:
         """Tells whether an id is one byte of a character that the vocabulary cannot write whole."""
         return id_ in self._byte_ids
+
+    def is_hidden(self, id_: int) -> bool:
+        """Tells whether an id is one that :meth:`decode` leaves out."""
+        return id_ in self._hidden_ids
+
+    def _closed(self, ids: list[int]) -> list[int]:
+        # A unigram vocabulary lists the control tokens among its pieces, so typed text can match.
+        controls, unk = self._control_ids, self.unk_id
+        return [*(unk if id_ in controls else id_ for id_ in ids), self.eos_id]
 
     def _id_of(self, token: str) -> int:
         id_ = self._tokenizer.token_to_id(token)
@@ -145,7 +157,8 @@ class TextStream:
         Text is held back while it ends within a character: a run of byte tokens may still turn out
         to be no character at all, which would change the whole run.
         """
-        self._window.extend(ids)
+        shown = [id_ for id_ in ids if not self._tokenizer.is_hidden(id_)]
+        self._window.extend(shown)
         if not self._window or self._tokenizer.is_byte(self._window[-1]):
             return ""
         text = self._tokenizer.decode(self._window)
@@ -156,9 +169,9 @@ class TextStream:
         self._shown = text
         # Only the latest ids are decoded again, so that a piece costs the same late in a text. Ids
         # without text cannot stand in for the others: what follows would look like a beginning.
-        latest = self._tokenizer.decode(ids)
+        latest = self._tokenizer.decode(shown)
         if latest:
-            self._window, self._shown = list(ids), latest
+            self._window, self._shown = shown, latest
         return piece
 
     def flush(self, full_ids: Sequence[int]) -> str:

@@ -9,14 +9,16 @@ A command states its options as a frozen dataclass whose fields are made by :fun
     options = parse(ServeOptions, argv, prog="seqserve serve", description="...")
 
 ``port`` is then ``--port`` on the command line and ``SEQSERVE_PORT`` in the environment. A flag
-wins over a variable, a variable over the default. Understood types: str, int, float, bool, Path,
-Enum, each also as ``X | None``; a ``list[str]`` only as the last positional argument.
+wins over a variable, a variable over the default; an empty variable counts as not set, for that is
+what compose files make of ``SEQSERVE_PORT=${PORT:-}``. Understood types: str, int, float, bool,
+Path, Enum, each also as ``X | None``; a ``list[str]`` only as the last positional argument.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import math
 import os
 import types
 import typing
@@ -105,18 +107,14 @@ def parse(
         if title not in groups:
             groups[title] = parser.add_argument_group(title)
         _add_argument(groups[title], field, hints[field.name])
-    given = vars(parser.parse_args(argv))
+    # Intermixed, so that flags may stand before, behind and between texts.
+    given = vars(parser.parse_intermixed_args(argv))
     values = {}
     for field in fields:
-        kind = hints[field.name]
-        variable = variable_of(field.name)
-        if given[field.name] is not None and given[field.name] != []:
-            source = field.name if field.metadata["positional"] else flag_of(field.name)
-            values[field.name] = _convert(given[field.name], kind, field.metadata, source)
-        elif variable in environ and not field.metadata["positional"]:
-            values[field.name] = _convert(environ[variable], kind, field.metadata, variable)
-        elif _is_required(field):
-            raise OptionError(f"{flag_of(field.name)} (or {variable}) is required; see --help")
+        found = _find(field, given, environ)
+        if found is not None:
+            source, text = found
+            values[field.name] = _convert(text, hints[field.name], field.metadata, source)
     return options(**values)
 
 
@@ -130,12 +128,29 @@ def variable_of(name: str) -> str:
     return "SEQSERVE_" + name.upper()
 
 
+def _find(
+    field: dataclasses.Field[Any], given: Mapping[str, Any], environ: Mapping[str, str]
+) -> tuple[str, Any] | None:
+    """Gives where a value was found and what it is; None where the default is to stand."""
+    flag, variable = flag_of(field.name), variable_of(field.name)
+    is_positional = field.metadata["positional"]
+    if given[field.name] not in (None, []):
+        return (field.name if is_positional else flag), given[field.name]
+    if is_positional:
+        return None
+    if environ.get(variable):
+        return variable, environ[variable]
+    if _is_required(field):
+        raise OptionError(f"{flag} (or {variable}) is required; see --help")
+    return None
+
+
 def _is_required(field: dataclasses.Field[Any]) -> bool:
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 def _add_argument(group: Any, field: dataclasses.Field[Any], hint: Any) -> None:
-    kind, _ = _strip_optional(hint)
+    kind = _strip_optional(hint)
     text = field.metadata["help"].replace("%", "%%")
     choices = [member.value for member in kind] if _is_enum(kind) else None
     if choices:
@@ -165,11 +180,10 @@ def _shown_default(field: dataclasses.Field[Any]) -> str:
     return f"; {str(default).lower() if isinstance(default, bool) else default}"
 
 
-def _strip_optional(hint: Any) -> tuple[Any, bool]:
+def _strip_optional(hint: Any) -> Any:
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        kinds = [kind for kind in typing.get_args(hint) if kind is not type(None)]
-        return kinds[0], True
-    return hint, False
+        return next(kind for kind in typing.get_args(hint) if kind is not type(None))
+    return hint
 
 
 def _is_enum(kind: Any) -> bool:
@@ -177,18 +191,21 @@ def _is_enum(kind: Any) -> bool:
 
 
 def _convert(value: Any, hint: Any, metadata: Mapping[str, Any], source: str) -> Any:
-    kind, _ = _strip_optional(hint)
+    kind = _strip_optional(hint)
     if isinstance(value, list) or typing.get_origin(kind) is list:
         return list(value)
     try:
         converted = _to_bool(value) if kind is bool else kind(value)
     except ValueError:
         raise OptionError(f"{source}: {value!r} is not {_expected(kind)}") from None
+    if isinstance(converted, float) and math.isnan(converted):
+        # NaN passes every comparison below.
+        raise OptionError(f"{source}: {value!r} is not {_expected(kind)}")
     low, high = metadata["minimum"], metadata["maximum"]
     if low is not None and converted < low:
-        raise OptionError(f"{source}: {value} is less than {low:g}, the smallest allowed")
+        raise OptionError(f"{source}: {value} is less than {low}, the smallest allowed")
     if high is not None and converted > high:
-        raise OptionError(f"{source}: {value} is more than {high:g}, the largest allowed")
+        raise OptionError(f"{source}: {value} is more than {high}, the largest allowed")
     return converted
 
 

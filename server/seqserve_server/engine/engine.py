@@ -61,9 +61,7 @@ class Engine:
             for _ in range(limits.workers)
         ]
         self._threads = [
-            threading.Thread(
-                target=self._work, args=(worker,), name=f"step-{number}", daemon=True
-            )
+            threading.Thread(target=self._work, args=(worker,), name=f"step-{number}", daemon=True)
             for number, worker in enumerate(self._workers)
         ]
         self.slots = slots * limits.workers

@@ -56,6 +56,7 @@ class Worker:
         self._streamed = 0
         self._joining: list[Request] = []
         self._fresh: list[Request] = []
+        self._runtime_s = 0.0
 
     @property
     def cache_bytes(self) -> int:
@@ -67,10 +68,17 @@ class Worker:
         if not self._rows:
             self._scheduler.wait_for_work(_IDLE_S)
         began_s = time.perf_counter()
+        self._runtime_s = 0.0
         events = self._drop(time.monotonic())
         self._admit()
         if self._rows:
-            self._step(events, began_s)
+            rows = len(self._rows)
+            self._step(events)
+            duration_s = time.perf_counter() - began_s
+            self._observer.stepped(rows, duration_s, duration_s - self._runtime_s)
+        for request, event in events:
+            if not isinstance(event, Progress):
+                self._observer.ended(request, event)
         return events
 
     def fail(self, error: ServiceError) -> Events:
@@ -81,7 +89,10 @@ class Worker:
         self._joining.clear()
         self._fresh.clear()
         self._streamed = 0
-        return [(request, Failed(error)) for request in ended]
+        events: Events = [(request, Failed(error)) for request in ended]
+        for request, event in events:
+            self._observer.ended(request, event)
+        return events
 
     def _drop(self, now_s: float) -> Events:
         """Takes out rows and waiting requests that are cancelled or late."""
@@ -89,6 +100,8 @@ class Worker:
         for request in self._scheduler.expire(now_s):
             events.append((request, Failed(DeadlinePassed(Stage.QUEUE))))
         gone = self._scheduler.take_cancelled(self._rows)
+        for request in gone:
+            self._observer.cancelled(request)
         rows = len(self._rows)
         if rows and self._deadlines[:rows].min() <= now_s:
             late = [self._rows[row] for row in np.flatnonzero(self._deadlines[:rows] <= now_s)]
@@ -114,10 +127,12 @@ class Worker:
             self._encode(list(requests), length)
 
     def _encode(self, requests: list[Request], length: int) -> None:
-        began_s = time.perf_counter()
         source = np.array([request.source for request in requests], np.int64)
         lengths = np.full(len(requests), length, np.int32)
+        began_s = time.perf_counter()
         memory = self._runtime.encode(source, lengths)
+        duration_s = time.perf_counter() - began_s
+        self._runtime_s += duration_s
         for index, request in enumerate(requests):
             row = len(self._rows)
             self._cache.join(row, memory, index, length)
@@ -129,27 +144,29 @@ class Worker:
             self._fresh.append(request)
             self._streamed += request.streamed
             request.timeline.encode_ended_s = time.monotonic()
-        duration_s = time.perf_counter() - began_s
         self._observer.encoded(len(requests), length * len(requests), duration_s)
 
-    def _step(self, events: Events, began_s: float) -> None:
+    def _step(self, events: Events) -> None:
         rows = len(self._rows)
-        run_began_s = time.perf_counter()
+        began_s = time.perf_counter()
         self._cache.advance(rows)
-        run_s = time.perf_counter() - run_began_s
+        self._runtime_s += time.perf_counter() - began_s
         done = self._search.advance(rows)
         now_s = time.monotonic()
-        for request in self._fresh:
-            request.timeline.first_token_s = now_s
-        self._fresh.clear()
+        if self._fresh:
+            self._note_first_tokens(now_s)
         if self._streamed:
             self._tell_progress(events)
         for row in done:
             self._rows[row].timeline.finished_s = now_s
             events.append((self._rows[row], self._search.result(row)))
         self._leave(done.tolist())
-        duration_s = time.perf_counter() - began_s
-        self._observer.stepped(rows, duration_s, duration_s - run_s)
+
+    def _note_first_tokens(self, now_s: float) -> None:
+        for request in self._fresh:
+            request.timeline.first_token_s = now_s
+        self._observer.first_tokens(self._fresh)
+        self._fresh = []
 
     def _tell_progress(self, events: Events) -> None:
         for row, request in enumerate(self._rows):

@@ -1,0 +1,130 @@
+"""Writes an artifact: graphs, weights, tokenizer and manifest, all or nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from seqserve.errors import OptionError
+from seqserve_export.program import OPSET, write_graphs
+from seqserve_model.config import PositionScheme
+from seqserve_model.transformer import Transformer
+from seqserve_server.manifest import (
+    Architecture,
+    Limits,
+    Manifest,
+    Provenance,
+    Requirements,
+    Tokens,
+    Verification,
+    digest_of,
+)
+from seqserve_server.tokenizer import Tokenizer
+
+LEAST_ONNXRUNTIME = "1.23"
+
+Verify = Callable[[Path], Verification]
+"""Proves the artifact in a folder; raises where it is not sound."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """What a manifest says of a model beyond its shape."""
+
+    name: str
+    version: int
+    description: str
+    licence: str
+    provenance: Provenance
+
+
+def write_artifact(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    repository: Path,
+    description: Description,
+    verify: Verify | None,
+) -> Path:
+    """Exports a model into ``repository/<name>/<version>``.
+
+    It is built and verified in a folder beside its place and then moved there in one piece, so
+    that a server which watches the repository never sees half an artifact.
+
+    Args:
+        model: In evaluation mode.
+        tokenizer: Of the model.
+        repository: Folder of models.
+        description: For the manifest.
+        verify: The proof. None only for random weights of tests and benchmarks.
+
+    Returns:
+        The folder of the artifact.
+
+    Raises:
+        OptionError: The model cannot be exported, or that version exists already.
+        ParityError: The proof failed; nothing was written.
+    """
+    _check(model)
+    place = repository / description.name / str(description.version)
+    if place.exists():
+        raise OptionError(f"{place} exists already; take another --model-version or remove it")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    # Named so that no server takes it for a version.
+    draft = Path(tempfile.mkdtemp(prefix=".export-", dir=place.parent))
+    try:
+        files = write_graphs(model, draft)
+        tokenizer.save(draft / "tokenizer.json")
+        files.append("tokenizer.json")
+        _manifest(model, description, draft, files, None).write(draft)
+        if verify is not None:
+            _manifest(model, description, draft, files, verify(draft)).write(draft)
+        draft.chmod(0o755)
+        os.rename(draft, place)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return place
+
+
+def _check(model: Transformer) -> None:
+    if model.config.positions is PositionScheme.RELATIVE:
+        raise OptionError(
+            "model.positions: relative positions (Shaw et al. 2018) change the values too, which"
+            " the decoder step cannot do yet; train with another scheme to export"
+        )
+
+
+def _manifest(
+    model: Transformer,
+    description: Description,
+    folder: Path,
+    files: list[str],
+    verification: Verification | None,
+) -> Manifest:
+    config = model.config
+    return Manifest(
+        name=description.name,
+        version=description.version,
+        description=description.description,
+        licence=description.licence,
+        precision="fp32",
+        architecture=Architecture(
+            encoder_layers=config.encoder_layers,
+            decoder_layers=config.decoder_layers,
+            heads=config.heads,
+            head_size=config.head_size,
+            vocabulary_size=config.vocabulary_size,
+            config=config.to_dict(),
+        ),
+        limits=Limits(
+            max_source_length=config.max_source_length, max_target_length=config.max_target_length
+        ),
+        tokens=Tokens(pad=config.pad_id, bos=config.bos_id, eos=config.eos_id, unk=config.unk_id),
+        requirements=Requirements(opset=OPSET, onnxruntime=LEAST_ONNXRUNTIME),
+        provenance=description.provenance,
+        verification=verification,
+        files={name: digest_of(folder / name) for name in files},
+    )

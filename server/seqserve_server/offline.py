@@ -1,0 +1,122 @@
+"""An artifact run in this process, by the same engine that serves it, without gRPC."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from seqserve_server.engine.engine import Engine, EngineLimits
+from seqserve_server.engine.observer import NullObserver
+from seqserve_server.engine.request import (
+    DecodingOptions,
+    Event,
+    Failed,
+    Finished,
+    Progress,
+    Request,
+)
+from seqserve_server.manifest import Manifest
+from seqserve_server.runtime import Provider, Runtime
+from seqserve_server.tokenizer import Tokenizer
+
+
+class Offline:
+    """Decodes many sources at once; a context manager that ends its threads."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        provider: Provider = Provider.CPU,
+        workers: int = 1,
+        slots: int = 64,
+        threads: int = 1,
+    ) -> None:
+        """Loads an artifact and starts its engine.
+
+        Args:
+            folder: Of the artifact.
+            provider: Who runs the graphs.
+            workers: Threads that run steps.
+            slots: Rows that may run at once, over all workers.
+            threads: Threads within a step.
+
+        Raises:
+            ArtifactError: The artifact is not sound.
+            ProviderError: The provider is not available.
+        """
+        self.manifest = Manifest.load(folder)
+        self.tokenizer = Tokenizer.load(folder / "tokenizer.json")
+        self.runtime = Runtime(folder, self.manifest, provider, threads)
+        limits = EngineLimits(
+            workers=workers, slots=slots, max_queue=1_000_000, max_source_tokens_per_step=512
+        )
+        self._engine = Engine(self.runtime, limits, _deliver, NullObserver())
+        self._engine.start()
+
+    def __enter__(self) -> Offline:
+        """Gives itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stops the engine."""
+        self.close()
+
+    def close(self) -> None:
+        """Stops the engine."""
+        self._engine.stop()
+
+    def decode(
+        self, sources: Sequence[list[int]], options: DecodingOptions | None = None
+    ) -> list[Finished]:
+        """Decodes token ids, the end token last in each source.
+
+        Raises:
+            ServiceError: A source failed.
+        """
+        limits = self.manifest.limits
+        options = options or DecodingOptions(max_decoding_length=limits.max_target_length)
+        answers = [_Answer() for _ in sources]
+        for source, answer in zip(sources, answers, strict=True):
+            self._engine.submit(Request(source=source, options=options, receive=answer.receive))
+        return [answer.wait() for answer in answers]
+
+    def encode(self, text: str) -> list[int]:
+        """Tokenises a text; one that is too long is cut at the model's limit."""
+        ids, limit = self.tokenizer.encode(text), self.manifest.limits.max_source_length
+        return ids if len(ids) <= limit else [*ids[: limit - 1], self.manifest.tokens.eos]
+
+    def __call__(self, texts: Sequence[str], /) -> list[str]:
+        """Translates texts, in order."""
+        answers = self.decode([self.encode(text) for text in texts])
+        return [self.tokenizer.decode(answer.token_ids) for answer in answers]
+
+
+class _Answer:
+    def __init__(self) -> None:
+        self._ready = threading.Event()
+        self._event: Event | None = None
+
+    def receive(self, event: Event) -> None:
+        if not isinstance(event, Progress):
+            self._event = event
+            self._ready.set()
+
+    def wait(self) -> Finished:
+        self._ready.wait()
+        if isinstance(self._event, Failed):
+            raise self._event.error
+        assert isinstance(self._event, Finished)
+        return self._event
+
+
+def _deliver(events: list[tuple[Request, Event]]) -> None:
+    for request, event in events:
+        request.receive(event)

@@ -1,0 +1,139 @@
+import gzip
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqserve.errors import OptionError
+from seqserve_model.data import (
+    Pair,
+    normalise,
+    read_pairs,
+    sentence_key,
+    split_pairs,
+    write_pairs,
+)
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def test_pairs_are_normalised_and_further_columns_ignored(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "A\u0308  b\tc \r\nd\te\tnote\n".encode())
+    assert read_pairs(path).pairs == [Pair("Ä b", "c"), Pair("d", "e")]
+
+
+def test_gzip_is_told_by_content_not_by_name(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", gzip.compress(b"a\tb\n"))
+    assert read_pairs(path).pairs == [Pair("a", "b")]
+
+
+def test_columns_can_be_chosen_and_swapped(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", b"1\ta\tb\n")
+    assert read_pairs(path, source_column=2, target_column=1).pairs == [Pair("b", "a")]
+
+
+def test_bad_lines_are_named_and_skipped(tmp_path: Path) -> None:
+    lines = [b"good\tgut", b"alone", b"\tx", b"x\t ", b"caf\xe9\tx", b"long\t" + b"y" * 50, b"a\tb"]
+    corpus = read_pairs(write(tmp_path / "a.tsv", b"\n".join(lines)), max_chars=40)
+    assert corpus.pairs == [Pair("good", "gut"), Pair("a", "b")]
+    assert [tuple(bad) for bad in corpus.bad_lines] == [
+        (2, "has 1 columns, needs 2"),
+        (3, "has an empty source"),
+        (4, "has an empty target"),
+        (5, "is not UTF-8 (byte 3)"),
+        (6, "is longer than 40 characters"),
+    ]
+    report = corpus.report(shown=2)
+    assert report[0] == f"{corpus.path}:2: has 1 columns, needs 2"
+    assert report[-1].endswith("2 pairs read, 5 bad lines skipped")
+    assert len(report) == 3
+
+
+@pytest.mark.parametrize("content", [b"", b"no tab here\n", b"\x1f\x8bbroken"])
+def test_a_file_without_pairs_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(OptionError, match=r"a\.tsv"):
+        read_pairs(write(tmp_path / "a.tsv", content))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"none\.tsv: cannot be read"):
+        read_pairs(tmp_path / "none.tsv")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("Hi.", "hi!"), ("I'm  here", "i m HERE?"), ("STRASSE", "straße"), ("e\u0301", "É")],
+)
+def test_case_and_punctuation_do_not_make_another_sentence(one: str, other: str) -> None:
+    assert sentence_key(normalise(one)) == sentence_key(normalise(other))
+
+
+@pytest.mark.parametrize(("one", "other"), [("a b", "ab"), ("?", "!"), ("1 2", "1 3")])
+def test_other_sentences_stay_apart(one: str, other: str) -> None:
+    assert sentence_key(one) != sentence_key(other)
+
+
+texts = st.text(alphabet="abAB.!", min_size=1, max_size=3)
+
+
+@given(st.lists(st.builds(Pair, texts, texts), max_size=60), st.integers(0, 3))
+def test_no_held_out_sentence_is_trained_on(pairs: list[Pair], seed: int) -> None:
+    try:
+        split = split_pairs(pairs, validation_pairs=2, test_pairs=2, max_group=4, seed=seed)
+    except OptionError:
+        return
+    for side in (0, 1):
+        keys = [
+            {sentence_key(pair[side]) for pair in part}
+            for part in (split.training, split.validation, split.test)
+        ]
+        assert not keys[0] & keys[1]
+        assert not keys[0] & keys[2]
+        assert not keys[1] & keys[2]
+    for part in (split.validation, split.test):
+        assert len({sentence_key(pair.source) for pair in part}) == len(part) == 2
+
+
+def numbered(count: int) -> list[Pair]:
+    return [Pair(f"source {i}", f"target {i}") for i in range(count)]
+
+
+def test_a_split_depends_on_its_seed_only() -> None:
+    def split(seed: int) -> object:
+        return split_pairs(numbered(50), validation_pairs=5, test_pairs=5, max_group=4, seed=seed)
+
+    assert split(1) == split(1)
+    assert split(1) != split(2)
+
+
+def test_the_first_translation_of_a_held_out_source_is_kept() -> None:
+    pairs = [Pair("Hi.", "Hallo!"), Pair("Hi.", "Servus!"), Pair("hi", "Tach!")]
+    split = split_pairs(
+        [*pairs, *numbered(3)], validation_pairs=3, test_pairs=0, max_group=4, seed=0
+    )
+    kept = [pair for pair in split.validation if sentence_key(pair.source) == "hi"]
+    assert kept in ([], [pairs[0]])
+    assert len(split.training) in (1, 3)
+
+
+def test_large_groups_stay_in_training() -> None:
+    greetings = [Pair("Hi.", f"Hallo {i}") for i in range(10)]
+    for seed in range(5):
+        split = split_pairs(
+            [*greetings, *numbered(4)], validation_pairs=1, test_pairs=1, max_group=9, seed=seed
+        )
+        assert set(greetings) <= set(split.training)
+
+
+def test_too_few_pairs_are_refused_with_advice() -> None:
+    with pytest.raises(OptionError, match=r"lower data\.validation_pairs"):
+        split_pairs(numbered(4), validation_pairs=2, test_pairs=2, max_group=4, seed=0)
+
+
+def test_written_pairs_are_read_back(tmp_path: Path) -> None:
+    write_pairs(tmp_path / "a.tsv", numbered(3))
+    assert read_pairs(tmp_path / "a.tsv").pairs == numbered(3)
