@@ -63,7 +63,9 @@ class Examples:
         kept = [
             (np.array(source, dtype=np.int64), np.array(target, dtype=np.int64))
             for source, target in zip(sources, targets, strict=True)
-            if len(source) <= config.max_source_length and len(target) <= config.max_target_length
+            # Only the limit of a source counts the end token.
+            if len(source) <= config.max_source_length
+            and len(target) - 1 <= config.max_target_length
         ]
         self._config = config
         self._sources: list[Ids] = [source for source, _ in kept]
@@ -106,7 +108,7 @@ def epoch_order(lengths: Ids, *, max_tokens: int, seed: int, epoch: int) -> list
     """
     random = np.random.default_rng((seed, epoch))
     shuffled = random.permutation(len(lengths))
-    mean_tokens = max(1.0, float(lengths.sum(axis=1).mean()))
+    mean_tokens = max(1.0, float(lengths.sum()) / max(1, len(lengths)))
     pool_rows = max(1, int(_POOL_BATCHES * max_tokens / mean_tokens))
     batches: list[list[int]] = []
     for start in range(0, len(shuffled), pool_rows):

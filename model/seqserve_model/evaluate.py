@@ -68,12 +68,13 @@ class TorchTranslator:
         Args:
             model: The model, on any device.
             tokenizer: Its tokenizer.
-            max_decoding_length: Most target tokens; the model's own limit where None.
+            max_decoding_length: Most target tokens; the model's own limit where None or smaller.
             batch_rows: Sources that are decoded together.
         """
         self._model = model
         self._tokenizer = tokenizer
-        self._max_decoding_length = max_decoding_length or model.config.max_target_length
+        limit = model.config.max_target_length
+        self._max_decoding_length = min(max_decoding_length or limit, limit)
         self._batch_rows = batch_rows
 
     def __call__(self, sources: Sequence[str], /) -> list[str]:

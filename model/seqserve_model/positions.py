@@ -212,7 +212,8 @@ def alibi_slopes(heads: int) -> Tensor:
 class AlibiPositions(Positions):
     """Lowers the scores in proportion to the distance, at a slope of each head's own.
 
-    The encoder looks both ways, so there the fall is the same to either side.
+    The encoder looks both ways, so there the fall is the same to either side, as the authors advise
+    for translation. A source is then told from its mirror image by its end token alone.
     """
 
     def __init__(self, heads: int) -> None:

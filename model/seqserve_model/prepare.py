@@ -193,9 +193,12 @@ def _create(path: Path, *, packed: bool) -> Iterator[IO[str]]:
 def _lines(path: Path) -> Iterator[str]:
     """Yields the lines of a text file, or of the one text in an archive."""
     try:
-        with _open(path) as file:
-            # What is not UTF-8 is marked, not fatal: one bad line must not cost the others.
-            for line in io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace"):
+        # What is not UTF-8 is marked, not fatal: one bad line must not cost the others.
+        with (
+            _open(path) as file,
+            io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace") as text,
+        ):
+            for line in text:
                 yield line.rstrip("\r\n")
     except (OSError, EOFError, zipfile.BadZipFile) as error:
         raise OptionError(f"{path}: cannot be read: {error}") from None

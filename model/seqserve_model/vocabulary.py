@@ -33,6 +33,27 @@ def learn_vocabulary(texts: Iterable[str], *, size: int, characters: int) -> Tok
     Raises:
         OptionError: The characters alone are more than that.
     """
+    tokenizer = _untrained()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=CONTROL_TOKENS + BYTE_TOKENS,
+        limit_alphabet=characters,
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    learnt = tokenizer.get_vocab_size()
+    if learnt > size:
+        raise OptionError(
+            f"vocabulary.size is {size}, but characters alone make {learnt} tokens; "
+            "raise vocabulary.size or lower vocabulary.characters"
+        )
+    # A small corpus runs out of words to merge: what is left is reserved and never learnt.
+    unused = [f"<unused{number}>" for number in range(size - learnt)]
+    tokenizer.add_special_tokens(unused)
+    return Tokenizer(_without_added_bytes(tokenizer))
+
+
+def _untrained() -> tokenizers.Tokenizer:
     tokenizer = tokenizers.Tokenizer(models.BPE(unk_token=UNK, byte_fallback=True))
     tokenizer.normalizer = normalizers.Sequence(
         [normalizers.NFC(), normalizers.Replace(Regex(r"[\s▁]+"), " "), normalizers.Strip()]
@@ -52,23 +73,7 @@ def learn_vocabulary(texts: Iterable[str], *, size: int, characters: int) -> Tok
             decoders.Strip(" ", 1, 0),
         ]
     )
-    trainer = trainers.BpeTrainer(
-        vocab_size=size,
-        special_tokens=CONTROL_TOKENS + BYTE_TOKENS,
-        limit_alphabet=characters,
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(texts, trainer)
-    learnt = tokenizer.get_vocab_size()
-    if learnt > size:
-        raise OptionError(
-            f"vocabulary.size is {size}, but characters alone make {learnt} tokens; "
-            "raise vocabulary.size or lower vocabulary.characters"
-        )
-    # A small corpus runs out of words to merge: what is left is reserved and never learnt.
-    unused = [f"<unused{number}>" for number in range(size - learnt)]
-    tokenizer.add_special_tokens(unused)
-    return Tokenizer(_without_added_bytes(tokenizer))
+    return tokenizer
 
 
 def _without_added_bytes(tokenizer: tokenizers.Tokenizer) -> tokenizers.Tokenizer:

@@ -157,8 +157,8 @@ class TextStream:
         Text is held back while it ends within a character: a run of byte tokens may still turn out
         to be no character at all, which would change the whole run.
         """
-        shown = [id_ for id_ in ids if not self._tokenizer.is_hidden(id_)]
-        self._window.extend(shown)
+        visible = [id_ for id_ in ids if not self._tokenizer.is_hidden(id_)]
+        self._window.extend(visible)
         if not self._window or self._tokenizer.is_byte(self._window[-1]):
             return ""
         text = self._tokenizer.decode(self._window)
@@ -169,9 +169,9 @@ class TextStream:
         self._shown = text
         # Only the latest ids are decoded again, so that a piece costs the same late in a text. Ids
         # without text cannot stand in for the others: what follows would look like a beginning.
-        latest = self._tokenizer.decode(shown)
+        latest = self._tokenizer.decode(visible)
         if latest:
-            self._window, self._shown = shown, latest
+            self._window, self._shown = visible, latest
         return piece
 
     def flush(self, full_ids: Sequence[int]) -> str:

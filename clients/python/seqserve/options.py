@@ -31,6 +31,7 @@ from seqserve.errors import OptionError
 
 T = TypeVar("T")
 
+_METAVARS = {str: "TEXT", int: "NUMBER", float: "NUMBER", Path: "PATH"}
 _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off"}
 
@@ -101,7 +102,7 @@ def parse(
     )
     hints = typing.get_type_hints(options)
     fields = dataclasses.fields(options)  # type: ignore[arg-type]
-    groups: dict[str, Any] = {}
+    groups: dict[str, Any] = {"options": parser}
     for field in fields:
         title = field.metadata["group"]
         if title not in groups:
@@ -167,7 +168,7 @@ def _add_argument(group: Any, field: dataclasses.Field[Any], hint: Any) -> None:
             flag_of(field.name), action=argparse.BooleanOptionalAction, default=None, help=text
         )
     else:
-        metavar = "VALUE" if choices else getattr(kind, "__name__", "value").upper()
+        metavar = _METAVARS.get(kind, "VALUE")
         group.add_argument(flag_of(field.name), default=None, metavar=metavar, help=text)
 
 
@@ -177,7 +178,9 @@ def _shown_default(field: dataclasses.Field[Any]) -> str:
     if field.default in (None, "", dataclasses.MISSING):
         return ""
     default = field.default.value if isinstance(field.default, Enum) else field.default
-    return f"; {str(default).lower() if isinstance(default, bool) else default}"
+    if isinstance(default, bool):
+        return f"; {str(default).lower()}"
+    return f"; {default:g}" if isinstance(default, float) else f"; {default}"
 
 
 def _strip_optional(hint: Any) -> Any:

@@ -22,7 +22,7 @@ from seqserve.errors import CallError, InvalidArgument, Overloaded, Unavailable
 class RetryPolicy:
     """How often, and how patiently, to try again."""
 
-    max_attempts: int = 8
+    max_attempts: int = 6
     """Most attempts, the first counted; 1 never tries again."""
     initial_backoff_s: float = 0.1
     """Longest wait after the first failure; doubles with every further one."""

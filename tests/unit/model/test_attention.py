@@ -24,7 +24,11 @@ Attend = Callable[..., Tensor]
 
 
 def by_weights(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, bias: Tensor | None = None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
 ) -> Tensor:
     return attention_weights(query, key, mask, bias) @ value
 

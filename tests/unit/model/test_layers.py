@@ -2,18 +2,21 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seqserve_model.attention import MultiHeadAttention
 from seqserve_model.config import Activation, Norm, NormPosition, TransformerConfig
 from seqserve_model.layers import FeedForward, Residual, make_norm
 from seqserve_model.transformer import Transformer
 
 MakeConfig = Callable[..., TransformerConfig]
 MakeModel = Callable[..., Transformer]
+MakeWords = Callable[..., Tensor]
 
 
 def test_feed_forward_is_the_equation_of_the_paper(make_config: MakeConfig) -> None:
@@ -67,14 +70,14 @@ def test_residual_norms_at_its_place(make_config: MakeConfig, position: NormPosi
 # The stacks, against torch's own with the same weights
 
 
-def copy_attention(theirs: nn.MultiheadAttention, ours: nn.Module) -> None:
+def copy_attention(theirs: nn.MultiheadAttention, ours: MultiHeadAttention) -> None:
     parts = (ours.query, ours.key, ours.value)
     theirs.in_proj_weight.copy_(torch.cat([part.weight for part in parts]))
     theirs.in_proj_bias.copy_(torch.cat([part.bias for part in parts]))
     theirs.out_proj.load_state_dict(ours.output.state_dict())
 
 
-def copy_layer(theirs: nn.Module, ours: nn.Module) -> None:
+def copy_layer(theirs: Any, ours: Any) -> None:
     copy_attention(theirs.self_attn, ours.self_attention)
     theirs.linear1.load_state_dict(ours.feed_forward.up.state_dict())
     theirs.linear2.load_state_dict(ours.feed_forward.down.state_dict())
@@ -87,10 +90,11 @@ def copy_layer(theirs: nn.Module, ours: nn.Module) -> None:
 
 
 @torch.no_grad()
-def torch_stack(model: Transformer, *, decoder: bool) -> nn.TransformerEncoder | nn.TransformerDecoder:
+def torch_stack(model: Transformer, *, decoder: bool) -> nn.Module:
     """Builds torch's own stack with the weights of ours."""
     config = model.config
-    kind = nn.TransformerDecoderLayer if decoder else nn.TransformerEncoderLayer
+    pre = config.norm_position is NormPosition.PRE
+    kind: Any = nn.TransformerDecoderLayer if decoder else nn.TransformerEncoderLayer
     layer = kind(
         config.width,
         config.heads,
@@ -98,22 +102,22 @@ def torch_stack(model: Transformer, *, decoder: bool) -> nn.TransformerEncoder |
         dropout=0.0,
         activation=config.activation.value,
         batch_first=True,
-        norm_first=config.norm_position is NormPosition.PRE,
+        norm_first=pre,
     )
-    norm = nn.LayerNorm(config.width) if config.norm_position is NormPosition.PRE else None
-    if norm is not None:
-        final = model.decoder_norm if decoder else model.encoder_norm
-        norm.load_state_dict(final.state_dict())
+    norm = nn.LayerNorm(config.width) if pre else None
+    ours: Any
+    stack: Any
     if decoder:
-        stack = nn.TransformerDecoder(layer, config.decoder_layers, norm)
+        ours, final = model.decoder_layers, model.decoder_norm
+        stack = nn.TransformerDecoder(layer, len(ours), norm)
     else:
-        stack = nn.TransformerEncoder(
-            layer, config.encoder_layers, norm, enable_nested_tensor=False
-        )
-    ours = model.decoder_layers if decoder else model.encoder_layers
+        ours, final = model.encoder_layers, model.encoder_norm
+        stack = nn.TransformerEncoder(layer, len(ours), norm, enable_nested_tensor=False)
+    if norm is not None:
+        norm.load_state_dict(final.state_dict())
     for theirs, mine in zip(stack.layers, ours, strict=True):
         copy_layer(theirs, mine)
-    return stack
+    return stack  # type: ignore[no-any-return]
 
 
 shapes = pytest.mark.parametrize(
@@ -124,7 +128,7 @@ shapes = pytest.mark.parametrize(
 
 @shapes
 def test_encoder_matches_torch(
-    make_model: MakeModel, make_words: Callable, position: NormPosition, activation: Activation
+    make_model: MakeModel, make_words: MakeWords, position: NormPosition, activation: Activation
 ) -> None:
     model = make_model(norm_position=position, activation=activation)
     source, lengths = make_words(3, 7), torch.tensor([7, 2, 5])
@@ -136,7 +140,7 @@ def test_encoder_matches_torch(
 
 @shapes
 def test_decoder_matches_torch(
-    make_model: MakeModel, make_words: Callable, position: NormPosition, activation: Activation
+    make_model: MakeModel, make_words: MakeWords, position: NormPosition, activation: Activation
 ) -> None:
     model = make_model(norm_position=position, activation=activation)
     target, memory, lengths = make_words(3, 5), torch.randn(3, 7, 16), torch.tensor([7, 2, 5])

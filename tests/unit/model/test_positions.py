@@ -212,9 +212,7 @@ def scores(positions: Positions, query: Tensor, key: Tensor, start: int) -> Tens
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("name", ["relative", "t5", "rotary", "alibi"])
-@given(
-    place=st.integers(0, LENGTH - 1), other=st.integers(0, LENGTH - 1), seed=st.integers(0, 999)
-)
+@given(place=st.integers(0, LENGTH - 1), other=st.integers(0, LENGTH - 1), seed=st.integers(0, 999))
 @settings(deadline=None, max_examples=20)
 def test_scores_depend_on_distance_only(
     name: str, causal: bool, place: int, other: int, seed: int

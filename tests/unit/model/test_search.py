@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 from seqserve_model.config import PositionScheme
+from seqserve_model.positions import PositionError
 from seqserve_model.search import greedy
 from seqserve_model.transformer import Transformer
 
@@ -28,11 +31,16 @@ def without_cache(model: Transformer, source: Tensor) -> list[int]:
     return words[1:]
 
 
+@torch.no_grad()
 def restless(make_model: MakeModel, **changes: object) -> Transformer:
     """Makes a model whose words vary and whose targets end now and then."""
-    model = make_model(vocabulary_size=7, tied_output=False, **changes)
-    with torch.no_grad():
-        model.output_projection.weight.mul_(3)
+    model = make_model(vocabulary_size=5, tied_output=False, **changes)
+    words = torch.randint(0, 5, (200, 7))
+    features = model.features(words, torch.full((200,), 7), words)
+    # What all features have in common would choose the same word everywhere: take it out.
+    common = F.normalize(features.mean((0, 1)), dim=0)
+    weight = model.output_projection.weight
+    weight -= (weight @ common)[:, None] * common
     return model
 
 
@@ -42,7 +50,7 @@ def test_batch_with_caches_equals_each_row_without(
 ) -> None:
     model = restless(make_model, positions=positions)
     lengths = torch.randint(1, 8, (24,))
-    source = torch.randint(3, 7, (24, 7))
+    source = torch.randint(0, 5, (24, 7))
     expected = [without_cache(model, row[:n]) for row, n in zip(source, lengths, strict=True)]
     assert greedy(model, source, lengths, LIMIT) == expected
     ends = {len(row) for row in expected}
@@ -50,21 +58,29 @@ def test_batch_with_caches_equals_each_row_without(
     assert len(ends) > 1, "no row ends by itself"
 
 
+@torch.no_grad()
+def always(make_model: MakeModel, word: int) -> Transformer:
+    """Makes a model that says one word at every step."""
+    model = make_model(tied_output=False)
+    norm = cast(nn.LayerNorm, model.decoder_norm)
+    norm.weight.zero_()
+    norm.bias.fill_(1.0)
+    model.output_projection.weight.zero_()
+    model.output_projection.weight[word] = 1.0
+    return model
+
+
 def test_limit_counts_words_without_the_end(make_model: MakeModel) -> None:
-    model = restless(make_model)
-    with torch.no_grad():
-        model.output_projection.weight[model.config.eos_id] = 0
-        model.output_projection.weight[4] = 100 * torch.ones(16)
-        model.output_projection.weight[5] = -100 * torch.ones(16)
-    rows = greedy(model, torch.tensor([[4, 5]]), torch.tensor([2]), 3)
-    assert [len(row) for row in rows] == [3]
+    model = always(make_model, 5)
+    assert greedy(model, torch.tensor([[4], [6]]), torch.tensor([1, 1]), 3) == [[5] * 3] * 2
 
 
 def test_rows_that_end_at_once_are_empty(make_model: MakeModel) -> None:
-    model = restless(make_model, eos_id=5)
-    with torch.no_grad():
-        model.decoder_norm.weight.zero_()
-        model.decoder_norm.bias.fill_(1.0)
-        model.output_projection.weight.zero_()
-        model.output_projection.weight[5] = 1.0
-    assert greedy(model, torch.tensor([[4], [3]]), torch.tensor([1, 1]), LIMIT) == [[], []]
+    model = always(make_model, 2)
+    assert greedy(model, torch.tensor([[4], [6]]), torch.tensor([1, 1]), LIMIT) == [[], []]
+
+
+def test_refuses_to_decode_past_the_positions(make_model: MakeModel) -> None:
+    model = always(make_model, 5)
+    with pytest.raises(PositionError, match=r"raise model\.max_source_length or model\.max_target"):
+        greedy(model, torch.tensor([[4]]), torch.tensor([1]), 20)

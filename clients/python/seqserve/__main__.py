@@ -1,0 +1,84 @@
+"""The ``seqserve`` command: finds the sub-command, runs it, turns errors into exit statuses.
+
+Exit status: 0 well, 1 an error of :mod:`seqserve.errors`, 2 wrong usage, 130 interrupted, 141 the
+reader of the output went away.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from seqserve import __version__
+from seqserve.command.table import COMMANDS, Command, overview
+from seqserve.errors import OptionError, SeqserveError, Unavailable
+
+_OWN_PACKAGES = {"seqserve", "seqserve_server", "seqserve_model", "seqserve_export"}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a sub-command.
+
+    Args:
+        argv: Arguments after ``seqserve``; the process's own where None.
+
+    Returns:
+        The exit status.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        status = _dispatch(arguments)
+        sys.stdout.flush()
+    except OptionError as error:
+        return _fail(2, str(error))
+    except Unavailable as error:
+        hint = "Is a server running there? `seqserve serve` starts one, --target names another."
+        return _fail(1, f"{error}\n{hint}")
+    except SeqserveError as error:
+        return _fail(1, str(error))
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # What is left in the buffer has no reader, and Python would complain of it at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    return status
+
+
+def _dispatch(arguments: list[str]) -> int:
+    name, rest = (arguments[0], arguments[1:]) if arguments else ("--help", [])
+    if name in ("-h", "--help", "help"):
+        print(overview())
+        return 0
+    if name == "--version":
+        print(f"seqserve {__version__}")
+        return 0
+    if name in COMMANDS:
+        return _run(name, COMMANDS[name], rest)
+    near = difflib.get_close_matches(name, COMMANDS, n=1)
+    guess = f"; did you mean {near[0]!r}?" if near else ""
+    return _fail(2, f"there is no command {name!r}{guess}\n`seqserve --help` lists the commands.")
+
+
+def _run(name: str, command: Command, arguments: list[str]) -> int:
+    try:
+        status: int = import_module(command.module).main(arguments)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if missing in _OWN_PACKAGES or not command.extra:
+            raise
+        hint = f"pip install 'seqserve[{command.extra}]'"
+        return _fail(1, f"`seqserve {name}` needs {missing!r}, which is not installed: {hint}")
+    return status
+
+
+def _fail(status: int, message: str) -> int:
+    print(f"seqserve: {message}", file=sys.stderr)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

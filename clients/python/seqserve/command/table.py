@@ -1,0 +1,78 @@
+"""The sub-commands of ``seqserve``: where each lives, what it is for, which extra it needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One sub-command; its module is imported only when it is called."""
+
+    module: str
+    """Module with a function ``main(argv: list[str]) -> int`` that gives the exit status."""
+    help: str
+    """What it does, in one line."""
+    extra: str = ""
+    """Extra of the distribution that brings what it imports; empty where the client is enough."""
+
+
+COMMANDS = {
+    "prepare": Command(
+        module="seqserve_model.prepare",
+        help="make one file of sentence pairs from a corpus",
+        extra="train",
+    ),
+    "train": Command(
+        module="seqserve_model.train",
+        help="train a model as a recipe (TOML) says",
+        extra="train",
+    ),
+    "evaluate": Command(
+        module="seqserve_model.evaluate",
+        help="score a trained model: BLEU, chrF",
+        extra="train",
+    ),
+    "export": Command(
+        module="seqserve_export.export",
+        help="turn a trained model into ONNX files, and prove them equal",
+        extra="train",
+    ),
+    "serve": Command(
+        module="seqserve_server.app",
+        help="serve exported models over gRPC",
+        extra="server",
+    ),
+    "generate": Command(
+        module="seqserve.command.generate",
+        help="generate from texts, or from the lines of standard input",
+    ),
+    "models": Command(module="seqserve.command.models", help="list the models of a server"),
+    "version": Command(module="seqserve.command.version", help="tell the versions of all parts"),
+}
+
+
+def overview() -> str:
+    """Gives what ``seqserve`` alone prints."""
+    commands = "\n".join(f"  {name:<10} {command.help}" for name, command in COMMANDS.items())
+    return f"""\
+usage: seqserve COMMAND [OPTIONS]
+
+Trains small encoder-decoder transformers, exports them to ONNX and serves them over gRPC.
+
+commands:
+{commands}
+
+ask a server that runs:
+  seqserve generate "The coffee tastes good."
+  seqserve generate --stream "We watched a film."
+  seqserve generate < source.txt > target.txt
+
+make a model and serve it:
+  seqserve prepare --numbers 20000 --out data/numbers.tsv
+  seqserve train model/configs/numbers.toml
+  seqserve export runs/numbers --name numbers
+  seqserve serve --model-repository models
+
+Every option is a flag and a variable: --target and SEQSERVE_TARGET say the same.
+`seqserve COMMAND --help` explains a command, `seqserve --version` tells the version."""

@@ -1,0 +1,117 @@
+"""Options of ``seqserve serve``: each a flag and a variable, with its default and the trade-off."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from seqserve.options import option
+from seqserve_server.runtime import Provider
+
+
+class LogFormat(Enum):
+    """How log lines are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class LogLevel(Enum):
+    """The least severe line that is written."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+_NETWORK = "network"
+_ENGINE = "engine"
+_LOG = "log"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """What an operator decides."""
+
+    model_repository: Path = option(
+        Path("models"), help="Folder of <name>/<version>/ artifacts.", group="models"
+    )
+    default_model: str = option(
+        "", help="Model of calls that name none; the only one where not given.", group="models"
+    )
+    host: str = option(
+        "127.0.0.1",
+        help="Address to listen on; 0.0.0.0 for all, which needs a network you trust.",
+        group=_NETWORK,
+    )
+    port: int = option(
+        50051, help="Port of the gRPC service; 0 for any free.", minimum=0, maximum=65535,
+        group=_NETWORK,
+    )  # fmt: skip
+    metrics_host: str = option(
+        "127.0.0.1", help="Address of /metrics, /healthz and /readyz.", group=_NETWORK
+    )
+    metrics_port: int = option(
+        9464, help="Port of /metrics, /healthz and /readyz; 0 for any free.", minimum=0,
+        maximum=65535, group=_NETWORK,
+    )  # fmt: skip
+    max_message_bytes: int = option(
+        1 << 20, help="Largest request; a larger one is refused before it is read.", minimum=1024,
+        group=_NETWORK,
+    )  # fmt: skip
+    reuse_port: bool = option(
+        False,
+        help="Let several servers share the port; off, a second server fails loudly.",
+        group=_NETWORK,
+    )
+    provider: Provider = option(
+        Provider.CPU, help="Who runs the model; cuda needs seqserve[server-gpu].", group=_ENGINE
+    )
+    workers: int | None = option(
+        None,
+        help="Threads that run steps, each with rows of its own; one per core where not given.",
+        minimum=1,
+        group=_ENGINE,
+    )
+    threads: int = option(
+        1,
+        help="Threads within one step. More shorten a lone request, fewer serve more at once.",
+        minimum=1,
+        group=_ENGINE,
+    )
+    slots: int = option(
+        64,
+        help="Rows that run at once; more raise throughput, memory and the time of a step.",
+        minimum=1,
+        maximum=4096,
+        group=_ENGINE,
+    )
+    max_queue: int = option(
+        512,
+        help="Requests that may wait; more than the deadline allows to serve only waste work.",
+        minimum=1,
+        group=_ENGINE,
+    )
+    max_source_tokens_per_step: int = option(
+        256,
+        help="Source tokens encoded between two steps; fewer keep running streams steadier.",
+        minimum=1,
+        group=_ENGINE,
+    )
+    drain_timeout_s: float = option(
+        30.0, help="How long accepted calls may take to finish after SIGTERM.", minimum=0,
+        group=_ENGINE,
+    )  # fmt: skip
+    log_format: LogFormat = option(
+        LogFormat.TEXT, help="text for people, json for machines.", group=_LOG
+    )
+    log_level: LogLevel = option(
+        LogLevel.INFO, help="info writes a line for every call.", group=_LOG
+    )
+
+    def worker_count(self) -> int:
+        """Gives the number of workers, chosen from the cores where it was left open."""
+        return self.workers or max(1, len(os.sched_getaffinity(0)) // self.threads)

@@ -1,0 +1,69 @@
+"""Structured log lines: an event and its fields, as text for people or JSON for machines.
+
+A line never holds the text of a caller.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+from seqserve_server.config import LogFormat, LogLevel
+
+_log = logging.getLogger("seqserve")
+
+
+def configure(log_format: LogFormat, level: LogLevel) -> None:
+    """Sends all log lines to standard error in the format chosen."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonFormatter() if log_format is LogFormat.JSON else _TextFormatter())
+    logging.basicConfig(level=level.value.upper(), handlers=[handler], force=True)
+
+
+def event(name: str, level: int = logging.INFO, **fields: Any) -> None:
+    """Writes a line.
+
+    Args:
+        name: What happened, in few words.
+        level: Of :mod:`logging`.
+        **fields: What there is to know of it.
+    """
+    _log.log(level, name, extra={"fields": fields})
+
+
+class _TextFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        fields = getattr(record, "fields", {})
+        words = [_when(record), record.levelname.lower(), record.getMessage()]
+        words += [f"{key}={_plain(value)}" for key, value in fields.items()]
+        text = " ".join(words)
+        if record.exc_info:
+            text += "\n" + self.formatException(record.exc_info)
+        return text
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": _when(record),
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+            **getattr(record, "fields", {}),
+        }
+        if record.exc_info:
+            line["trace"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def _when(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    text = str(value)
+    return json.dumps(text) if not text or any(c in text for c in ' "=\n\r') else text

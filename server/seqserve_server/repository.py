@@ -1,0 +1,182 @@
+"""The models of a server: which versions there are, which are sound, and which a call means."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from seqserve.errors import OptionError
+from seqserve_server import logs
+from seqserve_server.engine.engine import Deliver, Engine, EngineLimits
+from seqserve_server.errors import ArtifactError, ModelNotFound, ModelUnavailable
+from seqserve_server.manifest import Manifest
+from seqserve_server.metrics import Metrics
+from seqserve_server.runtime import Provider, Runtime
+from seqserve_server.tokenizer import Tokenizer
+
+
+class ModelState(Enum):
+    """Whether a version can be called."""
+
+    READY = "ready"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedModel:
+    """A loaded version and what serves it."""
+
+    manifest: Manifest
+    tokenizer: Tokenizer
+    engine: Engine
+    provider: Provider
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A version found in the repository, sound or not."""
+
+    name: str
+    version: int
+    state: ModelState
+    reason: str = ""
+    model: ServedModel | None = None
+
+    @property
+    def label(self) -> str:
+        """How people name it: ``en-de/1``."""
+        return f"{self.name}/{self.version}"
+
+
+class Repository:
+    """The versions of a folder ``<name>/<version>/``, loaded once at start."""
+
+    def __init__(self, entries: list[Entry], default: str = "") -> None:
+        """Takes what was loaded.
+
+        Args:
+            entries: All versions found.
+            default: Name of the model that calls mean which name none.
+
+        Raises:
+            OptionError: The default is not among them, or nothing is sound.
+        """
+        self.entries = sorted(entries, key=lambda entry: (entry.name, entry.version))
+        ready = sorted({entry.name for entry in self.entries if entry.model})
+        if not ready:
+            reasons = "".join(f"\n  {entry.label}: {entry.reason}" for entry in self.entries)
+            raise OptionError(f"no model can be served:{reasons or ' the repository is empty'}")
+        if default and default not in ready:
+            raise OptionError(
+                f"--default-model: {default!r} is not ready; there are {', '.join(ready)}"
+            )
+        self.default = default or (ready[0] if len(ready) == 1 else "")
+
+    def models(self) -> list[ServedModel]:
+        """Lists what is loaded."""
+        return [entry.model for entry in self.entries if entry.model]
+
+    def find(self, name: str, version: int = 0) -> Entry:
+        """Finds the version that a call means.
+
+        Args:
+            name: Of the model; empty for the default.
+            version: 0 for the highest one that is sound.
+
+        Raises:
+            ModelNotFound: There is none; the message lists those there are.
+        """
+        wanted = name or self.default
+        found = [entry for entry in self.entries if entry.name == wanted]
+        if version:
+            found = [entry for entry in found if entry.version == version]
+        if not found:
+            labels = ", ".join(entry.label for entry in self.entries)
+            asked = f"{wanted}/{version}" if version else wanted
+            what = f"no model {asked!r}" if asked else "name a model: there is no default"
+            raise ModelNotFound(f"{what}; there are {labels}")
+        return max(found, key=lambda entry: (entry.model is not None, entry.version))
+
+    def resolve(self, name: str, version: int = 0) -> ServedModel:
+        """Finds the loaded version that a call means.
+
+        Raises:
+            ModelNotFound: There is none.
+            ModelUnavailable: It could not be loaded.
+        """
+        entry = self.find(name, version)
+        if entry.model is None:
+            raise ModelUnavailable(f"{entry.label} could not be loaded; see GetModel")
+        return entry.model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loader:
+    """Turns folders into served models."""
+
+    provider: Provider
+    threads: int
+    limits: EngineLimits
+    deliver: Deliver
+    metrics: Metrics
+
+    def load(self, repository: Path, default: str = "") -> Repository:
+        """Loads every version of every model; a broken one is noted and left out.
+
+        Raises:
+            OptionError: The folder is not there, or no model in it is sound.
+            ProviderError: The execution provider is not available.
+        """
+        if not repository.is_dir():
+            raise OptionError(f"--model-repository: {repository} is not a folder")
+        return Repository([self._entry(folder) for folder in _versions(repository)], default)
+
+    def _entry(self, folder: Path) -> Entry:
+        name, version = folder.parent.name, int(folder.name)
+        began_s = time.perf_counter()
+        try:
+            model = self._model(folder)
+        except (ArtifactError, OptionError) as error:
+            self.metrics.model_failed()
+            logs.event("model failed", level=40, model=f"{name}/{version}", reason=str(error))
+            return Entry(name=name, version=version, state=ModelState.FAILED, reason=str(error))
+        manifest = model.manifest
+        self.metrics.model_loaded(name, version, manifest.precision, self.provider.value)
+        logs.event(
+            "model loaded",
+            model=manifest.label,
+            precision=manifest.precision,
+            provider=self.provider.value,
+            seconds=time.perf_counter() - began_s,
+            slots=model.engine.slots,
+            cache_bytes=model.engine.cache_bytes,
+        )
+        return Entry(name=name, version=version, state=ModelState.READY, model=model)
+
+    def _model(self, folder: Path) -> ServedModel:
+        manifest = Manifest.load(folder)
+        if (manifest.name, str(manifest.version)) != (folder.parent.name, folder.name):
+            raise ArtifactError(
+                f"{folder}: its manifest is of {manifest.label}; name the folder like that"
+            )
+        tokenizer = Tokenizer.load(folder / "tokenizer.json")
+        if tokenizer.vocabulary_size > manifest.architecture.vocabulary_size:
+            raise ArtifactError(f"{folder}: tokenizer.json has more words than the model")
+        runtime = Runtime(folder, manifest, self.provider, self.threads)
+        figures = self.metrics.engine(manifest.name)
+        engine = Engine(runtime, self.limits, self.deliver, figures)
+        self.metrics.add_engine(figures, engine)
+        return ServedModel(
+            manifest=manifest, tokenizer=tokenizer, engine=engine, provider=self.provider
+        )
+
+
+def _versions(repository: Path) -> list[Path]:
+    return sorted(
+        folder
+        for folder in repository.glob("*/*")
+        if re.fullmatch(r"[1-9][0-9]{0,8}", folder.name) and folder.is_dir()
+    )

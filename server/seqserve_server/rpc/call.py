@@ -1,0 +1,106 @@
+"""One request in the engine, as a coroutine sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+from seqserve_server.engine.engine import Engine
+from seqserve_server.engine.request import (
+    DecodingOptions,
+    Event,
+    Failed,
+    Finished,
+    Progress,
+    Request,
+    Timeline,
+)
+
+
+class EngineCall:
+    """Submits a request and waits for it; leaving early cancels it.
+
+    Events come in the event loop. New tokens that nobody has fetched yet are kept in one list, so
+    that a slow reader costs no more than the tokens of its answer.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        source: list[int],
+        options: DecodingOptions,
+        *,
+        arrived_s: float,
+        remaining_s: float | None,
+        streamed: bool = False,
+    ) -> None:
+        """Prepares the request.
+
+        Args:
+            engine: Who decodes.
+            source: Token ids, the end token last.
+            options: How to decode.
+            arrived_s: When the call came, on the monotonic clock.
+            remaining_s: Until its deadline; None without one.
+            streamed: Whether progress is wanted.
+        """
+        self._engine = engine
+        self._changed = asyncio.Event()
+        self._pending: list[int] = []
+        self._last: Event | None = None
+        self.request = Request(
+            source=source,
+            options=options,
+            receive=self._receive,
+            deadline_s=None if remaining_s is None else arrived_s + remaining_s,
+            streamed=streamed,
+            timeline=Timeline(arrived_s=arrived_s),
+        )
+
+    async def finished(self) -> Finished:
+        """Waits for the whole answer.
+
+        Raises:
+            ServiceError: The request failed.
+        """
+        async for _ in self.progress():
+            pass
+        return self.result()
+
+    def result(self) -> Finished:
+        """Gives the whole answer once :meth:`progress` has come to its end."""
+        assert isinstance(self._last, Finished)
+        return self._last
+
+    async def progress(self) -> AsyncIterator[list[int]]:
+        """Gives new tokens as they come, until the answer is whole.
+
+        Raises:
+            ServiceError: The request failed.
+        """
+        self._engine.submit(self.request)
+        try:
+            while self._last is None:
+                await self._changed.wait()
+                self._changed.clear()
+                tokens, self._pending = self._pending, []
+                if tokens:
+                    yield tokens
+        finally:
+            # A passed deadline is the engine's to notice, so that it is counted as one.
+            if self._last is None and not self._late():
+                self._engine.cancel(self.request)
+        if isinstance(self._last, Failed):
+            raise self._last.error
+
+    def _late(self) -> bool:
+        deadline_s = self.request.deadline_s
+        return deadline_s is not None and time.monotonic() >= deadline_s
+
+    def _receive(self, event: Event) -> None:
+        if isinstance(event, Progress):
+            self._pending += event.token_ids
+        else:
+            self._last = event
+        self._changed.set()

@@ -1,0 +1,39 @@
+"""What is known of the call at hand, for its line in the log and for the metrics."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+
+REQUEST_ID = "x-request-id"
+
+_SANE_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,64}")
+
+
+@dataclass(slots=True, kw_only=True)
+class CallRecord:
+    """One call, from its arrival on."""
+
+    method: str
+    request_id: str
+    began_s: float = field(default_factory=time.monotonic)
+    model: str = ""
+    """Empty until it is known to exist, so that no caller can make up labels."""
+    source_tokens: int = 0
+    generated_tokens: int = 0
+
+
+current: ContextVar[CallRecord] = ContextVar("call")
+"""Of the handler that runs."""
+
+
+def request_id(metadata: Sequence[tuple[str, str | bytes]] | None) -> str:
+    """Takes the caller's id for the call where it is a sane one, or makes one."""
+    for key, value in metadata or ():
+        if key == REQUEST_ID and isinstance(value, str) and _SANE_ID.fullmatch(value):
+            return value
+    return uuid.uuid4().hex[:16]

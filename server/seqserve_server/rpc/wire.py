@@ -1,0 +1,76 @@
+"""Requests that protobuf cannot read: finds out which field is to blame.
+
+Left to itself gRPC answers such a request with INTERNAL, as if the fault were the server's.
+Source: protobuf encoding, https://protobuf.dev/programming-guides/encoding/.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from seqserve_server.errors import InvalidRequest
+
+_LENGTH_DELIMITED = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Stands where a request would be."""
+
+    error: InvalidRequest
+
+
+def tolerant(
+    deserialize: Callable[[bytes], Message], descriptor: Descriptor
+) -> Callable[[bytes], Message | Unreadable]:
+    """Wraps a deserializer so that it gives :class:`Unreadable` instead of raising."""
+
+    def read(data: bytes) -> Message | Unreadable:
+        try:
+            return deserialize(data)
+        except Exception:
+            return Unreadable(explain(data, descriptor))
+
+    return read
+
+
+def explain(data: bytes, descriptor: Descriptor) -> InvalidRequest:
+    """Says what is wrong with a message that protobuf refused."""
+    try:
+        field = _field_not_utf8(data, descriptor)
+    except DecodeError:
+        field = ""
+    if field:
+        return InvalidRequest(field, "is not valid UTF-8")
+    return InvalidRequest("request", f"is not a valid {descriptor.full_name}")
+
+
+def _field_not_utf8(data: bytes, descriptor: Descriptor) -> str:
+    # Read as a message without fields, everything is an unknown field, which keeps its bytes.
+    unknown: Any = UnknownFieldSet(Empty.FromString(data))
+    for entry in unknown:
+        field = descriptor.fields_by_number.get(entry.field_number)
+        if field is None or entry.wire_type != _LENGTH_DELIMITED:
+            continue
+        if field.type == FieldDescriptor.TYPE_STRING and not _is_utf8(entry.data):
+            return str(field.name)
+        if field.message_type is not None:
+            inner = _field_not_utf8(entry.data, field.message_type)
+            if inner:
+                return f"{field.name}.{inner}"
+    return ""
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

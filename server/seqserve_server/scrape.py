@@ -1,0 +1,85 @@
+"""The HTTP port for machines that watch: ``/metrics``, ``/healthz`` and ``/readyz``."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+
+from seqserve.errors import OptionError
+
+# A client that sends nothing must not hold a thread.
+_TIMEOUT_S = 10.0
+
+
+class ScrapeServer:
+    """Answers from threads of its own."""
+
+    def __init__(
+        self, host: str, port: int, registry: CollectorRegistry, ready: Callable[[], bool]
+    ) -> None:
+        """Listens at once.
+
+        Args:
+            host: Address.
+            port: 0 for any free one.
+            registry: What ``/metrics`` shows.
+            ready: Whether the server takes calls; what ``/readyz`` answers.
+
+        Raises:
+            OptionError: The port is taken.
+        """
+        handler = _handler(registry, ready)
+        try:
+            self._server = ThreadingHTTPServer((host, port), handler)
+        except OSError as error:
+            raise OptionError(
+                f"--metrics-port: cannot listen on {host}:{port}: {error.strerror}"
+            ) from None
+        self._server.daemon_threads = True
+        self.port = int(self._server.server_address[1])
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="scrape", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stops listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _handler(
+    registry: CollectorRegistry, ready: Callable[[], bool]
+) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        timeout = _TIMEOUT_S
+
+        def do_GET(self) -> None:
+            """Answers a scrape or a probe."""
+            path = self.path.partition("?")[0]
+            if path == "/metrics":
+                # Plain text whatever is asked for: the names are those of its rules.
+                self._send(200, generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4)
+            elif path == "/healthz":
+                self._send(200, b"alive\n")
+            elif path == "/readyz":
+                self._send(*((200, b"ready\n") if ready() else (503, b"not ready\n")))
+            else:
+                self._send(404, b"there are /metrics, /healthz and /readyz\n")
+
+        def _send(self, code: int, body: bytes, content_type: str = "text/plain") -> None:
+            self.send_response(code)
+            self.send_header("Content-Type", content_type)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Says nothing: a probe every second is no news."""
+
+    return Handler

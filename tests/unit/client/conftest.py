@@ -1,0 +1,16 @@
+"""A server that runs for one test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from .fake_server import FakeServer
+
+
+@pytest.fixture
+def server() -> Iterator[FakeServer]:
+    server = FakeServer()
+    yield server
+    server.stop()

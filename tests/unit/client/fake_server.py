@@ -1,0 +1,133 @@
+"""A real gRPC server whose answers tests can foresee; the first word of a source may ask for more.
+
+``fail CODE …`` fails with that status, ``busy N …`` is turned away N times before it is answered,
+``hang …`` never ends (a stream gives two pieces first), ``late …`` answers after its elders.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+from google.protobuf import any_pb2, duration_pb2
+from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2, model_pb2_grpc
+
+from .answers import answer, stream_of
+
+PATIENCE_S = 20.0
+"""How long a test waits for what must happen; only a failing one waits so long."""
+
+
+class FakeServer(
+    generation_pb2_grpc.GenerationServiceServicer, model_pb2_grpc.ModelServiceServicer
+):
+    def __init__(self) -> None:
+        self.requests: list[generation_pb2.GenerateRequest] = []
+        self.cancelled = threading.Event()
+        self.most_at_once = 0
+        self._seen: Counter[str] = Counter()
+        self._running = 0
+        self._lock = threading.Lock()
+        self._server = grpc.server(
+            ThreadPoolExecutor(16), options=[("grpc.max_receive_message_length", 1 << 20)]
+        )
+        generation_pb2_grpc.add_GenerationServiceServicer_to_server(self, self._server)
+        model_pb2_grpc.add_ModelServiceServicer_to_server(self, self._server)
+        self.target = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        self._server.start()
+
+    def stop(self) -> None:
+        self._server.stop(grace=None).wait()
+
+    def Generate(self, request: Any, context: Any) -> Any:
+        with self._lock:
+            self._running += 1
+            self.most_at_once = max(self.most_at_once, self._running)
+        try:
+            self._begin(request, context)
+            if request.source.startswith("hang"):
+                self.cancelled.wait(3 * PATIENCE_S)
+            return answer(request.source, model=request.model, version=request.version)
+        finally:
+            with self._lock:
+                self._running -= 1
+
+    def GenerateStream(self, request: Any, context: Any) -> Iterator[Any]:
+        self._begin(request, context)
+        messages = stream_of(request.source)
+        if request.source.startswith("hang"):
+            yield from messages[:2]
+            self.cancelled.wait(3 * PATIENCE_S)
+        yield from messages
+
+    def ListModels(self, request: Any, context: Any) -> Any:
+        return model_pb2.ListModelsResponse(models=MODELS)
+
+    def GetModel(self, request: Any, context: Any) -> Any:
+        for model in MODELS:
+            if model.name == (request.model or "capitals"):
+                return model_pb2.GetModelResponse(model=model)
+        context.abort(grpc.StatusCode.NOT_FOUND, "there are: capitals, broken")
+
+    def _begin(self, request: Any, context: Any) -> None:
+        with self._lock:
+            self.requests.append(request)
+            self._seen[request.source] += 1
+            times = self._seen[request.source]
+        words = request.source.split()
+        if words[0] == "fail":
+            fail(context, grpc.StatusCode[words[1]])
+        if words[0] == "busy" and times <= int(words[1]):
+            fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED)
+        if words[0] == "late":
+            time.sleep(0.2)
+
+        if words[0] == "hang" and not context.add_callback(self.cancelled.set):
+            # The caller has gone already.
+            self.cancelled.set()
+
+
+def fail(context: Any, code: grpc.StatusCode) -> None:
+    """Fails as the server does, with the details that belong to the status."""
+    status = status_pb2.Status(code=code.value[0], message=f"{code.name.lower()}, says the fake")
+    detail = any_pb2.Any()
+    if code is grpc.StatusCode.INVALID_ARGUMENT:
+        violation = error_details_pb2.BadRequest.FieldViolation(field="source", description="bad")
+        detail.Pack(error_details_pb2.BadRequest(field_violations=[violation]))
+        status.details.append(detail)
+    if code in (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.UNAVAILABLE):
+        delay = duration_pb2.Duration(nanos=20_000_000)
+        detail.Pack(error_details_pb2.RetryInfo(retry_delay=delay))
+        status.details.append(detail)
+    context.abort_with_status(rpc_status.to_status(status))
+
+
+MODELS = [
+    model_pb2.Model(
+        name="capitals",
+        version=2,
+        state=model_pb2.MODEL_STATE_READY,
+        is_default=True,
+        precision="fp32",
+        provider="cpu",
+        max_source_length=64,
+        max_target_length=80,
+        vocabulary_size=1000,
+        description="Text in capitals",
+        licence="Apache-2.0",
+    ),
+    model_pb2.Model(
+        name="broken",
+        version=1,
+        state=model_pb2.MODEL_STATE_FAILED,
+        state_reason="decoder.onnx: the hash differs from the manifest's",
+    ),
+]

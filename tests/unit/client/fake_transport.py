@@ -1,0 +1,59 @@
+"""Transports with no network: each call takes the next of the outcomes that a test wrote down."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from google.protobuf.message import Message
+
+from seqserve.errors import CallError
+from seqserve.transport import Method
+
+Outcome = Sequence[Message | CallError]
+"""What a call gives, in turn; an error ends it."""
+
+
+@dataclass(eq=False)
+class FakeCall:
+    method: Method
+    request: Any
+    timeout_s: float | None
+    outcome: Outcome
+    is_cancelled: bool = False
+
+    def __iter__(self) -> Iterator[Any]:
+        for event in self.outcome:
+            if isinstance(event, CallError):
+                raise event
+            yield event
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        for event in self:
+            yield event
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+@dataclass
+class Script:
+    outcomes: list[Outcome]
+    calls: list[FakeCall] = field(default_factory=list)
+    is_closed: bool = False
+
+    def call(self, method: Method, request: Message, timeout_s: float | None) -> FakeCall:
+        call = FakeCall(method, request, timeout_s, self.outcomes[len(self.calls)])
+        self.calls.append(call)
+        return call
+
+
+class FakeTransport(Script):
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class AsyncFakeTransport(Script):
+    async def close(self) -> None:
+        self.is_closed = True

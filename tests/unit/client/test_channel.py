@@ -1,0 +1,275 @@
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+import time
+
+import grpc
+import pytest
+
+from seqserve import (
+    AsyncClient,
+    CallError,
+    Cancelled,
+    Client,
+    DeadlineExceeded,
+    InternalError,
+    InvalidArgument,
+    NotFound,
+    Overloaded,
+    PermissionDenied,
+    RetryPolicy,
+    StopReason,
+    Unauthenticated,
+    Unavailable,
+)
+
+from .fake_server import PATIENCE_S, FakeServer
+
+ONCE = RetryPolicy(max_attempts=1)
+SOON = RetryPolicy(initial_backoff_s=0.01)
+
+
+def test_verbs(server: FakeServer) -> None:
+    with Client(server.target) as client:
+        result = client.generate("good day", model="m", version=7, max_decoding_length=5)
+        pieces = list(client.stream("good day"))
+        names = [model.name for model in client.models()]
+        assert (result.text, result.model, result.version) == ("GOOD DAY", "m", 7)
+        assert result.stop_reason is StopReason.EOS
+        assert "".join(piece.text for piece in pieces) == "GOOD DAY"
+        assert pieces[-1].result is not None and pieces[-1].result.text == "GOOD DAY"
+        assert names == ["capitals", "broken"]
+        assert client.model("broken", 1).state_reason.startswith("decoder.onnx")
+    assert server.requests[0].options.max_decoding_length == 5
+    assert not server.requests[0].options.HasField("min_decoding_length")
+
+
+async def test_async_verbs(server: FakeServer) -> None:
+    async with AsyncClient(server.target) as client:
+        result = await client.generate("good day", model="m", version=7)
+        pieces = [piece async for piece in client.stream("good day")]
+        names = [model.name for model in await client.models()]
+        assert (result.text, result.model, result.version) == ("GOOD DAY", "m", 7)
+        assert "".join(piece.text for piece in pieces) == "GOOD DAY"
+        assert pieces[-1].result is not None and pieces[-1].result.text == "GOOD DAY"
+        assert names == ["capitals", "broken"]
+        assert (await client.model()).is_default
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("INVALID_ARGUMENT", InvalidArgument),
+        ("NOT_FOUND", NotFound),
+        ("RESOURCE_EXHAUSTED", Overloaded),
+        ("DEADLINE_EXCEEDED", DeadlineExceeded),
+        ("CANCELLED", Cancelled),
+        ("UNAUTHENTICATED", Unauthenticated),
+        ("PERMISSION_DENIED", PermissionDenied),
+        ("UNAVAILABLE", Unavailable),
+        ("INTERNAL", InternalError),
+        ("UNIMPLEMENTED", CallError),
+    ],
+)
+def test_errors(server: FakeServer, code: str, kind: type[CallError]) -> None:
+    with Client(server.target, retry=ONCE) as client, pytest.raises(CallError) as failure:
+        client.generate(f"fail {code}")
+    error = failure.value
+    assert type(error) is kind
+    assert str(error) == f"{code}: {code.lower()}, says the fake"
+    assert error.field == ("source" if kind is InvalidArgument else "")
+    waits = kind in (Overloaded, Unavailable)
+    assert error.retry_after_s == (pytest.approx(0.02) if waits else None)
+
+
+async def test_async_errors(server: FakeServer) -> None:
+    async with AsyncClient(server.target, retry=ONCE) as client:
+        with pytest.raises(InvalidArgument) as refused:
+            await client.generate("fail INVALID_ARGUMENT")
+        with pytest.raises(Overloaded) as busy:
+            async for _ in client.stream("fail RESOURCE_EXHAUSTED"):
+                pass
+    assert refused.value.field == "source"
+    assert busy.value.retry_after_s == pytest.approx(0.02)
+
+
+def test_comes_back_to_a_busy_server(server: FakeServer) -> None:
+    with Client(server.target, retry=SOON) as client:
+        assert client.generate("busy 3 now").text == "BUSY 3 NOW"
+        assert "".join(piece.text for piece in client.stream("busy 2 s")) == "BUSY 2 S"
+    assert [request.source for request in server.requests] == ["busy 3 now"] * 4 + ["busy 2 s"] * 3
+
+
+async def test_async_comes_back_to_a_busy_server(server: FakeServer) -> None:
+    async with AsyncClient(server.target, retry=SOON) as client:
+        assert (await client.generate("busy 3 now")).text == "BUSY 3 NOW"
+    assert len(server.requests) == 4
+
+
+def test_leaving_a_stream_cancels_the_call(server: FakeServer) -> None:
+    with Client(server.target) as client:
+        for piece in client.stream("hang"):
+            assert piece.text == "H"
+            break
+        assert server.cancelled.wait(PATIENCE_S)
+
+
+async def test_leaving_an_async_stream_cancels_the_call(server: FakeServer) -> None:
+    async with AsyncClient(server.target) as client:
+        async for piece in client.stream("hang"):
+            assert piece.text == "H"
+            break
+        assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
+
+
+async def test_closing_an_async_stream_cancels_the_call(server: FakeServer) -> None:
+    async with AsyncClient(server.target) as client:
+        pieces = client.stream("hang")
+        await anext(pieces)
+        await pieces.aclose()
+        assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
+
+
+async def test_cancelling_the_task_cancels_the_call(server: FakeServer) -> None:
+    async with AsyncClient(server.target) as client:
+        task = asyncio.create_task(client.generate("hang"))
+        while not server.requests:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
+
+
+def test_deadline(server: FakeServer) -> None:
+    with Client(server.target, timeout_s=math.inf) as client:
+        with pytest.raises(DeadlineExceeded):
+            client.generate("hang", timeout_s=0.1)
+        assert server.cancelled.wait(PATIENCE_S)
+
+
+async def test_async_deadline(server: FakeServer) -> None:
+    async with AsyncClient(server.target, timeout_s=0.1) as client:
+        with pytest.raises(DeadlineExceeded):
+            async for _ in client.stream("hang"):
+                pass
+
+
+def test_leaving_many_cancels_what_is_under_way(server: FakeServer) -> None:
+    with Client(server.target) as client:
+        for result in client.generate_many(["one", "hang two"], concurrency=2):
+            assert result.text == "ONE"
+            while len(server.requests) < 2:
+                time.sleep(0.01)
+            break
+        assert server.cancelled.wait(PATIENCE_S)
+
+
+def test_closing_the_client_cancels_what_is_under_way(server: FakeServer) -> None:
+    client = Client(server.target)
+    failures: list[CallError] = []
+
+    def call() -> None:
+        try:
+            client.generate("hang")
+        except CallError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    while not server.requests:
+        time.sleep(0.01)
+    client.close()
+    thread.join(PATIENCE_S)
+    assert [type(error) for error in failures] == [Cancelled]
+
+
+def test_many_are_under_way_at_once_and_come_in_order(server: FakeServer) -> None:
+    sources = ["late 0", *(f"n {number}" for number in range(1, 60)), "late 60"]
+    with Client(server.target) as client:
+        results = list(client.generate_many(sources, concurrency=8))
+    assert [result.text for result in results] == [source.upper() for source in sources]
+    assert 1 < server.most_at_once <= 8
+
+
+async def test_async_many_are_under_way_at_once_and_come_in_order(server: FakeServer) -> None:
+    sources = ["late 0", *(f"n {number}" for number in range(1, 60)), "late 60"]
+    async with AsyncClient(server.target) as client:
+        results = [result async for result in client.generate_many(sources, concurrency=8)]
+    assert [result.text for result in results] == [source.upper() for source in sources]
+    assert 1 < server.most_at_once <= 8
+
+
+def test_a_closed_client_says_so(server: FakeServer) -> None:
+    client = Client(server.target)
+    client.models()
+    client.close()
+    with pytest.raises(Cancelled, match="the client is closed"):
+        client.generate("too late")
+
+
+async def test_a_closed_async_client_says_so(server: FakeServer) -> None:
+    client = AsyncClient(server.target)
+    await client.close()
+    with pytest.raises(Cancelled, match="the client is closed"):
+        await client.models()
+
+
+def test_no_server_there() -> None:
+    with Client("127.0.0.1:1", retry=ONCE) as client, pytest.raises(Unavailable):
+        client.generate("anybody?")
+
+
+def test_limits_on_bytes_are_no_full_queue(server: FakeServer) -> None:
+    with Client(server.target) as client, pytest.raises(InvalidArgument, match="larger than max"):
+        client.generate("long " * 300_000)
+    with (
+        Client(server.target, max_message_bytes=100) as client,
+        pytest.raises(InvalidArgument, match="larger than max"),
+    ):
+        client.generate("long " * 100)
+
+
+def test_several_servers_share_the_calls(server: FakeServer) -> None:
+    other = FakeServer()
+    try:
+        with Client(f"{server.target}, {other.target}") as client:
+            while not (server.requests and other.requests):
+                client.generate("whose turn?")
+    finally:
+        other.stop()
+
+
+def test_a_dead_server_among_several_is_passed_over(server: FakeServer) -> None:
+    with Client(f"127.0.0.1:1,{server.target}") as client:
+        assert [client.generate(f"{n}").text for n in range(5)] == list("01234")
+
+
+def test_an_http_proxy_does_not_swallow_local_calls(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with Client(server.target, retry=ONCE) as client:
+        assert client.generate("direct").text == "DIRECT"
+
+
+def test_a_broken_connection_is_tried_again_before_the_first_message(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = server._begin
+    times: list[None] = []
+
+    def break_once(request: object, context: grpc.ServicerContext) -> None:
+        times.append(None)
+        if len(times) == 1:
+            context.abort(grpc.StatusCode.INTERNAL, "Received RST_STREAM with error code 2")
+        begin(request, context)
+
+    monkeypatch.setattr(server, "_begin", break_once)
+    with Client(server.target, retry=SOON) as client:
+        assert [piece.text for piece in client.stream("ab")] == ["A", "B", ""]
+    assert len(times) == 2

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from seqserve.errors import Cancelled, InvalidArgument
+from seqserve.many import WINDOW, CallGroup, async_in_order, in_order
+from seqserve.transport import Method
+from seqserve.v1 import generation_pb2
+
+from .fake_transport import FakeTransport
+
+PATIENCE_S = 20.0
+
+
+def double(number: int) -> int:
+    if number == 13:
+        raise ValueError("unlucky")
+    return 2 * number
+
+
+def test_order_and_failures_in_their_place() -> None:
+    outcomes = list(in_order(double, range(20), concurrency=4))
+    assert [outcome.result() for outcome in outcomes[:13]] == [2 * n for n in range(13)]
+    with pytest.raises(ValueError, match="unlucky"):
+        outcomes[13].result()
+    assert outcomes[19].result() == 38
+
+
+def test_nothing_to_do() -> None:
+    assert list(in_order(double, [], concurrency=3)) == []
+
+
+def test_a_finished_item_comes_while_the_input_makes_its_reader_wait() -> None:
+    answered = threading.Event()
+
+    def slow_input() -> Iterator[int]:
+        yield 1
+        assert answered.wait(PATIENCE_S)
+        yield 2
+
+    outcomes = in_order(double, slow_input(), concurrency=2)
+    assert next(outcomes).result() == 2
+    answered.set()
+    assert [outcome.result() for outcome in outcomes] == [4]
+
+
+def test_an_endless_input_is_read_no_further_than_the_window() -> None:
+    read = itertools.count()
+    outcomes = in_order(double, (next(read) for _ in itertools.count()), concurrency=2)
+    taken = [next(outcomes).result() for _ in range(5)]
+    outcomes.close()
+    assert taken == [0, 2, 4, 6, 8]
+    assert next(read) <= 5 + 2 * WINDOW
+
+
+def test_a_failing_input_says_so_after_what_came_before() -> None:
+    def failing_input() -> Iterator[int]:
+        yield 1
+        raise OSError("no more")
+
+    outcomes = list(in_order(double, failing_input(), concurrency=3))
+    assert outcomes[0].result() == 2
+    with pytest.raises(OSError, match="no more"):
+        outcomes[1].result()
+
+
+def test_the_threads_end_when_the_caller_leaves() -> None:
+    outcomes = in_order(double, itertools.count(20), concurrency=3)
+    next(outcomes)
+    crew = [thread for thread in threading.enumerate() if thread.name == "seqserve-many"]
+    outcomes.close()
+    for thread in crew:
+        thread.join(PATIENCE_S)
+    assert [thread for thread in crew if thread.is_alive()] == []
+
+
+async def async_double(number: int) -> int:
+    await asyncio.sleep(0.001 * (5 - number % 5))
+    return double(number)
+
+
+async def test_async_order_and_failures_in_their_place() -> None:
+    outcomes = [outcome async for outcome in async_in_order(async_double, range(20), 4)]
+    assert [outcome.result() for outcome in outcomes[:13]] == [2 * n for n in range(13)]
+    assert isinstance(outcomes[13].exception(), ValueError)
+    assert outcomes[19].result() == 38
+
+
+async def test_async_input_is_read_no_further_than_the_window() -> None:
+    read = 0
+
+    async def endless() -> AsyncIterator[int]:
+        nonlocal read
+        while True:
+            read += 1
+            yield 20
+
+    outcomes = async_in_order(async_double, endless(), 2)
+    taken = [(await anext(outcomes)).result() for _ in range(5)]
+    await outcomes.aclose()
+    assert taken == [40] * 5
+    # The one beyond the window has been read and waits for room.
+    assert read <= 5 + 2 * WINDOW + 1
+
+
+async def test_async_failing_input_says_so_after_what_came_before() -> None:
+    async def failing_input() -> AsyncIterator[int]:
+        yield 1
+        raise OSError("no more")
+
+    outcomes = async_in_order(async_double, failing_input(), 3)
+    assert (await anext(outcomes)).result() == 2
+    with pytest.raises(OSError, match="no more"):
+        await anext(outcomes)
+
+
+async def test_async_tasks_end_when_the_caller_leaves() -> None:
+    ended: list[str] = []
+
+    async def hang(number: int) -> int:
+        if number == 0:
+            return 0
+        try:
+            await asyncio.sleep(PATIENCE_S)
+        finally:
+            ended.append("cancelled")
+        return number
+
+    outcomes = async_in_order(hang, range(3), 3)
+    await anext(outcomes)
+    await outcomes.aclose()
+    assert ended == ["cancelled"] * 2
+
+
+@pytest.mark.parametrize("concurrency", [0, -3])
+async def test_concurrency_is_at_least_one(concurrency: int) -> None:
+    with pytest.raises(InvalidArgument, match="concurrency"):
+        in_order(double, [1], concurrency)
+    with pytest.raises(InvalidArgument, match="concurrency"):
+        await anext(async_in_order(async_double, [1], concurrency))
+
+
+def test_a_group_cancels_its_calls_and_takes_no_more() -> None:
+    transport = FakeTransport([[], [], []])
+    group = CallGroup(transport)
+    request = generation_pb2.GenerateRequest()
+    calls = [group.call(Method.GENERATE, request, None) for _ in range(2)]
+    other = transport.call(Method.GENERATE, request, None)
+    group.close()
+    assert len(calls) == 2
+    assert [call.is_cancelled for call in transport.calls] == [True, True, False]
+    assert not other.is_cancelled and not transport.is_closed
+    with pytest.raises(Cancelled):
+        group.call(Method.GENERATE, request, None)

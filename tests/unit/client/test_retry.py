@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqserve import errors
+from seqserve.retry import Attempts, RetryPolicy
+
+UNAVAILABLE = errors.Unavailable("UNAVAILABLE", "draining")
+LONGEST_JITTER: Callable[[], float] = lambda: 1.0  # noqa: E731
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def attempts(clock: Clock, timeout_s: float = 100.0, **policy: Any) -> Attempts:
+    return Attempts(RetryPolicy(**policy), timeout_s, clock=clock, jitter=LONGEST_JITTER)
+
+
+def test_the_waits_double_up_to_a_ceiling() -> None:
+    tries = attempts(Clock(), max_attempts=7, initial_backoff_s=0.5, max_backoff_s=5.0)
+    assert [tries.delay_after(UNAVAILABLE) for _ in range(7)] == [0.5, 1, 2, 4, 5, 5, None]
+
+
+def test_the_jitter_is_full() -> None:
+    for share in (0.0, 0.25, 1.0):
+        tries = Attempts(
+            RetryPolicy(initial_backoff_s=4.0),
+            100.0,
+            clock=Clock(),
+            jitter=lambda share=share: share,  # type: ignore[misc]
+        )
+        assert tries.delay_after(UNAVAILABLE) == 4.0 * share
+
+
+def test_what_the_server_asks_for_is_the_least_to_wait() -> None:
+    tries = attempts(Clock(), initial_backoff_s=0.5)
+    full = errors.Overloaded("RESOURCE_EXHAUSTED", "full", retry_after_s=3.0)
+    assert tries.delay_after(full) == 3.5
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        errors.CallError,
+        errors.InvalidArgument,
+        errors.NotFound,
+        errors.DeadlineExceeded,
+        errors.Cancelled,
+        errors.Unauthenticated,
+        errors.PermissionDenied,
+        errors.InternalError,
+    ],
+)
+def test_other_errors_are_final(kind: type[errors.CallError]) -> None:
+    assert attempts(Clock()).delay_after(kind("CODE", "no")) is None
+
+
+def test_a_wait_that_the_deadline_would_cut_is_not_begun() -> None:
+    clock = Clock()
+    tries = attempts(clock, timeout_s=2.0, initial_backoff_s=1.0)
+    clock.now_s += 1.0
+    assert tries.remaining_s() == 1.0
+    assert tries.delay_after(UNAVAILABLE) is None
+
+
+def test_no_limit() -> None:
+    tries = attempts(Clock(), timeout_s=math.inf)
+    assert tries.remaining_s() is None
+    assert tries.delay_after(UNAVAILABLE) is not None
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1.0, math.nan])
+def test_a_timeout_is_more_than_nothing(timeout_s: float) -> None:
+    with pytest.raises(errors.InvalidArgument, match="timeout_s") as refused:
+        Attempts(RetryPolicy(), timeout_s)
+    assert refused.value.field == "timeout_s"
+
+
+@given(
+    timeout_s=st.floats(0.001, 1000),
+    max_attempts=st.integers(1, 50),
+    initial_backoff_s=st.floats(0, 100),
+    max_backoff_s=st.floats(0, 100),
+    events=st.lists(
+        st.tuples(st.floats(0, 30), st.none() | st.floats(0, 60), st.floats(0, 1)), max_size=80
+    ),
+)
+def test_never_past_the_deadline_nor_too_often(
+    timeout_s: float,
+    max_attempts: int,
+    initial_backoff_s: float,
+    max_backoff_s: float,
+    events: list[tuple[float, float | None, float]],
+) -> None:
+    """Whatever calls take, servers ask for and dice show: attempts stay within both bounds."""
+    clock = Clock()
+    deadline_s = clock.now_s + timeout_s
+    dice = iter([share for *_, share in events])
+    policy = RetryPolicy(
+        max_attempts=max_attempts,
+        initial_backoff_s=initial_backoff_s,
+        max_backoff_s=max_backoff_s,
+    )
+    tries = Attempts(policy, timeout_s, clock=clock, jitter=lambda: next(dice))
+    begun = 1
+    for took_s, retry_after_s, _ in events:
+        assert clock.now_s < deadline_s
+        remaining_s = tries.remaining_s()
+        assert remaining_s is not None
+        assert 0 < remaining_s <= timeout_s + 1e-9
+        clock.now_s += min(took_s, remaining_s)
+        failure = errors.Overloaded("RESOURCE_EXHAUSTED", "full", retry_after_s=retry_after_s)
+        delay_s = tries.delay_after(failure)
+        if delay_s is None:
+            break
+        assert (retry_after_s or 0) <= delay_s <= (retry_after_s or 0) + max_backoff_s + 1e-9
+        clock.now_s += delay_s
+        begun += 1
+    assert begun <= max_attempts

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import grpc
+import pytest
+
+from seqserve.details import METADATA_KEY
+from seqserve.errors import CallError, InternalError, InvalidArgument, Overloaded, Unavailable
+from seqserve.status import error_of
+
+
+@pytest.mark.parametrize("code", list(grpc.StatusCode))
+def test_every_status_has_an_error(code: grpc.StatusCode) -> None:
+    error = error_of(code, "why", ())
+    assert isinstance(error, CallError)
+    assert (error.code, error.details) == (code.name, "why")
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "kind"),
+    [
+        ("INTERNAL", "Received RST_STREAM with error code 2", Unavailable),
+        ("INTERNAL", "Stream removed", Unavailable),
+        ("INTERNAL", "fault 7f3a", InternalError),
+        ("UNKNOWN", "Exception calling application", InternalError),
+        ("RESOURCE_EXHAUSTED", "Received message larger than max (9 vs. 4)", InvalidArgument),
+        ("RESOURCE_EXHAUSTED", "the queue is full", Overloaded),
+    ],
+)
+def test_one_status_may_mean_several_things(code: str, details: str, kind: type[CallError]) -> None:
+    assert type(error_of(grpc.StatusCode[code], details, ())) is kind
+
+
+def test_foreign_metadata_and_broken_details_do_no_harm() -> None:
+    metadata = [("x-request-id", "7"), (METADATA_KEY, b"\xff\xff\xff")]
+    error = error_of(grpc.StatusCode.UNAVAILABLE, "draining", metadata)
+    assert (error.details, error.field, error.retry_after_s) == ("draining", "", None)

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import pytest
+
+from seqserve.errors import OptionError
+from seqserve.target import channel_options, grpc_target
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("localhost:50051", "localhost:50051"),
+        ("[::1]:50051", "[::1]:50051"),
+        ("unix:/run/seqserve.sock", "unix:/run/seqserve.sock"),
+        ("dns:///seqserve.default.svc:50051", "dns:///seqserve.default.svc:50051"),
+        ("127.0.0.1:1,127.0.0.2:2", "ipv4:127.0.0.1:1,127.0.0.2:2"),
+        ("127.0.0.1:1, 127.0.0.1:2, 127.0.0.1:1", "ipv4:127.0.0.1:1,127.0.0.1:2"),
+        ("localhost:1,localhost:2", "ipv4:127.0.0.1:1,127.0.0.1:2"),
+    ],
+)
+def test_targets(target: str, expected: str) -> None:
+    assert grpc_target(target) == expected
+
+
+@pytest.mark.parametrize(
+    "target", ["", "localhost", "localhost:", ":50051", "a b:1", "http://x:1", "localhost:1,", "::1"]
+)
+def test_a_malformed_target_is_refused(target: str) -> None:
+    with pytest.raises(OptionError, match="is not host:port; write for instance"):
+        grpc_target(target)
+
+
+def test_an_unknown_host_among_several_is_named() -> None:
+    with pytest.raises(OptionError, match=r"'nowhere\.invalid:1'"):
+        grpc_target("127.0.0.1:1,nowhere.invalid:1")
+
+
+@pytest.mark.parametrize(
+    ("target", "avoids_proxy"),
+    [
+        ("localhost:1", True),
+        ("127.0.0.9:1,localhost:2", True),
+        ("[::1]:1", True),
+        ("localhost.example.com:1", False),
+        ("127.0.0.1:1,10.0.0.1:1", False),
+        ("dns:///x:1", False),
+    ],
+)
+def test_only_calls_to_this_machine_avoid_the_proxy(target: str, avoids_proxy: bool) -> None:
+    assert (("grpc.enable_http_proxy", 0) in channel_options(target, 1)) is avoids_proxy

@@ -1,0 +1,134 @@
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+
+from seqserve.errors import OptionError
+from seqserve_model.checkpoint import RunDirectory, named_weights, write_json, write_tensors
+from seqserve_model.data import Pair, write_pairs
+from seqserve_model.evaluate import TorchTranslator, evaluate, main, score, torch_device
+from seqserve_model.search import greedy
+from seqserve_model.transformer import Transformer
+from seqserve_model.vocabulary import learn_vocabulary
+from seqserve_server.tokenizer import Tokenizer
+
+MakeModel = Callable[..., Transformer]
+
+
+@pytest.mark.parametrize(
+    ("translation", "bleu", "chrf"),
+    [
+        ("the cat sat on the mat", 100.0, 100.0),
+        # Counted by hand: 5 of 6 words, 3 of 5 pairs, 2 of 4 triples, 1 of 3 quadruples.
+        ("the cat sat on a mat", 100 * (5 / 6 * 3 / 5 * 2 / 4 * 1 / 3) ** 0.25, None),
+        ("xyz", 0.0, 0.0),
+    ],
+)
+def test_scores_are_those_of_the_metrics(translation: str, bleu: float, chrf: float | None) -> None:
+    scores = score([translation], ["the cat sat on the mat"])
+    assert scores.bleu == pytest.approx(bleu, abs=1e-6)
+    if chrf is not None:
+        assert scores.chrf == pytest.approx(chrf, abs=1e-6)
+
+
+def test_a_score_carries_its_signature() -> None:
+    scores = score(["a"], ["a"])
+    for signature in (scores.bleu_signature, scores.chrf_signature):
+        assert signature.startswith("nrefs:1|case:mixed")
+        assert signature in str(scores)
+
+
+def test_any_translator_can_be_evaluated() -> None:
+    def shout(sources: Sequence[str]) -> list[str]:
+        return [source.upper() for source in sources]
+
+    pairs = [Pair("a b c d", "A B C D"), Pair("e f g h", "E F G H")]
+    scores, translations = evaluate(shout, pairs)
+    assert translations == ["A B C D", "E F G H"]
+    assert scores.pairs == 2
+    assert scores.bleu == pytest.approx(100.0)
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return learn_vocabulary(["a b c", "d e"], size=272, characters=20)
+
+
+def test_translations_come_in_the_order_of_the_sources(
+    make_model: MakeModel, tokenizer: Tokenizer
+) -> None:
+    model = make_model(vocabulary_size=272)
+    sources = ["a b c d e", "a", "c b", "e e e a", "", "b"]
+    alone = []
+    for source in sources:
+        ids = tokenizer.encode(source)
+        rows = greedy(model, torch.tensor([ids]), torch.tensor([len(ids)]), 7)
+        alone.append(tokenizer.decode(rows[0]))
+    translate = TorchTranslator(model, tokenizer, max_decoding_length=7, batch_rows=2)
+    assert translate(sources) == alone
+    assert len(set(alone)) > 1
+    assert translate([]) == []
+
+
+def test_a_source_that_is_too_long_is_cut(make_model: MakeModel, tokenizer: Tokenizer) -> None:
+    model = make_model(vocabulary_size=272, max_source_length=4)
+    translate = TorchTranslator(model, tokenizer, max_decoding_length=5)
+    assert translate(["a b c d e a b"]) == translate(["a b c"])
+
+
+@pytest.fixture
+def run_path(make_model: MakeModel, tokenizer: Tokenizer, tmp_path: Path) -> Path:
+    run, model = RunDirectory(tmp_path / "run"), make_model(vocabulary_size=272)
+    run.path.mkdir()
+    tokenizer.save(run.tokenizer)
+    write_json(run.config, model.config.to_dict())
+    write_tensors(run.result, named_weights(model))
+    write_pairs(run.test, [Pair("a b", "b a"), Pair("c", "d"), Pair("e", "e")])
+    return run.path
+
+
+def test_the_command_scores_the_test_set_of_a_run(
+    run_path: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    translations = tmp_path / "out.txt"
+    assert main([str(run_path), "--json", "--limit", "2", "--translations", str(translations)]) == 0
+    scores = json.loads(capsys.readouterr().out)
+    assert scores["pairs"] == 2
+    assert len(translations.read_text(encoding="utf-8").splitlines()) == 2
+
+
+def test_the_command_scores_other_data(
+    run_path: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    data = tmp_path / "other.tsv"
+    data.write_text("x\tb a\ta b\n")
+    columns = ["--source-column", "2", "--target-column", "1"]
+    assert main([str(run_path), "--data", str(data), *columns]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("BLEU ")
+    assert "chrF " in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "nowhere"),
+        (["RUN", "--weights", "best"], "has no best weights"),
+        (["RUN", "--device", "abacus"], "'abacus' cannot be used here"),
+        (["RUN", "--data", "none.tsv"], "none.tsv: cannot be read"),
+        (["RUN", "--limit", "0"], "less than 1"),
+    ],
+)
+def test_wrong_arguments_are_explained(
+    run_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert main([str(run_path) if word == "RUN" else word for word in arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_device_that_is_there_is_found() -> None:
+    assert torch_device("cpu").type == "cpu"
+    with pytest.raises(OptionError, match="device"):
+        torch_device("")

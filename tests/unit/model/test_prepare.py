@@ -1,0 +1,121 @@
+import bz2
+import gzip
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from seqserve.errors import OptionError
+from seqserve_model.data import read_pairs
+from seqserve_model.prepare import main, prepare, read_manythings, read_tatoeba
+
+CREDIT = "CC-BY 2.0 (France) Attribution: tatoeba.org #1 (CM) & #2 (Pfirsichbaeumchen)"
+
+
+def test_rows_are_cleaned_and_counted(tmp_path: Path) -> None:
+    rows = [
+        ("Hi.", "Hallo!", CREDIT),
+        (" Hi. ", "Hallo!", "again"),
+        ("A\u0308  b", "x", ""),
+        ("", "y", ""),
+        ("z", " ", ""),
+    ]
+    out = tmp_path / "sub" / "a.tsv"
+    counts = prepare(rows, out)
+    assert out.read_text(encoding="utf-8") == f"Hi.\tHallo!\t{CREDIT}\nÄ b\tx\n"
+    assert (counts.read, counts.empty, counts.duplicates, counts.written) == (5, 2, 1, 2)
+    assert str(counts) == "5 pairs read, 2 empty and 1 repeated left out, 2 written"
+    assert [path.name for path in out.parent.iterdir()] == ["a.tsv"]
+
+
+def test_packed_files_are_equal_for_equal_rows(tmp_path: Path) -> None:
+    for name in ("a.tsv.gz", "b.tsv.gz"):
+        prepare([("a", "b", "")], tmp_path / name)
+    packed = (tmp_path / "a.tsv.gz").read_bytes()
+    assert packed == (tmp_path / "b.tsv.gz").read_bytes()
+    assert gzip.decompress(packed) == b"a\tb\n"
+
+
+def test_nothing_leaves_no_file(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="nothing to write"):
+        prepare([], tmp_path / "a.tsv")
+    assert not list(tmp_path.iterdir())
+
+
+def test_manythings_text_and_zip_read_alike(tmp_path: Path) -> None:
+    content = f"Hi.\tHallo!\t{CREDIT}\r\nOld\tAlt\nbad\xff\n".encode("latin-1")
+    (tmp_path / "deu.txt").write_bytes(content)
+    with zipfile.ZipFile(tmp_path / "deu-eng.zip", "w") as archive:
+        archive.writestr("_about.txt", "licence")
+        archive.writestr("deu.txt", content)
+    rows = [("Hi.", "Hallo!", CREDIT), ("Old", "Alt", ""), ("bad\ufffd", "", "")]
+    assert list(read_manythings(tmp_path / "deu.txt")) == rows
+    assert list(read_manythings(tmp_path / "deu-eng.zip")) == rows
+
+
+@pytest.mark.parametrize("members", [[], ["a.txt", "b.txt"]])
+def test_a_zip_must_hold_one_text(tmp_path: Path, members: list[str]) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        for member in members:
+            archive.writestr(member, "a\tb")
+    with pytest.raises(OptionError, match=f"holds {len(members)} texts"):
+        list(read_manythings(tmp_path / "a.zip"))
+
+
+def test_a_missing_archive_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"none\.txt: cannot be read"):
+        list(read_manythings(tmp_path / "none.txt"))
+
+
+@pytest.fixture
+def tatoeba(tmp_path: Path) -> tuple[Path, Path]:
+    sentences, links = tmp_path / "sentences.tsv.bz2", tmp_path / "links.tsv"
+    sentences.write_bytes(
+        bz2.compress(
+            b"1\teng\tHi.\tCM\t2010\n2\tdeu\tHallo!\tPfirsichbaeumchen\n"
+            b"3\tfra\tSalut !\n4\teng\tBye.\n5\tdeu\tTsch\xc3\xbcss!\t\\N\n"
+        )
+    )
+    links.write_text("1\t2\n2\t1\n1\t3\n4\t5\n9\t2\n")
+    return sentences, links
+
+
+def test_tatoeba_links_join_sentences_of_two_languages(tatoeba: tuple[Path, Path]) -> None:
+    rows = list(read_tatoeba(*tatoeba, "eng", "deu"))
+    credit = "CC-BY 2.0 (France) Attribution: tatoeba.org #4 & #5"
+    assert rows == [("Hi.", "Hallo!", CREDIT), ("Bye.", "Tschüss!", credit)]
+    assert [row[:2] for row in read_tatoeba(*tatoeba, "deu", "eng")] == [("Hallo!", "Hi.")]
+
+
+def test_an_unknown_language_is_named(tatoeba: tuple[Path, Path]) -> None:
+    with pytest.raises(OptionError, match="no sentence in 'de'"):
+        list(read_tatoeba(*tatoeba, "eng", "de"))
+
+
+def test_the_command_writes_what_training_reads(
+    tmp_path: Path, tatoeba: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.tsv.gz"
+    sentences, links = map(str, tatoeba)
+    assert main(["--sentences", sentences, "--links", links, "--out", str(out)]) == 0
+    assert "2 written" in capsys.readouterr().err
+    assert [pair.source for pair in read_pairs(out).pairs] == ["Hi.", "Bye."]
+    assert main(["--numbers", "50", "--out", str(out)]) == 0
+    assert len(read_pairs(out).pairs) == 50
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "name archives"),
+        (["a.txt", "--numbers", "3"], "name archives"),
+        (["--links", "a"], "need each other"),
+        (["--numbers", "0"], "less than 1"),
+        (["none.txt"], "cannot be read"),
+    ],
+)
+def test_wrong_arguments_are_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert main([*arguments, "--out", str(tmp_path / "o.tsv")]) == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,64 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqserve.errors import OptionError
+from seqserve_model.recipe import Metric, Precision, Recipe
+
+CONFIGS = Path(__file__).parents[3] / "model" / "configs"
+LEAST: dict[str, Any] = {"data": {"path": "a.tsv"}}
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.toml")), ids=lambda path: path.stem)
+def test_shipped_recipes_are_sound(path: Path) -> None:
+    recipe = Recipe.load(path)
+    assert recipe.vocabulary.size % 128 == 0
+    assert recipe.optimizer.decay_steps < recipe.training.max_steps
+    assert Recipe.from_dict(recipe.to_dict()) == recipe
+
+
+def test_there_are_shipped_recipes() -> None:
+    assert {path.stem for path in CONFIGS.glob("*.toml")} >= {"en-de", "numbers"}
+
+
+def test_keys_are_read() -> None:
+    training = {"precision": "bf16", "metric": "loss", "max_steps": 7}
+    recipe = Recipe.from_dict({**LEAST, "training": training, "optimizer": {"clip_norm": 2}})
+    assert recipe.training.precision is Precision.BF16
+    assert recipe.training.metric is Metric.LOSS
+    assert recipe.training.max_steps == 7
+    assert recipe.optimizer.clip_norm == 2.0
+    assert recipe.data.target_column == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({}, r"data\.path is missing"),
+        ({"optimiser": {}}, r"\[optimiser\] is not known"),
+        ({"data": 3}, r"data is not a section"),
+        ({"data": {"pth": "a"}}, r"data\.pth is not known; known are path"),
+        ({"data": {"path": 3}}, r"data\.path: 3 is not of type str"),
+        ({"training": {"max_steps": 1.5}}, r"training\.max_steps: 1\.5 is not of type int"),
+        ({"training": {"max_steps": True}}, r"training\.max_steps: True is not of type int"),
+        ({"training": {"max_steps": 0}}, r"training\.max_steps: 0 is less than 1"),
+        ({"training": {"metric": "ter"}}, r"training\.metric: 'ter' is not one of chrf, bleu"),
+        ({"optimizer": {"beta1": "x"}}, r"optimizer\.beta1: 'x' is not of type float"),
+        ({"model": {"widht": 3}}, r"model\.widht is not known"),
+        ({"model": {"width": 3.5}}, r"model\.width"),
+        ({"model": {"vocabulary_size": 9}}, r"model\.vocabulary_size is set by the vocabulary"),
+    ],
+)
+def test_a_wrong_key_is_named(content: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        Recipe.from_dict(content)
+
+
+@pytest.mark.parametrize("content", ["[data", "[data]\npath = 3", None])
+def test_a_wrong_file_is_named(tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "mine.toml"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(OptionError, match=r"mine\.toml: "):
+        Recipe.load(path)

@@ -1,0 +1,253 @@
+"""The whole training, on numbers spelt in words: it learns, and it goes on where it was killed."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from seqserve_model.checkpoint import RunDirectory, load_run, read_tensors
+from seqserve_model.data import read_pairs, sentence_key, write_pairs
+from seqserve_model.evaluate import TorchTranslator, evaluate
+from seqserve_model.numbers import number_pairs
+from seqserve_model.train import main
+
+RECIPE = """
+[model]
+width = 32
+heads = 2
+feed_forward_width = 64
+encoder_layers = 1
+decoder_layers = 1
+max_source_length = 16
+max_target_length = 64
+
+[vocabulary]
+size = 320
+
+[data]
+path = "{data}"
+validation_pairs = 20
+test_pairs = 20
+
+[optimizer]
+learning_rate = 5e-3
+warmup_steps = 20
+
+[training]
+max_steps = 30
+max_tokens = 512
+save_every = 15
+validate_every = 15
+scored_pairs = 10
+"""
+
+Train = Callable[..., int]
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("recipe")
+    write_pairs(folder / "numbers.tsv", number_pairs(1_000))
+    path = folder / "numbers.toml"
+    path.write_text(RECIPE.format(data=folder / "numbers.tsv"))
+    return path
+
+
+@pytest.fixture
+def train(recipe: Path) -> Train:
+    def run(out: Path, *arguments: str) -> int:
+        return main([str(recipe), "--out", str(out), "--threads", "1", *arguments])
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def finished(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("finished") / "run"
+    assert main([str(recipe), "--out", str(out), "--threads", "1"]) == 0
+    return out
+
+
+def weights_at(out: Path, step: int) -> dict[str, torch.Tensor]:
+    return read_tensors(out / "checkpoints" / f"step-{step:08d}" / "model.safetensors")
+
+
+def assert_equal_runs(one: Path, other: Path) -> None:
+    for name in ("model.safetensors", "optimizer.safetensors"):
+        mine = read_tensors(RunDirectory(one).checkpoints()[-1] / name)
+        theirs = read_tensors(RunDirectory(other).checkpoints()[-1] / name)
+        assert mine.keys() == theirs.keys()
+        assert all(torch.equal(mine[key], theirs[key]) for key in mine)
+
+
+def test_a_run_leaves_all_that_serving_needs(finished: Path) -> None:
+    run = RunDirectory(finished)
+    for path in (run.config, run.tokenizer, run.recipe, run.best, run.averaged, run.result):
+        assert path.is_file()
+    report = json.loads(run.report.read_text())
+    assert report["steps"] == 30
+    assert report["command"].startswith("seqserve train ")
+    assert report["target_tokens"] > 0
+    assert report["validation"]["bleu_signature"]
+    model, tokenizer = load_run(finished)
+    pairs = read_pairs(run.test).pairs
+    assert len(pairs) == 20
+    scores, _ = evaluate(TorchTranslator(model, tokenizer, max_decoding_length=8), pairs)
+    assert scores.pairs == 20
+
+
+def test_held_out_numbers_are_not_trained_on(finished: Path, recipe: Path) -> None:
+    run = RunDirectory(finished)
+    held_out = [
+        {sentence_key(pair.source) for pair in read_pairs(path).pairs}
+        for path in (run.validation, run.test)
+    ]
+    assert not held_out[0] & held_out[1]
+    assert all(len(part) == 20 for part in held_out)
+
+
+def test_equal_trainings_give_equal_weights(finished: Path, train: Train, tmp_path: Path) -> None:
+    assert train(tmp_path / "again") == 0
+    assert_equal_runs(finished, tmp_path / "again")
+
+
+def until(condition: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert process.poll() is None, "the training ended too early"
+        assert time.monotonic() < deadline, "the training did not get there"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def start(recipe: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    """Starts a training in its own process, ended with the test."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def run(out: Path, *arguments: str) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        command = [sys.executable, "-m", "seqserve_model.train", str(recipe)]
+        process = subprocess.Popen(
+            [*command, "--out", str(out), "--threads", "1", *arguments],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_a_killed_training_goes_on_bit_for_bit(
+    finished: Path,
+    train: Train,
+    start: Callable[..., subprocess.Popen[bytes]],
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "killed"
+    # More steps than it can do before the signal; only the decay, which is off, depends on them.
+    process = start(out, "--max-steps", "100000")
+    until(lambda: len(RunDirectory(out).checkpoints()) >= 1, process)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    kept = RunDirectory(out).checkpoints()
+    for late in kept[1:]:
+        shutil.rmtree(late)
+    assert kept[0].name == "step-00000015"
+
+    assert train(out, "--resume") == 0
+    assert_equal_runs(finished, out)
+
+
+def test_a_terminated_training_saves_where_it_stands(
+    start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
+    out = tmp_path / "terminated"
+    process = start(out, "--max-steps", "100000")
+    until(lambda: len(RunDirectory(out).checkpoints()) >= 1, process)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 0
+    last = RunDirectory(out).checkpoints()[-1]
+    assert int(last.name.removeprefix("step-")) > 15
+
+
+def test_a_time_limit_ends_cleanly_and_can_be_resumed(
+    finished: Path, train: Train, tmp_path: Path
+) -> None:
+    out = tmp_path / "limited"
+    assert train(out, "--time-limit-s", "0.01") == 0
+    assert len(RunDirectory(out).checkpoints()) == 1
+    assert not RunDirectory(out).result.exists()
+    assert train(out, "--resume") == 0
+    assert_equal_runs(finished, out)
+
+
+def test_it_learns(train: Train, recipe: Path, tmp_path: Path) -> None:
+    out = tmp_path / "learnt"
+    assert train(out, "--max-steps", "250") == 0
+    validation = json.loads(RunDirectory(out).report.read_text())["validation"]
+    # Untrained it is log(320) = 5.8; knowing how often each word comes, and no more, about 3.
+    assert validation["loss"] < 1.5
+
+
+def test_a_run_is_never_overwritten_by_accident(
+    finished: Path, train: Train, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert train(finished) == 2
+    assert "--resume goes on with it, --fresh removes it" in capsys.readouterr().err
+
+
+def test_fresh_begins_anew(train: Train, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert train(out, "--max-steps", "2") == 0
+    assert train(out, "--max-steps", "1", "--fresh") == 0
+    assert [path.name for path in RunDirectory(out).checkpoints()] == ["step-00000001"]
+
+
+def test_fresh_removes_only_trainings(
+    train: Train, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "thesis.doc").write_text("x")
+    assert train(tmp_path, "--fresh") == 2
+    assert "holds files that are no training" in capsys.readouterr().err
+    assert (tmp_path / "thesis.doc").exists()
+
+
+def test_resuming_with_another_model_is_refused(
+    finished: Path, recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed = tmp_path / "changed.toml"
+    changed.write_text(recipe.read_text().replace("width = 32", "width = 64"))
+    assert main([str(changed), "--out", str(finished), "--resume"]) == 2
+    assert "was begun with model.width = 32, the recipe says 64" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--resume", "--fresh"], "exclude each other"),
+        (["--device", "abacus"], "'abacus' cannot be used here"),
+        (["--max-steps", "0"], "less than 1"),
+    ],
+)
+def test_wrong_arguments_are_explained(
+    train: Train,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+) -> None:
+    assert train(tmp_path / "run", *arguments) == 2
+    assert message in capsys.readouterr().err

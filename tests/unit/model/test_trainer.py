@@ -1,0 +1,116 @@
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from seqserve_model.batches import Examples
+from seqserve_model.checkpoint import RunDirectory
+from seqserve_model.config import TransformerConfig
+from seqserve_model.evaluate import score
+from seqserve_model.numbers import number_pairs
+from seqserve_model.objective import batch_loss
+from seqserve_model.recipe import Metric, Recipe
+from seqserve_model.trainer import Corpora, End, Trainer, TrainingError, Validation
+from seqserve_model.transformer import Transformer
+from seqserve_model.vocabulary import learn_vocabulary
+
+MakeTrainer = Callable[..., Trainer]
+
+
+@pytest.fixture
+def make_trainer(make_config: Callable[..., TransformerConfig], tmp_path: Path) -> MakeTrainer:
+    def make(learning_rate: float = 1e-3, **training: Any) -> Trainer:
+        pairs = list(number_pairs(60))
+        texts = [text for pair in pairs for text in pair]
+        tokenizer = learn_vocabulary(texts, size=320, characters=40)
+        config = make_config(
+            vocabulary_size=320, max_source_length=20, max_target_length=60, dropout=0.0
+        )
+        recipe = Recipe.from_dict(
+            {
+                "data": {"path": "unused"},
+                "optimizer": {"learning_rate": learning_rate, "warmup_steps": 1},
+                "training": {"max_tokens": 300, "scored_pairs": 3, **training},
+            }
+        )
+        torch.manual_seed(0)
+        corpora = Corpora(
+            training=Examples(pairs[10:], tokenizer, config),
+            validation=Examples(pairs[:10], tokenizer, config),
+            validation_pairs=pairs[:10],
+        )
+        run = RunDirectory(tmp_path / "run")
+        return Trainer(recipe, Transformer(config), tokenizer, corpora, run)
+
+    return make
+
+
+def examples_of(trainer: Trainer) -> Examples:
+    return trainer._corpora.training
+
+
+def test_the_loss_is_the_smoothed_cross_entropy_of_real_tokens(
+    make_trainer: MakeTrainer,
+) -> None:
+    trainer = make_trainer()
+    model, batch = trainer.model.eval(), examples_of(trainer).batch([0, 1, 2])
+    logits = model(batch.source, batch.source_lengths, batch.target_in)
+    logs = F.log_softmax(logits, dim=-1)  # [B, T, V]
+    expected = 0.0
+    for row in range(3):
+        for column, word in enumerate(batch.target_out[row].tolist()):
+            if word != model.config.pad_id:
+                likely, uniform = logs[row, column, word], logs[row, column].mean()
+                expected -= (0.9 * likely + 0.1 * uniform).item()
+    loss = batch_loss(model, batch, label_smoothing=0.1)
+    assert loss.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_accumulated_batches_step_as_one(make_trainer: MakeTrainer) -> None:
+    whole, parts = make_trainer(), make_trainer()
+    rows = [0, 1, 2, 3, 4, 5]
+    loss = whole.step([examples_of(whole).batch(rows)])
+    examples = examples_of(parts)
+    assert parts.step([examples.batch(rows[:2]), examples.batch(rows[2:])]) == pytest.approx(loss)
+    for one, other in zip(whole.model.parameters(), parts.model.parameters(), strict=True):
+        # The first moment is a share of the gradient; weights are not compared, because Adam
+        # blows up rounding where the gradient is zero.
+        mine = whole._optimizer.state[one]["exp_avg"]
+        torch.testing.assert_close(
+            mine, parts._optimizer.state[other]["exp_avg"], rtol=1e-4, atol=1e-7
+        )
+
+
+def test_a_gradient_that_is_not_finite_stops_the_training(make_trainer: MakeTrainer) -> None:
+    trainer = make_trainer()
+    with torch.no_grad():
+        trainer.model.source_embedding.weight.fill_(float("nan"))
+    with pytest.raises(TrainingError, match=r"step 1: .*lower optimizer\.learning_rate"):
+        trainer.step([examples_of(trainer).batch([0])])
+
+
+def test_patience_ends_a_training_that_no_longer_improves(make_trainer: MakeTrainer) -> None:
+    trainer = make_trainer(
+        learning_rate=0.0, max_steps=50, validate_every=1, patience=2, metric="loss"
+    )
+    assert trainer.train() is End.PATIENCE
+    assert trainer.state.step == 3
+    assert trainer.state.best_step == 1
+
+
+def test_epochs_follow_each_other(make_trainer: MakeTrainer) -> None:
+    trainer = make_trainer(max_steps=30, validate_every=1_000)
+    assert trainer.train() is End.MAX_STEPS
+    assert trainer.state.epoch >= 1
+    assert trainer.state.target_tokens > int(examples_of(trainer).lengths[:, 1].sum())
+
+
+@pytest.mark.parametrize(
+    ("metric", "expected"), [(Metric.LOSS, -2.0), (Metric.BLEU, 100.0), (Metric.CHRF, 100.0)]
+)
+def test_more_is_better_by_every_metric(metric: Metric, expected: float) -> None:
+    validation = Validation(loss=2.0, scores=score(["a b c d"], ["a b c d"]))
+    assert validation.by(metric) == pytest.approx(expected)
