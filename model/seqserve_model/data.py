@@ -140,27 +140,18 @@ def split_pairs(
     unique = list(dict.fromkeys(pairs))
     groups = list(_linked_groups(unique))
     random.Random(seed).shuffle(groups)
-    held_out: tuple[list[Pair], list[Pair]] = ([], [])
-    wanted = (validation_pairs, test_pairs)
-    training: list[int] = []
-    for group in groups:
-        part = next((i for i in (0, 1) if len(held_out[i]) < wanted[i]), None)
-        if part is None or len(group) > max_group:
-            training.extend(group)
-            continue
-        first_of_source = {sentence_key(unique[i].source): unique[i] for i in reversed(group)}
-        held_out[part].extend(reversed(first_of_source.values()))
-    if any(len(kept) < want for kept, want in zip(held_out, wanted, strict=True)) or not training:
+    small = (group for group in groups if len(group) <= max_group)
+    validation, drawn = _draw(small, unique, validation_pairs)
+    test, drawn_next = _draw(small, unique, test_pairs)
+    held_out = drawn | drawn_next
+    training = [pair for i, pair in enumerate(unique) if i not in held_out]
+    if len(validation) < validation_pairs or len(test) < test_pairs or not training:
         raise OptionError(
             f"data: too few pairs ({len(unique):,}) to hold out {validation_pairs:,} for "
             f"validation and {test_pairs:,} for test; lower data.validation_pairs and "
             "data.test_pairs"
         )
-    return Split(
-        training=[unique[i] for i in sorted(training)],
-        validation=held_out[0][:validation_pairs],
-        test=held_out[1][:test_pairs],
-    )
+    return Split(training=training, validation=validation, test=test)
 
 
 def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:
@@ -182,6 +173,19 @@ def _parse(line: bytes, source_column: int, target_column: int, max_chars: int) 
     if max(map(len, pair)) > max_chars:
         return f"is longer than {max_chars} characters"
     return pair
+
+
+def _draw(
+    groups: Iterator[list[int]], pairs: list[Pair], wanted: int
+) -> tuple[list[Pair], set[int]]:
+    """Takes groups until they give enough sources; gives one pair a source, and all that go."""
+    first_of_source: dict[str, Pair] = {}
+    drawn: set[int] = set()
+    while len(first_of_source) < wanted and (group := next(groups, None)):
+        drawn.update(group)
+        for i in group:
+            first_of_source.setdefault(sentence_key(pairs[i].source), pairs[i])
+    return list(first_of_source.values())[:wanted], drawn
 
 
 def _linked_groups(pairs: list[Pair]) -> Iterator[list[int]]:

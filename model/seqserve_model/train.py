@@ -32,7 +32,7 @@ from seqserve_model.data import Split, read_pairs, split_pairs, write_pairs
 from seqserve_model.dropout import use_byte_dropout
 from seqserve_model.evaluate import torch_device
 from seqserve_model.recipe import Recipe
-from seqserve_model.trainer import Corpora, End, Trainer, Validation
+from seqserve_model.trainer import Corpora, End, Trainer
 from seqserve_model.transformer import Transformer
 from seqserve_model.vocabulary import learn_vocabulary
 from seqserve_server.tokenizer import Tokenizer
@@ -112,9 +112,7 @@ def train(options: TrainOptions, *, command: str) -> End:
         end = trainer.train(options.time_limit_s)
     _say(f"ended: {end.value}; {trainer.state.step:,} steps in {trainer.state.seconds:,.0f} s")
     if end in (End.MAX_STEPS, End.PATIENCE):
-        validation = trainer.finish()
-        write_json(run.report, _report(trainer, validation, command))
-        _say(f"{run.result}: validation loss {validation.loss:.3f}\n{validation.scores}")
+        _write_result(trainer, command)
     else:
         _say("--resume goes on from here")
     return end
@@ -240,10 +238,10 @@ def _stopping_on_signals(trainer: Trainer) -> Iterator[None]:
             signal.signal(name, handler)
 
 
-def _report(trainer: Trainer, validation: Validation, command: str) -> dict[str, Any]:
-    state = trainer.state
+def _write_result(trainer: Trainer, command: str) -> None:
+    validation, run, state = trainer.finish(), trainer.run, trainer.state
     data = Path(trainer.recipe.data.path)
-    return {
+    report = {
         "command": command,
         "recipe": trainer.recipe.to_dict(),
         "data_sha256": hashlib.sha256(data.read_bytes()).hexdigest(),
@@ -254,6 +252,8 @@ def _report(trainer: Trainer, validation: Validation, command: str) -> dict[str,
         "best_step": state.best_step,
         "validation": {"loss": validation.loss, **dataclasses.asdict(validation.scores)},
     }
+    write_json(run.report, report)
+    _say(f"{run.result}: validation loss {validation.loss:.3f}\n{validation.scores}")
 
 
 def _say(text: str) -> None:

@@ -48,20 +48,29 @@ class ServeOptions:
         group=_NETWORK,
     )
     port: int = option(
-        50051, help="Port of the gRPC service; 0 for any free.", minimum=0, maximum=65535,
+        50051,
+        help="Port of the gRPC service; 0 for any free.",
+        minimum=0,
+        maximum=65535,
         group=_NETWORK,
-    )  # fmt: skip
+    )
     metrics_host: str = option(
         "127.0.0.1", help="Address of /metrics, /healthz and /readyz.", group=_NETWORK
     )
     metrics_port: int = option(
-        9464, help="Port of /metrics, /healthz and /readyz; 0 for any free.", minimum=0,
-        maximum=65535, group=_NETWORK,
-    )  # fmt: skip
-    max_message_bytes: int = option(
-        1 << 20, help="Largest request; a larger one is refused before it is read.", minimum=1024,
+        9464,
+        help="Port of /metrics, /healthz and /readyz; 0 for any free.",
+        minimum=0,
+        maximum=65535,
         group=_NETWORK,
-    )  # fmt: skip
+    )
+    max_message_bytes: int = option(
+        1 << 20,
+        help="Largest request; a larger one is refused before it is read.",
+        minimum=1024,
+        maximum=(1 << 31) - 1,
+        group=_NETWORK,
+    )
     reuse_port: bool = option(
         False,
         help="Let several servers share the port; off, a second server fails loudly.",
@@ -102,9 +111,13 @@ class ServeOptions:
         group=_ENGINE,
     )
     drain_timeout_s: float = option(
-        30.0, help="How long accepted calls may take to finish after SIGTERM.", minimum=0,
+        30.0,
+        help="How long accepted calls may take to finish after SIGTERM; keep it shorter than what"
+        " kills the server.",
+        minimum=0,
+        maximum=86_400,
         group=_ENGINE,
-    )  # fmt: skip
+    )
     log_format: LogFormat = option(
         LogFormat.TEXT, help="text for people, json for machines.", group=_LOG
     )
@@ -114,4 +127,11 @@ class ServeOptions:
 
     def worker_count(self) -> int:
         """Gives the number of workers, chosen from the cores where it was left open."""
-        return self.workers or max(1, len(os.sched_getaffinity(0)) // self.threads)
+        return self.workers or max(1, _cores() // self.threads)
+
+
+def _cores() -> int:
+    # What this process may use; not every platform tells.
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

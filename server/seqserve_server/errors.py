@@ -10,6 +10,7 @@ ServiceError
 └── EngineFault        a fault of ours
 ArtifactError          a model's folder is not sound; raised when it is loaded
 ProviderError          the execution provider asked for is not there
+StartupError           the server cannot start: a port is taken, no model is sound
 """
 
 from __future__ import annotations
@@ -80,3 +81,7 @@ class ArtifactError(SeqserveError):
 
 class ProviderError(SeqserveError):
     """The execution provider asked for is not available; the message says how to get it."""
+
+
+class StartupError(SeqserveError):
+    """The server cannot start where and with what it was told to; the message says what to do."""

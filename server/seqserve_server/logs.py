@@ -66,4 +66,5 @@ def _plain(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3f}"
     text = str(value)
-    return json.dumps(text) if not text or any(c in text for c in ' "=\n\r') else text
+    is_plain = text.isprintable() and not any(character in text for character in ' "=')
+    return text if text and is_plain else json.dumps(text)

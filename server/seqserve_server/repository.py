@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from dataclasses import dataclass
@@ -11,11 +12,21 @@ from pathlib import Path
 from seqserve.errors import OptionError
 from seqserve_server import logs
 from seqserve_server.engine.engine import Deliver, Engine, EngineLimits
-from seqserve_server.errors import ArtifactError, ModelNotFound, ModelUnavailable
+from seqserve_server.errors import (
+    ArtifactError,
+    ModelNotFound,
+    ModelUnavailable,
+    StartupError,
+)
 from seqserve_server.manifest import Manifest
 from seqserve_server.metrics import Metrics
 from seqserve_server.runtime import Provider, Runtime
 from seqserve_server.tokenizer import Tokenizer
+
+
+# Of the models there are, and of a name that is none of them, as much as an answer can carry.
+_MOST_LABELS = 20
+_MOST_NAME = 64
 
 
 class ModelState(Enum):
@@ -62,13 +73,14 @@ class Repository:
             default: Name of the model that calls mean which name none.
 
         Raises:
-            OptionError: The default is not among them, or nothing is sound.
+            StartupError: Nothing is sound.
+            OptionError: The default is not among what is sound.
         """
         self.entries = sorted(entries, key=lambda entry: (entry.name, entry.version))
         ready = sorted({entry.name for entry in self.entries if entry.model})
         if not ready:
             reasons = "".join(f"\n  {entry.label}: {entry.reason}" for entry in self.entries)
-            raise OptionError(f"no model can be served:{reasons or ' the repository is empty'}")
+            raise StartupError(f"no model can be served:{reasons}")
         if default and default not in ready:
             raise OptionError(
                 f"--default-model: {default!r} is not ready; there are {', '.join(ready)}"
@@ -90,14 +102,13 @@ class Repository:
             ModelNotFound: There is none; the message lists those there are.
         """
         wanted = name or self.default
-        found = [entry for entry in self.entries if entry.name == wanted]
-        if version:
-            found = [entry for entry in found if entry.version == version]
+        found = [
+            entry
+            for entry in self.entries
+            if entry.name == wanted and version in (0, entry.version)
+        ]
         if not found:
-            labels = ", ".join(entry.label for entry in self.entries)
-            asked = f"{wanted}/{version}" if version else wanted
-            what = f"no model {asked!r}" if asked else "name a model: there is no default"
-            raise ModelNotFound(f"{what}; there are {labels}")
+            raise ModelNotFound(f"{_unknown(wanted, version)}; there are {self._labels()}")
         return max(found, key=lambda entry: (entry.model is not None, entry.version))
 
     def resolve(self, name: str, version: int = 0) -> ServedModel:
@@ -111,6 +122,19 @@ class Repository:
         if entry.model is None:
             raise ModelUnavailable(f"{entry.label} could not be loaded; see GetModel")
         return entry.model
+
+    def _labels(self) -> str:
+        labels = [entry.label for entry in self.entries]
+        more = f" and {len(labels) - _MOST_LABELS} more" if len(labels) > _MOST_LABELS else ""
+        return ", ".join(labels[:_MOST_LABELS]) + more
+
+
+def _unknown(name: str, version: int) -> str:
+    if not name:
+        return "name a model: there is no default"
+    # The name is the caller's, as long as a message may be.
+    asked = name if len(name) <= _MOST_NAME else name[:_MOST_NAME] + "…"
+    return f"no model {asked!r}" + (f" of version {version}" if version else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,12 +151,19 @@ class Loader:
         """Loads every version of every model; a broken one is noted and left out.
 
         Raises:
-            OptionError: The folder is not there, or no model in it is sound.
+            OptionError: The folder is not there, or the default is not among its models.
+            StartupError: No model in it is sound, or the caches do not fit.
             ProviderError: The execution provider is not available.
         """
         if not repository.is_dir():
             raise OptionError(f"--model-repository: {repository} is not a folder")
-        return Repository([self._entry(folder) for folder in _versions(repository)], default)
+        folders = _versions(repository)
+        if not folders:
+            raise StartupError(
+                f"--model-repository: {repository} holds no <name>/<version>/ folder;"
+                " `seqserve export` makes one"
+            )
+        return Repository([self._entry(folder) for folder in folders], default)
 
     def _entry(self, folder: Path) -> Entry:
         name, version = folder.parent.name, int(folder.name)
@@ -141,7 +172,9 @@ class Loader:
             model = self._model(folder)
         except (ArtifactError, OptionError) as error:
             self.metrics.model_failed()
-            logs.event("model failed", level=40, model=f"{name}/{version}", reason=str(error))
+            logs.event(
+                "model failed", logging.ERROR, model=f"{name}/{version}", reason=str(error)
+            )
             return Entry(name=name, version=version, state=ModelState.FAILED, reason=str(error))
         manifest = model.manifest
         self.metrics.model_loaded(name, version, manifest.precision, self.provider.value)
@@ -167,8 +200,14 @@ class Loader:
             raise ArtifactError(f"{folder}: tokenizer.json has more words than the model")
         runtime = Runtime(folder, manifest, self.provider, self.threads)
         figures = self.metrics.engine(manifest.name)
-        engine = Engine(runtime, self.limits, self.deliver, figures)
-        self.metrics.add_engine(figures, engine)
+        try:
+            engine = Engine(runtime, self.limits, self.deliver, figures)
+        except MemoryError:
+            raise StartupError(
+                f"--slots: the caches of {self.limits.slots} rows of {manifest.label} do not fit"
+                " into memory; ask for fewer"
+            ) from None
+        self.metrics.add_engine(manifest.name, engine)
         return ServedModel(
             manifest=manifest, tokenizer=tokenizer, engine=engine, provider=self.provider
         )
@@ -178,5 +217,8 @@ def _versions(repository: Path) -> list[Path]:
     return sorted(
         folder
         for folder in repository.glob("*/*")
-        if re.fullmatch(r"[1-9][0-9]{0,8}", folder.name) and folder.is_dir()
+        if re.fullmatch(r"[1-9][0-9]{0,8}", folder.name)
+        and folder.is_dir()
+        # What editors, file systems and copies under way keep for themselves.
+        and not folder.parent.name.startswith(".")
     )

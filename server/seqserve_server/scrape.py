@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -9,10 +10,21 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
-from seqserve.errors import OptionError
+from seqserve_server.errors import StartupError
 
 # A client that sends nothing must not hold a thread.
 _TIMEOUT_S = 10.0
+# How soon the port closes once it is told to.
+_POLL_S = 0.1
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        if ":" in address[0]:
+            self.address_family = socket.AF_INET6
+        super().__init__(address, handler)
 
 
 class ScrapeServer:
@@ -30,19 +42,19 @@ class ScrapeServer:
             ready: Whether the server takes calls; what ``/readyz`` answers.
 
         Raises:
-            OptionError: The port is taken.
+            StartupError: The port is taken, or the address is none of this machine.
         """
         handler = _handler(registry, ready)
         try:
-            self._server = ThreadingHTTPServer((host, port), handler)
-        except OSError as error:
-            raise OptionError(
-                f"--metrics-port: cannot listen on {host}:{port}: {error.strerror}"
+            self._server = _Server((host, port), handler)
+        except (OSError, UnicodeError) as error:
+            raise StartupError(
+                f"--metrics-port: cannot listen on {host} port {port}: {error};"
+                " --metrics-port 0 takes any free one"
             ) from None
-        self._server.daemon_threads = True
         self.port = int(self._server.server_address[1])
         self._thread = threading.Thread(
-            target=self._server.serve_forever, name="scrape", daemon=True
+            target=self._server.serve_forever, args=(_POLL_S,), name="scrape", daemon=True
         )
         self._thread.start()
 

@@ -108,8 +108,9 @@ def parse(
         if title not in groups:
             groups[title] = parser.add_argument_group(title)
         _add_argument(groups[title], field, hints[field.name])
-    # Intermixed, so that flags may stand before, behind and between texts.
-    given = vars(parser.parse_intermixed_args(argv))
+    # Intermixed, flags may stand before, behind and between texts; but argparse then loses "--".
+    read = parser.parse_args if "--" in argv else parser.parse_intermixed_args
+    given = vars(read(argv))
     values = {}
     for field in fields:
         found = _find(field, given, environ)

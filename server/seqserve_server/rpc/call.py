@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 from seqserve_server.engine.engine import Engine
 from seqserve_server.engine.request import (
@@ -16,6 +17,10 @@ from seqserve_server.engine.request import (
     Request,
     Timeline,
 )
+
+
+# gRPC's clock may run ahead of the engine's by as much.
+_CLOCK_SLACK_S = 0.02
 
 
 class EngineCall:
@@ -64,8 +69,9 @@ class EngineCall:
         Raises:
             ServiceError: The request failed.
         """
-        async for _ in self.progress():
-            pass
+        async with aclosing(self.progress()) as progress:
+            async for _ in progress:
+                pass
         return self.result()
 
     def result(self) -> Finished:
@@ -73,7 +79,7 @@ class EngineCall:
         assert isinstance(self._last, Finished)
         return self._last
 
-    async def progress(self) -> AsyncIterator[list[int]]:
+    async def progress(self) -> AsyncGenerator[list[int], None]:
         """Gives new tokens as they come, until the answer is whole.
 
         Raises:
@@ -96,7 +102,7 @@ class EngineCall:
 
     def _late(self) -> bool:
         deadline_s = self.request.deadline_s
-        return deadline_s is not None and time.monotonic() >= deadline_s
+        return deadline_s is not None and time.monotonic() >= deadline_s - _CLOCK_SLACK_S
 
     def _receive(self, event: Event) -> None:
         if isinstance(event, Progress):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Any
 
 import grpc
@@ -43,19 +44,21 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
 
     async def GenerateStream(
         self, request: generation_pb2.GenerateRequest, context: Context
-    ) -> AsyncIterator[generation_pb2.GenerateStreamResponse]:
+    ) -> AsyncGenerator[generation_pb2.GenerateStreamResponse, None]:
         """Sends text as soon as it is final, then the whole answer."""
         model, call = await self._call(request, context, streamed=True)
         text = model.tokenizer.stream()
-        unsaid: list[int] = []
-        async for tokens in call.progress():
-            unsaid += tokens
-            if piece := text.push(tokens):
-                yield _piece(piece, unsaid)
-                unsaid = []
+        told: list[int] = []
+        shown = 0
+        async with aclosing(call.progress()) as progress:
+            async for tokens in progress:
+                told += tokens
+                if piece := text.push(tokens):
+                    yield _piece(piece, told[shown:])
+                    shown = len(told)
         result = call.result()
         if rest := text.flush(result.token_ids):
-            yield _piece(rest, unsaid)
+            yield _piece(rest, result.token_ids[shown:])
         yield generation_pb2.GenerateStreamResponse(result=_response(model, call, result))
 
     async def _call(
@@ -68,7 +71,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         check_source(request.source, model.manifest)
         source = await _tokens(model, request.source)
         check_source_tokens(source, model.manifest)
-        record.source_tokens = len(source)
+        record.facts["source_tokens"] = len(source)
         remaining_s = context.time_remaining()
         elapsed_s = time.monotonic() - record.began_s
         return model, EngineCall(
@@ -95,7 +98,12 @@ def _piece(text: str, token_ids: list[int]) -> generation_pb2.GenerateStreamResp
 def _response(
     model: ServedModel, call: EngineCall, result: Finished
 ) -> generation_pb2.GenerateResponse:
-    current.get().generated_tokens = len(result.token_ids)
+    timings = _timings(call.request.timeline)
+    current.get().facts.update(
+        generated_tokens=len(result.token_ids),
+        queue_ms=timings.queue_ms,
+        first_token_ms=timings.first_token_ms,
+    )
     hypothesis = generation_pb2.Hypothesis(
         text=model.tokenizer.decode(result.token_ids),
         tokens=model.tokenizer.tokens(result.token_ids),
@@ -109,7 +117,7 @@ def _response(
         hypotheses=[hypothesis],
         source_tokens=len(call.request.source),
         generated_tokens=len(result.token_ids),
-        timings=_timings(call.request.timeline),
+        timings=timings,
     )
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from typing import Any, TypeAlias
 
 import grpc
@@ -19,7 +20,7 @@ from seqserve_server import logs
 from seqserve_server.errors import Draining, InvalidRequest, QueueFull
 from seqserve_server.metrics import Metrics
 from seqserve_server.rpc.record import REQUEST_ID, CallRecord, current, request_id
-from seqserve_server.rpc.status import Failure, failure_of
+from seqserve_server.rpc.status import failure_of
 from seqserve_server.rpc.wire import Unreadable, tolerant
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -30,12 +31,39 @@ _REJECTIONS = {QueueFull: "queue_full", Draining: "draining", InvalidRequest: "i
 _log = logging.getLogger(__name__)
 
 
+class ActiveCalls:
+    """How many calls are under way; lives in the event loop."""
+
+    def __init__(self) -> None:
+        """Begins with none."""
+        self._count = 0
+        self._none = asyncio.Event()
+        self._none.set()
+
+    def enter(self) -> None:
+        """Notes a call that begins."""
+        self._count += 1
+        self._none.clear()
+
+    def leave(self) -> None:
+        """Notes a call that is over."""
+        self._count -= 1
+        if not self._count:
+            self._none.set()
+
+    async def wait_none(self) -> None:
+        """Waits until no call is under way."""
+        await self._none.wait()
+
+
 class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     """Wraps the handlers of our own services."""
 
     def __init__(self, metrics: Metrics) -> None:
         """Takes where calls are counted."""
         self._metrics = metrics
+        self._wrapped: dict[str, Handler] = {}
+        self.active = ActiveCalls()
 
     async def intercept_service(
         self,
@@ -43,10 +71,18 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler:
         """Finds the handler and wraps it."""
-        handler = await continuation(handler_call_details)
         method = handler_call_details.method
+        wrapped = self._wrapped.get(method)
+        if wrapped is not None:
+            return wrapped
+        handler = await continuation(handler_call_details)
+        # Names that nobody serves must not pile up here.
         if handler is None or not method.startswith(_PREFIX):
             return handler
+        self._wrapped[method] = self._wrap(method, handler)
+        return self._wrapped[method]
+
+    def _wrap(self, method: str, handler: Handler) -> Handler:
         name = method.removeprefix(_PREFIX).replace("/", ".")
         deserialize = _tolerant(method, handler)
         if handler.response_streaming:
@@ -59,21 +95,22 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
     def _unary(self, name: str, behave: Any) -> Any:
         async def handle(request: Message | Unreadable, context: Context) -> Message:
-            async with _Call(self._metrics, name, context):
-                if isinstance(request, Unreadable):
-                    raise request.error
-                response: Message = await behave(request, context)
+            async with _Call(self._metrics, self.active, name, context):
+                response: Message = await behave(_readable(request), context)
                 return response
 
         return handle
 
     def _stream(self, name: str, behave: Any) -> Any:
-        async def handle(request: Message | Unreadable, context: Context) -> AsyncIterator[Message]:
-            async with _Call(self._metrics, name, context):
-                if isinstance(request, Unreadable):
-                    raise request.error
-                async for response in behave(request, context):
-                    yield response
+        # Not a generator: a call that ends while a slow reader is waited for would leave that to
+        # the garbage collector, and its request in the engine until then.
+        async def handle(request: Message | Unreadable, context: Context) -> None:
+            async with (
+                _Call(self._metrics, self.active, name, context),
+                aclosing(behave(_readable(request), context)) as responses,
+            ):
+                async for response in responses:
+                    await context.write(response)
 
         return handle
 
@@ -85,11 +122,20 @@ def _tolerant(method: str, handler: Handler) -> Any:
     return tolerant(handler.request_deserializer, found.input_type)
 
 
+def _readable(request: Message | Unreadable) -> Message:
+    if isinstance(request, Unreadable):
+        raise request.error
+    return request
+
+
 class _Call:
     """Keeps the record of one call, and ends the call where an error comes out of its handler."""
 
-    def __init__(self, metrics: Metrics, name: str, context: Context) -> None:
+    def __init__(
+        self, metrics: Metrics, active: ActiveCalls, name: str, context: Context
+    ) -> None:
         self._metrics = metrics
+        self._active = active
         self._context = context
         self._record = CallRecord(
             method=name,
@@ -97,22 +143,31 @@ class _Call:
         )
 
     async def __aenter__(self) -> None:
+        self._active.enter()
         current.set(self._record)
         id_ = (REQUEST_ID, self._record.request_id)
         self._context.set_trailing_metadata((id_,))
 
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self._active.leave()
         if error is None:
             self._note(grpc.StatusCode.OK)
-        elif isinstance(error, (asyncio.CancelledError, GeneratorExit)):
-            self._note(self._why_cancelled())
         elif isinstance(error, Exception):
-            failure = failure_of(error, self._record.request_id)
-            self._note(failure.code, failure.details)
-            self._count(error)
-            if failure.code is grpc.StatusCode.INTERNAL:
-                _log.error("request %s", self._record.request_id, exc_info=error)
-            await self._abort(failure)
+            await self._fail(error)
+        else:
+            self._note(self._why_cancelled())
+
+    async def _fail(self, error: Exception) -> None:
+        record = self._record
+        failure = failure_of(error, record.request_id)
+        self._note(failure.code, failure.message)
+        reason = _REJECTIONS.get(type(error))
+        if reason:
+            self._metrics.rejected(record.model, reason)
+        if failure.code is grpc.StatusCode.INTERNAL:
+            _log.error("request %s", record.request_id, exc_info=error)
+        id_ = (REQUEST_ID, record.request_id)
+        await self._context.abort(failure.code, failure.message, (id_, *failure.trailers))
 
     def _why_cancelled(self) -> grpc.StatusCode:
         # gRPC cancels the handler for both; only the clock tells a deadline from a caller gone.
@@ -121,16 +176,7 @@ class _Call:
             return grpc.StatusCode.DEADLINE_EXCEEDED
         return grpc.StatusCode.CANCELLED
 
-    def _count(self, error: Exception) -> None:
-        reason = _REJECTIONS.get(type(error))
-        if reason:
-            self._metrics.rejected(self._record.model, reason)
-
-    async def _abort(self, failure: Failure) -> None:
-        id_ = (REQUEST_ID, self._record.request_id)
-        await self._context.abort(failure.code, failure.details, (id_, *failure.trailers))
-
-    def _note(self, code: grpc.StatusCode, details: str = "") -> None:
+    def _note(self, code: grpc.StatusCode, message: str = "") -> None:
         record = self._record
         duration_s = time.monotonic() - record.began_s
         self._metrics.called(record.model, record.method, code.name, duration_s)
@@ -142,9 +188,6 @@ class _Call:
         }
         if record.model:
             fields["model"] = record.model
-        if record.source_tokens:
-            fields["source_tokens"] = record.source_tokens
-            fields["generated_tokens"] = record.generated_tokens
-        if details:
-            fields["details"] = details
-        logs.event("call", **fields)
+        if message:
+            fields["message"] = message
+        logs.event("call", **fields, **record.facts)

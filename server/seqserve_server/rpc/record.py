@@ -23,8 +23,8 @@ class CallRecord:
     began_s: float = field(default_factory=time.monotonic)
     model: str = ""
     """Empty until it is known to exist, so that no caller can make up labels."""
-    source_tokens: int = 0
-    generated_tokens: int = 0
+    facts: dict[str, float] = field(default_factory=dict)
+    """What else its line in the log says: counts and times, never text."""
 
 
 current: ContextVar[CallRecord] = ContextVar("call")

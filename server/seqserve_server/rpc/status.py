@@ -1,6 +1,7 @@
 """The one table from an error to what the caller sees.
 
-Sources: google/rpc/code.proto, google/rpc/error_details.proto; gRPC "Richer error model".
+Sources: google/rpc/code.proto, google/rpc/error_details.proto; gRPC "Richer error model"; AIP-193,
+https://google.aip.dev/193 (``ErrorInfo`` tells apart what shares a status).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 import grpc
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message
-from google.rpc.error_details_pb2 import BadRequest, RetryInfo
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
 from seqserve_server.errors import (
@@ -26,48 +27,60 @@ from seqserve_server.errors import (
 )
 
 _DETAILS_KEY = "grpc-status-details-bin"
+_DOMAIN = "seqserve"
 # Another server may be up by then, or this one again.
 _UNAVAILABLE_RETRY_S = 1.0
+# Status and details travel as headers, of which clients take 8 KiB.
+_MOST_CHARACTERS = 1000
 
 
-def _bad_request(error: ServiceError) -> Message | None:
+def _bad_request(error: ServiceError) -> list[Message]:
     assert isinstance(error, InvalidRequest)
     violation = BadRequest.FieldViolation(field=error.field, description=error.reason)
-    details: Message = BadRequest(field_violations=[violation])
-    return details
+    return [BadRequest(field_violations=[violation])]
 
 
-def _retry(delay_s: float) -> Message:
+def _retry(delay_s: float) -> list[Message]:
     delay = Duration()
     delay.FromNanoseconds(int(delay_s * 1e9))
-    details: Message = RetryInfo(retry_delay=delay)
-    return details
+    return [RetryInfo(retry_delay=delay)]
 
 
-def _retry_full(error: ServiceError) -> Message | None:
+def _retry_full(error: ServiceError) -> list[Message]:
     assert isinstance(error, QueueFull)
     return _retry(error.retry_after_s)
 
 
-def _retry_later(error: ServiceError) -> Message | None:
+def _retry_later(error: ServiceError) -> list[Message]:
     return _retry(_UNAVAILABLE_RETRY_S)
 
 
-def _nothing(error: ServiceError) -> Message | None:
-    return None
+def _nothing(error: ServiceError) -> list[Message]:
+    return []
 
 
-_Details = Callable[[ServiceError], Message | None]
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the caller sees of one class of error."""
 
-TABLE: dict[type[ServiceError], tuple[grpc.StatusCode, _Details]] = {
-    InvalidRequest: (grpc.StatusCode.INVALID_ARGUMENT, _bad_request),
-    ModelNotFound: (grpc.StatusCode.NOT_FOUND, _nothing),
-    QueueFull: (grpc.StatusCode.RESOURCE_EXHAUSTED, _retry_full),
-    DeadlinePassed: (grpc.StatusCode.DEADLINE_EXCEEDED, _nothing),
-    ModelUnavailable: (grpc.StatusCode.UNAVAILABLE, _retry_later),
-    Draining: (grpc.StatusCode.UNAVAILABLE, _retry_later),
-    EngineFault: (grpc.StatusCode.INTERNAL, _nothing),
+    code: grpc.StatusCode
+    reason: str
+    """For programs, in ``ErrorInfo``."""
+    details: Callable[[ServiceError], list[Message]] = _nothing
+    """What is attached beside it."""
+
+
+TABLE: dict[type[ServiceError], Row] = {
+    InvalidRequest: Row(grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD", _bad_request),
+    ModelNotFound: Row(grpc.StatusCode.NOT_FOUND, "MODEL_NOT_FOUND"),
+    QueueFull: Row(grpc.StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL", _retry_full),
+    DeadlinePassed: Row(grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_PASSED"),
+    ModelUnavailable: Row(grpc.StatusCode.UNAVAILABLE, "MODEL_UNAVAILABLE", _retry_later),
+    Draining: Row(grpc.StatusCode.UNAVAILABLE, "DRAINING", _retry_later),
+    EngineFault: Row(grpc.StatusCode.INTERNAL, "FAULT"),
 }
+
+_FAULT = TABLE[EngineFault]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,19 +88,20 @@ class Failure:
     """What ends a call that did not go well."""
 
     code: grpc.StatusCode
-    details: str
-    trailers: tuple[tuple[str, bytes], ...] = ()
+    message: str
+    trailers: tuple[tuple[str, bytes], ...]
 
 
 def failure_of(error: Exception, request_id: str) -> Failure:
     """Finds what the caller sees of an error; of a fault of ours only the id that is in the log."""
-    code, make_details = TABLE.get(type(error), (grpc.StatusCode.INTERNAL, _nothing))  # type: ignore[arg-type]
-    if code is grpc.StatusCode.INTERNAL:
-        return Failure(code=code, details=f"a fault of the server; its log has id {request_id}")
-    details = make_details(error) if isinstance(error, ServiceError) else None
-    if details is None:
-        return Failure(code=code, details=str(error))
-    status = Status(code=code.value[0], message=str(error))
-    status.details.add().Pack(details)
+    row = next((TABLE[kind] for kind in type(error).__mro__ if kind in TABLE), _FAULT)
+    if row is _FAULT:
+        message, details = f"a fault of the server; its log has id {request_id}", []
+    else:
+        assert isinstance(error, ServiceError)
+        message, details = str(error)[:_MOST_CHARACTERS], row.details(error)
+    status = Status(code=row.code.value[0], message=message)
+    for detail in (ErrorInfo(reason=row.reason, domain=_DOMAIN), *details):
+        status.details.add().Pack(detail)
     trailer = (_DETAILS_KEY, status.SerializeToString())
-    return Failure(code=code, details=str(error), trailers=(trailer,))
+    return Failure(code=row.code, message=message, trailers=(trailer,))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from google.protobuf.unknown_fields import UnknownFieldSet
+
 from seqserve.v1 import generation_pb2
 from seqserve_server.engine.request import DecodingOptions
 from seqserve_server.errors import InvalidRequest
@@ -28,10 +30,10 @@ def check_source(source: str, manifest: Manifest) -> None:
 
 
 def check_source_tokens(tokens: list[int], manifest: Manifest) -> None:
-    """Refuses a source with more tokens than the model reads.
+    """Refuses a source with more tokens than the model reads, or none but the end token.
 
     Raises:
-        InvalidRequest: It has.
+        InvalidRequest: It is one.
     """
     limit = manifest.limits.max_source_length
     if len(tokens) > limit:
@@ -40,6 +42,8 @@ def check_source_tokens(tokens: list[int], manifest: Manifest) -> None:
             f"has {len(tokens)} tokens, the end token counted; {manifest.label} reads at most"
             f" {limit}: split it into sentences",
         )
+    if len(tokens) < 2:
+        raise InvalidRequest("source", "has no character that the model reads")
 
 
 def decoding_options(
@@ -48,8 +52,13 @@ def decoding_options(
     """Checks options and fills in the model's defaults.
 
     Raises:
-        InvalidRequest: One is out of its range, or they contradict each other.
+        InvalidRequest: One is unknown or out of its range, or they contradict each other.
     """
+    # Options change the answer, so one from a newer client must not be passed over in silence.
+    for unknown in UnknownFieldSet(options):
+        raise InvalidRequest(
+            "options", f"field {unknown.field_number} is not known to this server; upgrade it"
+        )
     limit = manifest.limits.max_target_length
     longest, shortest = limit, 0
     if options.HasField("max_decoding_length"):

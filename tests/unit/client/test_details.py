@@ -16,7 +16,8 @@ def encode(*attached: Message) -> bytes:
         detail = any_pb2.Any()
         detail.Pack(message)
         status.details.append(detail)
-    return status.SerializeToString()
+    data: bytes = status.SerializeToString()
+    return data
 
 
 def bad_request(*fields: str) -> error_details_pb2.BadRequest:

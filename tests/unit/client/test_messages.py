@@ -102,8 +102,12 @@ def test_enums_of_a_newer_server_do_no_harm(number: int) -> None:
     assert messages.result_of(response).stop_reason is StopReason.UNSPECIFIED
 
 
+def names(wire: Any) -> list[str]:
+    return [value.name for value in wire.DESCRIPTOR.values]
+
+
 def test_the_enums_mirror_the_wire() -> None:
-    reasons = [name.removeprefix("STOP_REASON_") for name in generation_pb2.StopReason.keys()]
-    states = [name.removeprefix("MODEL_STATE_") for name in model_pb2.ModelState.keys()]
+    reasons = [name.removeprefix("STOP_REASON_") for name in names(generation_pb2.StopReason)]
+    states = [name.removeprefix("MODEL_STATE_") for name in names(model_pb2.ModelState)]
     assert [reason.name for reason in StopReason] == reasons
     assert [state.name for state in ModelState] == states

@@ -31,6 +31,9 @@ def test_one_status_may_mean_several_things(code: str, details: str, kind: type[
 
 
 def test_foreign_metadata_and_broken_details_do_no_harm() -> None:
-    metadata = [("x-request-id", "7"), (METADATA_KEY, b"\xff\xff\xff")]
+    metadata: list[tuple[str, str | bytes]] = [
+        ("x-request-id", "7"),
+        (METADATA_KEY, b"\xff\xff\xff"),
+    ]
     error = error_of(grpc.StatusCode.UNAVAILABLE, "draining", metadata)
     assert (error.details, error.field, error.retry_after_s) == ("draining", "", None)

@@ -23,7 +23,8 @@ def test_targets(target: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["", "localhost", "localhost:", ":50051", "a b:1", "http://x:1", "localhost:1,", "::1"]
+    "target",
+    ["", "localhost", "localhost:", ":50051", "a b:1", "http://x:1", "localhost:1,", "::1"],
 )
 def test_a_malformed_target_is_refused(target: str) -> None:
     with pytest.raises(OptionError, match="is not host:port; write for instance"):

@@ -77,7 +77,10 @@ def test_limit_counts_words_without_the_end(make_model: MakeModel) -> None:
 
 def test_rows_that_end_at_once_are_empty(make_model: MakeModel) -> None:
     model = always(make_model, 2)
+    steps: list[nn.Module] = []
+    model.output_projection.register_forward_hook(lambda module, *_: steps.append(module))
     assert greedy(model, torch.tensor([[4], [6]]), torch.tensor([1, 1]), LIMIT) == [[], []]
+    assert len(steps) == 1
 
 
 def test_refuses_to_decode_past_the_positions(make_model: MakeModel) -> None:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable
 
 import pytest
@@ -9,7 +8,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from seqserve_model.config import (
     Activation,
@@ -20,7 +18,6 @@ from seqserve_model.config import (
 )
 from seqserve_model.transformer import AttentionRecord, DecoderState, Transformer
 
-MakeConfig = Callable[..., TransformerConfig]
 MakeModel = Callable[..., Transformer]
 MakeWords = Callable[..., Tensor]
 
@@ -161,6 +158,18 @@ def test_order_of_words_matters(
     assert (logits[0] - logits[1]).abs().max() > 1e-3
 
 
+@pytest.mark.parametrize("positions", ["relative", "t5", "rotary", "alibi"])
+@torch.no_grad()
+def test_equal_words_are_told_apart_by_distance_only(make_model: MakeModel, positions: str) -> None:
+    model = make_model(positions=PositionScheme(positions))
+    record = AttentionRecord()
+    model.encode(torch.full((1, 6), 5), torch.tensor([6]), record)
+    weights = record.encoder[0]  # [1, H, S, S]
+    steps = weights.log().diff(dim=-1)
+    torch.testing.assert_close(steps[:, :, :-1, :-1], steps[:, :, 1:, 1:], atol=1e-5, rtol=1e-5)
+    assert steps.abs().max() > 0.05
+
+
 # What was attended to
 
 
@@ -213,54 +222,6 @@ def test_record_of_cached_steps_is_the_last_row_of_the_pass(
             torch.testing.assert_close(ours, theirs[:, :, -1:], atol=1e-5, rtol=1e-5)
 
 
-# Embeddings
-
-
-def test_shared_and_tied_tables_are_one_parameter(make_config: MakeConfig) -> None:
-    model = Transformer(make_config())
-    assert model.source_embedding.weight is model.target_embedding.weight
-    assert model.output_projection.weight is model.target_embedding.weight
-    model.load_state_dict(Transformer(make_config()).state_dict())
-    assert model.output_projection.weight is model.source_embedding.weight
-
-
-def test_tied_output_takes_the_target_words(make_config: MakeConfig) -> None:
-    model = Transformer(make_config(shared_embeddings=False))
-    assert model.source_embedding.weight is not model.target_embedding.weight
-    assert model.output_projection.weight is model.target_embedding.weight
-
-
-def test_nothing_is_tied_where_not_asked(make_config: MakeConfig) -> None:
-    model = Transformer(make_config(shared_embeddings=False, tied_output=False))
-    tables = (model.source_embedding, model.target_embedding, model.output_projection)
-    assert len({id(table.weight) for table in tables}) == 3
-
-
-def test_words_enter_with_variance_one_and_leave_with_variance_one(make_config: MakeConfig) -> None:
-    config = make_config(vocabulary_size=2_000, width=128, positions=PositionScheme.T5)
-    model = Transformer(config).eval()
-    words = torch.randint(0, 2_000, (8, 12))
-    entering: list[Tensor] = []
-    model.encoder_layers[0].register_forward_pre_hook(lambda _, inputs: entering.append(inputs[0]))
-    logits = model(words, torch.full((8,), 12), words)
-    assert entering[0].std().item() == pytest.approx(1.0, abs=0.05)
-    # The decoder's own input word stands out of the tied table, so the others are measured.
-    others = logits.masked_fill(one_hot(words, 2_000).bool(), 0.0)
-    assert others.std().item() == pytest.approx(1.0, abs=0.2)
-
-
-@pytest.mark.parametrize("scaled", [False, True])
-def test_embeddings_are_scaled_by_the_root_of_the_width(
-    make_model: MakeModel, scaled: bool
-) -> None:
-    model = make_model(positions=PositionScheme.ALIBI, scaled_embeddings=scaled)
-    entering: list[Tensor] = []
-    model.encoder_layers[0].register_forward_pre_hook(lambda _, inputs: entering.append(inputs[0]))
-    model.encode(torch.tensor([[5]]), torch.tensor([1]))
-    factor = math.sqrt(16) if scaled else 1.0
-    torch.testing.assert_close(entering[0][0, 0], model.source_embedding.weight[5] * factor)
-
-
 # Dropout and what is saved
 
 
@@ -272,13 +233,13 @@ def test_dropout_acts_in_training_only(make_model: MakeModel, make_words: MakeWo
     assert not torch.equal(model(*inputs), model(*inputs))
 
 
-@pytest.mark.parametrize("positions", [PositionScheme.SINUSOIDAL, PositionScheme.RELATIVE])
-def test_attention_dropout_acts_alone(
+@every_scheme
+def test_attention_weights_are_dropped_in_every_scheme(
     make_model: MakeModel, make_words: MakeWords, positions: PositionScheme
 ) -> None:
     model = make_model(attention_dropout=0.5, positions=positions).train()
-    inputs = make_words(2, 5), torch.tensor([5, 3]), make_words(2, 4)
-    assert not torch.equal(model(*inputs), model(*inputs))
+    source, lengths = make_words(2, 5), torch.tensor([5, 3])
+    assert not torch.equal(model.encode(source, lengths), model.encode(source, lengths))
 
 
 @every_scheme

@@ -1,0 +1,1 @@
+"""Comparisons with other engines on the same weights, in one run."""

@@ -1,0 +1,214 @@
+"""Who is compared: each decodes the same token ids greedily and gives token ids back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import ctranslate2
+import torch
+from ctranslate2.converters.converter import Converter
+from ctranslate2.specs import common_spec, transformer_spec
+from torch import nn
+
+from seqserve_model.attention import MultiHeadAttention
+from seqserve_model.layers import DecoderLayer, EncoderLayer, FeedForward
+from seqserve_model.positions import Positions
+from seqserve_model.search import greedy
+from seqserve_model.transformer import Transformer
+from seqserve_server.engine.request import DecodingOptions
+from seqserve_server.manifest import Manifest
+from seqserve_server.offline import Offline
+
+Rows = list[list[int]]
+
+
+class Peer(Protocol):
+    """An engine with a number of rows in flight."""
+
+    name: str
+
+    def decode(self, sources: Sequence[list[int]]) -> Rows:
+        """Decodes sources, the end token last in each; the end token is not given back."""
+
+    def close(self) -> None:
+        """Gives back threads and memory."""
+
+
+class SeqservePeer:
+    """This project's engine, without gRPC: one worker of one thread per core."""
+
+    def __init__(self, folder: Path, rows: int, max_decoding_length: int) -> None:
+        """Loads the artifact; ``rows`` may run at once in each worker."""
+        workers = len(os.sched_getaffinity(0))
+        self.name = "seqserve fp32"
+        self._options = DecodingOptions(max_decoding_length=max_decoding_length)
+        self._engine = Offline(folder, workers=workers, slots=rows * workers)
+
+    def decode(self, sources: Sequence[list[int]]) -> Rows:
+        """Lets all sources wait; rows join as others leave."""
+        return [answer.token_ids for answer in self._engine.decode(sources, self._options)]
+
+    def close(self) -> None:
+        """Stops the workers."""
+        self._engine.close()
+
+
+class TorchPeer:
+    """The torch model and its greedy loop with cached keys and values, in sorted batches."""
+
+    def __init__(self, model: Transformer, rows: int, max_decoding_length: int) -> None:
+        """Takes the model; all cores work on one batch."""
+        self.name = "torch fp32"
+        self._model = model
+        self._rows = rows
+        self._max_decoding_length = max_decoding_length
+
+    def decode(self, sources: Sequence[list[int]]) -> Rows:
+        """Decodes batch after batch, each to its longest row."""
+        order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
+        found: Rows = [[] for _ in sources]
+        for start in range(0, len(order), self._rows):
+            batch = order[start : start + self._rows]
+            tensors = [torch.tensor(sources[index]) for index in batch]
+            source = nn.utils.rnn.pad_sequence(tensors, batch_first=True)
+            lengths = torch.tensor([len(tensor) for tensor in tensors])
+            rows = greedy(self._model, source, lengths, self._max_decoding_length)
+            for index, row in zip(batch, rows, strict=True):
+                found[index] = row
+        return found
+
+    def close(self) -> None:
+        """Has nothing to give back."""
+
+
+class CTranslate2Peer:
+    """CTranslate2 in one layout of workers and threads; it sorts and batches by itself."""
+
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Manifest,
+        precision: str,
+        layout: tuple[int, int],
+        rows: int,
+        max_decoding_length: int,
+    ) -> None:
+        """Loads a converted model.
+
+        Args:
+            folder: Of the converted model.
+            manifest: Names the special tokens.
+            precision: ``float32`` or ``int8``.
+            layout: Workers and threads of each.
+            rows: Most sources of a batch.
+            max_decoding_length: Most target tokens.
+        """
+        workers, threads = layout
+        self.name = f"CTranslate2 {precision} {workers}x{threads}"
+        self._rows = rows
+        self._max_decoding_length = max_decoding_length
+        self._translator = ctranslate2.Translator(
+            str(folder), compute_type=precision, inter_threads=workers, intra_threads=threads
+        )
+
+    def decode(self, sources: Sequence[list[int]]) -> Rows:
+        """Hands over all sources at once."""
+        words = [[f"t{token}" for token in source] for source in sources]
+        results = self._translator.translate_batch(
+            words,
+            beam_size=1,
+            max_batch_size=self._rows,
+            max_decoding_length=self._max_decoding_length,
+            max_input_length=0,
+        )
+        return [[int(word[1:]) for word in result.hypotheses[0]] for result in results]
+
+    def close(self) -> None:
+        """Unloads the model."""
+        self._translator.unload_model()
+
+
+class CTranslate2Converter(Converter):
+    """Lays the weights of our torch model out as CTranslate2 wants them."""
+
+    def __init__(self, model: Transformer) -> None:
+        """Takes a pre-norm model with sinusoidal positions, as the default model is one."""
+        self._model = model
+
+    def _load(self) -> transformer_spec.TransformerSpec:
+        model, config = self._model, self._model.config
+        spec = transformer_spec.TransformerSpec.from_config(
+            (config.encoder_layers, config.decoder_layers),
+            config.heads,
+            pre_norm=True,
+            activation=common_spec.Activation[config.activation.name],
+        )
+        words = [f"t{number}" for number in range(config.vocabulary_size)]
+        spec.register_source_vocabulary(words)
+        spec.register_target_vocabulary(words)
+        spec.config.bos_token = f"t{config.bos_id}"
+        spec.config.eos_token = f"t{config.eos_id}"
+        spec.config.unk_token = f"t{config.unk_id}"
+        spec.config.decoder_start_token = f"t{config.bos_id}"
+        spec.config.layer_norm_epsilon = 1e-5
+        spec.encoder.embeddings[0].weight = _array(model.source_embedding.weight)
+        spec.decoder.embeddings.weight = _array(model.target_embedding.weight)
+        spec.decoder.projection.weight = _array(model.output_projection.weight)
+        for part, positions, norm in (
+            (spec.encoder, model.encoder_positions, model.encoder_norm),
+            (spec.decoder, model.decoder_positions, model.decoder_norm),
+        ):
+            part.position_encodings.encodings = _table(positions)
+            _set_norm(part.layer_norm, norm)
+        for layer, ours in zip(spec.encoder.layer, model.encoder_layers, strict=True):
+            _set_encoder_layer(layer, ours)  # type: ignore[arg-type]
+        for layer, ours in zip(spec.decoder.layer, model.decoder_layers, strict=True):
+            _set_decoder_layer(layer, ours)  # type: ignore[arg-type]
+        return spec
+
+
+def _array(tensor: torch.Tensor):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    return tensor.detach().numpy()
+
+
+def _table(positions: Positions):  # type: ignore[no-untyped-def]  # noqa: ANN202
+    return _array(positions.table)  # type: ignore[arg-type]
+
+
+def _set_norm(spec, norm: nn.Module) -> None:  # type: ignore[no-untyped-def]
+    spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
+
+
+def _set_linear(spec, *parts: nn.Linear) -> None:  # type: ignore[no-untyped-def]
+    spec.weight = _array(torch.cat([part.weight for part in parts]))
+    spec.bias = _array(torch.cat([part.bias for part in parts]))
+
+
+def _set_self_attention(spec, attention: MultiHeadAttention, norm: nn.Module) -> None:  # type: ignore[no-untyped-def]
+    _set_norm(spec.layer_norm, norm)
+    _set_linear(spec.linear[0], attention.query, attention.key, attention.value)
+    _set_linear(spec.linear[1], attention.output)
+
+
+def _set_feed_forward(spec, feed_forward: FeedForward, norm: nn.Module) -> None:  # type: ignore[no-untyped-def]
+    _set_norm(spec.layer_norm, norm)
+    _set_linear(spec.linear_0, feed_forward.up)
+    _set_linear(spec.linear_1, feed_forward.down)
+
+
+def _set_encoder_layer(spec, layer: EncoderLayer) -> None:  # type: ignore[no-untyped-def]
+    _set_self_attention(spec.self_attention, layer.self_attention, layer.self_residual.norm)
+    _set_feed_forward(spec.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
+
+
+def _set_decoder_layer(spec, layer: DecoderLayer) -> None:  # type: ignore[no-untyped-def]
+    _set_self_attention(spec.self_attention, layer.self_attention, layer.self_residual.norm)
+    attention = layer.cross_attention
+    _set_norm(spec.attention.layer_norm, layer.cross_residual.norm)
+    _set_linear(spec.attention.linear[0], attention.query)
+    _set_linear(spec.attention.linear[1], attention.key, attention.value)
+    _set_linear(spec.attention.linear[2], attention.output)
+    _set_feed_forward(spec.ffn, layer.feed_forward, layer.feed_forward_residual.norm)

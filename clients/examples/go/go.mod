@@ -1,0 +1,3 @@
+module example.com/seqserve-example
+
+go 1.24

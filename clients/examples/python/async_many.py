@@ -1,0 +1,24 @@
+"""Many texts at once, their answers in order: ``python async_many.py [TARGET] < lines.txt``.
+
+The server decodes them together; the client holds no more than a few hundred at a time, so the
+input may be as long as you like.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from seqserve import AsyncClient
+
+
+async def main(target: str) -> None:
+    """Answers the lines of standard input that are not empty."""
+    sources = (line.strip() for line in sys.stdin if line.strip())
+    async with AsyncClient(target) as client:
+        async for result in client.generate_many(sources, concurrency=64):
+            print(result.text, flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051"))

@@ -1,0 +1,47 @@
+"""From an artifact back to the torch model, whose weights the teacher graph keeps under their names.
+
+It is what makes a shipped artifact enough to compare with other engines, or to train on from.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import torch
+from torch import Tensor
+
+from seqserve_model.config import TransformerConfig
+from seqserve_model.transformer import Transformer
+from seqserve_server.errors import ArtifactError
+from seqserve_server.manifest import Manifest
+
+
+def restore(folder: Path) -> Transformer:
+    """Builds the model of an fp32 artifact, in evaluation mode.
+
+    Raises:
+        ArtifactError: The artifact is not sound, or does not hold all weights.
+    """
+    manifest = Manifest.load(folder)
+    if manifest.precision != "fp32":
+        raise ArtifactError(f"{folder}: is {manifest.precision}; only fp32 holds the weights whole")
+    graph = onnx.load(str(folder / "teacher.onnx")).graph
+    arrays = {entry.name: onnx.numpy_helper.to_array(entry) for entry in graph.initializer}
+    model = Transformer(TransformerConfig.from_dict(manifest.architecture.config))
+    with torch.no_grad():
+        for parameter, names in _names(model).items():
+            array = next((arrays[f"model.{name}"] for name in names if f"model.{name}" in arrays), None)
+            if array is None:
+                raise ArtifactError(f"{folder}/teacher.onnx: holds no weight {names[0]}")
+            parameter.copy_(torch.from_numpy(np.array(array)))
+    return model.eval()
+
+
+def _names(model: Transformer) -> dict[Tensor, list[str]]:
+    """Lists all names of each weight; a tied one has several."""
+    names: dict[Tensor, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(parameter, []).append(name)
+    return names

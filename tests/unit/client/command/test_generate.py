@@ -1,0 +1,181 @@
+"""The command as people run it: a process of its own, a real server."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from seqserve.__main__ import main
+
+from ..fake_server import FakeServer
+
+COMMAND = [sys.executable, "-m", "seqserve", "generate"]
+
+
+def pipe(server: FakeServer, lines: bytes, *argv: str) -> subprocess.CompletedProcess[bytes]:
+    environ = {**os.environ, "SEQSERVE_TARGET": server.target}
+    return subprocess.run(
+        [*COMMAND, *argv], input=lines, capture_output=True, env=environ, timeout=60, check=False
+    )
+
+
+def test_lines_in_order(server: FakeServer) -> None:
+    lines = ["late 0", *(f"line {number}" for number in range(1, 200)), "grüße"]
+    done = pipe(server, "\n".join(lines).encode(), "--concurrency", "8")
+    assert done.stdout.decode() == "".join(f"{line.upper()}\n" for line in lines)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert 1 < server.most_at_once <= 8
+
+
+def test_empty_lines_are_answered_and_not_sent(server: FakeServer) -> None:
+    done = pipe(server, b"a\n\n  \r\nb\r\n")
+    assert done.stdout == b"A\n\n\nB\n"
+    assert sorted(request.source for request in server.requests) == ["a", "b"]
+
+
+def test_a_line_that_fails_is_reported_and_left_empty(server: FakeServer) -> None:
+    done = pipe(server, b"a\nfail INVALID_ARGUMENT\n\xff\xfe\nb\n")
+    assert done.stdout == b"A\n\n\nB\n"
+    assert done.returncode == 1
+    assert done.stderr.decode().splitlines() == [
+        "seqserve: line 2: INVALID_ARGUMENT: invalid_argument, says the fake",
+        "seqserve: line 3: INVALID_ARGUMENT: source: holds half a character (a lone surrogate) "
+        "at position 0; send text",
+    ]
+
+
+def test_a_line_is_answered_before_the_next_one_comes(server: FakeServer) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "--target", server.target], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdin is not None and process.stdout is not None
+    for line in (b"first", b"second"):
+        process.stdin.write(line + b"\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == line.upper() + b"\n"
+    process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+def test_an_endless_input_ends_with_its_reader(server: FakeServer) -> None:
+    endless = subprocess.Popen(["yes", "again"], stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [*COMMAND, "--target", server.target],
+        stdin=endless.stdout,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert endless.stdout is not None
+    endless.stdout.close()
+    assert process.stdout is not None and process.stderr is not None
+    assert [process.stdout.readline() for _ in range(50)] == [b"AGAIN\n"] * 50
+    process.stdout.close()
+    errors = process.stderr.read()
+    process.stderr.close()
+    assert (process.wait(20), errors) == (141, b"")
+    endless.wait(20)
+
+
+class Run:
+    """The command in this process, for what needs no standard input."""
+
+    def __init__(self, server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
+        self._target = server.target
+        self._capsys = capsys
+
+    def __call__(self, *argv: str) -> tuple[int, str, str]:
+        status = main(["generate", "--target", self._target, *argv])
+        streams = self._capsys.readouterr()
+        return status, streams.out, streams.err
+
+
+@pytest.fixture
+def run(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> Run:
+    return Run(server, capsys)
+
+
+def test_texts(run: Run) -> None:
+    assert run("good day", "and night") == (0, "GOOD DAY\nAND NIGHT\n", "")
+
+
+def test_options_reach_the_server(run: Run, server: FakeServer) -> None:
+    run("a", "--model", "m", "--model-version", "3")
+    run("b", "--max-decoding-length", "9", "--min-decoding-length", "0", "--stream")
+    first, second = server.requests
+    assert (first.model, first.version, first.HasField("options")) == ("m", 3, False)
+    assert second.options.max_decoding_length == 9
+    assert second.options.HasField("min_decoding_length")
+
+
+@pytest.mark.parametrize("form", [[], ["--stream"]])
+def test_answers_are_one_line_each(run: Run, form: list[str]) -> None:
+    assert run(*form, "two\nlines", "", "one") == (0, "TWO LINES\n\nONE\n", "")
+
+
+@pytest.mark.parametrize("form", [[], ["--stream"]])
+def test_a_text_that_fails(run: Run, form: list[str]) -> None:
+    status, out, err = run(*form, "a", "fail INTERNAL", "b")
+    assert (status, out) == (1, "A\n\nB\n")
+    assert err == "seqserve: text 2: INTERNAL: internal, says the fake\n"
+
+
+@pytest.mark.parametrize("form", [[], ["--stream"]])
+@pytest.mark.parametrize("code", ["NOT_FOUND", "UNAUTHENTICATED", "PERMISSION_DENIED"])
+def test_what_befalls_every_line_ends_the_run(run: Run, form: list[str], code: str) -> None:
+    status, out, err = run(*form, "--concurrency", "1", "a", f"fail {code}", "b")
+    assert (status, out) == (1, "A\n")
+    assert err == f"seqserve: {code}: {code.lower()}, says the fake\n"
+
+
+def test_verbose(run: Run) -> None:
+    report = (
+        "seqserve: text 1: capitals/2, 3 tokens in, 2 out, stop eos, score -1.500; queue 1.0 ms, "
+        "encode 2.0 ms, decode 3.0 ms, first token 4.0 ms, total 6.0 ms\n"
+    )
+    assert run("--verbose", "good day") == (0, "GOOD DAY\n", report)
+    assert run("--verbose", "--stream", "good day") == (0, "GOOD DAY\n", report)
+
+
+def objects(out: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def test_json(run: Run) -> None:
+    status, out, _ = run("--json", "grüße", "", "fail INVALID_ARGUMENT")
+    answered, empty, failed = objects(out)
+    assert status == 1
+    assert "GRÜSSE" in out
+    assert (answered["text"], answered["model"], answered["version"]) == ("GRÜSSE", "capitals", 2)
+    assert answered["hypotheses"][0]["stop_reason"] == "eos"
+    assert answered["timings"]["total_ms"] == 6.0
+    assert empty == {"text": ""}
+    assert failed["error"]["code"] == "INVALID_ARGUMENT"
+    assert failed["error"]["field"] == "source"
+
+
+def test_json_of_a_stream(run: Run) -> None:
+    status, out, _ = run("--json", "--stream", "ab")
+    first, second, last = objects(out)
+    assert status == 0
+    assert first == {"piece": "A", "token_ids": [0]}
+    assert second == {"piece": "B", "token_ids": [1]}
+    assert last["text"] == "AB"
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--concurrency", "0"], "--concurrency: 0 is less than 1"),
+        (["--timeout-s", "soon"], "--timeout-s: 'soon' is not a number"),
+        (["--target", "nowhere"], "target: 'nowhere' is not host:port"),
+    ],
+)
+def test_wrong_usage(run: Run, argv: list[str], message: str) -> None:
+    status, out, err = run(*argv, "text")
+    assert (status, out) == (2, "")
+    assert err.startswith(f"seqserve: {message}")

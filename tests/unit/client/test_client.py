@@ -1,0 +1,235 @@
+"""The clients over a transport with no network, both by the same scripts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from seqserve import (
+    AsyncClient,
+    Client,
+    InternalError,
+    InvalidArgument,
+    Model,
+    NotFound,
+    Overloaded,
+    Piece,
+    Result,
+    RetryPolicy,
+    Unavailable,
+)
+from seqserve.transport import Method
+from seqserve.v1 import generation_pb2, model_pb2
+
+from .answers import answer, stream_of
+from .fake_transport import AsyncFakeTransport, FakeCall, FakeTransport, Outcome
+
+AT_ONCE = RetryPolicy(max_attempts=4, initial_backoff_s=0.0)
+UNAVAILABLE = Unavailable("UNAVAILABLE", "loading", retry_after_s=0.0)
+FULL = Overloaded("RESOURCE_EXHAUSTED", "full", retry_after_s=0.0)
+BROKEN = Unavailable("INTERNAL", "Received RST_STREAM with error code 2")
+
+
+@dataclass
+class Session:
+    """A client, plain or awaited, behind one face."""
+
+    client: Any
+    transport: Any
+
+    @property
+    def calls(self) -> list[FakeCall]:
+        calls: list[FakeCall] = self.transport.calls
+        return calls
+
+    def generate(self, source: str, **options: Any) -> Result:
+        result: Result = self._wait(self.client.generate(source, **options))
+        return result
+
+    def generate_many(self, sources: Iterable[str], **options: Any) -> list[Result]:
+        return self._gather(self.client.generate_many(sources, **options))
+
+    def stream(self, source: str, **options: Any) -> list[Piece]:
+        return self._gather(self.client.stream(source, **options))
+
+    def models(self) -> list[Model]:
+        models: list[Model] = self._wait(self.client.models())
+        return models
+
+    def model(self, *names: Any) -> Model:
+        model: Model = self._wait(self.client.model(*names))
+        return model
+
+    def _wait(self, value: Any) -> Any:
+        return asyncio.run(_await(value)) if isinstance(value, Awaitable) else value
+
+    def _gather(self, items: Any) -> list[Any]:
+        return asyncio.run(_collect(items)) if hasattr(items, "__aiter__") else list(items)
+
+
+async def _await(value: Any) -> Any:
+    return await value
+
+
+async def _collect(items: Any) -> list[Any]:
+    return [item async for item in items]
+
+
+@pytest.fixture(params=["Client", "AsyncClient"])
+def session(request: pytest.FixtureRequest) -> Callable[..., Session]:
+    def make(*outcomes: Outcome, **settings: Any) -> Session:
+        settings = {"retry": AT_ONCE, **settings}
+        if request.param == "Client":
+            transport = FakeTransport(list(outcomes))
+            return Session(Client(transport=transport, **settings), transport)
+        async_transport = AsyncFakeTransport(list(outcomes))
+        return Session(AsyncClient(transport=async_transport, **settings), async_transport)
+
+    return make
+
+
+def test_generate(session: Callable[..., Session]) -> None:
+    run = session([answer("hello")])
+    assert run.generate("hello", model="m", max_decoding_length=3).text == "HELLO"
+    (call,) = run.calls
+    assert call.method is Method.GENERATE
+    assert call.request == generation_pb2.GenerateRequest(
+        source="hello",
+        model="m",
+        options=generation_pb2.GenerationOptions(max_decoding_length=3),
+    )
+    assert call.timeout_s == pytest.approx(30.0, abs=5.0)
+
+
+def test_a_call_s_timeout_goes_before_the_client_s(session: Callable[..., Session]) -> None:
+    run = session([answer("a")], [answer("b")], timeout_s=7.0)
+    run.generate("a")
+    run.generate("b", timeout_s=1000.0)
+    seconds = [call.timeout_s or 0.0 for call in run.calls]
+    assert seconds[0] <= 7.0 < 900 < seconds[1] <= 1000.0
+
+
+def test_a_call_is_tried_again(session: Callable[..., Session]) -> None:
+    run = session([UNAVAILABLE], [FULL], [BROKEN], [answer("at last")])
+    assert run.generate("at last").text == "AT LAST"
+    assert len(run.calls) == 4
+    timeouts = [call.timeout_s or 0.0 for call in run.calls]
+    assert timeouts == sorted(timeouts, reverse=True)
+
+
+def test_the_last_failure_is_told(session: Callable[..., Session]) -> None:
+    run = session([UNAVAILABLE], [UNAVAILABLE], [UNAVAILABLE], [FULL], [answer("too late")])
+    with pytest.raises(Overloaded):
+        run.generate("a")
+    assert len(run.calls) == 4
+
+
+def test_a_final_error_is_told_at_once(session: Callable[..., Session]) -> None:
+    run = session([NotFound("NOT_FOUND", "there are: en-de")])
+    with pytest.raises(NotFound, match="there are: en-de"):
+        run.generate("a")
+
+
+def test_a_source_that_cannot_be_sent_is_not_sent(session: Callable[..., Session]) -> None:
+    run = session()
+    for call in (run.generate, run.stream, lambda source: run.generate_many([source])):
+        with pytest.raises(InvalidArgument, match="source: holds half a character"):
+            call("\udce9")
+    assert run.calls == []
+
+
+def test_stream(session: Callable[..., Session]) -> None:
+    run = session(stream_of("ab"))
+    pieces = run.stream("ab", version=3)
+    assert [piece.text for piece in pieces] == ["A", "B", ""]
+    assert [piece.result is None for piece in pieces] == [True, True, False]
+    assert run.calls[0].method is Method.GENERATE_STREAM
+    assert run.calls[0].request.version == 3
+
+
+def test_a_stream_is_tried_again_before_its_first_message(session: Callable[..., Session]) -> None:
+    run = session([UNAVAILABLE], [BROKEN], stream_of("a"))
+    assert "".join(piece.text for piece in run.stream("a")) == "A"
+    assert len(run.calls) == 3
+
+
+def test_a_stream_is_never_tried_again_after_its_first_message(
+    session: Callable[..., Session],
+) -> None:
+    run = session([stream_of("ab")[0], BROKEN], stream_of("ab"))
+    with pytest.raises(Unavailable, match="RST_STREAM"):
+        run.stream("ab")
+    assert len(run.calls) == 1
+
+
+def test_a_stream_without_a_result_breaks_the_contract(session: Callable[..., Session]) -> None:
+    run = session(stream_of("ab")[:2])
+    with pytest.raises(InternalError, match="without a result"):
+        run.stream("ab")
+
+
+def test_a_wrong_timeout_names_its_field(session: Callable[..., Session]) -> None:
+    run = session()
+    for call in (run.generate, run.stream):
+        with pytest.raises(InvalidArgument, match="timeout_s"):
+            call("a", timeout_s=0.0)
+
+
+def test_many(session: Callable[..., Session]) -> None:
+    run = session([answer("a")], [UNAVAILABLE], [answer("b")], [answer("c")])
+    results = run.generate_many(["a", "b", "c"], concurrency=1, model="m")
+    assert [result.text for result in results] == ["A", "B", "C"]
+    assert {call.request.model for call in run.calls} == {"m"}
+
+
+def test_a_failure_ends_many_after_what_came_before(session: Callable[..., Session]) -> None:
+    refused = InvalidArgument("INVALID_ARGUMENT", "source: too long", field="source")
+    run = session([answer("a")], [refused], [answer("c")])
+    with pytest.raises(InvalidArgument, match="too long"):
+        run.generate_many(["a", "b", "c"], concurrency=1)
+
+
+def test_models(session: Callable[..., Session]) -> None:
+    message = model_pb2.Model(name="m", version=3)
+    run = session(
+        [model_pb2.ListModelsResponse(models=[message, message])],
+        [model_pb2.GetModelResponse(model=message)],
+    )
+    assert [model.version for model in run.models()] == [3, 3]
+    assert run.model("m", 3).name == "m"
+    assert [call.method for call in run.calls] == [Method.LIST_MODELS, Method.GET_MODEL]
+    assert run.calls[1].request == model_pb2.GetModelRequest(model="m", version=3)
+
+
+def test_leaving_a_stream_cancels_it() -> None:
+    transport = FakeTransport([stream_of("abc")])
+    with Client(transport=transport) as client:
+        for _ in client.stream("abc"):
+            break
+        assert transport.calls[0].is_cancelled
+    assert transport.is_closed
+
+
+async def test_closing_an_async_stream_cancels_it() -> None:
+    transport = AsyncFakeTransport([stream_of("abc")])
+    async with AsyncClient(transport=transport) as client:
+        pieces = client.stream("abc")
+        await anext(pieces)
+        await pieces.aclose()
+        assert transport.calls[0].is_cancelled
+    assert transport.is_closed
+
+
+async def test_async_many_reads_an_async_iterable() -> None:
+    async def sources() -> Any:
+        yield "a"
+        yield "b"
+
+    transport = AsyncFakeTransport([[answer("a")], [answer("b")]])
+    async with AsyncClient(transport=transport) as client:
+        results = [result async for result in client.generate_many(sources(), concurrency=1)]
+    assert [result.text for result in results] == ["A", "B"]

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from seqserve import __version__
+from seqserve.__main__ import main
+from seqserve.command.table import COMMANDS, Command
+from seqserve.errors import OptionError, SeqserveError, Unavailable
+
+COMMAND = [sys.executable, "-m", "seqserve"]
+
+
+def install(monkeypatch: pytest.MonkeyPatch, outcome: Any, extra: str = "server") -> None:
+    """Adds a sub-command ``try`` that gives an exit status or raises."""
+    module = ModuleType("trial")
+
+    def run(argv: list[str]) -> Any:
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome(argv)
+
+    module.main = run  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "trial", module)
+    monkeypatch.setitem(COMMANDS, "try", Command(module="trial", help="tries", extra=extra))
+
+
+@pytest.mark.parametrize("argv", [[], ["--help"], ["-h"], ["help"]])
+def test_the_overview_teaches(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 0
+    shown = capsys.readouterr().out
+    for name, command in COMMANDS.items():
+        assert f"  {name:<10} {command.help}\n" in shown
+    assert 'seqserve generate "The coffee tastes good."' in shown
+    assert max(len(line) for line in shown.splitlines()) <= 100
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"seqserve {__version__}\n"
+
+
+def test_an_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["genrate", "text"]) == 2
+    assert "no command 'genrate'; did you mean 'generate'?" in capsys.readouterr().err
+    assert main(["xyz"]) == 2
+    assert "no command 'xyz'\n" in capsys.readouterr().err
+
+
+def test_a_command_gets_its_arguments_and_gives_the_status(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    install(monkeypatch, len)
+    assert main(["try", "a", "b", "--c"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "shown"),
+    [
+        (SeqserveError("models: is empty"), 1, "seqserve: models: is empty\n"),
+        (OptionError("--port: 'x' is not a whole number"), 2, "seqserve: --port: 'x' is not"),
+        (Unavailable("UNAVAILABLE", "refused"), 1, "seqserve: UNAVAILABLE: refused\nIs a server"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_errors_become_statuses(
+    error: BaseException,
+    status: int,
+    shown: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    install(monkeypatch, error)
+    assert main(["try"]) == status
+    streams = capsys.readouterr()
+    assert streams.err.startswith(shown)
+    assert streams.out == ""
+
+
+def test_a_missing_library_names_the_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(monkeypatch, ModuleNotFoundError("no", name="onnxruntime.capi"))
+    assert main(["try"]) == 1
+    assert capsys.readouterr().err == (
+        "seqserve: `seqserve try` needs 'onnxruntime', which is not installed: "
+        "pip install 'seqserve[server]'\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "extra"),
+    [("seqserve_server.engine", "server"), ("seqserve.x", "train"), ("numpy", "")],
+)
+def test_a_missing_module_of_ours_is_a_fault_of_ours(
+    name: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch, ModuleNotFoundError("no", name=name), extra=extra)
+    with pytest.raises(ModuleNotFoundError):
+        main(["try"])
+
+
+def test_other_errors_show_their_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        main(["try"])
+
+
+def test_a_sub_command_is_imported_only_when_it_is_called() -> None:
+    program = "import sys, seqserve.__main__ as m; m.main(['version']); print(*sys.modules)"
+    listed = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = set(listed.stdout.splitlines()[-1].split())
+    assert "seqserve.command.version" in loaded
+    unwanted = {"seqserve.command.generate", "seqserve_server", "numpy", "torch", "onnxruntime"}
+    assert unwanted & loaded == set()
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
+    process = subprocess.Popen([*COMMAND, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    errors = process.stderr.read()
+    process.stderr.close()
+    assert process.wait(20) == 141
+    assert errors == b""
+
+
+def test_interrupted_while_it_waits_for_a_line() -> None:
+    reading, writing = os.pipe()
+    process = subprocess.Popen(
+        [*COMMAND, "generate", "--target", "127.0.0.1:1"],
+        stdin=reading,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    os.close(reading)
+    # An empty line is answered without a server, and its answer shows that the program is reading.
+    os.write(writing, b"\n")
+    assert process.stdout is not None
+    assert process.stdout.read(1) == b"\n"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    os.close(writing)
+    assert (process.returncode, errors) == (130, b"")

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqserve.errors import OptionError
+from seqserve.options import option, parse
+
+
+class Provider(Enum):
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    port: int = option(50051, help="Port.", minimum=0, maximum=65535)
+    rate: float = option(0.5, help="Share, 100% is 1.", minimum=0)
+    name: str = option("en-de", help="Name.")
+    folder: Path = option(Path("models"), help="Folder.")
+    provider: Provider = option(Provider.CPU, help="Provider.")
+    json: bool = option(False, help="JSON.")
+    color: bool = option(True, help="Colour.")
+    limit: int | None = option(None, help="Limit.", minimum=1, group="limits")
+    texts: list[str] = option([], help="Texts.", positional=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Required:
+    name: str = option(help="Name.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequiredPlace:
+    run: Path = option(help="Folder of the run.", positional=True)
+    fresh: bool = option(False, help="Fresh.")
+
+
+def read(*argv: str, **environ: str) -> Options:
+    return parse(Options, argv, prog="seqserve try", description="Tries.", environ=environ)
+
+
+def test_defaults() -> None:
+    assert read() == Options()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("port", "0", 0),
+        ("port", "65535", 65535),
+        ("rate", "0.25", 0.25),
+        ("rate", "inf", math.inf),
+        ("name", "de-en", "de-en"),
+        ("folder", "/srv/models", Path("/srv/models")),
+        ("provider", "cuda", Provider.CUDA),
+        ("limit", "7", 7),
+    ],
+)
+def test_a_flag_and_a_variable_say_the_same(name: str, text: str, value: Any) -> None:
+    assert getattr(read(f"--{name}", text), name) == value
+    assert getattr(read(f"--{name}={text}"), name) == value
+    assert getattr(read(**{f"SEQSERVE_{name.upper()}": text}), name) == value
+
+
+@pytest.mark.parametrize(
+    ("words", "value"),
+    [("true TRUE 1 yes on", True), ("false False 0 no off", False)],
+)
+def test_booleans_of_the_environment(words: str, value: bool) -> None:
+    for word in words.split():
+        options = read(SEQSERVE_JSON=word, SEQSERVE_COLOR=f" {word} ")
+        assert (options.json, options.color) == (value, value)
+
+
+def test_booleans_of_the_command_line() -> None:
+    assert (read("--json").json, read("--no-color").color) == (True, False)
+    assert read("--no-json", SEQSERVE_JSON="true").json is False
+
+
+def test_a_flag_goes_before_a_variable() -> None:
+    assert read("--port", "1", SEQSERVE_PORT="2").port == 1
+
+
+def test_an_empty_variable_counts_as_not_set() -> None:
+    assert read(SEQSERVE_PORT="", SEQSERVE_NAME="", SEQSERVE_JSON="") == Options()
+
+
+def test_the_process_s_environment_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEQSERVE_PORT", "77")
+    assert parse(Options, [], prog="p", description="d").port == 77
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("port", "http", "'http' is not a whole number"),
+        ("port", "1.5", "'1.5' is not a whole number"),
+        ("port", "-1", "-1 is less than 0, the smallest allowed"),
+        ("port", "65536", "65536 is more than 65535, the largest allowed"),
+        ("rate", "fast", "'fast' is not a number"),
+        ("rate", "nan", "'nan' is not a number"),
+        ("provider", "tpu", "'tpu' is not one of cpu, cuda"),
+        ("limit", "0", "0 is less than 1, the smallest allowed"),
+    ],
+)
+def test_an_error_names_where_the_value_came_from(name: str, text: str, reason: str) -> None:
+    with pytest.raises(OptionError) as by_flag:
+        read(f"--{name}={text}")
+    with pytest.raises(OptionError) as by_variable:
+        read(**{f"SEQSERVE_{name.upper()}": text})
+    assert str(by_flag.value) == f"--{name}: {reason}"
+    assert str(by_variable.value) == f"SEQSERVE_{name.upper()}: {reason}"
+
+
+def test_a_boolean_that_is_none_is_refused() -> None:
+    with pytest.raises(OptionError, match="SEQSERVE_JSON: 'maybe' is not true or false"):
+        read(SEQSERVE_JSON="maybe")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["a", "b", "--port", "1", "--json"],
+        ["--port", "1", "a", "--json", "b"],
+        ["--json", "--port", "1", "a", "b"],
+    ],
+)
+def test_flags_may_stand_anywhere(argv: list[str]) -> None:
+    assert read(*argv) == Options(port=1, json=True, texts=["a", "b"])
+
+
+def test_after_two_dashes_everything_is_text() -> None:
+    assert read("--json", "--", "-x", "--port").texts == ["-x", "--port"]
+
+
+def test_positional_arguments_have_no_variable() -> None:
+    assert read(SEQSERVE_TEXTS="a").texts == []
+
+
+def test_abbreviations_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        read("--por", "1")
+    assert left.value.code == 2
+    assert "--por" in capsys.readouterr().err
+
+
+def test_a_required_option() -> None:
+    assert parse(Required, ["--name", "x"], prog="p", description="d", environ={}).name == "x"
+    with pytest.raises(OptionError, match=r"--name \(or SEQSERVE_NAME\) is required"):
+        parse(Required, [], prog="p", description="d", environ={"SEQSERVE_NAME": ""})
+
+
+def test_a_required_argument(capsys: pytest.CaptureFixture[str]) -> None:
+    options = parse(RequiredPlace, ["--fresh", "runs/a"], prog="p", description="d", environ={})
+    assert options == RequiredPlace(run=Path("runs/a"), fresh=True)
+    with pytest.raises(SystemExit):
+        parse(RequiredPlace, [], prog="p", description="d", environ={})
+    assert "required: RUN" in capsys.readouterr().err
+
+
+def test_help_shows_variables_defaults_and_choices(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        read("--help")
+    assert left.value.code == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "usage: seqserve try" in shown
+    assert "--port NUMBER Port. [SEQSERVE_PORT; 50051]" in shown
+    assert "--rate NUMBER Share, 100% is 1. [SEQSERVE_RATE; 0.5]" in shown
+    assert "--provider VALUE Provider. One of: cpu, cuda. [SEQSERVE_PROVIDER; cpu]" in shown
+    assert "--json, --no-json JSON. [SEQSERVE_JSON; false]" in shown
+    assert "limits: --limit NUMBER Limit. [SEQSERVE_LIMIT]" in shown
+    assert "TEXTS Texts." in shown
+    assert "MISSING" not in shown and "None" not in shown
