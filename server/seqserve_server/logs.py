@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,15 +24,15 @@ def configure(log_format: LogFormat, level: LogLevel) -> None:
     logging.basicConfig(level=level.value.upper(), handlers=[handler], force=True)
 
 
-def event(name: str, level: int = logging.INFO, **fields: Any) -> None:
+def event(name: str, fields: Mapping[str, object], level: int = logging.INFO) -> None:
     """Writes a line.
 
     Args:
         name: What happened, in few words.
+        fields: What there is to know of it.
         level: Of :mod:`logging`.
-        **fields: What there is to know of it.
     """
-    _log.log(level, name, extra={"fields": fields})
+    _log.log(level, name, extra={"fields": dict(fields)})
 
 
 class _TextFormatter(logging.Formatter):

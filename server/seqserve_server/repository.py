@@ -23,7 +23,6 @@ from seqserve_server.metrics import Metrics
 from seqserve_server.runtime import Provider, Runtime
 from seqserve_server.tokenizer import Tokenizer
 
-
 # Of the models there are, and of a name that is none of them, as much as an answer can carry.
 _MOST_LABELS = 20
 _MOST_NAME = 64
@@ -172,9 +171,7 @@ class Loader:
             model = self._model(folder)
         except (ArtifactError, OptionError) as error:
             self.metrics.model_failed()
-            logs.event(
-                "model failed", logging.ERROR, model=f"{name}/{version}", reason=str(error)
-            )
+            logs.event("model failed", logging.ERROR, model=f"{name}/{version}", reason=str(error))
             return Entry(name=name, version=version, state=ModelState.FAILED, reason=str(error))
         manifest = model.manifest
         self.metrics.model_loaded(name, version, manifest.precision, self.provider.value)

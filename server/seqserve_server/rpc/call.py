@@ -18,7 +18,6 @@ from seqserve_server.engine.request import (
     Timeline,
 )
 
-
 # gRPC's clock may run ahead of the engine's by as much.
 _CLOCK_SLACK_S = 0.02
 

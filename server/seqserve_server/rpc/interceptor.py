@@ -131,9 +131,7 @@ def _readable(request: Message | Unreadable) -> Message:
 class _Call:
     """Keeps the record of one call, and ends the call where an error comes out of its handler."""
 
-    def __init__(
-        self, metrics: Metrics, active: ActiveCalls, name: str, context: Context
-    ) -> None:
+    def __init__(self, metrics: Metrics, active: ActiveCalls, name: str, context: Context) -> None:
         self._metrics = metrics
         self._active = active
         self._context = context
@@ -180,7 +178,7 @@ class _Call:
         record = self._record
         duration_s = time.monotonic() - record.began_s
         self._metrics.called(record.model, record.method, code.name, duration_s)
-        fields: dict[str, Any] = {
+        fields: dict[str, object] = {
             "id": record.request_id,
             "method": record.method,
             "code": code.name,
@@ -190,4 +188,4 @@ class _Call:
             fields["model"] = record.model
         if message:
             fields["message"] = message
-        logs.event("call", **fields, **record.facts)
+        logs.event("call", fields | record.facts)

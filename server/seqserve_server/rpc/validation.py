@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from seqserve.v1 import generation_pb2
@@ -55,7 +57,8 @@ def decoding_options(
         InvalidRequest: One is unknown or out of its range, or they contradict each other.
     """
     # Options change the answer, so one from a newer client must not be passed over in silence.
-    for unknown in UnknownFieldSet(options):
+    unknown_fields: Any = UnknownFieldSet(options)
+    for unknown in unknown_fields:
         raise InvalidRequest(
             "options", f"field {unknown.field_number} is not known to this server; upgrade it"
         )

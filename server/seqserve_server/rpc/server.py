@@ -1,0 +1,153 @@
+"""The gRPC server of one process: its services and limits, how it begins and how it ends.
+
+Source: gRPC health checking protocol, https://github.com/grpc/grpc/blob/master/doc/health-checking.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2, model_pb2_grpc
+from seqserve_server.config import ServeOptions
+from seqserve_server.errors import StartupError
+from seqserve_server.metrics import Metrics
+from seqserve_server.repository import Repository
+from seqserve_server.rpc.generation import GenerationServicer
+from seqserve_server.rpc.interceptor import CallInterceptor
+from seqserve_server.rpc.models import ModelServicer
+
+_SERVICES = (
+    generation_pb2.DESCRIPTOR.services_by_name["GenerationService"].full_name,
+    model_pb2.DESCRIPTOR.services_by_name["ModelService"].full_name,
+)
+_SERVING = health_pb2.HealthCheckResponse.SERVING
+_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+_MAX_METADATA_BYTES = 16 << 10
+# A client that pings more often is cut off; ours pings once a minute, and only during calls.
+_LEAST_PING_INTERVAL_MS = 10_000
+# Finds peers that are gone without a word, and with them the slots that they hold.
+_KEEPALIVE_MS = 60_000
+_KEEPALIVE_TIMEOUT_MS = 20_000
+# How long the bytes of the last answers may take to leave; watchers of health hold it all.
+_FLUSH_S = 1.0
+
+
+def address_of(host: str, port: int) -> str:
+    """Writes host and port as one word; an IPv6 address gets its brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class Server:
+    """All services on one port, over the engines of a repository."""
+
+    def __init__(self, options: ServeOptions, repository: Repository, metrics: Metrics) -> None:
+        """Takes the port; no call is answered before :meth:`start`.
+
+        Args:
+            options: Of the command.
+            repository: The models.
+            metrics: Where calls are counted.
+
+        Raises:
+            StartupError: The port is taken, or the address is none of this machine.
+        """
+        self._repository = repository
+        self._interceptor = CallInterceptor(metrics)
+        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
+        self._server = grpc.aio.server(
+            interceptors=[self._interceptor], options=_channel_arguments(options)
+        )
+        self._add_services()
+        self.port = self._bind(options.host, options.port)
+        self.is_ready = False
+
+    async def start(self) -> None:
+        """Starts the engines and answers calls from now on."""
+        for model in self._repository.models():
+            model.engine.start()
+        for name, status in self._statuses().items():
+            await self._health.set(name, status)
+        await self._server.start()
+        self.is_ready = True
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Finishes the calls that were accepted, queued ones too, refuses new ones, and ends.
+
+        Args:
+            timeout_s: How long that may take; what is left then ends with UNAVAILABLE.
+
+        Returns:
+            Whether every call was finished.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        self.is_ready = False
+        await self._health.enter_graceful_shutdown()
+        engines = [model.engine for model in self._repository.models()]
+        for engine in engines:
+            # Each refuses new calls at once, before any is waited for.
+            engine.drain(0)
+        waits = (asyncio.to_thread(engine.drain, timeout_s) for engine in engines)
+        finished = all(await asyncio.gather(*waits)) and await self._calls_end(deadline_s)
+        await self._server.stop(_FLUSH_S if finished else None)
+        for engine in engines:
+            await asyncio.to_thread(engine.stop)
+        return finished
+
+    async def _calls_end(self, deadline_s: float) -> bool:
+        """Waits for readers that are slower than the engine; False where time ran out."""
+        try:
+            async with asyncio.timeout(max(0.0, deadline_s - time.monotonic())):
+                await self._interceptor.active.wait_none()
+        except TimeoutError:
+            return False
+        return True
+
+    def _add_services(self) -> None:
+        generation = GenerationServicer(self._repository)
+        generation_pb2_grpc.add_GenerationServiceServicer_to_server(generation, self._server)
+        models = ModelServicer(self._repository)
+        model_pb2_grpc.add_ModelServiceServicer_to_server(models, self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        names = (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, self._server)
+
+    def _bind(self, host: str, port: int) -> int:
+        address = address_of(host, port)
+        try:
+            bound = self._server.add_insecure_port(address)
+        except RuntimeError:
+            bound = 0
+        if not bound:
+            raise StartupError(
+                f"--port: cannot listen on {address}; is another server running there?"
+                " --port 0 takes any free one"
+            )
+        return bound
+
+    def _statuses(self) -> dict[str, int]:
+        """Gives the health of the whole, of each service, of each model and of each version."""
+        statuses = dict.fromkeys(("", *_SERVICES), _SERVING)
+        for entry in self._repository.entries:
+            status = _SERVING if entry.model else _NOT_SERVING
+            statuses[entry.label] = status
+            if statuses.get(entry.name) != _SERVING:
+                statuses[entry.name] = status
+        return statuses
+
+
+def _channel_arguments(options: ServeOptions) -> list[tuple[str, Any]]:
+    return [
+        ("grpc.so_reuseport", int(options.reuse_port)),
+        ("grpc.max_receive_message_length", options.max_message_bytes),
+        ("grpc.max_metadata_size", _MAX_METADATA_BYTES),
+        ("grpc.http2.min_ping_interval_without_data_ms", _LEAST_PING_INTERVAL_MS),
+        ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
+        ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
+    ]
