@@ -22,6 +22,8 @@ from seqserve_model.checkpoint import Weights, load_run
 from seqserve_model.data import Pair, read_pairs
 from seqserve_model.search import greedy
 from seqserve_model.transformer import Transformer
+from seqserve_server.manifest import FILE as MANIFEST
+from seqserve_server.offline import Offline
 from seqserve_server.tokenizer import Tokenizer
 
 Report = Callable[[str], None]
@@ -127,9 +129,9 @@ def evaluate(translate: Translator, pairs: Sequence[Pair]) -> tuple[Scores, list
 class EvaluateOptions:
     """Options of ``seqserve evaluate``."""
 
-    path: Path = option(help="Directory of a training run.", positional=True)
+    path: Path = option(help="Directory of a training run, or of an artifact.", positional=True)
     data: Path | None = option(
-        None, help="TSV file of source and target; the run's own test set where not given."
+        None, help="TSV file of source and target; a run's own test set where not given."
     )
     source_column: int = option(0, help="Column of the source in the data.", minimum=0)
     target_column: int = option(1, help="Column of the target in the data.", minimum=0)
@@ -160,6 +162,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(options: EvaluateOptions) -> None:
     if options.threads:
         torch.set_num_threads(options.threads)
+    if is_artifact(options.path) and options.data is None:
+        raise OptionError("--data: an artifact has no test set; name a TSV file")
     data = options.data or options.path / "test.tsv"
     corpus = read_pairs(
         data, source_column=options.source_column, target_column=options.target_column
@@ -180,12 +184,22 @@ def make_translator(options: EvaluateOptions) -> Translator:
     """Opens what the options name.
 
     Raises:
-        OptionError: It is not a training run, or the device is not there.
+        OptionError: It is neither a run nor an artifact, or the device is not there.
+        ArtifactError: The artifact is not sound.
     """
+    if is_artifact(options.path):
+        return Offline(options.path)
     if not (options.path / "config.json").is_file():
-        raise OptionError(f"{options.path}: has no config.json; name the directory of a run")
+        raise OptionError(
+            f"{options.path}: has neither config.json nor {MANIFEST}; name a run or an artifact"
+        )
     model, tokenizer = load_run(options.path, options.weights)
     return TorchTranslator(model.to(torch_device(options.device)), tokenizer)
+
+
+def is_artifact(path: Path) -> bool:
+    """Tells an exported artifact from a training run."""
+    return (path / MANIFEST).is_file()
 
 
 def torch_device(name: str) -> torch.device:

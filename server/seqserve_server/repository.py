@@ -171,19 +171,20 @@ class Loader:
             model = self._model(folder)
         except (ArtifactError, OptionError) as error:
             self.metrics.model_failed()
-            logs.event("model failed", logging.ERROR, model=f"{name}/{version}", reason=str(error))
+            failure = {"model": f"{name}/{version}", "reason": str(error)}
+            logs.event("model failed", failure, logging.ERROR)
             return Entry(name=name, version=version, state=ModelState.FAILED, reason=str(error))
         manifest = model.manifest
         self.metrics.model_loaded(name, version, manifest.precision, self.provider.value)
-        logs.event(
-            "model loaded",
-            model=manifest.label,
-            precision=manifest.precision,
-            provider=self.provider.value,
-            seconds=time.perf_counter() - began_s,
-            slots=model.engine.slots,
-            cache_bytes=model.engine.cache_bytes,
-        )
+        loaded = {
+            "model": manifest.label,
+            "precision": manifest.precision,
+            "provider": self.provider.value,
+            "seconds": time.perf_counter() - began_s,
+            "slots": model.engine.slots,
+            "cache_bytes": model.engine.cache_bytes,
+        }
+        logs.event("model loaded", loaded)
         return Entry(name=name, version=version, state=ModelState.READY, model=model)
 
     def _model(self, folder: Path) -> ServedModel:

@@ -121,6 +121,24 @@ class SlotCache:
         ):
             array[target] = array[source]
 
+    def clear(self) -> None:
+        """Empties all rows, no further than they are filled."""
+        length, source_length = self.lengths.max(), self.source_lengths.max()
+        for cache in self._own.values():
+            cache[:, :, :length] = 0.0
+        for cache in self._memory.values():
+            cache[:, :, :source_length] = 0.0
+        for cache in self._last.values():
+            cache[:] = 0.0
+        for array in (
+            self.tokens,
+            self.log_probabilities,
+            self.lengths,
+            self.source_lengths,
+            self._source_last,
+        ):
+            array[:] = 0
+
     def advance(self, rows: int) -> None:
         """Runs one step: each row reads its last word, and its next word takes that place."""
         longest = int(self.lengths[:rows].max()) + 1

@@ -12,10 +12,12 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
+
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.request import Event, Failed, Request
 from seqserve_server.engine.scheduler import Scheduler
-from seqserve_server.engine.worker import Worker
+from seqserve_server.engine.worker import Worker, doubling
 from seqserve_server.errors import EngineFault
 from seqserve_server.runtime import Runtime
 
@@ -53,6 +55,7 @@ class Engine:
             deliver: Takes events.
             observer: Takes figures.
         """
+        self._runtime = runtime
         self._scheduler = Scheduler(workers=limits.workers, max_queue=limits.max_queue)
         self._deliver = deliver
         slots = -(-limits.slots // limits.workers)
@@ -65,6 +68,20 @@ class Engine:
             for number, worker in enumerate(self._workers)
         ]
         self.slots = slots * limits.workers
+
+    def warm_up(self) -> None:
+        """Runs the graphs at sizes from least to most, before :meth:`start`.
+
+        Whatever ONNX Runtime makes at first use is made now, so that no caller waits for it, and a
+        graph that cannot run is found. No figure is told, no slot is left filled.
+        """
+        manifest = self._runtime.manifest
+        # From long to short, because the last memory, of one token, is what workers step with.
+        for length in reversed(doubling(manifest.limits.max_source_length)):
+            source = np.full((1, length), manifest.tokens.eos, np.int64)
+            memory = self._runtime.encode(source, np.full(1, length, np.int32))
+        for worker in self._workers:
+            worker.warm_up(memory)
 
     def start(self) -> None:
         """Starts the workers."""

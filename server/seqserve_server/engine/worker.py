@@ -7,7 +7,7 @@ from itertools import groupby
 
 import numpy as np
 
-from seqserve_server.engine.cache import SlotCache
+from seqserve_server.engine.cache import Array, SlotCache
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.request import Event, Failed, Progress, Request
 from seqserve_server.engine.scheduler import Scheduler
@@ -19,6 +19,11 @@ from seqserve_server.runtime import Runtime
 _IDLE_S = 0.05
 
 Events = list[tuple[Request, Event]]
+
+
+def doubling(most: int) -> list[int]:
+    """Lists the sizes 1, 2, 4, .. below ``most``, and ``most``."""
+    return [*(2**power for power in range((most - 1).bit_length())), most]
 
 
 class Worker:
@@ -62,6 +67,18 @@ class Worker:
     def cache_bytes(self) -> int:
         """Bytes of the keys and values."""
         return self._cache.bytes
+
+    def warm_up(self, memory: list[Array]) -> None:
+        """Steps with 1, 2, 4, .. rows, as many as there are slots, and leaves them empty.
+
+        Args:
+            memory: Of one source of one token.
+        """
+        for row in range(self._cache.slots):
+            self._cache.join(row, memory, 0, 1)
+        for rows in doubling(self._cache.slots):
+            self._cache.advance(rows)
+        self._cache.clear()
 
     def turn(self) -> Events:
         """Makes room, lets new rows join, runs one step; gives what there is to tell."""

@@ -14,7 +14,7 @@ from seqserve_model.search import greedy
 from seqserve_model.transformer import Transformer
 
 PAD, BOS, EOS, FIRST = 0, 1, 2, 4
-SYMBOLS, LONGEST, STEPS, ROWS = 8, 4, 300, 64
+SYMBOLS, LONGEST, STEPS, ROWS = 6, 4, 300, 48
 
 
 def reversals(rows: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -37,6 +37,7 @@ def test_learns_to_reverse(
         vocabulary_size=FIRST + SYMBOLS,
         width=32,
         feed_forward_width=64,
+        encoder_layers=1,
         decoder_layers=1,
         positions=positions,
     )
@@ -55,5 +56,5 @@ def test_learns_to_reverse(
     found = greedy(model.eval(), source, lengths, LONGEST + 1)
     wanted = [[word for word in row if word >= FIRST] for row in target.tolist()]
     right = sum(ours == theirs for ours, theirs in zip(found, wanted, strict=True))
-    # Who knows the words but not their order gets less than half.
+    # Who knows the words but not their order gets about half.
     assert right >= 170, f"{right} of 200 are right"
