@@ -68,4 +68,4 @@ def _plain(value: Any) -> str:
         return f"{value:.3f}"
     text = str(value)
     is_plain = text.isprintable() and not any(character in text for character in ' "=')
-    return text if text and is_plain else json.dumps(text)
+    return text if text and is_plain else json.dumps(text, ensure_ascii=False)

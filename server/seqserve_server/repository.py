@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from seqserve.errors import OptionError
+from seqserve.errors import OptionError, SeqserveError
 from seqserve_server import logs
 from seqserve_server.engine.engine import Deliver, Engine, EngineLimits
 from seqserve_server.errors import (
     ArtifactError,
     ModelNotFound,
     ModelUnavailable,
+    ProviderError,
     StartupError,
 )
 from seqserve_server.manifest import Manifest
@@ -26,6 +27,8 @@ from seqserve_server.tokenizer import Tokenizer
 # Of the models there are, and of a name that is none of them, as much as an answer can carry.
 _MOST_LABELS = 20
 _MOST_NAME = 64
+
+_log = logging.getLogger(__name__)
 
 
 class ModelState(Enum):
@@ -169,11 +172,16 @@ class Loader:
         began_s = time.perf_counter()
         try:
             model = self._model(folder)
-        except (ArtifactError, OptionError) as error:
-            self.metrics.model_failed()
-            failure = {"model": f"{name}/{version}", "reason": str(error)}
-            logs.event("model failed", failure, logging.ERROR)
-            return Entry(name=name, version=version, state=ModelState.FAILED, reason=str(error))
+        except (ProviderError, StartupError):
+            # The server's, not this model's: another would fare no better.
+            raise
+        except SeqserveError as error:
+            return self._failed(name, version, str(error))
+        except Exception as error:
+            # What a broken artifact makes a library raise must not keep sound ones from service.
+            _log.error("model %s/%d", name, version, exc_info=error)
+            reason = f"{folder}: cannot be run: {type(error).__name__}: {error}"
+            return self._failed(name, version, reason)
         manifest = model.manifest
         self.metrics.model_loaded(name, version, manifest.precision, self.provider.value)
         loaded = {
@@ -186,6 +194,12 @@ class Loader:
         }
         logs.event("model loaded", loaded)
         return Entry(name=name, version=version, state=ModelState.READY, model=model)
+
+    def _failed(self, name: str, version: int, reason: str) -> Entry:
+        self.metrics.model_failed()
+        failure = {"model": f"{name}/{version}", "reason": reason}
+        logs.event("model failed", failure, logging.ERROR)
+        return Entry(name=name, version=version, state=ModelState.FAILED, reason=reason)
 
     def _model(self, folder: Path) -> ServedModel:
         manifest = Manifest.load(folder)
@@ -205,6 +219,7 @@ class Loader:
                 f"--slots: the caches of {self.limits.slots} rows of {manifest.label} do not fit"
                 " into memory; ask for fewer"
             ) from None
+        engine.warm_up()
         self.metrics.add_engine(manifest.name, engine)
         return ServedModel(
             manifest=manifest, tokenizer=tokenizer, engine=engine, provider=self.provider
@@ -219,4 +234,6 @@ def _versions(repository: Path) -> list[Path]:
         and folder.is_dir()
         # What editors, file systems and copies under way keep for themselves.
         and not folder.parent.name.startswith(".")
+        # Bytes that are no text could not be listed.
+        and folder.parent.name.isprintable()
     )

@@ -8,10 +8,12 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.exposition import generate_latest
 
 from seqserve_server.errors import StartupError
 
+# The text format of Prometheus.
+_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # A client that sends nothing must not hold a thread.
 _TIMEOUT_S = 10.0
 # How soon the port closes once it is told to.
@@ -76,7 +78,7 @@ def _handler(
             path = self.path.partition("?")[0]
             if path == "/metrics":
                 # Plain text whatever is asked for: the names are those of its rules.
-                self._send(200, generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4)
+                self._send(200, generate_latest(registry), _CONTENT_TYPE)
             elif path == "/healthz":
                 self._send(200, b"alive\n")
             elif path == "/readyz":

@@ -49,7 +49,9 @@ class SlotCache:
         # The begin token is read too.
         target = manifest.limits.max_target_length + 1
         source = max(manifest.limits.max_source_length, _LEAST_LONGEST)
-        own, memory, last = {}, {}, {}
+        own: dict[str, Array] = {}
+        memory: dict[str, Array] = {}
+        last: dict[str, Array] = {}
         for layer in range(self._shape.decoder_layers):
             for part in ("key", "value"):
                 own[f"self_{part}_{layer}"] = np.zeros((slots, heads, target, size), np.float32)
@@ -58,7 +60,7 @@ class SlotCache:
         return own, memory, last
 
     def _buffers(self) -> tuple[dict[str, Array], dict[str, Array]]:
-        inputs = {
+        inputs: dict[str, Array] = {
             "tokens": self.tokens,
             "lengths": self.lengths,
             "longest": self._longest,
@@ -71,7 +73,7 @@ class SlotCache:
             **self._last,
         }
         written = {**self._own, **self._memory}
-        outputs = {
+        outputs: dict[str, Array] = {
             "next_tokens": self.tokens,
             "log_probabilities": self.log_probabilities,
             **{f"new_{name}": array for name, array in written.items()},

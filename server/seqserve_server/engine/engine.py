@@ -15,13 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from seqserve_server.engine.observer import Observer
-from seqserve_server.engine.request import Event, Failed, Request
+from seqserve_server.engine.request import Failed, Request
 from seqserve_server.engine.scheduler import Scheduler
-from seqserve_server.engine.worker import Worker, doubling
+from seqserve_server.engine.worker import Events, Worker, doubling
 from seqserve_server.errors import EngineFault
 from seqserve_server.runtime import Runtime
 
-Deliver = Callable[[list[tuple[Request, Event]]], None]
+Deliver = Callable[[Events], None]
 """Told, once per step and from a worker's thread, of all events of that step."""
 
 _log = logging.getLogger(__name__)
@@ -56,6 +56,7 @@ class Engine:
             observer: Takes figures.
         """
         self._runtime = runtime
+        self._observer = observer
         self._scheduler = Scheduler(workers=limits.workers, max_queue=limits.max_queue)
         self._deliver = deliver
         slots = -(-limits.slots // limits.workers)
@@ -98,8 +99,12 @@ class Engine:
         self._scheduler.submit(request)
 
     def cancel(self, request: Request) -> None:
-        """Forgets a request; its slot is free before the next step. No event follows."""
-        self._scheduler.cancel(request)
+        """Forgets a request; its slot is free before the next step.
+
+        No event follows, but for those of a step that is under way.
+        """
+        if self._scheduler.cancel(request):
+            self._observer.cancelled(request)
 
     def drain(self, timeout_s: float) -> bool:
         """Finishes what was taken and takes nothing new; False where time ran out."""
@@ -112,10 +117,12 @@ class Engine:
             if thread.is_alive():
                 thread.join()
         error = EngineFault("the engine was stopped")
-        events = [event for worker in self._workers for event in worker.fail(error)]
-        events += [(request, Failed(error)) for request in left]
-        if events:
-            self._deliver(events)
+        events: Events = [(request, Failed(error)) for request in left]
+        for request, event in events:
+            self._observer.ended(request, event)
+        for worker in self._workers:
+            events += worker.fail(error)
+        self._tell(events)
 
     @property
     def queue_depth(self) -> int:
@@ -140,5 +147,13 @@ class Engine:
                 # A fault ends the rows of this worker, not the worker.
                 _log.exception("a step failed")
                 events = worker.fail(EngineFault("a step failed"))
-            if events:
-                self._deliver(events)
+            self._tell(events)
+
+    def _tell(self, events: Events) -> None:
+        if not events:
+            return
+        try:
+            self._deliver(events)
+        except Exception:
+            # Whoever listened is gone; the worker has other rows to run.
+            _log.exception("events could not be delivered")

@@ -1,4 +1,4 @@
-"""What the engine tells of itself; metrics implement it. Called from workers' threads."""
+"""What the engine tells of itself; metrics implement it. Called from any thread."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from seqserve_server.engine.request import Event, Request
 
 
 class Observer(Protocol):
-    """Takes the figures of one engine. Nothing here is called per row and step."""
+    """Takes the figures of one engine, and raises nothing. No method is called per row and step."""
 
     def encoded(self, sources: int, tokens: int, duration_s: float) -> None:
         """Sources of one length were encoded together."""

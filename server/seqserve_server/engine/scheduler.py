@@ -6,6 +6,7 @@ so that rows spread evenly over workers whatever the order in which they ask.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -38,6 +39,8 @@ class Scheduler:
         self._changed = threading.Condition()
         self._draining = False
         self._stopped = False
+        # No waiting request is late before; what left the queue may keep it too low for a while.
+        self._next_deadline_s = math.inf
         self._last_completion_s = 0.0
         self._completion_interval_s = 0.0
 
@@ -67,17 +70,25 @@ class Scheduler:
                 )
             request.state = RequestState.WAITING
             self._waiting.append(request)
+            if request.deadline_s is not None:
+                self._next_deadline_s = min(self._next_deadline_s, request.deadline_s)
             self._changed.notify()
 
-    def cancel(self, request: Request) -> None:
-        """Forgets a request: at once where it waits, before the next step where it runs."""
+    def cancel(self, request: Request) -> bool:
+        """Forgets a request: at once where it waits, before the next step where it runs.
+
+        Returns:
+            Whether it waited, and so has left already.
+        """
         with self._changed:
             if request.state is RequestState.WAITING:
                 self._waiting.remove(request)
                 request.state = RequestState.DONE
                 self._changed.notify_all()
-            elif request.state is RequestState.RUNNING:
+                return True
+            if request.state is RequestState.RUNNING:
                 self._cancelled.add(request)
+            return False
 
     def take(self, *, held: int, free: int, budget_tokens: int) -> list[Request]:
         """Hands a worker the next requests, which from then on run.
@@ -105,22 +116,28 @@ class Scheduler:
                 self._running.add(request)
                 taken.append(request)
             if self._waiting:
-                self._changed.notify()
+                # All of them, since it may be one that drains who is woken.
+                self._changed.notify_all()
         return taken
 
     def expire(self, now_s: float) -> list[Request]:
         """Takes out of the queue every request whose deadline has passed."""
-        if not self._waiting:
+        if now_s < self._next_deadline_s:
             return []
+        late: list[Request] = []
         with self._changed:
-            late = [
-                request
-                for request in self._waiting
-                if request.deadline_s is not None and request.deadline_s <= now_s
-            ]
-            for request in late:
-                self._waiting.remove(request)
-                request.state = RequestState.DONE
+            waiting, self._waiting = self._waiting, deque()
+            self._next_deadline_s = math.inf
+            for request in waiting:
+                deadline_s = math.inf if request.deadline_s is None else request.deadline_s
+                if deadline_s <= now_s:
+                    request.state = RequestState.DONE
+                    late.append(request)
+                else:
+                    self._waiting.append(request)
+                    self._next_deadline_s = min(self._next_deadline_s, deadline_s)
+            if late:
+                self._changed.notify_all()
         return late
 
     def take_cancelled(self, running: Iterable[Request]) -> list[Request]:

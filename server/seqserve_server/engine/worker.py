@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from itertools import groupby
 
@@ -12,13 +13,15 @@ from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.request import Event, Failed, Progress, Request
 from seqserve_server.engine.scheduler import Scheduler
 from seqserve_server.engine.search import GreedySearch
-from seqserve_server.errors import DeadlinePassed, ServiceError, Stage
+from seqserve_server.errors import DeadlinePassed, EngineFault, ServiceError, Stage
 from seqserve_server.runtime import Runtime
 
 # How long an idle worker sleeps before it looks for requests that are late.
 _IDLE_S = 0.05
 
 Events = list[tuple[Request, Event]]
+
+_log = logging.getLogger(__name__)
 
 
 def doubling(most: int) -> list[int]:
@@ -61,6 +64,8 @@ class Worker:
         self._streamed = 0
         self._joining: list[Request] = []
         self._fresh: list[Request] = []
+        # Kept here rather than passed on, so that a fault later in the turn loses none.
+        self._events: Events = []
         self._runtime_s = 0.0
 
     @property
@@ -74,9 +79,10 @@ class Worker:
         Args:
             memory: Of one source of one token.
         """
-        for row in range(self._cache.slots):
-            self._cache.join(row, memory, 0, 1)
         for rows in doubling(self._cache.slots):
+            # From the start each time, so that no row outgrows the shortest of targets.
+            for row in range(rows):
+                self._cache.join(row, memory, 0, 1)
             self._cache.advance(rows)
         self._cache.clear()
 
@@ -86,36 +92,37 @@ class Worker:
             self._scheduler.wait_for_work(_IDLE_S)
         began_s = time.perf_counter()
         self._runtime_s = 0.0
-        events = self._drop(time.monotonic())
+        self._drop(time.monotonic())
         self._admit()
         if self._rows:
             rows = len(self._rows)
-            self._step(events)
+            self._step()
             duration_s = time.perf_counter() - began_s
             self._observer.stepped(rows, duration_s, duration_s - self._runtime_s)
-        for request, event in events:
-            if not isinstance(event, Progress):
-                self._observer.ended(request, event)
-        return events
+        return self._told()
 
     def fail(self, error: ServiceError) -> Events:
-        """Ends every row with an error."""
+        """Ends every row with an error; gives also what the turn had to tell before it failed."""
         ended = self._rows + self._joining
         self._scheduler.finish(ended)
         self._rows.clear()
         self._joining.clear()
         self._fresh.clear()
         self._streamed = 0
-        events: Events = [(request, Failed(error)) for request in ended]
+        self._events += [(request, Failed(error)) for request in ended]
+        return self._told()
+
+    def _told(self) -> Events:
+        events, self._events = self._events, []
         for request, event in events:
-            self._observer.ended(request, event)
+            if not isinstance(event, Progress):
+                self._observer.ended(request, event)
         return events
 
-    def _drop(self, now_s: float) -> Events:
+    def _drop(self, now_s: float) -> None:
         """Takes out rows and waiting requests that are cancelled or late."""
-        events: Events = []
         for request in self._scheduler.expire(now_s):
-            events.append((request, Failed(DeadlinePassed(Stage.QUEUE))))
+            self._events.append((request, Failed(DeadlinePassed(Stage.QUEUE))))
         gone = self._scheduler.take_cancelled(self._rows)
         for request in gone:
             self._observer.cancelled(request)
@@ -123,10 +130,9 @@ class Worker:
         if rows and self._deadlines[:rows].min() <= now_s:
             late = [self._rows[row] for row in np.flatnonzero(self._deadlines[:rows] <= now_s)]
             late = [request for request in late if request not in gone]
-            events += [(request, Failed(DeadlinePassed(Stage.DECODE))) for request in late]
+            self._events += [(request, Failed(DeadlinePassed(Stage.DECODE))) for request in late]
             gone += late
         self._leave([self._rows.index(request) for request in gone])
-        return events
 
     def _admit(self) -> None:
         """Encodes new sources within the budget, those of one length together."""
@@ -140,16 +146,34 @@ class Worker:
         new.sort(key=lambda request: len(request.source))
         # Known before they hold a row, so that a fault while they are encoded ends them too.
         self._joining += new
-        for length, requests in groupby(new, key=lambda request: len(request.source)):
-            self._encode(list(requests), length)
+        for length, group in groupby(new, key=lambda request: len(request.source)):
+            requests = list(group)
+            began_s = time.perf_counter()
+            try:
+                memory = self._encode(requests, length)
+            except Exception:
+                # Rows that run already have no part in it.
+                _log.exception("sources of %d tokens could not be encoded", length)
+                self._refuse(requests)
+                continue
+            duration_s = time.perf_counter() - began_s
+            self._runtime_s += duration_s
+            self._join(requests, memory, length)
+            self._observer.encoded(len(requests), length * len(requests), duration_s)
 
-    def _encode(self, requests: list[Request], length: int) -> None:
+    def _encode(self, requests: list[Request], length: int) -> list[Array]:
         source = np.array([request.source for request in requests], np.int64)
-        lengths = np.full(len(requests), length, np.int32)
-        began_s = time.perf_counter()
-        memory = self._runtime.encode(source, lengths)
-        duration_s = time.perf_counter() - began_s
-        self._runtime_s += duration_s
+        return self._runtime.encode(source, np.full(len(requests), length, np.int32))
+
+    def _refuse(self, requests: list[Request]) -> None:
+        error = EngineFault("the source could not be encoded")
+        for request in requests:
+            self._joining.remove(request)
+            self._events.append((request, Failed(error)))
+        self._scheduler.finish(requests)
+
+    def _join(self, requests: list[Request], memory: list[Array], length: int) -> None:
+        """Lays encoded sources into the first free rows."""
         for index, request in enumerate(requests):
             row = len(self._rows)
             self._cache.join(row, memory, index, length)
@@ -161,9 +185,8 @@ class Worker:
             self._fresh.append(request)
             self._streamed += request.streamed
             request.timeline.encode_ended_s = time.monotonic()
-        self._observer.encoded(len(requests), length * len(requests), duration_s)
 
-    def _step(self, events: Events) -> None:
+    def _step(self) -> None:
         rows = len(self._rows)
         began_s = time.perf_counter()
         self._cache.advance(rows)
@@ -173,10 +196,10 @@ class Worker:
         if self._fresh:
             self._note_first_tokens(now_s)
         if self._streamed:
-            self._tell_progress(events)
+            self._note_progress()
         for row in done:
             self._rows[row].timeline.finished_s = now_s
-            events.append((self._rows[row], self._search.result(row)))
+            self._events.append((self._rows[row], self._search.result(row)))
         self._leave(done.tolist())
 
     def _note_first_tokens(self, now_s: float) -> None:
@@ -185,10 +208,10 @@ class Worker:
         self._observer.first_tokens(self._fresh)
         self._fresh = []
 
-    def _tell_progress(self, events: Events) -> None:
+    def _note_progress(self) -> None:
         for row, request in enumerate(self._rows):
             if request.streamed and not self._search.is_end(row):
-                events.append((request, Progress([self._search.word(row)])))
+                self._events.append((request, Progress([self._search.word(row)])))
 
     def _leave(self, rows: list[int]) -> None:
         """Frees slots; the last row takes the place of one that leaves."""

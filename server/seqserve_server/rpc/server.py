@@ -126,8 +126,8 @@ class Server:
             bound = 0
         if not bound:
             raise StartupError(
-                f"--port: cannot listen on {address}; is another server running there?"
-                " --port 0 takes any free one"
+                f"--port: cannot listen on {address}: another server does, or --host is no address"
+                " of this machine; --port 0 takes any free one"
             )
         return bound
 

@@ -1,0 +1,96 @@
+"""A model that answers with its source, on the real engine: what surrounds it can be tested."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import numpy as np
+import tokenizers
+from numpy.typing import NDArray
+from tokenizers import decoders, models, pre_tokenizers
+
+from seqserve_server.manifest import (
+    Architecture,
+    Limits,
+    Manifest,
+    Provenance,
+    Requirements,
+    Tokens,
+)
+from seqserve_server.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+
+Array = NDArray[Any]
+
+PATIENCE_S = 20.0
+TOKEN_SCORE = -0.5
+MAX_SOURCE, MAX_TARGET = 64, 48
+
+
+def byte_tokenizer() -> Tokenizer:
+    """One token a byte, so that characters come in parts."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    words = {word: number for number, word in enumerate([PAD, BOS, EOS, UNK, *alphabet])}
+    raw = tokenizers.Tokenizer(models.BPE(vocab=words, merges=[]))
+    raw.add_special_tokens([PAD, BOS, EOS, UNK])
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    raw.decoder = decoders.ByteLevel()
+    return Tokenizer(raw)
+
+
+def manifest(name: str = "echo", version: int = 1) -> Manifest:
+    shape = Architecture(
+        encoder_layers=1, decoder_layers=1, heads=1, head_size=1, vocabulary_size=260, config={}
+    )
+    return Manifest(
+        name=name,
+        version=version,
+        description="answers with the source",
+        licence="Apache-2.0",
+        precision="fp32",
+        architecture=shape,
+        limits=Limits(max_source_length=MAX_SOURCE, max_target_length=MAX_TARGET),
+        tokens=Tokens(pad=0, bos=1, eos=2, unk=3),
+        requirements=Requirements(opset=23, onnxruntime="1.23"),
+        provenance=Provenance(command="", commit="", data_licence="", attribution=""),
+        verification=None,
+        files={},
+    )
+
+
+class EchoRuntime:
+    """Stands where ONNX Runtime would be: the memory of a source is the source."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self.step_s = 0.0
+        self.fault: Exception | None = None
+        self.may_run = threading.Event()
+        self.may_run.set()
+
+    def encode(self, source: Array, lengths: Array) -> list[Array]:
+        memory = source[:, None, :, None].astype(np.float32)  # [B, H, S, D]
+        return [memory, memory]
+
+    def step(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> EchoStep:
+        return EchoStep(self, inputs, outputs)
+
+
+class EchoStep:
+    """Gives each row the next word of its source."""
+
+    def __init__(
+        self, runtime: EchoRuntime, inputs: dict[str, Array], outputs: dict[str, Array]
+    ) -> None:
+        self._runtime, self._inputs, self._outputs = runtime, inputs, outputs
+
+    def run(self, rows: int) -> None:
+        self._runtime.may_run.wait(PATIENCE_S)
+        time.sleep(self._runtime.step_s)
+        if self._runtime.fault is not None:
+            raise self._runtime.fault
+        positions = self._inputs["lengths"][:rows]
+        words = self._inputs["cross_key_0"][np.arange(rows), 0, positions, 0]
+        self._outputs["next_tokens"][:rows, 0] = words
+        self._outputs["log_probabilities"][:rows] = TOKEN_SCORE

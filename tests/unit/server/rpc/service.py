@@ -1,0 +1,134 @@
+"""A whole service in the loop of a test: real gRPC, real engine, a model that echoes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import grpc
+from google.protobuf.message import Message
+from google.rpc.status_pb2 import Status
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2_grpc
+from seqserve_server.app import LoopDelivery
+from seqserve_server.config import ServeOptions
+from seqserve_server.engine.engine import Engine, EngineLimits
+from seqserve_server.metrics import Metrics
+from seqserve_server.repository import Entry, ModelState, Repository, ServedModel
+from seqserve_server.rpc.server import Server
+from seqserve_server.runtime import Provider, Runtime
+
+from .echo import PATIENCE_S, EchoRuntime, byte_tokenizer, manifest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    server: Server
+    engine: Engine
+    runtime: EchoRuntime
+    metrics: Metrics
+    channel: grpc.aio.Channel
+
+    @property
+    def generation(self) -> Any:
+        return generation_pb2_grpc.GenerationServiceStub(self.channel)
+
+    @property
+    def models(self) -> Any:
+        return model_pb2_grpc.ModelServiceStub(self.channel)
+
+    def value(self, name: str, **labels: str) -> float:
+        """What a scrape shows of a series; 0 where it is not there."""
+        return self.metrics.registry.get_sample_value(f"seqserve_{name}", labels) or 0.0
+
+    def scraped(self) -> dict[str, set[frozenset[str]]]:
+        """The names of all families, each with the label sets of its samples."""
+        text = generate_latest(self.metrics.registry).decode()
+        return {
+            family.name: {frozenset(sample.labels) - {"le"} for sample in family.samples}
+            for family in text_string_to_metric_families(text)
+        }
+
+
+@asynccontextmanager
+async def serving(
+    *, slots: int = 4, max_queue: int = 16, max_message_bytes: int = 1 << 20
+) -> AsyncIterator[Service]:
+    """Serves one model ``echo/2``, beside a broken ``echo/1``."""
+    metrics, delivery = Metrics(), LoopDelivery()
+    delivery.attach(asyncio.get_running_loop())
+    described = manifest(version=2)
+    runtime = EchoRuntime(described)
+    limits = EngineLimits(
+        workers=1, slots=slots, max_queue=max_queue, max_source_tokens_per_step=64
+    )
+    engine = Engine(cast(Runtime, runtime), limits, delivery, metrics.engine("echo"))
+    metrics.add_engine("echo", engine)
+    metrics.model_loaded("echo", 2, "fp32", "cpu")
+    model = ServedModel(
+        manifest=described, tokenizer=byte_tokenizer(), engine=engine, provider=Provider.CPU
+    )
+    entries = [
+        Entry(name="echo", version=1, state=ModelState.FAILED, reason="weights.bin: damaged"),
+        Entry(name="echo", version=2, state=ModelState.READY, model=model),
+        Entry(name="ruin", version=1, state=ModelState.FAILED, reason="manifest.json: damaged"),
+    ]
+    options = ServeOptions(port=0, max_message_bytes=max_message_bytes)
+    server = Server(options, Repository(entries), metrics)
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+        yield Service(
+            server=server, engine=engine, runtime=runtime, metrics=metrics, channel=channel
+        )
+    runtime.may_run.set()
+    await server.drain(PATIENCE_S)
+
+
+def request(source: str, *, model: str = "", version: int = 0, **options: int) -> Message:
+    return generation_pb2.GenerateRequest(
+        model=model,
+        version=version,
+        source=source,
+        options=generation_pb2.GenerationOptions(**options) if options else None,
+    )
+
+
+async def failure(call: Any) -> grpc.aio.AioRpcError:
+    """Awaits a call that must fail."""
+    try:
+        await asyncio.wait_for(_to_its_end(call), PATIENCE_S)
+    except grpc.aio.AioRpcError as error:
+        return error
+    raise AssertionError("the call went well")
+
+
+async def _to_its_end(call: Any) -> None:
+    if hasattr(call, "__aiter__"):
+        async for _ in call:
+            pass
+    else:
+        await call
+
+
+def details(error: grpc.aio.AioRpcError, kind: type[Message]) -> Any:
+    """Gives the attached detail of a kind; None where there is none."""
+    trailers = dict(error.trailing_metadata() or ())
+    status = Status.FromString(trailers["grpc-status-details-bin"])
+    assert (status.code, status.message) == (error.code().value[0], error.details())
+    for detail in status.details:
+        found = kind()
+        if detail.Unpack(found):
+            return found
+    return None
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Waits for a state that is sure to come, and fails where it does not."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not is_so():
+            await asyncio.sleep(0.002)

@@ -1,0 +1,119 @@
+"""Generate and GenerateStream, from the wire to the engine and back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from seqserve.v1 import generation_pb2
+
+from .echo import MAX_TARGET, TOKEN_SCORE
+from .service import Service, request, until
+
+TEXT = "Grüße aus Köln 🙂"
+
+
+async def test_answer(service: Service) -> None:
+    answer = await service.generation.Generate(request(TEXT))
+    (hypothesis,) = answer.hypotheses
+    tokens = len(TEXT.encode())
+    assert (answer.model, answer.version) == ("echo", 2)
+    assert hypothesis.text == TEXT
+    assert len(hypothesis.tokens) == len(hypothesis.token_ids) == tokens
+    assert (answer.source_tokens, answer.generated_tokens) == (tokens + 1, tokens)
+    assert hypothesis.stop_reason == generation_pb2.STOP_REASON_EOS
+    assert hypothesis.score == pytest.approx(TOKEN_SCORE * (tokens + 1))
+
+
+async def test_length_ends_an_answer(service: Service) -> None:
+    answer = await service.generation.Generate(request("abcdef", max_decoding_length=3))
+    assert answer.hypotheses[0].text == "abc"
+    assert answer.hypotheses[0].stop_reason == generation_pb2.STOP_REASON_LENGTH
+
+
+async def test_timings_add_up(service: Service) -> None:
+    service.runtime.step_s = 0.001
+    timings = (await service.generation.Generate(request("abcdef"))).timings
+    assert min(timings.queue_ms, timings.encode_ms, timings.decode_ms) > 0
+    assert timings.queue_ms + timings.encode_ms < timings.first_token_ms < timings.total_ms
+    parts_ms = timings.queue_ms + timings.encode_ms + timings.decode_ms
+    assert parts_ms <= timings.total_ms
+
+
+@pytest.mark.parametrize("text", ["a", "abc def", TEXT, "🙂" * 10, "x" * MAX_TARGET])
+async def test_pieces_join_to_the_result(service: Service, text: str) -> None:
+    messages = [message async for message in service.generation.GenerateStream(request(text))]
+    *pieces, last = messages
+    assert {message.WhichOneof("event") for message in pieces} == {"piece"}
+    assert last.WhichOneof("event") == "result"
+    hypothesis = last.result.hypotheses[0]
+    assert "".join(message.piece.text for message in pieces) == hypothesis.text == text
+    ids = [id_ for message in pieces for id_ in message.piece.token_ids]
+    assert ids == list(hypothesis.token_ids)
+
+
+async def test_stream_gives_what_generate_gives(service: Service) -> None:
+    alone = await service.generation.Generate(request(TEXT))
+    *_, last = [message async for message in service.generation.GenerateStream(request(TEXT))]
+    alone.ClearField("timings")
+    last.result.ClearField("timings")
+    assert last.result == alone
+
+
+async def test_pieces_come_while_the_rest_is_decoded(service: Service) -> None:
+    service.runtime.step_s = 0.02
+    call = service.generation.GenerateStream(request("abcdefgh"))
+    first = await call.read()
+    assert first.piece.text
+    assert service.engine.slots_in_use == 1
+    call.cancel()
+
+
+async def test_character_in_parts_is_shown_when_it_is_whole(service: Service) -> None:
+    service.runtime.step_s = 0.005
+    pieces = [
+        message.piece
+        async for message in service.generation.GenerateStream(request("a🙂b"))
+        if message.WhichOneof("event") == "piece"
+    ]
+    smiley = next(piece for piece in pieces if "🙂" in piece.text)
+    assert len(smiley.token_ids) >= 4
+    assert not any("\N{REPLACEMENT CHARACTER}" in piece.text for piece in pieces)
+
+
+async def test_slow_reader_gets_everything_in_fewer_pieces(service: Service) -> None:
+    text = "abcdefghijkl" * 3
+    call = service.generation.GenerateStream(request(text))
+    await call.read()
+    # gRPC buffers a few messages on its own; what matters is that the engine does not wait.
+    await until(lambda: service.value("stop_total", model="echo", reason="eos") == 1)
+    assert service.engine.slots_in_use == 0
+    call.cancel()
+
+
+async def test_callers_are_told_apart(service: Service) -> None:
+    texts = [f"text {number}" for number in range(12)]
+    answers = await asyncio.gather(
+        *(service.generation.Generate(request(text)) for text in texts[:6]),
+        *(_streamed(service, text) for text in texts[6:]),
+    )
+    assert [answer.hypotheses[0].text for answer in answers] == texts
+
+
+async def _streamed(service: Service, text: str) -> Any:
+    *_, last = [message async for message in service.generation.GenerateStream(request(text))]
+    return last.result
+
+
+async def test_version_may_be_pinned(service: Service) -> None:
+    answer = await service.generation.Generate(request("a", model="echo", version=2))
+    assert answer.version == 2
+
+
+async def test_long_text_is_tokenised_off_the_loop(service: Service) -> None:
+    # Longer than what is done inline, yet few tokens: only its length in characters counts here.
+    call = service.generation.Generate(request("é" * 1500))
+    with pytest.raises(Exception, match="3001 tokens"):
+        await call
