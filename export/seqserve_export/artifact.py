@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -14,6 +16,7 @@ from seqserve_export.program import OPSET, write_graphs
 from seqserve_model.config import PositionScheme
 from seqserve_model.transformer import Transformer
 from seqserve_server.manifest import (
+    NAME,
     Architecture,
     Limits,
     Manifest,
@@ -65,10 +68,10 @@ def write_artifact(
         The folder of the artifact.
 
     Raises:
-        OptionError: The model cannot be exported, or that version exists already.
+        OptionError: The model cannot be exported or called that, or that version exists already.
         ParityError: The proof failed; nothing was written.
     """
-    _check(model)
+    _check(model, description)
     place = repository / description.name / str(description.version)
     if place.exists():
         raise OptionError(f"{place} exists already; take another --model-version or remove it")
@@ -86,10 +89,20 @@ def write_artifact(
         os.rename(draft, place)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+        # A first version that failed leaves no model without versions behind.
+        with contextlib.suppress(OSError):
+            place.parent.rmdir()
     return place
 
 
-def _check(model: Transformer) -> None:
+def _check(model: Transformer, description: Description) -> None:
+    if not re.fullmatch(NAME, description.name):
+        raise OptionError(
+            f"--name: {description.name!r} is not a model name; take letters, digits, '.', '_'"
+            " and '-', a letter or digit first and 64 at most"
+        )
+    if description.version < 1:
+        raise OptionError(f"--model-version is {description.version}; it must be at least 1")
     if model.config.positions is PositionScheme.RELATIVE:
         raise OptionError(
             "model.positions: relative positions (Shaw et al. 2018) change the values too, which"

@@ -18,7 +18,9 @@ and only its attentions are passed as operators of ONNX Runtime.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -26,8 +28,11 @@ from torch import Tensor, nn
 from seqserve_export import operators
 from seqserve_model.attention import MultiHeadAttention
 from seqserve_model.config import PositionScheme
-from seqserve_model.positions import RotaryPositions
+from seqserve_model.positions import LearnedPositions, RotaryPositions, SinusoidalPositions
 from seqserve_model.transformer import AttentionRecord, Transformer
+
+
+Projection = Callable[[Tensor], Tensor]
 
 
 def packed(attention: MultiHeadAttention) -> nn.Linear:
@@ -47,11 +52,14 @@ class Graph(nn.Module):
         super().__init__()
         self.model = model
         self.config = model.config
-        self.source_projections = nn.ModuleList(
-            packed(layer.self_attention) for layer in model.encoder_layers
+        # Casts, because torch does not tell what a ModuleList holds.
+        self.source_projections = cast(
+            Sequence[Projection],
+            nn.ModuleList(packed(layer.self_attention) for layer in model.encoder_layers),
         )
-        self.target_projections = nn.ModuleList(
-            packed(layer.self_attention) for layer in model.decoder_layers
+        self.target_projections = cast(
+            Sequence[Projection],
+            nn.ModuleList(packed(layer.self_attention) for layer in model.decoder_layers),
         )
 
     def embed(self, embedding: nn.Embedding, words: Tensor) -> Tensor:
@@ -84,8 +92,8 @@ class EncoderGraph(Graph):
             x = layer(x, partial(self._attend, number, shape, source_lengths))
         memory = self.model.encoder_norm(x)  # [B * S, W]
         outputs: list[Tensor] = []
-        for layer in self.model.decoder_layers:
-            attention = layer.cross_attention
+        for reader in self.model.decoder_layers:
+            attention = reader.cross_attention
             for projection in (attention.key, attention.value):
                 outputs.append(_split(projection(memory).view(*shape, -1), self.config.heads))
         return tuple(outputs)
@@ -105,7 +113,8 @@ class EncoderGraph(Graph):
 
 
 def _split(x: Tensor, heads: int) -> Tensor:
-    return x.unflatten(-1, (heads, -1)).transpose(1, 2)  # [B, H, S, D]
+    batch, length, width = x.shape
+    return x.view(batch, length, heads, width // heads).transpose(1, 2)  # [B, H, S, D]
 
 
 def _rotate(positions: RotaryPositions, x: Tensor, heads: int) -> Tensor:
@@ -184,9 +193,9 @@ class DecoderGraph(Graph):
 
     def _embed_step(self, tokens: Tensor, positions: Tensor) -> Tensor:
         x = self.embed(self.model.target_embedding, tokens)
-        table = getattr(self.model.decoder_positions, "table", None)
-        if self.config.positions in (PositionScheme.SINUSOIDAL, PositionScheme.LEARNED):
-            return x + table[positions]  # type: ignore[index]
+        scheme = self.model.decoder_positions
+        if isinstance(scheme, SinusoidalPositions | LearnedPositions):
+            return x + scheme.table[positions]
         return x
 
     def _attend_target(
@@ -245,8 +254,13 @@ class DecoderGraph(Graph):
         return operators.first(bias, longest)
 
 
-class TeacherGraph(EncoderGraph):
+class TeacherGraph(nn.Module):
     """A source and a known target in one pass."""
+
+    def __init__(self, model: Transformer) -> None:
+        """Takes the model as it is: its own attentions give the weights."""
+        super().__init__()
+        self.model = model
 
     def forward(
         self, source: Tensor, source_lengths: Tensor, target: Tensor

@@ -131,6 +131,6 @@ def log_softmax_at(scores: Tensor, index: Tensor) -> Tensor:
 
 
 def first(x: Tensor, size: Tensor) -> Tensor:
-    """Keeps the first ``size`` (int32 ``[1]``) entries of the last axis, known only when it runs."""
+    """Keeps the first ``size`` entries of the last axis; int32 ``[1]``, known when it runs."""
     begin, axis = torch.zeros(1, dtype=torch.int64), torch.tensor([-1])
     return _one("Slice", [x, begin, size.long(), axis], x, x.shape)

@@ -67,7 +67,8 @@ def verify(
     with Offline(folder, threads=threads) as artifact:
         sources = [artifact.encode(pair.source) for pair in pairs]
         found = artifact.decode(sources)
-        expected, differences = [], [0.0]
+        expected: list[tuple[int, list[int]]] = []
+        differences: list[float] = []
         for batch in tqdm(list(_batches(sources)), desc="verifying", unit="batch"):
             expected += zip(batch, _torch_tokens(model, [sources[i] for i in batch]), strict=True)
             chosen = [(sources[i], found[i]) for i in batch]
@@ -82,7 +83,8 @@ def verify(
         sentences=len(pairs),
         sentences_equal=equal,
         tokens=sum(len(ids) for ids in tokens),
-        largest_logit_difference=max(differences),
+        # Not max(), which passes over what is not a number.
+        largest_logit_difference=float(np.max(differences)),
         bleu_torch=round(of_torch.bleu, 2),
         bleu_artifact=round(of_artifact.bleu, 2),
         chrf_torch=round(of_torch.chrf, 2),

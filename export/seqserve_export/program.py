@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ WEIGHTS = "weights.bin"
 _LEAST_EXTERNAL = 1024
 # The operating system maps files by pages; a weight that begins on one is read without a copy.
 _PAGE = 4096
+# Zeros are found anywhere, but kernels read numbers only where a number may begin.
+_ALIGNMENT = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +162,9 @@ def trace(program: Program) -> onnx.ModelProto:
     # It announces operators of torchvision that it did not find, and a deprecation of its own.
     logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
     # Only the teacher projects more than two axes; the others are written so as not to.
-    table = {_LINEAR: _linear} if isinstance(program.module, TeacherGraph) else {}
+    table: dict[Callable[..., Any], Callable[..., Any]] = {}
+    if isinstance(program.module, TeacherGraph):
+        table[_LINEAR] = _linear
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore", FutureWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -217,13 +222,20 @@ def _move_weights(proto: onnx.ModelProto, weights: bytearray) -> None:
         if array.nbytes < _LEAST_EXTERNAL:
             continue
         data = np.ascontiguousarray(array).tobytes()
-        # Found also as a part of another: the projection of a query within a packed one.
-        offset = weights.find(data)
+        offset = _find(weights, data)
         if offset < 0:
             weights.extend(bytes(-len(weights) % _PAGE))
             offset = len(weights)
             weights.extend(data)
         _point(tensor, offset, len(data))
+
+
+def _find(weights: bytearray, data: bytes) -> int:
+    """Finds data also as a part of other: the projection of a query within a packed one."""
+    offset = weights.find(data)
+    while offset >= 0 and offset % _ALIGNMENT:
+        offset = weights.find(data, offset + 1)
+    return offset
 
 
 def _point(tensor: TensorProto, offset: int, length: int) -> None:

@@ -16,7 +16,7 @@ from typing import Protocol
 import torch
 from sacrebleu.metrics import BLEU, CHRF
 
-from seqserve.errors import OptionError, SeqserveError
+from seqserve.errors import OptionError
 from seqserve.options import option, parse
 from seqserve_model.checkpoint import Weights, load_run
 from seqserve_model.data import Pair, read_pairs
@@ -144,18 +144,18 @@ class EvaluateOptions:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs ``seqserve evaluate``."""
-    try:
-        options = parse(
-            EvaluateOptions,
-            sys.argv[1:] if argv is None else argv,
-            prog="seqserve evaluate",
-            description="Translates held-out sources and prints BLEU and chrF with signatures.",
-        )
-        _run(options)
-    except SeqserveError as error:
-        print(f"seqserve evaluate: {error}", file=sys.stderr)
-        return 2
+    """Runs ``seqserve evaluate``.
+
+    Raises:
+        SeqserveError: What went wrong; the command prints it.
+    """
+    options = parse(
+        EvaluateOptions,
+        sys.argv[1:] if argv is None else argv,
+        prog="seqserve evaluate",
+        description="Translates held-out sources and prints BLEU and chrF with signatures.",
+    )
+    _run(options)
     return 0
 
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
 
-from seqserve.errors import OptionError, SeqserveError
+from seqserve.errors import OptionError
 from seqserve.options import option, parse
 from seqserve_model.data import normalise, open_lines
 from seqserve_model.numbers import LARGEST, number_pairs
@@ -71,20 +71,20 @@ class Counts:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs ``seqserve prepare``."""
-    try:
-        options = parse(
-            PrepareOptions,
-            sys.argv[1:] if argv is None else argv,
-            prog="seqserve prepare",
-            description="Makes one TSV file of sentence pairs to train on.",
-            epilog="example:\n  seqserve prepare deu-eng.zip --out data/tatoeba-eng-deu.tsv.gz",
-        )
-        counts = prepare(_rows(options), options.out)
-        print(f"{options.out}: {counts}", file=sys.stderr)
-    except SeqserveError as error:
-        print(f"seqserve prepare: {error}", file=sys.stderr)
-        return 2
+    """Runs ``seqserve prepare``.
+
+    Raises:
+        SeqserveError: What went wrong; the command prints it.
+    """
+    options = parse(
+        PrepareOptions,
+        sys.argv[1:] if argv is None else argv,
+        prog="seqserve prepare",
+        description="Makes one TSV file of sentence pairs to train on.",
+        epilog="example:\n  seqserve prepare deu-eng.zip --out data/tatoeba-eng-deu.tsv.gz",
+    )
+    counts = prepare(_rows(options), options.out)
+    print(f"{options.out}: {counts}", file=sys.stderr)
     return 0
 
 

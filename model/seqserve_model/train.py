@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from seqserve.errors import OptionError, SeqserveError
+from seqserve.errors import OptionError
 from seqserve.options import option, parse
 from seqserve_model.allocator import keep_freed_memory
 from seqserve_model.batches import Examples
@@ -61,19 +61,19 @@ class TrainOptions:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs ``seqserve train``."""
+    """Runs ``seqserve train``.
+
+    Raises:
+        SeqserveError: What went wrong; the command prints it.
+    """
     argv = sys.argv[1:] if argv is None else argv
-    try:
-        options = parse(
-            TrainOptions,
-            argv,
-            prog="seqserve train",
-            description="Trains a model from a recipe; see model/configs for examples.",
-        )
-        train(options, command=shlex.join(["seqserve", "train", *argv]))
-    except SeqserveError as error:
-        print(f"seqserve train: {error}", file=sys.stderr)
-        return 2
+    options = parse(
+        TrainOptions,
+        argv,
+        prog="seqserve train",
+        description="Trains a model from a recipe; see model/configs for examples.",
+    )
+    train(options, command=shlex.join(["seqserve", "train", *argv]))
     return 0
 
 

@@ -21,6 +21,8 @@ FORMAT = 1
 
 FILE = "manifest.json"
 PRECISIONS = ("fp32", "fp16", "int8")
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+"""What a model may be called: it is also the name of its folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,14 +184,21 @@ class Manifest:
             # A name with a folder in it could reach outside the artifact.
             if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name):
                 raise ArtifactError(f"{path}: files: {name!r} is not a plain file name")
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", self.name):
+        if not re.fullmatch(NAME, self.name):
             raise ArtifactError(f"{path}: name: {self.name!r} is not a model name")
         if self.precision not in PRECISIONS:
             choices = ", ".join(PRECISIONS)
             raise ArtifactError(f"{path}: precision: {self.precision!r} is not one of {choices}")
+        if not re.fullmatch(r"[0-9]+(\.[0-9]+)*", self.requirements.onnxruntime):
+            raise ArtifactError(
+                f"{path}: requirements.onnxruntime: {self.requirements.onnxruntime!r} is not a"
+                " version"
+            )
         self._check_numbers(path)
 
     def _check_numbers(self, path: Path) -> None:
+        if self.version < 1:
+            raise ArtifactError(f"{path}: version: {self.version} is less than 1")
         for part in (self.architecture, self.limits):
             for entry in fields(part):
                 value = getattr(part, entry.name)

@@ -6,6 +6,8 @@ run them at the same time, because ``Run`` releases the interpreter lock and kee
 
 from __future__ import annotations
 
+import re
+import threading
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -93,16 +95,18 @@ class Runtime:
 
         Raises:
             ProviderError: The provider is not available here.
-            ArtifactError: ONNX Runtime refuses a graph.
+            ArtifactError: ONNX Runtime is too old, or refuses a graph.
         """
         self.manifest = manifest
         self.provider = provider
         self._folder = folder
         self._threads = threads
         check_provider(provider)
+        check_version(folder, manifest)
         self._encoder = self._open("encoder.onnx")
         self._decoder = self._open("decoder.onnx")
         self._teacher: ort.InferenceSession | None = None
+        self._opening = threading.Lock()
 
     def encode(self, source: Array, lengths: Array) -> list[Array]:
         """Encodes sources of one length each.
@@ -134,8 +138,9 @@ class Runtime:
                 ``encoder_attention`` ``[L, B, H, S, S]``, ``decoder_attention``
                 ``[L, B, H, T, T]``, ``cross_attention`` ``[L, B, H, T, S]``.
         """
-        if self._teacher is None:
-            self._teacher = self._open("teacher.onnx")
+        with self._opening:
+            if self._teacher is None:
+                self._teacher = self._open("teacher.onnx")
         inputs = {"source": source, "source_lengths": lengths, "target": target}
         return self._teacher.run(outputs, inputs)  # type: ignore[no-any-return]
 
@@ -177,3 +182,21 @@ def check_provider(provider: Provider) -> None:
             f"provider {provider.value} is not in this build of ONNX Runtime; install"
             " 'seqserve[server-gpu]' in place of 'seqserve[server]', or use --provider cpu"
         )
+
+
+def check_version(folder: Path, manifest: Manifest) -> None:
+    """Makes sure that ONNX Runtime is not older than the artifact needs.
+
+    Raises:
+        ArtifactError: It is.
+    """
+    least = manifest.requirements.onnxruntime
+    if _numbers(ort.__version__) < _numbers(least):
+        raise ArtifactError(
+            f"{folder}: requirements.onnxruntime: it needs {least}, here is {ort.__version__};"
+            " upgrade ONNX Runtime"
+        )
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"[0-9]+", version)[:3]]

@@ -126,18 +126,19 @@ class Scheduler:
             return []
         late: list[Request] = []
         with self._changed:
-            waiting, self._waiting = self._waiting, deque()
+            still: deque[Request] = deque()
             self._next_deadline_s = math.inf
-            for request in waiting:
+            for request in self._waiting:
                 deadline_s = math.inf if request.deadline_s is None else request.deadline_s
                 if deadline_s <= now_s:
                     request.state = RequestState.DONE
                     late.append(request)
                 else:
-                    self._waiting.append(request)
+                    still.append(request)
                     self._next_deadline_s = min(self._next_deadline_s, deadline_s)
-            if late:
-                self._changed.notify_all()
+            self._waiting = still
+            # Whoever drains waits for the last one, however it leaves.
+            self._changed.notify_all()
         return late
 
     def take_cancelled(self, running: Iterable[Request]) -> list[Request]:

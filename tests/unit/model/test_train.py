@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from seqserve.errors import OptionError
 from seqserve_model.checkpoint import RunDirectory, load_run, read_tensors
 from seqserve_model.data import read_pairs, sentence_key, write_pairs
 from seqserve_model.evaluate import TorchTranslator, evaluate
@@ -202,11 +203,10 @@ def test_it_learns(train: Train, recipe: Path, tmp_path: Path) -> None:
     assert validation["loss"] < 1.5
 
 
-def test_a_run_is_never_overwritten_by_accident(
-    finished: Path, train: Train, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert train(finished) == 2
-    assert "--resume goes on with it, --fresh removes it" in capsys.readouterr().err
+def test_a_run_is_never_overwritten_by_accident(finished: Path, train: Train) -> None:
+    with pytest.raises(OptionError) as error:
+        train(finished)
+    assert "--resume goes on with it, --fresh removes it" in str(error.value)
 
 
 def test_fresh_begins_anew(train: Train, tmp_path: Path) -> None:
@@ -216,22 +216,22 @@ def test_fresh_begins_anew(train: Train, tmp_path: Path) -> None:
     assert [path.name for path in RunDirectory(out).checkpoints()] == ["step-00000001"]
 
 
-def test_fresh_removes_only_trainings(
-    train: Train, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fresh_removes_only_trainings(train: Train, tmp_path: Path) -> None:
     (tmp_path / "thesis.doc").write_text("x")
-    assert train(tmp_path, "--fresh") == 2
-    assert "holds files that are no training" in capsys.readouterr().err
+    with pytest.raises(OptionError) as error:
+        train(tmp_path, "--fresh")
+    assert "holds files that are no training" in str(error.value)
     assert (tmp_path / "thesis.doc").exists()
 
 
 def test_resuming_with_another_model_is_refused(
-    finished: Path, recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    finished: Path, recipe: Path, tmp_path: Path
 ) -> None:
     changed = tmp_path / "changed.toml"
     changed.write_text(recipe.read_text().replace("width = 32", "width = 64"))
-    assert main([str(changed), "--out", str(finished), "--resume"]) == 2
-    assert "was begun with model.width = 32, the recipe says 64" in capsys.readouterr().err
+    with pytest.raises(OptionError) as error:
+        main([str(changed), "--out", str(finished), "--resume"])
+    assert "was begun with model.width = 32, the recipe says 64" in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -245,9 +245,9 @@ def test_resuming_with_another_model_is_refused(
 def test_wrong_arguments_are_explained(
     train: Train,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
     arguments: list[str],
     message: str,
 ) -> None:
-    assert train(tmp_path / "run", *arguments) == 2
-    assert message in capsys.readouterr().err
+    with pytest.raises(OptionError) as error:
+        train(tmp_path / "run", *arguments)
+    assert message in str(error.value)

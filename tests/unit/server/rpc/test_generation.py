@@ -83,7 +83,7 @@ async def test_character_in_parts_is_shown_when_it_is_whole(service: Service) ->
     assert not any("\N{REPLACEMENT CHARACTER}" in piece.text for piece in pieces)
 
 
-async def test_slow_reader_gets_everything_in_fewer_pieces(service: Service) -> None:
+async def test_slow_reader_does_not_hold_the_engine(service: Service) -> None:
     text = "abcdefghijkl" * 3
     call = service.generation.GenerateStream(request(text))
     await call.read()

@@ -1,0 +1,184 @@
+"""What surrounds a call: its id, its line in the log, its place in the metrics, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import grpc
+import pytest
+
+from .service import Service, failure, request, serving, until
+
+GENERATE = "GenerationService.Generate"
+STREAM = "GenerationService.GenerateStream"
+SECRET = "the words of a user"
+
+
+def requests_total(service: Service, method: str, code: str, model: str = "echo") -> float:
+    return service.value("requests_total", method=method, code=code, model=model)
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    return [record.fields for record in caplog.records if hasattr(record, "fields")]
+
+
+async def test_id_of_the_caller_comes_back(service: Service) -> None:
+    call = service.generation.Generate(request("a"), metadata=(("x-request-id", "mine-1"),))
+    await call
+    assert dict(await call.trailing_metadata())["x-request-id"] == "mine-1"
+
+
+@pytest.mark.parametrize("given", ["", "x" * 65, "two words", 'a"b'])
+async def test_id_that_is_not_sane_is_replaced(service: Service, given: str) -> None:
+    call = service.generation.Generate(request("a"), metadata=(("x-request-id", given),))
+    await call
+    made = dict(await call.trailing_metadata())["x-request-id"]
+    assert made != given and 0 < len(made) <= 64
+
+
+async def test_failed_calls_have_an_id_too(service: Service) -> None:
+    metadata = (("x-request-id", "mine-2"),)
+    error = await failure(service.generation.Generate(request(""), metadata=metadata))
+    assert dict(error.trailing_metadata() or ())["x-request-id"] == "mine-2"
+
+
+async def test_line_in_the_log(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    await service.generation.Generate(request(SECRET), metadata=(("x-request-id", "mine-3"),))
+    (line,) = lines(caplog)
+    times = {name: line.pop(name) for name in ("ms", "queue_ms", "first_token_ms")}
+    assert line == {
+        "id": "mine-3",
+        "method": GENERATE,
+        "code": "OK",
+        "model": "echo",
+        "source_tokens": len(SECRET) + 1,
+        "generated_tokens": len(SECRET),
+    }
+    assert 0 <= times["queue_ms"] <= times["first_token_ms"] <= times["ms"]
+
+
+async def test_no_text_in_the_log(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    await service.generation.Generate(request(SECRET))
+    await failure(service.generation.Generate(request(SECRET * 50)))
+    await failure(service.generation.Generate(request(SECRET, max_decoding_length=0)))
+    service.runtime.fault = ValueError("of the runtime")
+    await failure(service.generation.Generate(request(SECRET)))
+    assert len(lines(caplog)) == 4
+    assert SECRET not in caplog.text + str(lines(caplog))
+
+
+async def test_fault_is_in_the_log_under_its_id(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    service.runtime.fault = ZeroDivisionError("what really happened")
+    error = await failure(service.generation.Generate(request("a")))
+    id_ = dict(error.trailing_metadata() or ())["x-request-id"]
+    assert str(id_) in (error.details() or "") and str(id_) in caplog.text
+    assert "what really happened" in caplog.text
+
+
+async def test_deadline_in_the_queue() -> None:
+    async with serving(slots=1) as service:
+        service.runtime.may_run.clear()
+        first = asyncio.ensure_future(service.generation.Generate(request("first")))
+        await until(lambda: service.engine.slots_in_use == 1)
+        error = await failure(service.generation.Generate(request("a"), timeout=0.2))
+        assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        service.runtime.may_run.set()
+        await first
+        await until(lambda: requests_total(service, GENERATE, "DEADLINE_EXCEEDED") == 1)
+        late = {"model": "echo", "where": "queue"}
+        await until(lambda: service.value("deadline_exceeded_total", **late) == 1)
+        assert service.value("cancelled_total", model="echo") == 0
+        assert service.engine.queue_depth == 0
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_deadline_in_decode_frees_the_slot(service: Service, streamed: bool) -> None:
+    service.runtime.step_s = 0.02
+    stub = service.generation.GenerateStream if streamed else service.generation.Generate
+    error = await failure(stub(request("a" * 48), timeout=0.2))
+    assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    late = {"model": "echo", "where": "decode"}
+    await until(lambda: service.value("deadline_exceeded_total", **late) == 1)
+    await until(lambda: service.engine.slots_in_use == 0)
+    method = STREAM if streamed else GENERATE
+    await until(lambda: requests_total(service, method, "DEADLINE_EXCEEDED") == 1)
+    assert service.value("cancelled_total", model="echo") == 0
+    assert service.value("stop_total", model="echo", reason="eos") == 0
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_cancel_frees_the_slot(service: Service, streamed: bool) -> None:
+    service.runtime.step_s = 0.02
+    stub = service.generation.GenerateStream if streamed else service.generation.Generate
+    call = stub(request("a" * 48))
+    task = asyncio.ensure_future(call.read() if streamed else _awaited(call))
+    await until(lambda: service.engine.slots_in_use == 1)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        while True:
+            await task
+            task = asyncio.ensure_future(call.read())
+    await until(lambda: service.engine.slots_in_use == 0)
+    method = STREAM if streamed else GENERATE
+    await until(lambda: requests_total(service, method, "CANCELLED") == 1)
+    assert service.value("cancelled_total", model="echo") == 1
+    assert service.value("stop_total", model="echo", reason="eos") == 0
+
+
+async def _awaited(call: Any) -> Any:
+    return await call
+
+
+async def test_cancel_in_the_queue_leaves_the_queue() -> None:
+    async with serving(slots=1) as service:
+        service.runtime.may_run.clear()
+        first = asyncio.ensure_future(service.generation.Generate(request("first")))
+        await until(lambda: service.engine.slots_in_use == 1)
+        call = service.generation.Generate(request("second"))
+        second = asyncio.ensure_future(_awaited(call))
+        await until(lambda: service.engine.queue_depth == 1)
+        call.cancel()
+        await until(lambda: service.engine.queue_depth == 0)
+        service.runtime.may_run.set()
+        assert (await first).hypotheses[0].text == "first"
+        with pytest.raises(asyncio.CancelledError):
+            await second
+
+
+async def test_channel_that_closes_frees_the_slot(service: Service) -> None:
+    service.runtime.step_s = 0.02
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{service.server.port}") as channel:
+        call = Service.generation.fget(_With(channel)).GenerateStream(request("a" * 48))  # type: ignore[attr-defined]
+        await call.read()
+    await until(lambda: service.engine.slots_in_use == 0)
+    await until(lambda: service.value("cancelled_total", model="echo") == 1)
+
+
+class _With:
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.channel = channel
+
+
+async def test_calls_are_counted_and_timed(service: Service) -> None:
+    await service.generation.Generate(request("a"))
+    await failure(service.generation.Generate(request("")))
+    await failure(service.generation.Generate(request("a", model="made up")))
+    assert requests_total(service, GENERATE, "OK") == 1
+    assert requests_total(service, GENERATE, "INVALID_ARGUMENT") == 1
+    # A name that a caller makes up must not become a label.
+    assert requests_total(service, GENERATE, "NOT_FOUND", model="") == 1
+    count = service.value("request_duration_seconds_count", method=GENERATE, model="echo")
+    assert count == 2
+
+
+async def test_unknown_methods_are_not_counted(service: Service) -> None:
+    call = service.channel.unary_unary("/seqserve.v1.GenerationService/Nothing")
+    error = await failure(call(b""))
+    assert error.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert service.scraped()["seqserve_requests"] == set()

@@ -1,0 +1,72 @@
+"""Bytes that are no message: refused as the caller's fault, with the field where one is to blame."""
+
+from __future__ import annotations
+
+import grpc
+import pytest
+from google.rpc.error_details_pb2 import BadRequest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.rpc.wire import Unreadable, explain, tolerant
+
+from .service import Service, details, failure
+
+REQUEST = generation_pb2.GenerateRequest
+BAD = b"\xff\xfe\xfa"
+
+MODEL, SOURCE, OPTIONS = b"\x0a", b"\x1a", b"\x22"
+
+
+def text(tag: bytes, content: bytes) -> bytes:
+    return tag + bytes([len(content)]) + content
+
+
+@pytest.mark.parametrize(
+    ("data", "field"),
+    [
+        (text(SOURCE, BAD), "source"),
+        (text(MODEL, BAD) + text(SOURCE, b"good"), "model"),
+        (text(MODEL, b"good") + text(SOURCE, BAD), "source"),
+        (text(SOURCE, "Köln".encode("latin-1")), "source"),
+        # A lone surrogate, as JavaScript's and Java's strings may hold one.
+        (text(SOURCE, b"\xed\xa0\xbd"), "source"),
+        (b"\x1a\x05ab", "request"),
+        (b"\xff", "request"),
+        (text(OPTIONS, b"\x08"), "request"),
+        (b"\x1b", "request"),
+    ],
+)
+async def test_blame(service: Service, data: bytes, field: str) -> None:
+    call = service.channel.unary_unary("/seqserve.v1.GenerationService/Generate")
+    error = await failure(call(data))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    (violation,) = details(error, BadRequest).field_violations
+    assert violation.field == field
+    assert "UTF-8" in violation.description or field == "request"
+
+
+async def test_blame_in_a_stream(service: Service) -> None:
+    call = service.channel.unary_stream("/seqserve.v1.GenerationService/GenerateStream")
+    error = await failure(call(text(SOURCE, BAD)))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert details(error, BadRequest).field_violations[0].field == "source"
+
+
+def test_field_of_an_inner_message() -> None:
+    inner = text(b"\x0a", BAD)
+    hypotheses = text(b"\x1a", inner)
+    error = explain(hypotheses, generation_pb2.GenerateResponse.DESCRIPTOR)
+    assert error.field == "hypotheses.text"
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_are_read_or_explained(data: bytes) -> None:
+    read = tolerant(REQUEST.FromString, REQUEST.DESCRIPTOR)(data)
+    assert isinstance(read, REQUEST) or (isinstance(read, Unreadable) and read.error.field)
+
+
+def test_good_bytes_are_read() -> None:
+    request = REQUEST(source="good")
+    assert tolerant(REQUEST.FromString, REQUEST.DESCRIPTOR)(request.SerializeToString()) == request
