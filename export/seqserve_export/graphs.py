@@ -31,7 +31,6 @@ from seqserve_model.config import PositionScheme
 from seqserve_model.positions import LearnedPositions, RotaryPositions, SinusoidalPositions
 from seqserve_model.transformer import AttentionRecord, Transformer
 
-
 Projection = Callable[[Tensor], Tensor]
 
 
@@ -132,6 +131,7 @@ class DecoderGraph(Graph):
         self.biased = scheme in (PositionScheme.T5, PositionScheme.ALIBI)
         if self.biased:
             self.register_buffer("bias_table", self._bias_by_distance())
+            self.bias_table: Tensor  # [H, C]
 
     def _bias_by_distance(self) -> Tensor:
         """Gives the bias of a key that lies 0, 1, .. tokens back, ``[H, C]``."""

@@ -108,18 +108,24 @@ class EngineFigures:
         if isinstance(event, Finished):
             self._finished(event)
         elif isinstance(event, Failed) and isinstance(event.error, DeadlinePassed):
-            stage = event.error.where
-            if stage is Stage.QUEUE:
-                # Left out, a queue that nobody gets through would look short.
-                waited_s = time.monotonic() - request.timeline.arrived_s
-                self.histograms["queue_duration_seconds"].observe(waited_s)
-            with self._lock:
-                self.deadlines[stage.value] += 1
+            self._late(request, event.error.where)
 
     def cancelled(self, request: Request) -> None:
-        """A request was cancelled and has left."""
+        """A request was cancelled and has left; a late one counts as late."""
+        if request.deadline_s is not None and request.deadline_s <= time.monotonic():
+            has_begun = request.timeline.encode_began_s > 0.0
+            self._late(request, Stage.DECODE if has_begun else Stage.QUEUE)
+            return
         with self._lock:
             self.totals["cancelled"] += 1
+
+    def _late(self, request: Request, stage: Stage) -> None:
+        if stage is Stage.QUEUE:
+            # Left out, a queue that nobody gets through would look short.
+            waited_s = time.monotonic() - request.timeline.arrived_s
+            self.histograms["queue_duration_seconds"].observe(waited_s)
+        with self._lock:
+            self.deadlines[stage.value] += 1
 
     def _finished(self, event: Finished) -> None:
         tokens = len(event.token_ids)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import socket
+import sys
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
@@ -19,6 +22,8 @@ _TIMEOUT_S = 10.0
 # How soon the port closes once it is told to.
 _POLL_S = 0.1
 
+_log = logging.getLogger(__name__)
+
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
@@ -27,6 +32,15 @@ class _Server(ThreadingHTTPServer):
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         super().__init__(address, handler)
+
+    def server_bind(self) -> None:
+        """Binds without looking up the name of the host, which can take long and is not used."""
+        TCPServer.server_bind(self)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Logs a fault of ours; a scraper that hangs up is its own affair."""
+        if not isinstance(sys.exception(), OSError):
+            _log.exception("a scrape failed")
 
 
 class ScrapeServer:
@@ -73,6 +87,10 @@ def _handler(
     class Handler(BaseHTTPRequestHandler):
         timeout = _TIMEOUT_S
 
+        def do_HEAD(self) -> None:
+            """Answers without a body."""
+            self.do_GET()
+
         def do_GET(self) -> None:
             """Answers a scrape or a probe."""
             path = self.path.partition("?")[0]
@@ -91,7 +109,8 @@ def _handler(
             self.send_header("Content-Type", content_type)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body)
+            if self.command != "HEAD":
+                self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
             """Says nothing: a probe every second is no news."""

@@ -17,9 +17,7 @@ from seqserve_server.engine.request import (
     Request,
     Timeline,
 )
-
-# gRPC's clock may run ahead of the engine's by as much.
-_CLOCK_SLACK_S = 0.02
+from seqserve_server.rpc.deadline import has_passed
 
 
 class EngineCall:
@@ -93,15 +91,19 @@ class EngineCall:
                 if tokens:
                     yield tokens
         finally:
-            # A passed deadline is the engine's to notice, so that it is counted as one.
-            if self._last is None and not self._late():
-                self._engine.cancel(self.request)
+            if self._last is None:
+                self._leave()
         if isinstance(self._last, Failed):
             raise self._last.error
 
-    def _late(self) -> bool:
-        deadline_s = self.request.deadline_s
-        return deadline_s is not None and time.monotonic() >= deadline_s - _CLOCK_SLACK_S
+    def _leave(self) -> None:
+        request, now_s = self.request, time.monotonic()
+        if request.deadline_s is not None:
+            elapsed_s = now_s - request.timeline.arrived_s
+            if has_passed(request.deadline_s - now_s, elapsed_s):
+                # So that it is counted as late.
+                request.deadline_s = now_s
+        self._engine.cancel(request)
 
     def _receive(self, event: Event) -> None:
         if isinstance(event, Progress):

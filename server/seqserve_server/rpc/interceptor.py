@@ -19,6 +19,7 @@ from google.protobuf.message import Message
 from seqserve_server import logs
 from seqserve_server.errors import Draining, InvalidRequest, QueueFull
 from seqserve_server.metrics import Metrics
+from seqserve_server.rpc.deadline import has_passed
 from seqserve_server.rpc.record import REQUEST_ID, CallRecord, current, request_id
 from seqserve_server.rpc.status import failure_of
 from seqserve_server.rpc.wire import Unreadable, tolerant
@@ -168,9 +169,8 @@ class _Call:
         await self._context.abort(failure.code, failure.message, (id_, *failure.trailers))
 
     def _why_cancelled(self) -> grpc.StatusCode:
-        # gRPC cancels the handler for both; only the clock tells a deadline from a caller gone.
-        remaining_s = self._context.time_remaining()
-        if remaining_s is not None and remaining_s <= 0:
+        elapsed_s = time.monotonic() - self._record.began_s
+        if has_passed(self._context.time_remaining(), elapsed_s):
             return grpc.StatusCode.DEADLINE_EXCEEDED
         return grpc.StatusCode.CANCELLED
 

@@ -29,6 +29,7 @@ from .echo import PATIENCE_S, EchoRuntime, byte_tokenizer, manifest
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     server: Server
+    repository: Repository
     engine: Engine
     runtime: EchoRuntime
     metrics: Metrics
@@ -79,11 +80,17 @@ async def serving(
         Entry(name="ruin", version=1, state=ModelState.FAILED, reason="manifest.json: damaged"),
     ]
     options = ServeOptions(port=0, max_message_bytes=max_message_bytes)
-    server = Server(options, Repository(entries), metrics)
+    repository = Repository(entries)
+    server = Server(options, repository, metrics)
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         yield Service(
-            server=server, engine=engine, runtime=runtime, metrics=metrics, channel=channel
+            server=server,
+            repository=repository,
+            engine=engine,
+            runtime=runtime,
+            metrics=metrics,
+            channel=channel,
         )
     runtime.may_run.set()
     await server.drain(PATIENCE_S)

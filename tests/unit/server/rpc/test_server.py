@@ -1,0 +1,139 @@
+"""The server as a whole: ports, health, reflection, draining, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+
+import grpc
+import pytest
+from google.rpc.error_details_pb2 import RetryInfo
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from seqserve_server.config import ServeOptions
+from seqserve_server.errors import StartupError
+from seqserve_server.metrics import Metrics
+from seqserve_server.rpc.server import Server, address_of
+
+from .echo import PATIENCE_S
+from .service import Service, details, failure, request, serving, until
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+async def health(service: Service, name: str) -> int:
+    stub = health_pb2_grpc.HealthStub(service.channel)
+    answer = await stub.Check(health_pb2.HealthCheckRequest(service=name))
+    return int(answer.status)
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("", SERVING),
+        ("seqserve.v1.GenerationService", SERVING),
+        ("seqserve.v1.ModelService", SERVING),
+        ("echo", SERVING),
+        ("echo/2", SERVING),
+        ("echo/1", NOT_SERVING),
+        ("ruin", NOT_SERVING),
+    ],
+)
+async def test_health(service: Service, name: str, status: int) -> None:
+    assert await health(service, name) == status
+
+
+async def test_reflection_lists_the_services(service: Service) -> None:
+    stub = reflection_pb2_grpc.ServerReflectionStub(service.channel)
+    asked = reflection_pb2.ServerReflectionRequest(list_services="")
+    async for answer in stub.ServerReflectionInfo(iter([asked])):
+        names = {found.name for found in answer.list_services_response.service}
+    assert {"seqserve.v1.GenerationService", "seqserve.v1.ModelService"} <= names
+    assert "grpc.health.v1.Health" in names
+
+
+async def test_port_that_is_taken(service: Service) -> None:
+    options = ServeOptions(port=service.server.port)
+    with pytest.raises(StartupError, match=f"127.0.0.1:{service.server.port}"):
+        Server(options, service.repository, Metrics())
+
+
+def test_addresses() -> None:
+    assert address_of("127.0.0.1", 1) == "127.0.0.1:1"
+    assert address_of("::1", 1) == "[::1]:1"
+
+
+async def test_drain_finishes_what_was_accepted() -> None:
+    async with serving(slots=1) as service:
+        service.runtime.may_run.clear()
+        stream = service.generation.GenerateStream(request("streamed"))
+        streamed = asyncio.ensure_future(_text_of(stream))
+        await until(lambda: service.engine.slots_in_use == 1)
+        queued = asyncio.ensure_future(service.generation.Generate(request("queued")))
+        await until(lambda: service.engine.queue_depth == 1)
+        drained = asyncio.ensure_future(service.server.drain(PATIENCE_S))
+        await until(lambda: not service.server.is_ready)
+        assert await health(service, "") == NOT_SERVING
+        assert await health(service, "echo") == NOT_SERVING
+        error = await failure(service.generation.Generate(request("new")))
+        assert error.code() is grpc.StatusCode.UNAVAILABLE
+        assert details(error, RetryInfo) is not None
+        assert not drained.done()
+        service.runtime.may_run.set()
+        assert (await queued).hypotheses[0].text == "queued"
+        assert await streamed == "streamed"
+        assert await drained
+
+
+async def test_drain_that_runs_out_of_time_ends_calls() -> None:
+    async with serving() as service:
+        service.runtime.step_s = 0.05
+        call = asyncio.ensure_future(failure(service.generation.Generate(request("a" * 48))))
+        await until(lambda: service.engine.slots_in_use == 1)
+        assert not await service.server.drain(0.1)
+        error = await call
+        assert error.code() is grpc.StatusCode.UNAVAILABLE
+
+
+async def test_watchers_of_health_do_not_hold_the_drain() -> None:
+    async with serving() as service:
+        stub = health_pb2_grpc.HealthStub(service.channel)
+        watch = stub.Watch(health_pb2.HealthCheckRequest(service="echo"))
+        assert (await watch.read()).status == SERVING
+        assert await asyncio.wait_for(service.server.drain(3600), PATIENCE_S)
+        assert (await watch.read()).status == NOT_SERVING
+
+
+async def _text_of(stream: grpc.aio.UnaryStreamCall) -> str:  # type: ignore[type-arg]
+    return "".join([message.piece.text async for message in stream])
+
+
+async def _mixed(service: Service) -> None:
+    """Four calls: one that goes well, a stream, one that fails, one that is cancelled."""
+    await service.generation.Generate(request("good"))
+    await _text_of(service.generation.GenerateStream(request("streamed")))
+    await failure(service.generation.Generate(request("")))
+    left = service.generation.GenerateStream(request("left"))
+    await left.read()
+    left.cancel()
+
+
+def _held() -> tuple[int, int, int]:
+    """Threads, open files and tasks of this process."""
+    return threading.active_count(), len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts open files by /proc")
+async def test_calls_leave_nothing_behind(service: Service) -> None:
+    for _ in range(5):
+        await _mixed(service)
+    await until(lambda: service.engine.slots_in_use == 0)
+    before = _held()
+    for _ in range(50):
+        await _mixed(service)
+    await until(lambda: service.engine.slots_in_use == 0)
+    await until(lambda: _held() <= before)
+    assert service.engine.queue_depth == 0
