@@ -26,9 +26,10 @@ serve: $(SERVE_VENV)/.ready ## Serve models/ on localhost:50051, metrics on loca
 
 install: $(VENV)/.ready ## Set up .venv with everything for development.
 
-test: $(VENV)/.ready ## Run all tests, then those against other engines.
+test: $(VENV)/.ready ## Run all tests, then those against other engines and those of the README.
 	$(BIN)/pytest
 	$(BIN)/pytest -m parity
+	$(BIN)/pytest -m newcomer
 
 test-docker: $(VENV)/.ready ## Bring docker-compose.yml up for real; says so loudly without Docker.
 	$(BIN)/pytest -m docker -rs
@@ -49,7 +50,7 @@ lint: $(VENV)/.ready ## Look for mistakes, in the code, the imports and the prot
 	$(BIN)/buf lint proto
 
 types: $(VENV)/.ready ## Check the types.
-	$(BIN)/mypy $(PACKAGES)
+	$(BIN)/mypy $(PACKAGES) bench
 
 proto: $(PROTOC_VENV)/.ready ## Generate the stubs from proto/.
 	$(call generate,clients/python)

@@ -19,11 +19,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import ctranslate2
-import onnxruntime
 import torch
 
 from bench.peers import CTranslate2Converter, CTranslate2Peer, Peer, SeqservePeer, TorchPeer
@@ -83,9 +83,7 @@ def _peers(
     for precision in ("float32", "int8"):
         for layout in dict.fromkeys([(cores, 1), (1, cores)]):
             peers.append(
-                CTranslate2Peer(
-                    converted, manifest, precision, layout, rows, _MAX_DECODING_LENGTH
-                )
+                CTranslate2Peer(converted, manifest, precision, layout, rows, _MAX_DECODING_LENGTH)
             )
     return [*peers, TorchPeer(model, rows, _MAX_DECODING_LENGTH)]
 
@@ -156,7 +154,7 @@ def _machine() -> str:
 
 def _versions() -> dict[str, str]:
     return {
-        "onnxruntime": onnxruntime.__version__,
+        "onnxruntime": version("onnxruntime"),
         "ctranslate2": ctranslate2.__version__,
         "torch": torch.__version__,
     }

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import ctranslate2
 import torch
 from ctranslate2.converters.converter import Converter
 from ctranslate2.specs import common_spec, transformer_spec
+from numpy.typing import NDArray
 from torch import nn
 
 from seqserve_model.attention import MultiHeadAttention
 from seqserve_model.layers import DecoderLayer, EncoderLayer, FeedForward
-from seqserve_model.positions import Positions
+from seqserve_model.positions import Positions, SinusoidalPositions
 from seqserve_model.search import greedy
 from seqserve_model.transformer import Transformer
 from seqserve_server.engine.request import DecodingOptions
@@ -131,7 +132,7 @@ class CTranslate2Peer:
         self._translator.unload_model()
 
 
-class CTranslate2Converter(Converter):
+class CTranslate2Converter(Converter):  # type: ignore[misc]
     """Lays the weights of our torch model out as CTranslate2 wants them."""
 
     def __init__(self, model: Transformer) -> None:
@@ -164,47 +165,49 @@ class CTranslate2Converter(Converter):
             part.position_encodings.encodings = _table(positions)
             _set_norm(part.layer_norm, norm)
         for layer, ours in zip(spec.encoder.layer, model.encoder_layers, strict=True):
-            _set_encoder_layer(layer, ours)  # type: ignore[arg-type]
-        for layer, ours in zip(spec.decoder.layer, model.decoder_layers, strict=True):
-            _set_decoder_layer(layer, ours)  # type: ignore[arg-type]
+            _set_encoder_layer(layer, ours)
+        for layer, our in zip(spec.decoder.layer, model.decoder_layers, strict=True):
+            _set_decoder_layer(layer, our)
         return spec
 
 
-def _array(tensor: torch.Tensor):  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _array(tensor: torch.Tensor) -> NDArray[Any]:
     return tensor.detach().numpy()
 
 
-def _table(positions: Positions):  # type: ignore[no-untyped-def]  # noqa: ANN202
-    return _array(positions.table)  # type: ignore[arg-type]
+def _table(positions: Positions) -> NDArray[Any]:
+    assert isinstance(positions, SinusoidalPositions)
+    return _array(positions.table)
 
 
-def _set_norm(spec, norm: nn.Module) -> None:  # type: ignore[no-untyped-def]
+def _set_norm(spec: Any, norm: nn.Module) -> None:
+    assert isinstance(norm, nn.LayerNorm)
     spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
 
 
-def _set_linear(spec, *parts: nn.Linear) -> None:  # type: ignore[no-untyped-def]
+def _set_linear(spec: Any, *parts: nn.Linear) -> None:
     spec.weight = _array(torch.cat([part.weight for part in parts]))
     spec.bias = _array(torch.cat([part.bias for part in parts]))
 
 
-def _set_self_attention(spec, attention: MultiHeadAttention, norm: nn.Module) -> None:  # type: ignore[no-untyped-def]
+def _set_self_attention(spec: Any, attention: MultiHeadAttention, norm: nn.Module) -> None:
     _set_norm(spec.layer_norm, norm)
     _set_linear(spec.linear[0], attention.query, attention.key, attention.value)
     _set_linear(spec.linear[1], attention.output)
 
 
-def _set_feed_forward(spec, feed_forward: FeedForward, norm: nn.Module) -> None:  # type: ignore[no-untyped-def]
+def _set_feed_forward(spec: Any, feed_forward: FeedForward, norm: nn.Module) -> None:
     _set_norm(spec.layer_norm, norm)
     _set_linear(spec.linear_0, feed_forward.up)
     _set_linear(spec.linear_1, feed_forward.down)
 
 
-def _set_encoder_layer(spec, layer: EncoderLayer) -> None:  # type: ignore[no-untyped-def]
+def _set_encoder_layer(spec: Any, layer: EncoderLayer) -> None:
     _set_self_attention(spec.self_attention, layer.self_attention, layer.self_residual.norm)
     _set_feed_forward(spec.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
 
 
-def _set_decoder_layer(spec, layer: DecoderLayer) -> None:  # type: ignore[no-untyped-def]
+def _set_decoder_layer(spec: Any, layer: DecoderLayer) -> None:
     _set_self_attention(spec.self_attention, layer.self_attention, layer.self_residual.norm)
     attention = layer.cross_attention
     _set_norm(spec.attention.layer_norm, layer.cross_residual.norm)

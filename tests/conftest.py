@@ -24,7 +24,9 @@ SUBJECTS = ("The coffee", "A small dog", "My neighbour", "The old train", "Nobod
 VERBS = ("tastes", "waits for", "reads about", "paints", "forgets", "does not like")
 OBJECTS = ("the garden.", "a blue house!", "eleven books?", "water, bread and salt.", "music.")
 
-SENTENCES = [f"{subject} {verb} {what}" for subject in SUBJECTS for verb in VERBS for what in OBJECTS]
+SENTENCES = [
+    f"{subject} {verb} {what}" for subject in SUBJECTS for verb in VERBS for what in OBJECTS
+]
 
 
 @pytest.fixture(scope="session")
@@ -36,8 +38,9 @@ def tiny_tokenizer() -> Tokenizer:
 
 @pytest.fixture(scope="session")
 def tiny_model(tiny_tokenizer: Tokenizer) -> Transformer:
-    """Random weights whose greedy outputs vary, do not repeat one word, and end now and then."""
+    """Decodes to targets that vary, do not repeat one word, and end now and then."""
     import torch
+    from tests.random_weights import randomise
 
     from seqserve_model.config import TransformerConfig
     from seqserve_model.transformer import Transformer
@@ -55,13 +58,7 @@ def tiny_model(tiny_tokenizer: Tokenizer) -> Transformer:
         max_source_length=24,
         max_target_length=20,
     )
-    model = Transformer(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
-        # Somewhat likelier than another word, so that some targets end by themselves.
-        model.target_embedding.weight[config.eos_id] *= 1.5
-    return model
+    return randomise(Transformer(config))
 
 
 @pytest.fixture(scope="session")

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 import torch
 from torch import Tensor
 from tqdm import tqdm
@@ -92,7 +92,7 @@ def verify(
         bleu_signature=of_torch.bleu_signature,
         chrf_signature=of_torch.chrf_signature,
         torch=torch.__version__,
-        onnxruntime=onnxruntime.__version__,
+        onnxruntime=version("onnxruntime"),
     )
 
 

@@ -1,4 +1,4 @@
-"""From an artifact back to the torch model, whose weights the teacher graph keeps under their names.
+"""From an artifact back to the torch model: the teacher graph keeps its weights under their names.
 
 It is what makes a shipped artifact enough to compare with other engines, or to train on from.
 """
@@ -32,10 +32,10 @@ def restore(folder: Path) -> Transformer:
     model = Transformer(TransformerConfig.from_dict(manifest.architecture.config))
     with torch.no_grad():
         for parameter, names in _names(model).items():
-            array = next((arrays[f"model.{name}"] for name in names if f"model.{name}" in arrays), None)
-            if array is None:
+            stored = [f"model.{name}" for name in names if f"model.{name}" in arrays]
+            if not stored:
                 raise ArtifactError(f"{folder}/teacher.onnx: holds no weight {names[0]}")
-            parameter.copy_(torch.from_numpy(np.array(array)))
+            parameter.copy_(torch.from_numpy(np.array(arrays[stored[0]])))
     return model.eval()
 
 

@@ -69,7 +69,7 @@ def _status(target: str) -> str:
         try:
             reply = health_pb2_grpc.HealthStub(channel).Check(request, timeout=_TIMEOUT_S)
         except grpc.RpcError as error:
-            return f"{error.code().name}: {error.details()}"  # type: ignore[attr-defined]
+            return f"{error.code().name}: {error.details()}"
         return str(health_pb2.HealthCheckResponse.ServingStatus.Name(reply.status))
 
 

@@ -56,7 +56,7 @@ class _JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["trace"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return json.dumps(line, default=str)
 
 
 def _when(record: logging.LogRecord) -> str:
@@ -67,5 +67,7 @@ def _plain(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3f}"
     text = str(value)
-    is_plain = text.isprintable() and not any(character in text for character in ' "=')
-    return text if text and is_plain else json.dumps(text, ensure_ascii=False)
+    if text and text.isprintable() and not any(character in text for character in ' "='):
+        return text
+    # Nothing that a terminal or a reader of lines could take for more than a value.
+    return json.dumps(text, ensure_ascii=not text.isprintable())

@@ -17,6 +17,7 @@ from seqserve_server.engine.request import (
     Progress,
     Request,
 )
+from seqserve_server.errors import InvalidRequest
 from seqserve_server.manifest import Manifest
 from seqserve_server.runtime import Provider, Runtime
 from seqserve_server.tokenizer import Tokenizer
@@ -79,14 +80,34 @@ class Offline:
         """Decodes token ids, the end token last in each source.
 
         Raises:
+            InvalidRequest: A source or an option is out of the model's limits.
             ServiceError: A source failed.
         """
         limits = self.manifest.limits
         options = options or DecodingOptions(max_decoding_length=limits.max_target_length)
+        self._check(sources, options)
         answers = [_Answer() for _ in sources]
         for source, answer in zip(sources, answers, strict=True):
             self._engine.submit(Request(source=source, options=options, receive=answer.receive))
         return [answer.wait() for answer in answers]
+
+    def _check(self, sources: Sequence[list[int]], options: DecodingOptions) -> None:
+        """Refuses what would not fit a slot; the engine leaves that to its callers."""
+        limits, label = self.manifest.limits, self.manifest.label
+        longest = limits.max_target_length
+        if not 1 <= options.max_decoding_length <= longest:
+            raise InvalidRequest(
+                "max_decoding_length",
+                f"is {options.max_decoding_length}; {label} takes 1 to {longest}",
+            )
+        for source in sources:
+            if not source:
+                raise InvalidRequest("source", "is empty; it has at least its end token")
+            if len(source) > limits.max_source_length:
+                raise InvalidRequest(
+                    "source",
+                    f"has {len(source)} tokens; {label} reads at most {limits.max_source_length}",
+                )
 
     def encode(self, text: str) -> list[int]:
         """Tokenises a text; one that is too long is cut at the model's limit."""

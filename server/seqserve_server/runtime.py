@@ -6,17 +6,21 @@ run them at the same time, because ``Run`` releases the interpreter lock and kee
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-import onnxruntime as ort
 from numpy.typing import NDArray
 
 from seqserve_server.errors import ArtifactError, ProviderError
 from seqserve_server.manifest import Manifest
+
+# It reports to its maker over the network unless it is told not to before it is imported.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+import onnxruntime as ort
 
 Array = NDArray[Any]
 

@@ -33,7 +33,7 @@ class Service:
     engine: Engine
     runtime: EchoRuntime
     metrics: Metrics
-    channel: grpc.aio.Channel
+    channel: Any
 
     @property
     def generation(self) -> Any:
@@ -122,10 +122,15 @@ async def _to_its_end(call: Any) -> None:
         await call
 
 
+def trailers(error: grpc.aio.AioRpcError) -> dict[str, Any]:
+    """Gives the trailing metadata of a failed call."""
+    metadata: Any = error.trailing_metadata() or ()
+    return dict(metadata)
+
+
 def details(error: grpc.aio.AioRpcError, kind: type[Message]) -> Any:
     """Gives the attached detail of a kind; None where there is none."""
-    trailers = dict(error.trailing_metadata() or ())
-    status = Status.FromString(trailers["grpc-status-details-bin"])
+    status = Status.FromString(trailers(error)["grpc-status-details-bin"])
     assert (status.code, status.message) == (error.code().value[0], error.details())
     for detail in status.details:
         found = kind()

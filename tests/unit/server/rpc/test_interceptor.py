@@ -11,7 +11,7 @@ import pytest
 
 from seqserve.v1 import generation_pb2_grpc
 
-from .service import Service, failure, request, serving, until
+from .service import Service, failure, request, serving, trailers, until
 
 GENERATE = "GenerationService.Generate"
 STREAM = "GenerationService.GenerateStream"
@@ -43,7 +43,7 @@ async def test_id_that_is_not_sane_is_replaced(service: Service, given: str) -> 
 async def test_failed_calls_have_an_id_too(service: Service) -> None:
     metadata = (("x-request-id", "mine-2"),)
     error = await failure(service.generation.Generate(request(""), metadata=metadata))
-    assert dict(error.trailing_metadata() or ())["x-request-id"] == "mine-2"
+    assert trailers(error)["x-request-id"] == "mine-2"
 
 
 async def test_line_in_the_log(service: Service, caplog: pytest.LogCaptureFixture) -> None:
@@ -78,8 +78,8 @@ async def test_fault_is_in_the_log_under_its_id(
 ) -> None:
     service.runtime.fault = ZeroDivisionError("what really happened")
     error = await failure(service.generation.Generate(request("a")))
-    id_ = dict(error.trailing_metadata() or ())["x-request-id"]
-    assert str(id_) in (error.details() or "") and str(id_) in caplog.text
+    id_ = trailers(error)["x-request-id"]
+    assert id_ in (error.details() or "") and id_ in caplog.text
     assert "what really happened" in caplog.text
 
 

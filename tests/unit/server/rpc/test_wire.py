@@ -1,6 +1,8 @@
-"""Bytes that are no message: refused as the caller's fault, with the field where one is to blame."""
+"""Bytes that are no message: the caller's fault, with the field where one is to blame."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import grpc
 import pytest
@@ -14,6 +16,7 @@ from seqserve_server.rpc.wire import Unreadable, explain, tolerant
 from .service import Service, details, failure
 
 REQUEST = generation_pb2.GenerateRequest
+DESCRIPTOR: Any = REQUEST.DESCRIPTOR
 BAD = b"\xff\xfe\xfa"
 
 MODEL, SOURCE, OPTIONS = b"\x0a", b"\x1a", b"\x22"
@@ -57,16 +60,17 @@ async def test_blame_in_a_stream(service: Service) -> None:
 def test_field_of_an_inner_message() -> None:
     inner = text(b"\x0a", BAD)
     hypotheses = text(b"\x1a", inner)
-    error = explain(hypotheses, generation_pb2.GenerateResponse.DESCRIPTOR)
+    descriptor: Any = generation_pb2.GenerateResponse.DESCRIPTOR
+    error = explain(hypotheses, descriptor)
     assert error.field == "hypotheses.text"
 
 
 @given(st.binary(max_size=40))
 def test_any_bytes_are_read_or_explained(data: bytes) -> None:
-    read = tolerant(REQUEST.FromString, REQUEST.DESCRIPTOR)(data)
+    read = tolerant(REQUEST.FromString, DESCRIPTOR)(data)
     assert isinstance(read, REQUEST) or (isinstance(read, Unreadable) and read.error.field)
 
 
 def test_good_bytes_are_read() -> None:
     request = REQUEST(source="good")
-    assert tolerant(REQUEST.FromString, REQUEST.DESCRIPTOR)(request.SerializeToString()) == request
+    assert tolerant(REQUEST.FromString, DESCRIPTOR)(request.SerializeToString()) == request

@@ -1,0 +1,173 @@
+"""Brings docker-compose.yml up for real and uses it from the host, as docs/deploy.md tells."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+
+from seqserve import Client
+
+if TYPE_CHECKING:
+    from .conftest import Docker
+
+pytestmark = pytest.mark.docker
+
+ROOT = Path(__file__).parents[2]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """What `docker compose up` made."""
+
+    docker: Docker
+    server: str
+    """Id of the server's container."""
+    target: str
+    prometheus: str
+    """Address of its API."""
+
+    def inspect(self, template: str) -> str:
+        return self.docker.run("inspect", "--format", template, self.server).strip()
+
+    def sh(self, script: str) -> str:
+        return self.docker.run("exec", self.server, "sh", "-c", script).strip()
+
+    def ask_prometheus(self, path: str, **parameters: str) -> Any:
+        url = f"{self.prometheus}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
+        with urllib.request.urlopen(url, timeout=10) as reply:
+            return json.load(reply)["data"]
+
+
+@pytest.fixture(scope="module")
+def models(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shipped models; where there are none, a tiny one."""
+    shipped = ROOT / "models"
+    if any(shipped.glob("*/*/manifest.json")):
+        return shipped
+    manifest = next(request.getfixturevalue("tiny_artifact").rglob("manifest.json"))
+    folder = tmp_path_factory.mktemp("docker") / "models"
+    shutil.copytree(manifest.parents[2], folder)
+    # pytest's folders are for their owner only; the container's user is somebody else.
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def stack(docker: Docker, server_image: str, models: Path) -> Iterator[Stack]:
+    port, metrics_port, prometheus_port = _free_ports(3)
+    variables = {
+        "COMPOSE_PROJECT_NAME": f"seqserve-test-{os.getpid()}",
+        "SEQSERVE_IMAGE": server_image,
+        "SEQSERVE_MODEL_REPOSITORY": str(models),
+        "SEQSERVE_PORT": str(port),
+        "SEQSERVE_METRICS_PORT": str(metrics_port),
+        "PROMETHEUS_PORT": str(prometheus_port),
+    }
+
+    def compose(*arguments: str) -> str:
+        return docker.compose(*arguments, variables=variables, timeout_s=120)
+
+    try:
+        try:
+            # Waits for the server's health, on which Prometheus depends.
+            compose("up", "--detach", "--no-build")
+        except Exception as error:
+            raise AssertionError(f"{error}\n{compose('logs')}") from error
+        yield Stack(
+            docker=docker,
+            server=compose("ps", "--quiet", "server").strip(),
+            target=f"127.0.0.1:{port}",
+            prometheus=f"http://127.0.0.1:{prometheus_port}",
+        )
+    finally:
+        compose("down", "--volumes", "--timeout", "10")
+
+
+def test_the_server_is_healthy(stack: Stack) -> None:
+    assert stack.inspect("{{.State.Health.Status}}") == "healthy"
+
+
+def test_generates_for_a_client_on_the_host(stack: Stack) -> None:
+    with Client(stack.target) as client:
+        result = client.generate("We watched a film.", max_decoding_length=8)
+        pieces = list(client.stream("We watched a film.", max_decoding_length=8))
+    assert 1 <= len(result.tokens) <= 8
+    assert "".join(piece.text for piece in pieces) == result.text
+
+
+def test_prometheus_counts_the_calls(stack: Stack) -> None:
+    with Client(stack.target) as client:
+        model = client.generate("The coffee tastes good.", max_decoding_length=4).model
+
+    def count() -> float:
+        query = f'sum(seqserve_requests_total{{code="OK",model="{model}"}})'
+        found = stack.ask_prometheus("query", query=query)["result"]
+        return float(found[0]["value"][1]) if found else 0.0
+
+    assert _eventually(count) >= 1
+
+
+def test_prometheus_evaluates_every_rule(stack: Stack) -> None:
+    def healths() -> set[str]:
+        groups = stack.ask_prometheus("rules")["groups"]
+        found = {rule["health"] for group in groups for rule in group["rules"]}
+        return set() if "unknown" in found else found
+
+    assert _eventually(healths) == {"ok"}
+
+
+def test_no_alert_fires(stack: Stack) -> None:
+    alerts = stack.ask_prometheus("alerts")["alerts"]
+    assert [alert for alert in alerts if alert["state"] == "firing"] == []
+
+
+def test_the_server_is_nobody_and_can_write_nowhere(stack: Stack) -> None:
+    assert stack.sh("id -u") == "10001"
+    assert stack.sh("grep CapBnd /proc/1/status | cut -f 2") == "0" * 16
+    assert stack.sh("grep NoNewPrivs /proc/1/status | cut -f 2") == "1"
+    for folder in ("/", "/tmp", "/models", "/opt/seqserve"):
+        assert stack.sh(f"touch {folder}/x 2>/dev/null || echo refused") == "refused"
+
+
+def test_the_image_has_no_installer_and_no_torch(stack: Stack) -> None:
+    modules = "pip", "setuptools", "torch", "onnx"
+    script = f"import importlib.util as u; print([m for m in {modules!r} if u.find_spec(m)])"
+    assert stack.docker.run("exec", stack.server, "python", "-c", script).strip() == "[]"
+
+
+def test_the_server_ends_well_when_told_to_stop(stack: Stack) -> None:
+    """The last test of the file, for the server is gone after it."""
+    stack.docker.run("stop", "--time", "45", stack.server)
+    assert stack.inspect("{{.State.ExitCode}}") == "0"
+    assert stack.inspect("{{.State.OOMKilled}}") == "false"
+
+
+def _free_ports(count: int) -> list[int]:
+    # All open at once, so that none is given twice.
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    try:
+        return [opened.getsockname()[1] for opened in sockets]
+    finally:
+        for opened in sockets:
+            opened.close()
+
+
+def _eventually(read: Callable[[], T]) -> T:
+    """Reads until there is something, for a scrape and a rule take some seconds to come round."""
+    deadline_s = time.monotonic() + 60
+    while not (value := read()) and time.monotonic() < deadline_s:
+        time.sleep(0.5)
+    return value

@@ -1,0 +1,52 @@
+"""A model that talks for as long as it is let: random weights, so that long answers can be cut."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from seqserve_server.tokenizer import Tokenizer
+
+NAME = "babble"
+MAX_SOURCE = 64
+MAX_TARGET = 20_000
+"""Some seconds of decoding, of which no test waits for the end."""
+
+
+def export_babble(repository: Path, tokenizer: Tokenizer) -> Path:
+    """Exports ``babble/1``; its answers vary with the source and seldom end by themselves."""
+    import torch
+
+    from seqserve_export.artifact import Description, write_artifact
+    from seqserve_model.config import TransformerConfig
+    from seqserve_model.transformer import Transformer
+    from seqserve_server.manifest import Provenance
+
+    torch.set_num_threads(1)
+    torch.manual_seed(7)
+    config = TransformerConfig(
+        vocabulary_size=tokenizer.vocabulary_size,
+        width=32,
+        heads=2,
+        feed_forward_width=64,
+        encoder_layers=1,
+        decoder_layers=1,
+        dropout=0.0,
+        tied_output=False,
+        max_source_length=MAX_SOURCE,
+        max_target_length=MAX_TARGET,
+    )
+    model = Transformer(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+        model.output_projection.weight[config.eos_id] *= 1.5
+    description = Description(
+        name=NAME,
+        version=1,
+        description="Random weights, for tests",
+        licence="Apache-2.0",
+        provenance=Provenance(command="", commit="", data_licence="", attribution=""),
+    )
+    return write_artifact(model, tokenizer, repository, description, verify=None)

@@ -1,0 +1,125 @@
+"""``seqserve serve`` as an operator starts it: a process of its own on free ports."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+
+from prometheus_client.parser import text_string_to_metric_families
+
+PATIENCE_S = 40.0
+"""How long a test waits for what must happen; only a failing one waits so long."""
+
+_READY = re.compile(r"seqserve ready on (\S+), metrics (http://\S+)/metrics, models: .+")
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Waits for a state that is sure to come, and fails where it does not."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not is_so():
+        assert time.monotonic() < deadline_s, "it did not come to that"
+        time.sleep(0.01)
+
+
+class ServerProcess:
+    """A server, once :meth:`wait_ready` returns; a context manager that ends it."""
+
+    def __init__(self, repository: Path, folder: Path, *options: str) -> None:
+        """Starts ``seqserve serve``; what it prints goes to files in ``folder``."""
+        ports = ("--port", "0", "--metrics-port", "0")
+        command = [sys.executable, "-m", "seqserve", "serve"]
+        # The last of two flags wins.
+        arguments = ["--model-repository", str(repository), *ports, *options]
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("SEQSERVE_")
+        }
+        self._stdout, self._stderr = folder / "stdout", folder / "stderr"
+        with self._stdout.open("wb") as stdout, self._stderr.open("wb") as stderr:
+            self._process = subprocess.Popen(
+                command + arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                env=environment,
+            )
+        self.target = self.metrics_url = ""
+
+    def __enter__(self) -> ServerProcess:
+        try:
+            self.wait_ready()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+
+    def wait_ready(self) -> None:
+        """Waits for the line that says where it listens."""
+        until(lambda: "\n" in self.stdout or self._process.poll() is not None)
+        found = _READY.match(self.stdout)
+        assert found, f"it did not start: {self.stdout}{self.stderr}"
+        self.target, self.metrics_url = found.groups()
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        """Waits for its end and gives its exit status."""
+        return self._process.wait(PATIENCE_S)
+
+    def kill(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait(PATIENCE_S)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def stdout(self) -> str:
+        return self._stdout.read_text(encoding="utf-8")
+
+    @property
+    def stderr(self) -> str:
+        return self._stderr.read_text(encoding="utf-8")
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Asks the port for machines that watch."""
+        try:
+            with urllib.request.urlopen(self.metrics_url + path, timeout=PATIENCE_S) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    def value(self, sample_name: str, **labels: str) -> float:
+        """Sums the samples of a name that have these labels, in a scrape of now."""
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(self.get("/metrics")[1])
+            for sample in family.samples
+            if sample.name == f"seqserve_{sample_name}" and labels.items() <= sample.labels.items()
+        )
+
+    def rows_in_use(self) -> float:
+        return self.value("slots_in_use")
+
+    def is_idle(self) -> bool:
+        return not self.value("slots_in_use") and not self.value("queue_depth")

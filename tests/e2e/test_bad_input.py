@@ -1,0 +1,121 @@
+"""What callers get wrong: each is told which field, and the server serves on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from seqserve import Client
+from seqserve.details import METADATA_KEY, read_details
+from seqserve.v1 import generation_pb2
+
+from .babble import MAX_TARGET, NAME
+from .process import PATIENCE_S, ServerProcess
+
+INVALID, NOT_FOUND = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND
+LONGEST, SHORTEST = "options.max_decoding_length", "options.min_decoding_length"
+METHODS = ("Generate", "GenerateStream")
+
+
+def request(source: str = "Nobody", options: dict[str, int] | None = None, **fields: Any) -> bytes:
+    message = generation_pb2.GenerateRequest(source=source, **fields)
+    if options is not None:
+        message.options.CopyFrom(generation_pb2.GenerationOptions(**options))
+    return message.SerializeToString()
+
+
+NOT_UTF8 = bytes([3 << 3 | 2, 2, 0xC3, 0x28])
+UNKNOWN_OPTION = bytes([4 << 3 | 2, 3, 0xB8, 0x3E, 1])
+
+BAD = {
+    "empty": (request(""), INVALID, "source"),
+    "white": (request(" \t\n\u3000"), INVALID, "source"),
+    "100,000 characters": (request("a" * 100_000), INVALID, "source"),
+    "some tokens too many": (request("a 1 " * 60), INVALID, "source"),
+    "not UTF-8": (NOT_UTF8, INVALID, "source"),
+    "model not UTF-8": (bytes([1 << 3 | 2, 1, 0xFF]) + request(), INVALID, "model"),
+    "garbage": (b"\xff" * 40, INVALID, "request"),
+    "cut off": (request()[:-1], INVALID, "request"),
+    "longest 0": (request(options={"max_decoding_length": 0}), INVALID, LONGEST),
+    "longest -1": (request(options={"max_decoding_length": -1}), INVALID, LONGEST),
+    "longest too long": (
+        request(options={"max_decoding_length": MAX_TARGET + 1}),
+        INVALID,
+        LONGEST,
+    ),
+    "shortest -1": (request(options={"min_decoding_length": -1}), INVALID, SHORTEST),
+    "shortest over longest": (
+        request(options={"min_decoding_length": 6, "max_decoding_length": 5}),
+        INVALID,
+        SHORTEST,
+    ),
+    "option of another server": (request() + UNKNOWN_OPTION, INVALID, "options"),
+    "no such model": (request(model="en-fr"), NOT_FOUND, ""),
+    "no such version": (request(model=NAME, version=9), NOT_FOUND, ""),
+    "model of a long name": (request(model="é" * 50_000), NOT_FOUND, ""),
+}
+
+
+@pytest.fixture(scope="module")
+def channel(server: ServerProcess) -> Iterator[Any]:
+    with grpc.insecure_channel(server.target) as channel:
+        yield channel
+
+
+def send(channel: Any, path: str, data: bytes) -> Any:
+    """Sends bytes as they are and gives the error that comes back."""
+    call = channel.unary_stream(path)(data, timeout=PATIENCE_S)
+    with pytest.raises(grpc.RpcError) as failure:
+        list(call)
+    return failure.value
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("data", "code", "field"), BAD.values(), ids=BAD)
+def test_bad_request(
+    channel: Any, method: str, data: bytes, code: grpc.StatusCode, field: str
+) -> None:
+    error = send(channel, f"/seqserve.v1.GenerationService/{method}", data)
+    assert error.code() is code, error.details()
+    assert len(error.details()) <= 1000
+    trailers = dict(error.trailing_metadata())
+    assert read_details(trailers[METADATA_KEY]).field == field
+    assert trailers["x-request-id"]
+    if code is NOT_FOUND:
+        assert f"{NAME}/1" in error.details()
+
+
+def test_message_over_the_limit(channel: Any) -> None:
+    error = send(channel, "/seqserve.v1.GenerationService/Generate", request("a" * (1 << 20)))
+    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+@pytest.mark.parametrize(
+    "path", ["/seqserve.v1.GenerationService/Translate", "/seqserve.v2.Nothing/Generate", "/x"]
+)
+def test_unknown_method(channel: Any, path: str) -> None:
+    assert send(channel, path, b"").code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_oversized_metadata(channel: Any) -> None:
+    call = channel.unary_unary("/seqserve.v1.GenerationService/Generate")
+    with pytest.raises(grpc.RpcError) as failure:
+        call(request(), metadata=[("x-large", "a" * 100_000)], timeout=PATIENCE_S)
+    assert failure.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_server_is_well_and_has_logged_no_text(
+    server: ServerProcess, channel: Any, client: Client
+) -> None:
+    health = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+    assert health.status == health_pb2.HealthCheckResponse.SERVING
+    secret = "Xanthippe paints"
+    assert client.generate(secret, max_decoding_length=4).generated_tokens <= 4
+    assert server.is_idle()
+    assert "Generate" in server.stderr
+    assert "Xanthippe" not in server.stderr
+    assert "Traceback" not in server.stderr

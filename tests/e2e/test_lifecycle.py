@@ -1,0 +1,264 @@
+"""How a server begins and ends: signals, what keeps it from starting, what it tells of itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from seqserve import AsyncClient, Client, Result, RetryPolicy
+from seqserve.errors import CallError, Unavailable
+from seqserve.results import ModelState
+
+from .babble import MAX_TARGET, NAME
+from .process import PATIENCE_S, ServerProcess, until
+
+CALLS = 24
+SOURCE = "The old train waits for"
+LONG: dict[str, Any] = {"min_decoding_length": 1500, "max_decoding_length": 1500}
+ENDLESS: dict[str, Any] = {"min_decoding_length": MAX_TARGET}
+ONCE = RetryPolicy(max_attempts=1)
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+def test_no_accepted_call_is_lost(repository: Path, tmp_path: Path) -> None:
+    with ServerProcess(repository, tmp_path, "--slots", "4", "--workers", "2") as server:
+        results = asyncio.run(end_under_load(server))
+        assert server.wait() == 0
+    assert len({result.hypotheses for result in results}) == 1
+    assert results[0].generated_tokens == 1500
+    assert "all_finished=True" in server.stderr
+    assert "Traceback" not in server.stderr
+
+
+async def end_under_load(server: ServerProcess) -> list[Result]:
+    """Asks as many as must wait, ends the server meanwhile, and asks once more."""
+    async with AsyncClient(server.target, retry=ONCE) as client:
+        calls = [asyncio.create_task(client.generate(SOURCE, **LONG)) for _ in range(CALLS)]
+        await until_taken(server, CALLS)
+        server.signal(signal.SIGTERM)
+        await asyncio.to_thread(until, lambda: server.get("/readyz")[0] == 503)
+        assert server.get("/healthz")[0] == 200
+        with pytest.raises(Unavailable) as refused:
+            await client.generate("Nobody")
+        # Not a connection that failed: an answer, which says when to come back.
+        assert refused.value.retry_after_s is not None
+        assert not all(call.done() for call in calls), "it was refused while others were served"
+        return await asyncio.gather(*calls)
+
+
+async def until_taken(server: ServerProcess, calls: int) -> None:
+    while server.rows_in_use() + server.value("queue_depth") < calls:
+        await asyncio.sleep(0.01)
+
+
+def test_calls_that_take_too_long_are_told(repository: Path, tmp_path: Path) -> None:
+    with ServerProcess(repository, tmp_path, "--drain-timeout-s", "0.2") as server:
+        with Client(server.target, retry=ONCE) as client:
+            pieces = client.stream(SOURCE, **ENDLESS)
+            next(pieces)
+            server.signal(signal.SIGTERM)
+            with pytest.raises(CallError) as lost:
+                list(pieces)
+        assert lost.value.code in ("UNAVAILABLE", "CANCELLED")
+        assert server.wait() == 0
+    assert "all_finished=False" in server.stderr
+
+
+def test_second_signal_ends_at_once(repository: Path, tmp_path: Path) -> None:
+    with ServerProcess(repository, tmp_path) as server, Client(server.target) as client:
+        pieces = client.stream(SOURCE, **ENDLESS)
+        next(pieces)
+        server.signal(signal.SIGINT)
+        until(lambda: "draining" in server.stderr)
+        server.signal(signal.SIGINT)
+        assert server.wait() == 130
+        pieces.close()
+
+
+def test_idle_server_ends_well(repository: Path, tmp_path: Path) -> None:
+    with ServerProcess(repository, tmp_path) as server:
+        server.signal(signal.SIGINT)
+        assert server.wait() == 0
+
+
+def test_watcher_of_health_does_not_hold_it(repository: Path, tmp_path: Path) -> None:
+    with (
+        ServerProcess(repository, tmp_path) as server,
+        grpc.insecure_channel(server.target) as channel,
+    ):
+        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+        assert next(watch).status == SERVING
+        server.signal(signal.SIGTERM)
+        assert next(watch).status == NOT_SERVING
+        assert server.wait() == 0
+
+
+# ---- what keeps a server from starting
+
+
+def fails_to_start(repository: Path, folder: Path, *options: str) -> tuple[int, str]:
+    server = ServerProcess(repository, folder, *options)
+    try:
+        status = server.wait()
+    finally:
+        server.kill()
+    assert server.stdout == ""
+    assert "Traceback" not in server.stderr
+    return status, server.stderr
+
+
+@pytest.mark.parametrize("flag", ["--port", "--metrics-port"])
+def test_port_in_use(repository: Path, tmp_path: Path, flag: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        status, said = fails_to_start(repository, tmp_path, flag, port)
+    assert status == 1
+    assert f"{flag}: cannot listen on" in said
+    assert port in said
+
+
+def test_provider_that_is_not_there(repository: Path, tmp_path: Path) -> None:
+    import onnxruntime
+
+    if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+        pytest.skip("this ONNX Runtime has CUDA")
+    status, said = fails_to_start(repository, tmp_path, "--provider", "cuda")
+    assert status == 1
+    assert "seqserve[server-gpu]" in said
+
+
+def test_no_repository(tmp_path: Path) -> None:
+    status, said = fails_to_start(tmp_path / "nothing", tmp_path)
+    assert status == 2
+    assert "--model-repository" in said
+
+
+def test_empty_repository(tmp_path: Path) -> None:
+    (tmp_path / "models" / NAME / "latest").mkdir(parents=True)
+    status, said = fails_to_start(tmp_path / "models", tmp_path)
+    assert status == 1
+    assert "<name>/<version>/" in said
+
+
+# ---- a repository with damage
+
+
+def copy_version(repository: Path, models: Path, version: int, **changes: Any) -> Path:
+    """Copies ``babble/1`` as another version, some values of its manifest changed."""
+    folder = models / NAME / str(version)
+    shutil.copytree(repository / NAME / "1", folder)
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    manifest |= {"version": version} | changes
+    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    return folder
+
+
+def tamper(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+def test_only_model_is_damaged(repository: Path, tmp_path: Path) -> None:
+    tamper(copy_version(repository, tmp_path / "models", 1) / "decoder.onnx")
+    status, said = fails_to_start(tmp_path / "models", tmp_path)
+    assert status == 1
+    assert "no model can be served" in said
+    assert "decoder.onnx: sha256" in said
+
+
+@pytest.fixture(scope="module")
+def damaged(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """Versions 1 and 2 are sound, later ones each broken in a way of their own."""
+    folder = tmp_path_factory.mktemp("damaged")
+    models = folder / "models"
+    for version in (1, 2):
+        copy_version(repository, models, version)
+    tamper(copy_version(repository, models, 3) / "weights.bin")
+    copy_version(repository, models, 4, format=99)
+    # Sound by every hash, but the caches laid out by it do not fit the graph.
+    architecture = json.loads((models / NAME / "1" / "manifest.json").read_text(encoding="utf-8"))
+    copy_version(repository, models, 5, architecture=architecture["architecture"] | {"heads": 3})
+    (models / NAME / "6").mkdir()
+    with ServerProcess(models, folder, "--slots", "4") as server:
+        yield server
+
+
+def test_sound_versions_are_served(damaged: ServerProcess) -> None:
+    with Client(damaged.target) as client:
+        highest = client.generate("Nobody", max_decoding_length=3)
+        pinned = client.generate("Nobody", version=1, max_decoding_length=3)
+        assert (highest.version, pinned.version) == (2, 1)
+        assert highest.hypotheses == pinned.hypotheses
+
+
+def test_broken_versions_are_listed_with_their_reason(damaged: ServerProcess) -> None:
+    with Client(damaged.target, retry=ONCE) as client:
+        models = {model.version: model for model in client.models()}
+        with pytest.raises(Unavailable):
+            client.generate("Nobody", version=3)
+    states = [models[version].state for version in range(1, 7)]
+    assert states == [ModelState.READY] * 2 + [ModelState.FAILED] * 4
+    assert [version for version, model in models.items() if model.is_default] == [2]
+    reasons = {3: "weights.bin: sha256", 4: "format is 99", 5: "cannot be run", 6: "manifest.json"}
+    for version, reason in reasons.items():
+        assert reason in models[version].state_reason
+
+
+def test_versions_of_a_model_share_their_series(damaged: ServerProcess) -> None:
+    lines = damaged.get("/metrics")[1].splitlines()
+    series = [line.rpartition(" ")[0] for line in lines if not line.startswith("#")]
+    assert len(series) == len(set(series))
+    assert damaged.value("slots", model=NAME) == 8
+    assert damaged.value("model_loads_total", result="success") == 2
+    assert damaged.value("model_loads_total", result="failure") == 4
+
+
+def test_health_of_each_model(damaged: ServerProcess) -> None:
+    with grpc.insecure_channel(damaged.target) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+
+        def status(service: str) -> int:
+            request = health_pb2.HealthCheckRequest(service=service)
+            return int(health.Check(request, timeout=PATIENCE_S).status)
+
+        services = ("seqserve.v1.GenerationService", "seqserve.v1.ModelService")
+        for name in ("", *services, NAME, f"{NAME}/2"):
+            assert status(name) == SERVING
+        assert status(f"{NAME}/3") == NOT_SERVING
+        with pytest.raises(grpc.RpcError) as unknown:
+            status("en-fr")
+    assert unknown.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+def test_reflection_lists_the_services(damaged: ServerProcess) -> None:
+    with grpc.insecure_channel(damaged.target) as channel:
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        request = reflection_pb2.ServerReflectionRequest(list_services="")
+        (answer,) = stub.ServerReflectionInfo(iter([request]), timeout=PATIENCE_S)
+    assert {service.name for service in answer.list_services_response.service} == {
+        "seqserve.v1.GenerationService",
+        "seqserve.v1.ModelService",
+        "grpc.health.v1.Health",
+        "grpc.reflection.v1alpha.ServerReflection",
+    }
+
+
+def test_warm_up_leaves_no_trace(repository: Path, tmp_path: Path) -> None:
+    with ServerProcess(repository, tmp_path) as server:
+        for name in ("batch_rows_count", "source_tokens_total", "encode_duration_seconds_count"):
+            assert server.value(name) == 0
+        assert server.is_idle()
+        assert server.get("/readyz")[0] == 200

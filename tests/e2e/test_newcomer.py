@@ -1,0 +1,127 @@
+"""What a newcomer does first: the README's commands, the demo, a bare install, other languages."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .process import ServerProcess
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+pytestmark = pytest.mark.newcomer
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server on the shipped model."""
+    with ServerProcess(ROOT / "models", tmp_path_factory.mktemp("shipped")) as server:
+        yield server
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def commands() -> list[str]:
+    lines = [line for block in blocks("console") for line in block.splitlines()]
+    return [line.partition("#")[0].strip() for line in lines if line.strip()]
+
+
+def environment(target: str) -> dict[str, str]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "SEQSERVE_TARGET": target}
+
+
+def run(command: list[str] | str, **options: object) -> str:
+    finished = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, check=False, **options
+    )  # type: ignore[call-overload]
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    return str(finished.stdout)
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 150
+
+
+def test_every_file_the_readme_names_is_there() -> None:
+    for name in re.findall(r"\]\((?!https?:)([^)]+)\)", README):
+        assert (ROOT / name).exists(), name
+
+
+@pytest.mark.parametrize("command", [line for line in commands() if line.startswith("make ")])
+def test_its_make_verbs_are_there(command: str) -> None:
+    run([*command.split(), "--dry-run"], cwd=ROOT)
+
+
+@pytest.mark.parametrize("command", [line for line in commands() if line.startswith("seqserve ")])
+def test_its_calls_work(command: str, shipped: ServerProcess, tmp_path: Path) -> None:
+    (tmp_path / "source.txt").write_text("Good morning.\nThe house is old.\n" * 20)
+    run(command, shell=True, cwd=tmp_path, env=environment(shipped.target))
+    if target := list(tmp_path.glob("target.txt")):
+        lines = target[0].read_text(encoding="utf-8").splitlines()
+        assert len(lines) == 40
+        assert len(set(lines)) == 2
+
+
+@pytest.mark.parametrize("command", [line for line in commands() if line.startswith(".venv/")])
+def test_its_other_commands_take_their_options(command: str) -> None:
+    program, verb, *arguments = command.split()
+    flags = {word for word in arguments if word.startswith("--")} - {"--help"}
+    shown = run([str(Path(sys.executable).parent / Path(program).name), verb, "--help"])
+    assert all(flag in shown for flag in flags)
+
+
+def test_its_python_runs(shipped: ServerProcess) -> None:
+    [code] = blocks("python")
+    shown = run([sys.executable, "-c", code.replace("localhost:50051", shipped.target)])
+    assert "Kaffee" in shown
+    assert "Film" in shown
+
+
+def test_the_demo_translates_and_ends_well() -> None:
+    shown = run(["make", "demo"], cwd=ROOT)
+    assert "Kaffee" in shown
+    assert "tokens/s" in shown
+    assert "make serve" in shown
+
+
+def test_a_bare_install_is_the_client_alone(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    python = str(tmp_path / "venv" / "bin" / "python")
+    quiet = ["--quiet", "--disable-pip-version-check"]
+    run([python, "-m", "pip", "install", *quiet, str(ROOT)])
+    listed = json.loads(run([python, "-m", "pip", "list", "--format", "json", quiet[1]]))
+    names = {package["name"].lower().replace("_", "-") for package in listed}
+    extra = names - {"pip", "setuptools", "seqserve"}
+    assert extra == {"grpcio", "protobuf", "typing-extensions"}
+    run([python, "-c", "from seqserve import AsyncClient, Client"])
+    told = subprocess.run(
+        [python, "-m", "seqserve", "serve"], capture_output=True, text=True, check=False
+    )
+    assert told.returncode == 1
+    assert "pip install 'seqserve[server]'" in told.stderr
+
+
+@pytest.mark.parametrize("script", ["generate.js", "stream.js"])
+def test_node_calls_it(script: str, shipped: ServerProcess, tmp_path: Path) -> None:
+    if not shutil.which("npm"):
+        pytest.skip("npm is not installed: the Node examples were NOT run")
+    examples = tmp_path / "clients" / "examples" / "node"
+    shutil.copytree(ROOT / "clients" / "examples" / "node", examples)
+    shutil.copytree(ROOT / "proto", tmp_path / "proto")
+    run(["npm", "install", "--no-audit", "--no-fund", "--silent"], cwd=examples)
+    shown = run(
+        ["node", script, "The coffee tastes good."], cwd=examples, env=environment(shipped.target)
+    )
+    assert "Kaffee" in shown

@@ -1,0 +1,225 @@
+"""Answers of a real server: alone and in company, in pieces, cut short."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqserve import AsyncClient, Client, Result, RetryPolicy
+from seqserve.errors import DeadlineExceeded, Overloaded
+from seqserve.results import StopReason
+
+from .babble import MAX_SOURCE, MAX_TARGET, NAME
+from .process import ServerProcess, until
+
+CALLS = 200
+TEXT = "The old train waits for the garden. Nobody paints eleven books? Grüße 🙂 from my neighbour!"
+ENDLESS: dict[str, Any] = {"min_decoding_length": MAX_TARGET, "timeout_s": 60.0}
+ONCE = RetryPolicy(max_attempts=1)
+
+
+def source_of(number: int) -> str:
+    """From one character to the whole text, each with a beginning of its own."""
+    start = number % 7
+    return TEXT[start : start + 1 + number * (len(TEXT) - 7) // CALLS]
+
+
+def longest_of(number: int) -> int:
+    return 1 + number * 7 % 40
+
+
+def test_in_company_as_alone(server: ServerProcess, client: Client) -> None:
+    alone = [
+        client.generate(source_of(number), max_decoding_length=longest_of(number))
+        for number in range(CALLS)
+    ]
+    lengths = {result.source_tokens for result in alone}
+    assert min(lengths) <= 2
+    assert max(lengths) > MAX_SOURCE // 2
+    assert {result.stop_reason for result in alone} == {StopReason.EOS, StopReason.LENGTH}
+
+    steps, tokens = steps_and_tokens(server)
+    together = asyncio.run(all_at_once(server.target))
+    for before, after in zip(alone, together, strict=True):
+        # Text, tokens, stop reason, and the score to its last bit.
+        assert after.hypotheses == before.hypotheses
+    steps_after, tokens_after = steps_and_tokens(server)
+    assert tokens_after - tokens > steps_after - steps, "no step had more than one row"
+    assert server.is_idle()
+
+
+async def all_at_once(target: str) -> list[Result]:
+    async with AsyncClient(target) as client:
+        calls = (
+            client.generate(source_of(number), max_decoding_length=longest_of(number))
+            for number in range(CALLS)
+        )
+        return await asyncio.gather(*calls)
+
+
+def steps_and_tokens(server: ServerProcess) -> tuple[float, float]:
+    return server.value("batch_rows_count"), server.value("batch_rows_sum")
+
+
+@pytest.mark.parametrize("source", [TEXT[:40], "Nobody", "🙂", "Grüße aus Köln"])
+def test_pieces_join_to_the_answer(client: Client, source: str) -> None:
+    *pieces, last = client.stream(source, max_decoding_length=60)
+    assert last.result is not None
+    assert last.result.hypotheses == client.generate(source, max_decoding_length=60).hypotheses
+    assert "".join(piece.text for piece in pieces) == last.result.text
+    assert len(pieces) > 1
+    shown = [id_ for piece in pieces for id_ in piece.token_ids]
+    assert tuple(shown) == last.result.token_ids[: len(shown)]
+
+
+def test_result_says_who_answered_and_how_long_it_took(client: Client) -> None:
+    result = client.generate("The coffee tastes good.", model=NAME, max_decoding_length=5)
+    assert (result.model, result.version) == (NAME, 1)
+    assert result.generated_tokens == len(result.token_ids) == len(result.tokens) <= 5
+    timings = result.timings
+    parts_ms = timings.queue_ms + timings.encode_ms + timings.decode_ms
+    assert 0 < timings.first_token_ms <= timings.total_ms
+    assert 0 < parts_ms <= timings.total_ms + 1.0
+
+
+def test_reader_who_leaves_frees_the_slot(server: ServerProcess, client: Client) -> None:
+    before = counts(server)
+    pieces = client.stream(TEXT[:20], **ENDLESS)
+    next(pieces)
+    assert server.rows_in_use() == 1
+    pieces.close()
+    until(server.is_idle)
+    until(lambda: counts(server) != before)
+    assert changes(server, before) == {"cancelled": 1, "CANCELLED": 1}
+
+
+def test_closed_client_frees_all_its_slots(server: ServerProcess) -> None:
+    before = counts(server)
+    with Client(server.target) as client:
+        streams = [client.stream(TEXT[:20], **ENDLESS) for _ in range(5)]
+        for stream in streams:
+            next(stream)
+        assert server.rows_in_use() == 5
+    until(server.is_idle)
+    until(lambda: changes(server, before) == {"cancelled": 5, "CANCELLED": 5})
+    for stream in streams:
+        stream.close()
+
+
+# On the wire the second timeout is rounded up by 4 ms: the caller's clock runs out first.
+@pytest.mark.parametrize("timeout_s", [0.2, 1.0061])
+def test_deadline_in_decode_frees_the_slot(
+    server: ServerProcess, client: Client, timeout_s: float
+) -> None:
+    before = counts(server)
+    with pytest.raises(DeadlineExceeded):
+        client.generate(TEXT[:20], **ENDLESS | {"timeout_s": timeout_s})
+    until(server.is_idle)
+    until(lambda: changes(server, before) == {"decode": 1, "DEADLINE_EXCEEDED": 1})
+
+
+def test_slow_reader_holds_up_nobody(server: ServerProcess, client: Client) -> None:
+    slow = client.stream(TEXT[:20], **ENDLESS)
+    next(slow)
+    for _ in range(3):
+        assert client.generate("Nobody", max_decoding_length=3).generated_tokens <= 3
+    slow.close()
+    until(server.is_idle)
+
+
+@pytest.fixture(scope="module")
+def narrow(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """One row, and room for two to wait."""
+    options = ("--slots", "1", "--workers", "1", "--max-queue", "2")
+    with ServerProcess(repository, tmp_path_factory.mktemp("narrow"), *options) as server:
+        yield server
+
+
+def test_full_queue_says_when_to_come_back(narrow: ServerProcess) -> None:
+    before = narrow.value("rejected_total", reason="queue_full", model=NAME)
+    with Client(narrow.target, retry=ONCE) as client:
+        asyncio.run(fill_and_ask(narrow, client))
+    until(narrow.is_idle)
+    assert narrow.value("rejected_total", reason="queue_full", model=NAME) == before + 1
+
+
+async def fill_and_ask(narrow: ServerProcess, client: Client) -> None:
+    async with AsyncClient(narrow.target, retry=ONCE) as others:
+        running = [asyncio.create_task(others.generate("Nobody", **ENDLESS)) for _ in range(3)]
+        while (narrow.rows_in_use(), narrow.value("queue_depth")) != (1, 2):
+            await asyncio.sleep(0.01)
+        with pytest.raises(Overloaded) as refused:
+            await asyncio.to_thread(client.generate, "Nobody")
+        assert refused.value.retry_after_s is not None
+        assert 0 < refused.value.retry_after_s <= 30
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+def test_deadline_in_the_queue(narrow: ServerProcess) -> None:
+    before = counts(narrow)
+    with Client(narrow.target) as client:
+        running = client.stream("Nobody", **ENDLESS)
+        next(running)
+        with pytest.raises(DeadlineExceeded):
+            client.generate("Nobody", timeout_s=0.2)
+        until(lambda: changes(narrow, before) == {"queue": 1, "DEADLINE_EXCEEDED": 1})
+        assert narrow.value("queue_depth") == 0
+        running.close()
+    until(narrow.is_idle)
+
+
+def test_retries_get_through_a_full_queue(narrow: ServerProcess) -> None:
+    """Eight callers, three of whom fit: each comes back as told, and all are served."""
+
+    async def ask() -> list[Result]:
+        patient = RetryPolicy(max_attempts=100)
+        async with AsyncClient(narrow.target, retry=patient) as client:
+            calls = (client.generate("Nobody", max_decoding_length=300) for _ in range(8))
+            return await asyncio.gather(*calls)
+
+    results = asyncio.run(ask())
+    assert len({result.hypotheses for result in results}) == 1
+
+
+def test_nothing_is_left_behind_by_calls(server: ServerProcess, client: Client) -> None:
+    def use() -> None:
+        for number in range(20):
+            client.generate(source_of(number), max_decoding_length=3)
+            pieces = client.stream(TEXT[:20], **ENDLESS)
+            next(pieces)
+            pieces.close()
+        until(server.is_idle)
+
+    use()
+    threads, files = threads_and_files(server.pid)
+    use()
+    assert threads_and_files(server.pid)[0] <= threads
+    # A scrape under way has a connection of its own.
+    assert threads_and_files(server.pid)[1] <= files + 1
+
+
+def threads_and_files(pid: int) -> tuple[int, int]:
+    return len(os.listdir(f"/proc/{pid}/task")), len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def counts(server: ServerProcess) -> dict[str, float]:
+    """What is counted of calls that end early."""
+    codes = ("CANCELLED", "DEADLINE_EXCEEDED")
+    return {
+        "cancelled": server.value("cancelled_total"),
+        "queue": server.value("deadline_exceeded_total", where="queue"),
+        "decode": server.value("deadline_exceeded_total", where="decode"),
+        **{code: server.value("requests_total", code=code, model=NAME) for code in codes},
+    }
+
+
+def changes(server: ServerProcess, before: dict[str, float]) -> dict[str, float]:
+    after = counts(server)
+    return {name: after[name] - before[name] for name in after if after[name] != before[name]}

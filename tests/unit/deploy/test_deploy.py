@@ -1,0 +1,199 @@
+"""What is shipped to run the server agrees with the server, and with itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+from seqserve.options import variable_of
+from seqserve_server.config import ServeOptions
+from seqserve_server.metrics import Metrics
+
+ROOT = Path(__file__).parents[3]
+PROMETHEUS = ROOT / "deploy" / "prometheus"
+DOCKERFILE = (ROOT / "server" / "Dockerfile").read_text()
+DEPLOY_GUIDE = (ROOT / "docs" / "deploy.md").read_text()
+COMPOSE_TEXT = (ROOT / "docker-compose.yml").read_text()
+# Variables that only the compose file knows.
+COMPOSE_OWN = {"SEQSERVE_IMAGE", "SEQSERVE_EXTRA", "SEQSERVE_MEMORY"}
+DEFAULTS = ServeOptions()
+# After the drain, until the last bytes have left and the process is gone.
+LEAST_MARGIN_S = 10
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    services: dict[str, Any] = yaml.safe_load(COMPOSE_TEXT)["services"]
+    return services
+
+
+@pytest.fixture(scope="module")
+def deployment() -> dict[str, Any]:
+    """The Deployment of the guide's sketch."""
+    [sketch] = re.findall(r"```yaml\n(.*?)```", DEPLOY_GUIDE, re.DOTALL)
+    found: dict[str, Any] = {part["kind"]: part for part in yaml.safe_load_all(sketch)}
+    spec: dict[str, Any] = found["Deployment"]["spec"]["template"]["spec"]
+    return spec
+
+
+@pytest.fixture(scope="module")
+def rules() -> list[dict[str, Any]]:
+    groups = yaml.safe_load((PROMETHEUS / "rules.yml").read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+@pytest.mark.parametrize("text", [DOCKERFILE, COMPOSE_TEXT, DEPLOY_GUIDE])
+def test_every_variable_that_is_named_exists(text: str) -> None:
+    options = {variable_of(field.name) for field in dataclasses.fields(ServeOptions)}
+    named = set(re.findall(r"SEQSERVE_[A-Z_]+", text))
+    assert named
+    assert named <= options | COMPOSE_OWN
+
+
+def test_compose_hands_only_options_to_the_server(compose: dict[str, Any]) -> None:
+    options = {variable_of(field.name) for field in dataclasses.fields(ServeOptions)}
+    assert set(compose["server"]["environment"]) <= options
+
+
+@pytest.mark.parametrize("service", ["server", "prometheus"])
+def test_containers_have_no_rights_they_do_not_need(compose: dict[str, Any], service: str) -> None:
+    settings = compose[service]
+    assert settings["read_only"] is True
+    assert settings["cap_drop"] == ["ALL"]
+    assert settings["security_opt"] == ["no-new-privileges:true"]
+    assert settings["mem_limit"]
+    assert not {"privileged", "cap_add", "network_mode", "pid"} & set(settings)
+
+
+def test_compose_publishes_on_loopback_only(compose: dict[str, Any]) -> None:
+    published = [port for service in compose.values() for port in service["ports"]]
+    assert len(published) == 3
+    assert all(port.startswith("127.0.0.1:") for port in published)
+
+
+def test_ports_are_the_defaults_of_the_server(compose: dict[str, Any]) -> None:
+    ports = [str(DEFAULTS.port), str(DEFAULTS.metrics_port)]
+    assert f"EXPOSE {' '.join(ports)}\n" in DOCKERFILE
+    assert [port.rpartition(":")[2] for port in compose["server"]["ports"]] == ports
+    scrape = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())["scrape_configs"][0]
+    assert scrape["dns_sd_configs"][0]["port"] == DEFAULTS.metrics_port
+    assert scrape["dns_sd_configs"][0]["names"] == ["server"]
+
+
+def test_compose_mounts_models_where_the_image_looks(compose: dict[str, Any]) -> None:
+    assert "SEQSERVE_MODEL_REPOSITORY=/models" in DOCKERFILE
+    assert compose["server"]["volumes"] == ["${SEQSERVE_MODEL_REPOSITORY:-./models}:/models:ro"]
+
+
+def test_there_is_time_to_drain(compose: dict[str, Any], deployment: dict[str, Any]) -> None:
+    least_s = DEFAULTS.drain_timeout_s + LEAST_MARGIN_S
+    assert float(compose["server"]["stop_grace_period"].removesuffix("s")) >= least_s
+    assert deployment["terminationGracePeriodSeconds"] >= least_s
+
+
+def test_the_sketch_probes_what_the_server_offers(deployment: dict[str, Any]) -> None:
+    [server] = deployment["containers"]
+    assert server["readinessProbe"]["grpc"]["port"] == DEFAULTS.port
+    assert server["livenessProbe"]["httpGet"]["path"] == "/healthz"
+    ports = {port["name"]: port["containerPort"] for port in server["ports"]}
+    assert ports == {"grpc": DEFAULTS.port, "metrics": DEFAULTS.metrics_port}
+    assert deployment["securityContext"]["runAsNonRoot"] is True
+    # One worker for each core that the limit grants.
+    environment = {entry["name"]: entry["value"] for entry in server["env"]}
+    assert environment["SEQSERVE_WORKERS"] == server["resources"]["limits"]["cpu"]
+
+
+def test_the_image_runs_as_nobody_without_a_frontend_to_fetch() -> None:
+    assert re.search(r"^USER [1-9]\d*:[1-9]\d*$", DOCKERFILE, re.MULTILINE)
+    assert "# syntax=" not in DOCKERFILE
+    assert set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)) == {
+        "python:3.11-slim-bookworm"
+    }
+
+
+def test_what_the_image_copies_is_in_the_build_context() -> None:
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    allowed = {line[1:] for line in lines if line.startswith("!")}
+    copies = re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE)
+    copied = {source for line in copies for source in line.split()}
+    assert "*" in lines
+    assert copied == allowed
+    assert [source for source in copied if not (ROOT / source).exists()] == []
+
+
+def test_rules_name_metrics_that_the_server_has(rules: list[dict[str, Any]]) -> None:
+    recorded = {rule["record"] for rule in rules if "record" in rule}
+    there = set(_metric_names())
+    used = set()
+    for rule in rules:
+        # Names that rules give to each other hold a colon, and so do not match.
+        names = re.findall(r"(?<![:\w])seqserve_\w+(?![:\w])", _without_labels(rule["expr"]))
+        used |= {re.sub(r"_bucket$", "", name) for name in names}
+    assert used <= there
+    assert len(used) >= 6
+    referred = {name for rule in rules for name in re.findall(r"\w+:\w+:\w+", rule["expr"])}
+    assert referred <= recorded
+
+
+def test_the_guide_lists_every_alert_and_metrics_that_exist(rules: list[dict[str, Any]]) -> None:
+    alerts = {rule["alert"] for rule in rules if "alert" in rule}
+    assert alerts == set(re.findall(r"^\| `(Seqserve\w+)` \|", DEPLOY_GUIDE, re.MULTILINE))
+    recorded = {rule["record"] for rule in rules if "record" in rule}
+    assert set(re.findall(r"`(\w+:\w+:\w+)`", DEPLOY_GUIDE)) <= recorded
+
+
+def test_every_alert_says_what_to_do_and_is_tried(rules: list[dict[str, Any]]) -> None:
+    tests = yaml.safe_load((PROMETHEUS / "rules_test.yml").read_text())["tests"]
+    tried = {
+        case["alertname"]
+        for test in tests
+        for case in test.get("alert_rule_test", [])
+        if case["exp_alerts"]
+    }
+    alerts = [rule for rule in rules if "alert" in rule]
+    assert {rule["alert"] for rule in alerts} == tried
+    assert all(rule["annotations"]["action"] for rule in alerts)
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason="promtool (Prometheus) is not installed")
+@pytest.mark.parametrize(
+    "arguments",
+    [["check", "config", "prometheus.yml"], ["test", "rules", "rules_test.yml"]],
+    ids=["config", "rules"],
+)
+def test_promtool_agrees(arguments: list[str]) -> None:
+    done = subprocess.run(["promtool", *arguments], cwd=PROMETHEUS, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(not shutil.which("docker-compose"), reason="docker-compose is not installed")
+def test_compose_understands_the_file() -> None:
+    command = ["docker-compose", "--file", str(ROOT / "docker-compose.yml"), "config", "--quiet"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_probe_of_the_image_exists() -> None:
+    [command] = re.findall(r"^ +CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)
+    assert json.loads(command) == ["python", "-m", "seqserve_server.healthcheck"]
+    assert (ROOT / "server" / "seqserve_server" / "healthcheck.py").exists()
+
+
+def _metric_names() -> Iterator[str]:
+    metrics = Metrics()
+    metrics.engine("any")
+    for family in metrics.registry.collect():
+        yield f"{family.name}_total" if family.type == "counter" else family.name
+
+
+def _without_labels(expression: str) -> str:
+    return re.sub(r"\{[^}]*\}", "", expression)

@@ -1,0 +1,133 @@
+"""A runtime without ONNX: each word is a hash of the source and of all words before it.
+
+It reads them out of the very caches that the graphs would read, so a row that is moved badly, or
+that reads a neighbour, comes out wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from seqserve_server.engine.request import DecodingOptions, Finished, StopReason
+from seqserve_server.manifest import (
+    Architecture,
+    FileDigest,
+    Limits,
+    Manifest,
+    Provenance,
+    Requirements,
+    Tokens,
+)
+
+PAD, BOS, EOS, UNK = 0, 1, 2, 3
+WORDS = 50
+MAX_SOURCE, MAX_TARGET = 12, 10
+
+
+def make_manifest(**changes: Any) -> Manifest:
+    """Makes a small manifest, some of its fields changed."""
+    digest = FileDigest(sha256="0" * 64, bytes=0)
+    fields: dict[str, Any] = {
+        "name": "fake",
+        "version": 1,
+        "description": "",
+        "licence": "",
+        "precision": "fp32",
+        "architecture": Architecture(
+            encoder_layers=1,
+            decoder_layers=2,
+            heads=1,
+            head_size=1,
+            vocabulary_size=WORDS,
+            config={},
+        ),
+        "limits": Limits(max_source_length=MAX_SOURCE, max_target_length=MAX_TARGET),
+        "tokens": Tokens(pad=PAD, bos=BOS, eos=EOS, unk=UNK),
+        "requirements": Requirements(opset=21, onnxruntime="1.23"),
+        "provenance": Provenance(command="", commit="", data_licence="", attribution=""),
+        "verification": None,
+        "files": dict.fromkeys(("encoder.onnx", "decoder.onnx", "tokenizer.json"), digest),
+    }
+    return Manifest(**fields | changes)
+
+
+def next_word(source: list[int], words: list[int], *, may_end: bool) -> tuple[int, float]:
+    """Gives the word after ``words``, the begin token first, and a made-up log-probability."""
+    value = 17
+    for word in [*source, *words]:
+        value = (value * 31 + word) % 10_007
+    word = EOS if may_end and value % 7 == 0 else 4 + value % (WORDS - 4)
+    return word, -(value % 97) / 8
+
+
+def expected(source: list[int], options: DecodingOptions) -> Finished:
+    """Decodes a source without any engine."""
+    words, score = [BOS], 0.0
+    while True:
+        may_end = len(words) - 1 >= options.min_decoding_length
+        word, log_probability = next_word(source, words, may_end=may_end)
+        score += log_probability
+        if word == EOS:
+            return Finished(words[1:], score, StopReason.EOS)
+        words.append(word)
+        if len(words) - 1 == options.max_decoding_length:
+            return Finished(words[1:], score, StopReason.LENGTH)
+
+
+class FakeStep:
+    """Stands for the decoder graph over the buffers of a cache."""
+
+    def __init__(self, runtime: FakeRuntime, inputs: dict[str, Any], outputs: dict[str, Any]):
+        self._runtime = runtime
+        self._inputs, self._outputs = inputs, outputs
+
+    def run(self, rows: int) -> None:
+        self._runtime.rows.append(rows)
+        self._runtime.before_step()
+        lengths = self._inputs["lengths"]
+        assert self._inputs["longest"][0] == max(2, lengths[:rows].max() + 1)
+        sources = self._inputs["source_last"][:rows] + 1
+        assert self._inputs["source_longest"][0] == max(2, sources.max())
+        for row in range(rows):
+            self._step(row, int(lengths[row]), int(sources[row]))
+
+    def _step(self, row: int, length: int, source_length: int) -> None:
+        inputs, last = self._inputs, self._runtime.manifest.architecture.decoder_layers - 1
+        for layer in range(last + 1):
+            for part in ("key", "value"):
+                inputs[f"self_{part}_{layer}"][row, 0, length, 0] = inputs["tokens"][row, 0]
+                cross = inputs[f"cross_{part}_{layer}"][row, 0, :source_length, 0]
+                assert cross[-1] == inputs[f"last_{part}_{layer}"][row, 0, 0]
+        source = inputs[f"cross_value_{last}"][row, 0, :source_length, 0].astype(int).tolist()
+        words = inputs[f"self_value_{last}"][row, 0, : length + 1, 0].astype(int).tolist()
+        may_end = bool(inputs["adjust_value"][row, 0] == 0)
+        word, score = next_word(source, words, may_end=may_end)
+        self._outputs["next_tokens"][row, 0] = word
+        self._outputs["log_probabilities"][row] = score
+
+
+class FakeRuntime:
+    """Has the methods of a Runtime that an engine calls."""
+
+    def __init__(self, manifest: Manifest | None = None) -> None:
+        self.manifest = manifest or make_manifest()
+        self.rows: list[int] = []
+        """Rows of every step run."""
+        self.encoded: list[list[int]] = []
+        """Lengths of the sources of every batch encoded."""
+        self.before_step: Callable[[], None] = lambda: None
+        self.before_encode: Callable[[], None] = lambda: None
+
+    def encode(self, source: Any, lengths: Any) -> list[Any]:
+        self.before_encode()
+        self.encoded.append(lengths.tolist())
+        if source.max() >= WORDS:
+            raise ValueError("a word out of the vocabulary")
+        memory = source[:, None, :, None].astype(np.float32)  # [B, H, S, D]
+        return [memory.copy() for _ in range(2 * self.manifest.architecture.decoder_layers)]
+
+    def step(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> FakeStep:
+        return FakeStep(self, inputs, outputs)

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import numpy as np
+
+from seqserve_server.engine.cache import SlotCache
+from seqserve_server.manifest import Limits
+
+from .fake_runtime import BOS, EOS, MAX_SOURCE, MAX_TARGET, FakeRuntime, make_manifest, next_word
+
+SOURCES = [[7, 8, 9, EOS], [11, EOS], [20, 21, 22, 23, 24, EOS]]
+
+
+def filled(runtime: FakeRuntime, slots: int = 3) -> SlotCache:
+    cache = SlotCache(runtime, slots)
+    for row, source in enumerate(SOURCES):
+        memory = runtime.encode(np.array([source]), np.array([len(source)]))
+        cache.join(row, memory, 0, len(source))
+    return cache
+
+
+def words_of(cache: SlotCache, steps: int, rows: int) -> list[list[int]]:
+    words: list[list[int]] = [[] for _ in range(rows)]
+    for _ in range(steps):
+        cache.advance(rows)
+        for row in range(rows):
+            words[row].append(int(cache.tokens[row, 0]))
+    return words
+
+
+def alone(source: list[int], steps: int) -> list[int]:
+    words = [BOS]
+    for _ in range(steps):
+        words.append(next_word(source, words, may_end=True)[0])
+    return words[1:]
+
+
+def test_rows_read_nothing_of_each_other() -> None:
+    cache = filled(FakeRuntime())
+    assert words_of(cache, 5, 3) == [alone(source, 5) for source in SOURCES]
+    assert cache.lengths.tolist() == [5, 5, 5]
+
+
+def test_only_leading_rows_run() -> None:
+    runtime = FakeRuntime()
+    cache = filled(runtime)
+    cache.advance(2)
+    assert runtime.rows == [2]
+    assert cache.lengths.tolist() == [1, 1, 0]
+    assert cache.tokens[2, 0] == BOS
+
+
+def test_moved_row_goes_on_where_it_was() -> None:
+    cache = filled(FakeRuntime())
+    words_of(cache, 3, 3)
+    cache.move(2, 0)
+    moved, stayed = words_of(cache, 4, 2)
+    assert moved == alone(SOURCES[2], 7)[3:]
+    assert stayed == alone(SOURCES[1], 7)[3:]
+
+
+def test_moved_row_keeps_its_penalty() -> None:
+    cache = filled(FakeRuntime())
+    cache.adjust_value[2] = -1.0
+    cache.move(2, 0)
+    assert cache.adjust_value[:, 0].tolist() == [-1.0, 0.0, -1.0]
+
+
+def test_slot_is_used_again_from_its_beginning() -> None:
+    runtime = FakeRuntime()
+    cache = filled(runtime)
+    words_of(cache, 6, 3)
+    memory = runtime.encode(np.array([[30, EOS], [31, EOS]]), np.array([2, 2]))
+    cache.join(0, memory, 1, 2)
+    assert words_of(cache, 3, 1) == [alone([31, EOS], 3)]
+
+
+def test_longest_target_and_source_fit() -> None:
+    runtime = FakeRuntime()
+    cache = SlotCache(runtime, 1)
+    source = [5] * (MAX_SOURCE - 1) + [EOS]
+    cache.join(0, runtime.encode(np.array([source]), np.array([MAX_SOURCE])), 0, MAX_SOURCE)
+    assert words_of(cache, MAX_TARGET, 1) == [alone(source, MAX_TARGET)]
+
+
+def test_shortest_source_of_the_smallest_model_runs() -> None:
+    manifest = make_manifest(limits=Limits(max_source_length=1, max_target_length=1))
+    runtime = FakeRuntime(manifest)
+    cache = SlotCache(runtime, 1)
+    cache.join(0, runtime.encode(np.array([[EOS]]), np.array([1])), 0, 1)
+    assert words_of(cache, 1, 1) == [alone([EOS], 1)]
+
+
+def test_bytes_are_those_of_keys_and_values() -> None:
+    # 2 layers x key and value x (target and begin token, source, last source word) x 4 bytes
+    per_slot = 2 * 2 * (MAX_TARGET + 1 + MAX_SOURCE + 1) * 4
+    assert SlotCache(FakeRuntime(), 5).bytes == 5 * per_slot
+
+
+def test_clear_leaves_nothing_behind() -> None:
+    cache = filled(FakeRuntime())
+    words_of(cache, 4, 3)
+    cache.clear()
+    empty = SlotCache(FakeRuntime(), 3)
+    for name, array in cache._buffers()[0].items():
+        if name not in ("longest", "source_longest"):
+            np.testing.assert_array_equal(array, empty._buffers()[0][name], err_msg=name)

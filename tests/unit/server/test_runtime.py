@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from seqserve_server import runtime as module
+from seqserve_server.errors import ArtifactError, ProviderError
+from seqserve_server.manifest import Manifest, Requirements
+from seqserve_server.runtime import Provider, Runtime, check_provider
+
+
+@pytest.fixture
+def manifest(tiny_artifact: Path) -> Manifest:
+    return Manifest.load(tiny_artifact)
+
+
+@pytest.fixture
+def artifact(tiny_artifact: Path, tmp_path: Path) -> Path:
+    """A copy that may be spoilt."""
+    return Path(shutil.copytree(tiny_artifact, tmp_path / "1"))
+
+
+def test_encoder_gives_key_and_value_of_each_layer(tiny_runtime: Runtime) -> None:
+    source = np.array([[5, 6, 2], [7, 2, 0]])
+    memory = tiny_runtime.encode(source, np.array([3, 2], np.int32))
+    assert [array.shape for array in memory] == [(2, 2, 3, 16)] * 2
+    alone = tiny_runtime.encode(source[1:, :2], np.array([2], np.int32))
+    for together, single in zip(memory, alone, strict=True):
+        np.testing.assert_allclose(together[1, :, :2], single[0], atol=1e-5)
+
+
+def test_provider_that_is_not_there_is_refused_with_the_remedy(
+    artifact: Path, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
+    monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: None)
+    with pytest.raises(ProviderError, match=r"cuda.*seqserve\[server-gpu\].*--provider cpu"):
+        Runtime(artifact, manifest, Provider.CUDA, threads=1)
+    check_provider(Provider.CPU)
+
+
+@pytest.mark.skipif(
+    "CUDAExecutionProvider" in onnxruntime.get_available_providers(), reason="it is there"
+)
+def test_this_build_has_no_cuda_and_says_so() -> None:
+    with pytest.raises(ProviderError, match="not in this build"):
+        check_provider(Provider.CUDA)
+
+
+@pytest.mark.parametrize("file", ["encoder.onnx", "decoder.onnx"])
+@pytest.mark.parametrize("content", [b"", b"garbage", None])
+def test_graph_that_is_none_is_refused_by_name(
+    artifact: Path, manifest: Manifest, file: str, content: bytes | None
+) -> None:
+    path = artifact / file
+    path.write_bytes(path.read_bytes()[:-100] if content is None else content)
+    with pytest.raises(ArtifactError, match=rf"{file}: ONNX Runtime refuses it"):
+        Runtime(artifact, manifest, Provider.CPU, threads=1)
+
+
+def test_short_weights_are_refused(artifact: Path, manifest: Manifest) -> None:
+    (artifact / "weights.bin").write_bytes(b"")
+    with pytest.raises(ArtifactError, match="refuses it"):
+        Runtime(artifact, manifest, Provider.CPU, threads=1)
+
+
+def test_broken_teacher_is_refused_when_it_is_needed(artifact: Path, manifest: Manifest) -> None:
+    (artifact / "teacher.onnx").write_bytes(b"garbage")
+    runtime = Runtime(artifact, manifest, Provider.CPU, threads=1)
+    with pytest.raises(ArtifactError, match=r"teacher\.onnx"):
+        runtime.teach(np.array([[2]]), np.array([1], np.int32), np.array([[1, 5]]), [])
+
+
+@pytest.mark.parametrize(
+    ("here", "least", "fits"),
+    [
+        ("1.23.0", "1.23", True),
+        ("1.23", "1.23.0", False),
+        ("1.9.2", "1.23", False),
+        ("1.31.1", "1.23.5", True),
+        ("2.0.0", "1.99", True),
+        ("1.24.0.dev20250101", "1.24", True),
+        ("1.22.1", "1.23", False),
+    ],
+)
+def test_too_old_a_runtime_is_refused(
+    artifact: Path,
+    manifest: Manifest,
+    monkeypatch: pytest.MonkeyPatch,
+    here: str,
+    least: str,
+    fits: bool,
+) -> None:
+    monkeypatch.setattr(onnxruntime, "__version__", here)
+    changed = dataclasses.replace(manifest, requirements=Requirements(opset=21, onnxruntime=least))
+    if fits:
+        module.check_version(artifact, changed)
+    else:
+        with pytest.raises(ArtifactError, match=rf"needs {least}, here is {here}; upgrade"):
+            module.check_version(artifact, changed)
+
+
+def test_steps_share_a_runtime_but_no_buffers(tiny_runtime: Runtime) -> None:
+    from seqserve_server.engine.cache import SlotCache
+
+    memory = tiny_runtime.encode(np.array([[5, 6, 7, 2]]), np.array([4], np.int32))
+    first, second = SlotCache(tiny_runtime, 2), SlotCache(tiny_runtime, 2)
+    for cache in (first, second):
+        cache.join(0, memory, 0, 4)
+    first.advance(1)
+    assert second.tokens[0, 0] == tiny_runtime.manifest.tokens.bos
+    second.advance(1)
+    assert second.tokens[0, 0] == first.tokens[0, 0]
+    assert second.log_probabilities[0] == first.log_probabilities[0] < 0

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from seqserve_server.engine.cache import SlotCache
+from seqserve_server.engine.request import DecodingOptions, Finished, StopReason
+from seqserve_server.engine.search import GreedySearch
+
+from .fake_runtime import EOS, MAX_TARGET, FakeRuntime
+
+
+class Rows:
+    """A search whose words are given by hand instead of by a model."""
+
+    def __init__(self, *options: DecodingOptions) -> None:
+        self.cache = SlotCache(FakeRuntime(), len(options))
+        self.search = GreedySearch(self.cache, EOS, MAX_TARGET)
+        for row, option in enumerate(options):
+            self.search.join(row, option)
+
+    def take(self, *words: int, score: float = -1.0) -> list[int]:
+        rows = len(words)
+        self.cache.tokens[:rows, 0] = words
+        self.cache.log_probabilities[:rows] = score
+        self.cache.lengths[:rows] += 1
+        return self.search.advance(rows).tolist()
+
+    @property
+    def held_back(self) -> list[bool]:
+        return (self.cache.adjust_value[:, 0] < 0).tolist()
+
+
+def limits(longest: int = MAX_TARGET, shortest: int = 0) -> DecodingOptions:
+    return DecodingOptions(max_decoding_length=longest, min_decoding_length=shortest)
+
+
+def test_end_token_ends_a_row_and_is_no_part_of_it() -> None:
+    rows = Rows(limits(), limits())
+    assert rows.take(5, 6) == []
+    assert rows.take(EOS, 7, score=-0.5) == [0]
+    assert rows.search.result(0) == Finished([5], -1.5, StopReason.EOS)
+    assert rows.take(9, 8) == []
+
+
+def test_row_that_ends_at_once_is_empty() -> None:
+    rows = Rows(limits())
+    assert rows.take(EOS) == [0]
+    assert rows.search.result(0) == Finished([], -1.0, StopReason.EOS)
+
+
+@pytest.mark.parametrize("longest", [1, 3, MAX_TARGET])
+def test_row_ends_at_its_longest(longest: int) -> None:
+    rows = Rows(limits(longest))
+    for _ in range(longest - 1):
+        assert rows.take(5) == []
+    assert rows.take(6) == [0]
+    expected = [5] * (longest - 1) + [6]
+    assert rows.search.result(0) == Finished(expected, -1.0 * longest, StopReason.LENGTH)
+
+
+def test_end_token_in_the_last_place_counts_as_the_end() -> None:
+    rows = Rows(limits(2))
+    rows.take(5)
+    assert rows.take(EOS) == [0]
+    assert rows.search.result(0) == Finished([5], -2.0, StopReason.EOS)
+
+
+def test_each_row_has_limits_of_its_own() -> None:
+    rows = Rows(limits(2), limits(1), limits(3))
+    assert rows.take(5, 5, 5) == [1]
+    assert rows.take(5, 5, 5) == [0, 1]
+
+
+def test_end_token_is_held_back_until_the_shortest_length() -> None:
+    rows = Rows(limits(), limits(shortest=2), limits(shortest=1))
+    assert rows.held_back == [False, True, True]
+    rows.take(5, 5, 5)
+    assert rows.held_back == [False, True, False]
+    rows.take(5, 5, 5)
+    assert rows.held_back == [False, False, False]
+
+
+def test_what_holds_the_end_token_back_is_a_finite_number() -> None:
+    rows = Rows(limits(shortest=1))
+    assert np.isfinite(rows.cache.adjust_value).all()
+    assert rows.cache.adjust_value[0, 0] + np.float32(1e20) < -1e29
+
+
+def test_moved_row_takes_words_score_and_limits_along() -> None:
+    rows = Rows(limits(1), limits(), limits(3))
+    rows.take(5, 6, 7)
+    rows.take(5, 6, 8)
+    rows.cache.move(2, 0)
+    rows.search.move(2, 0)
+    assert rows.take(9, 6) == [0]
+    assert rows.search.result(0) == Finished([7, 8, 9], -3.0, StopReason.LENGTH)
+
+
+def test_slot_is_used_again_without_a_trace() -> None:
+    rows = Rows(limits(2, shortest=2))
+    rows.take(5)
+    rows.take(6)
+    rows.cache.lengths[0] = 0
+    rows.search.join(0, limits())
+    assert rows.held_back == [False]
+    rows.take(9)
+    assert rows.take(EOS) == [0]
+    assert rows.search.result(0) == Finished([9], -2.0, StopReason.EOS)
+
+
+def test_scores_add_up_without_the_rounding_of_single_precision() -> None:
+    rows = Rows(limits())
+    small = np.float32(0.1)
+    for _ in range(MAX_TARGET):
+        rows.take(5, score=float(small))
+    assert rows.search.result(0).score == pytest.approx(MAX_TARGET * float(small), rel=1e-15)

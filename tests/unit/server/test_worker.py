@@ -1,0 +1,334 @@
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from unittest import mock
+
+import pytest
+
+from seqserve_server.engine import worker as module
+from seqserve_server.engine.request import (
+    DecodingOptions,
+    Event,
+    Failed,
+    Finished,
+    Progress,
+    Request,
+    StopReason,
+)
+from seqserve_server.engine.scheduler import Scheduler
+from seqserve_server.engine.worker import Worker, doubling
+from seqserve_server.errors import DeadlinePassed, EngineFault, Stage
+from seqserve_server.manifest import Limits
+
+from .fake_runtime import EOS, WORDS, FakeRuntime, expected, make_manifest
+
+
+class Notes:
+    """An observer that keeps all it is told."""
+
+    def __init__(self) -> None:
+        self.encodings: list[tuple[int, int]] = []
+        self.steps: list[int] = []
+        self.first: list[Request] = []
+        self.ends: list[tuple[Request, Event]] = []
+        self.cancellations: list[Request] = []
+
+    def encoded(self, sources: int, tokens: int, duration_s: float) -> None:
+        self.encodings.append((sources, tokens))
+
+    def stepped(self, rows: int, duration_s: float, outside_s: float) -> None:
+        assert 0 <= outside_s <= duration_s
+        self.steps.append(rows)
+
+    def first_tokens(self, requests: Sequence[Request]) -> None:
+        self.first += requests
+
+    def ended(self, request: Request, event: Event) -> None:
+        self.ends.append((request, event))
+
+    def cancelled(self, request: Request) -> None:
+        self.cancellations.append(request)
+
+
+class Bench:
+    """One worker that turns by hand, and all it told."""
+
+    def __init__(self, slots: int = 4, budget_tokens: int = 100) -> None:
+        self.runtime = FakeRuntime()
+        self.notes = Notes()
+        self.scheduler = Scheduler(workers=1, max_queue=100)
+        self.worker = Worker(self.runtime, self.scheduler, slots, budget_tokens, self.notes)
+        self.events: list[tuple[Request, Event]] = []
+
+    def submit(
+        self, *source: int, longest: int = 10, shortest: int = 0, deadline_s: float | None = None
+    ) -> Request:
+        request = Request(
+            source=[*source, EOS],
+            options=DecodingOptions(max_decoding_length=longest, min_decoding_length=shortest),
+            receive=lambda event: None,
+            deadline_s=deadline_s,
+        )
+        self.scheduler.submit(request)
+        return request
+
+    def turn(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.events += self.worker.turn()
+
+    def finish(self) -> None:
+        while self.scheduler.queue_depth or self.scheduler.running:
+            self.turn()
+
+    def told(self, request: Request) -> list[Event]:
+        return [event for owner, event in self.events if owner is request]
+
+    def assert_decoded(self, *requests: Request) -> None:
+        for request in requests:
+            assert self.told(request) == [expected(request.source, request.options)]
+
+    def assert_empty(self) -> None:
+        assert (self.scheduler.running, self.scheduler.queue_depth) == (0, 0)
+
+
+@pytest.fixture(autouse=True)
+def no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_IDLE_S", 0.0)
+
+
+def test_staggered_requests_each_get_their_own_answer() -> None:
+    bench = Bench(slots=3)
+    requests = []
+    for number in range(12):
+        source = range(5, 6 + number % 7)
+        requests.append(bench.submit(*source, longest=1 + number % 10, shortest=number % 3))
+        bench.turn(number % 4)
+    bench.finish()
+    bench.assert_decoded(*requests)
+    bench.assert_empty()
+    assert max(bench.runtime.rows) == 3
+    assert [owner for owner, _ in bench.notes.ends] == [owner for owner, _ in bench.events]
+
+
+def test_idle_turn_tells_nothing() -> None:
+    bench = Bench()
+    bench.turn(2)
+    assert (bench.events, bench.notes.steps) == ([], [])
+
+
+def test_one_token_needs_one_turn() -> None:
+    bench = Bench()
+    request = bench.submit(5, longest=1, shortest=1)
+    bench.turn()
+    bench.assert_decoded(request)
+    assert bench.told(request)[0].stop_reason is StopReason.LENGTH  # type: ignore[union-attr]
+
+
+def test_sources_of_one_length_are_encoded_together() -> None:
+    bench = Bench()
+    requests = [bench.submit(5, 6), bench.submit(7), bench.submit(8, 9), bench.submit(10)]
+    bench.turn()
+    assert bench.runtime.encoded == [[2, 2], [3, 3]]
+    assert bench.notes.encodings == [(2, 4), (2, 6)]
+    bench.finish()
+    bench.assert_decoded(*requests)
+
+
+def test_encoding_is_metered_between_steps() -> None:
+    bench = Bench(budget_tokens=6)
+    for word in (5, 6, 7, 8):
+        bench.submit(word, word, longest=10, shortest=10)
+    bench.turn(2)
+    assert bench.runtime.encoded == [[3, 3], [3, 3]]
+    assert bench.runtime.rows == [2, 4], "a step lies between"
+
+
+def test_source_over_the_budget_still_gets_in() -> None:
+    bench = Bench(budget_tokens=2)
+    bench.submit(5, shortest=9)
+    long = bench.submit(*[6] * 9)
+    bench.turn(2)
+    assert bench.runtime.encoded == [[2], [10]]
+    bench.finish()
+    bench.assert_decoded(long)
+
+
+def test_streamed_words_are_those_of_the_answer() -> None:
+    bench = Bench()
+    other = bench.submit(9, 9)
+    request = bench.submit(5, 6)
+    request.streamed = True
+    bench.finish()
+    *progress, last = bench.told(request)
+    assert last == expected(request.source, request.options)
+    words = [word for event in progress if isinstance(event, Progress) for word in event.token_ids]
+    assert isinstance(last, Finished)
+    assert words == last.token_ids
+    bench.assert_decoded(other)
+
+
+def test_timeline_rises() -> None:
+    bench = Bench()
+    request = bench.submit(5, 6, shortest=3)
+    bench.finish()
+    line = request.timeline
+    stages = [
+        line.arrived_s,
+        line.encode_began_s,
+        line.encode_ended_s,
+        line.first_token_s,
+        line.finished_s,
+    ]
+    assert stages == sorted(stages)
+    assert stages[0] > 0
+    assert bench.notes.first == [request]
+
+
+def test_cancelled_row_leaves_before_the_next_step_and_tells_nothing() -> None:
+    bench = Bench()
+    requests = [bench.submit(5, word, shortest=9) for word in (5, 6, 7)]
+    bench.turn()
+    bench.scheduler.cancel(requests[0])
+    bench.turn()
+    assert bench.runtime.rows == [3, 2]
+    assert bench.notes.cancellations == [requests[0]]
+    bench.finish()
+    assert bench.told(requests[0]) == []
+    bench.assert_decoded(*requests[1:])
+    bench.assert_empty()
+
+
+def test_request_cancelled_while_it_is_encoded_leaves_too() -> None:
+    bench = Bench()
+    request = bench.submit(5, shortest=9)
+    bench.runtime.before_encode = lambda: bench.scheduler.cancel(request) and None
+    bench.turn(2)
+    bench.assert_empty()
+    assert bench.told(request) == []
+    assert bench.notes.cancellations == [request]
+
+
+def test_freed_slot_is_taken_in_the_same_turn() -> None:
+    bench = Bench(slots=1)
+    first, second = bench.submit(5, shortest=9), bench.submit(6, shortest=9)
+    bench.turn()
+    bench.scheduler.cancel(first)
+    bench.turn()
+    assert bench.runtime.encoded == [[2], [2]]
+    bench.finish()
+    bench.assert_decoded(second)
+
+
+def test_deadline_in_the_queue_costs_no_slot() -> None:
+    bench = Bench()
+    request = bench.submit(5, deadline_s=time.monotonic())
+    bench.turn()
+    [failed] = bench.told(request)
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, DeadlinePassed)
+    assert failed.error.where is Stage.QUEUE
+    assert bench.runtime.encoded == []
+    bench.assert_empty()
+
+
+def test_deadline_while_decoding_frees_the_slot_of_that_row_only() -> None:
+    bench = Bench()
+    now_s = time.monotonic()
+    others = [bench.submit(5, 6), bench.submit(7, 8)]
+    late = bench.submit(9, shortest=9, deadline_s=now_s + 1000)
+    more = bench.submit(10, 11, deadline_s=now_s + 9000)
+    bench.turn()
+    with mock.patch.object(module.time, "monotonic", lambda: now_s + 2000):
+        bench.turn()
+    [failed] = bench.told(late)
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, DeadlinePassed)
+    assert failed.error.where is Stage.DECODE
+    bench.finish()
+    bench.assert_decoded(*others, more)
+    bench.assert_empty()
+
+
+def test_row_both_cancelled_and_late_leaves_once() -> None:
+    bench = Bench()
+    now_s = time.monotonic()
+    request = bench.submit(5, shortest=9, deadline_s=now_s + 1000)
+    other = bench.submit(6, shortest=9)
+    bench.turn()
+    bench.scheduler.cancel(request)
+    with mock.patch.object(module.time, "monotonic", lambda: now_s + 2000):
+        bench.turn()
+    assert bench.told(request) == []
+    bench.finish()
+    bench.assert_decoded(other)
+    bench.assert_empty()
+
+
+def test_source_that_cannot_be_encoded_fails_alone() -> None:
+    bench = Bench()
+    running = bench.submit(5, 6, shortest=9)
+    bench.turn()
+    broken = bench.submit(WORDS)
+    fine = bench.submit(7, 8, 9)
+    bench.finish()
+    [failed] = bench.told(broken)
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, EngineFault)
+    bench.assert_decoded(running, fine)
+    bench.assert_empty()
+
+
+def fault() -> None:
+    raise RuntimeError("the step graph broke")
+
+
+def test_fault_in_a_step_ends_all_rows_and_the_next_requests_run() -> None:
+    bench = Bench()
+    requests = [bench.submit(5, 6), bench.submit(7)]
+    requests[0].streamed = True
+    bench.turn()
+    bench.events.clear()
+    bench.runtime.before_step = fault
+    with pytest.raises(RuntimeError):
+        bench.turn()
+    bench.events += bench.worker.fail(EngineFault("a step failed"))
+    for request in requests:
+        [failed] = bench.told(request)
+        assert isinstance(failed, Failed)
+    bench.assert_empty()
+    bench.runtime.before_step = lambda: None
+    after = [bench.submit(5, 6), bench.submit(8)]
+    bench.finish()
+    bench.assert_decoded(*after)
+    assert len(bench.notes.ends) == 4
+
+
+def test_fault_loses_nothing_that_the_turn_had_to_tell() -> None:
+    bench = Bench()
+    bench.submit(5, shortest=9)
+    bench.turn()
+    late = bench.submit(6, deadline_s=time.monotonic())
+    bench.runtime.before_step = fault
+    with pytest.raises(RuntimeError):
+        bench.turn()
+    bench.events += bench.worker.fail(EngineFault("a step failed"))
+    [failed] = bench.told(late)
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, DeadlinePassed)
+
+
+def test_warm_up_outgrows_no_cache_and_leaves_no_trace() -> None:
+    runtime = FakeRuntime(make_manifest(limits=Limits(max_source_length=1, max_target_length=1)))
+    worker = Worker(runtime, Scheduler(workers=1, max_queue=1), 9, 100, Notes())
+    memory = runtime.encode(module.np.array([[EOS]]), module.np.array([1]))
+    worker.warm_up(memory)
+    assert runtime.rows == [1, 2, 4, 8, 9]
+    assert worker._cache.lengths.tolist() == [0] * 9
+
+
+@pytest.mark.parametrize(
+    ("most", "sizes"), [(1, [1]), (2, [1, 2]), (5, [1, 2, 4, 5]), (8, [1, 2, 4, 8])]
+)
+def test_doubling(most: int, sizes: list[int]) -> None:
+    assert doubling(most) == sizes

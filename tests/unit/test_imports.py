@@ -1,0 +1,48 @@
+"""What an import costs: the client is light, and the server needs neither torch nor onnx."""
+
+import subprocess
+import sys
+
+import pytest
+
+WALK = """
+import importlib, pkgutil, sys
+names = []
+package = importlib.import_module(sys.argv[1])
+for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
+    if not module.name.endswith("__main__"):
+        importlib.import_module(module.name)
+    names.append(module.name)
+loaded = {name.partition(".")[0] for name in sys.modules}
+print(len(names), *sorted(loaded & set(sys.argv[2].split())))
+"""
+IMPORT = """
+import importlib, sys
+importlib.import_module(sys.argv[1])
+loaded = {name.partition(".")[0] for name in sys.modules}
+print(1, *sorted(loaded & set(sys.argv[2].split())))
+"""
+
+
+def loaded(script: str, package: str, banned: str) -> tuple[int, list[str]]:
+    command = [sys.executable, "-c", script, package, banned]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    return int(output[0]), output[1:]
+
+
+@pytest.mark.parametrize("script", [IMPORT, WALK], ids=["itself", "every module"])
+def test_client_loads_nothing_heavy(script: str) -> None:
+    banned = "numpy onnxruntime torch onnx tokenizers seqserve_server seqserve_model"
+    assert loaded(script, "seqserve", banned)[1] == []
+
+
+def test_no_module_of_the_server_loads_torch_or_onnx() -> None:
+    modules, found = loaded(
+        WALK, "seqserve_server", "torch onnx onnxscript seqserve_model seqserve_export"
+    )
+    assert modules > 20
+    assert found == []
+
+
+def test_model_loads_no_onnx() -> None:
+    assert loaded(WALK, "seqserve_model", "onnx onnxscript seqserve_export")[1] == []
