@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import statistics
 import sys
@@ -28,6 +27,7 @@ import torch
 
 from bench.peers import CTranslate2Converter, CTranslate2Peer, Peer, SeqservePeer, TorchPeer
 from seqserve_export.restore import restore
+from seqserve_server.cores import available_cores
 from seqserve_server.manifest import Manifest
 from seqserve_server.tokenizer import Tokenizer
 
@@ -41,7 +41,7 @@ _LEAST_EQUAL_SHARE = 0.98
 def main() -> int:
     """Runs the comparison."""
     options = _options()
-    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    torch.set_num_threads(available_cores())
     manifest = Manifest.load(options.artifact)
     tokenizer = Tokenizer.load(options.artifact / "tokenizer.json")
     lines = options.sentences.read_text(encoding="utf-8").splitlines()
@@ -78,7 +78,7 @@ def _options() -> argparse.Namespace:
 def _peers(
     artifact: Path, manifest: Manifest, model: Any, converted: Path, rows: int
 ) -> list[Peer]:
-    cores = len(os.sched_getaffinity(0))
+    cores = available_cores()
     peers: list[Peer] = [SeqservePeer(artifact, rows, _MAX_DECODING_LENGTH)]
     for precision in ("float32", "int8"):
         for layout in dict.fromkeys([(cores, 1), (1, cores)]):
@@ -149,7 +149,7 @@ def _machine() -> str:
         if line.startswith("model name"):
             cpu = line.partition(":")[2].strip()
             break
-    return f"{len(os.sched_getaffinity(0))} cores of {cpu}"
+    return f"{available_cores()} cores of {cpu}"
 
 
 def _versions() -> dict[str, str]:

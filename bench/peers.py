@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,6 +18,7 @@ from seqserve_model.layers import DecoderLayer, EncoderLayer, FeedForward
 from seqserve_model.positions import Positions, SinusoidalPositions
 from seqserve_model.search import greedy
 from seqserve_model.transformer import Transformer
+from seqserve_server.cores import available_cores
 from seqserve_server.engine.request import DecodingOptions
 from seqserve_server.manifest import Manifest
 from seqserve_server.offline import Offline
@@ -43,7 +43,7 @@ class SeqservePeer:
 
     def __init__(self, folder: Path, rows: int, max_decoding_length: int) -> None:
         """Loads the artifact; ``rows`` may run at once in each worker."""
-        workers = len(os.sched_getaffinity(0))
+        workers = available_cores()
         self.name = "seqserve fp32"
         self._options = DecodingOptions(max_decoding_length=max_decoding_length)
         self._engine = Offline(folder, workers=workers, slots=rows * workers)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from seqserve.options import option
+from seqserve_server.cores import available_cores
 from seqserve_server.runtime import Provider
 
 
@@ -127,11 +127,4 @@ class ServeOptions:
 
     def worker_count(self) -> int:
         """Gives the number of workers, chosen from the cores where it was left open."""
-        return self.workers or max(1, _cores() // self.threads)
-
-
-def _cores() -> int:
-    # What this process may use; not every platform tells.
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+        return self.workers or max(1, available_cores() // self.threads)

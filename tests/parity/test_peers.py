@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from bench.peers import CTranslate2Converter, CTranslate2Peer, SeqservePeer, TorchPeer
+
 from seqserve_export.restore import restore
 from seqserve_model.transformer import Transformer
 from seqserve_server.manifest import Manifest

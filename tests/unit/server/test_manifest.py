@@ -13,6 +13,8 @@ from seqserve_server.manifest import FILE, Manifest, Verification
 
 Values = dict[str, Any]
 
+DELETE = object()
+
 
 @pytest.fixture
 def artifact(tiny_artifact: Path, tmp_path: Path) -> Path:
@@ -28,13 +30,16 @@ def change(artifact: Path, spoil: Callable[[Values], Any]) -> None:
 
 
 def setting(path: str, value: Any) -> Callable[[Values], Any]:
-    """Sets the value at a dotted path."""
+    """Sets the value at a dotted path, or deletes it."""
 
     def spoil(values: Values) -> None:
         *parents, name = path.split(".")
         for parent in parents:
             values = values[parent]
-        values[name] = value
+        if value is DELETE:
+            del values[name]
+        else:
+            values[name] = value
 
     return spoil
 
@@ -67,8 +72,6 @@ def test_verification_survives(artifact: Path) -> None:
     assert verification.bleu_torch == 30.0
     assert verification.largest_logit_difference == 1e-5
 
-
-DELETE = object()
 
 MALFORMED: list[tuple[str, Any, str]] = [
     ("format", 2, r"format is 2; this server reads format 1.*Export the model again"),
@@ -111,17 +114,9 @@ MALFORMED: list[tuple[str, Any, str]] = [
 def test_malformed_manifest_is_refused_by_field(
     artifact: Path, path: str, value: Any, message: str
 ) -> None:
-    change(artifact, (lambda values: _delete(values, path)) if value is DELETE else
-           setting(path, value))  # fmt: skip
+    change(artifact, setting(path, value))
     with pytest.raises(ArtifactError, match=r"manifest\.json: " + message):
         Manifest.load(artifact)
-
-
-def _delete(values: Values, path: str) -> None:
-    *parents, name = path.split(".")
-    for parent in parents:
-        values = values[parent]
-    del values[name]
 
 
 @pytest.mark.parametrize("file", ["encoder.onnx", "decoder.onnx", "tokenizer.json"])

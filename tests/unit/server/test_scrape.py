@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -61,6 +62,42 @@ def test_probes(scrape: ScrapeServer, readiness: Readiness) -> None:
 def test_other_paths(scrape: ScrapeServer) -> None:
     code, _, body = get(scrape, "/")
     assert code == 404 and "/metrics" in body
+
+
+def test_head_has_no_body(scrape: ScrapeServer) -> None:
+    answer = exchange(scrape, b"HEAD /metrics HTTP/1.1\r\n\r\n")
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.0 200") and b"Content-Length: " in head and not body
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [(b"POST /metrics HTTP/1.1\r\n\r\n", b"501"), (b"\xff\x00\r\n\r\n", b"400"), (b"", b"")],
+)
+def test_what_is_no_scrape_does_no_harm(
+    scrape: ScrapeServer, sent: bytes, code: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert code in exchange(scrape, sent).partition(b"\n")[0]
+    assert get(scrape, "/healthz")[0] == 200
+    assert capsys.readouterr().err == ""
+
+
+def test_fault_is_logged_and_a_hang_up_is_not(
+    scrape: ScrapeServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    for error in (BrokenPipeError(), ValueError("a fault of ours")):
+        try:
+            raise error
+        except (OSError, ValueError):
+            scrape._server.handle_error(None, None)
+    assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [error]
+
+
+def exchange(server: ScrapeServer, data: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
 def test_port_that_is_taken(scrape: ScrapeServer, readiness: Readiness) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 
 from seqserve.v1 import generation_pb2
+from seqserve_server.tokenizer import Tokenizer
 
 from .echo import MAX_TARGET, TOKEN_SCORE
 from .service import Service, request, until
@@ -112,8 +114,24 @@ async def test_version_may_be_pinned(service: Service) -> None:
     assert answer.version == 2
 
 
-async def test_long_text_is_tokenised_off_the_loop(service: Service) -> None:
-    # Longer than what is done inline, yet few tokens: only its length in characters counts here.
-    call = service.generation.Generate(request("é" * 1500))
-    with pytest.raises(Exception, match="3001 tokens"):
-        await call
+@pytest.mark.parametrize(("characters", "is_inline"), [(1024, True), (1025, False)])
+async def test_long_text_is_tokenised_off_the_loop(
+    service: Service, monkeypatch: pytest.MonkeyPatch, characters: int, is_inline: bool
+) -> None:
+    threads = []
+
+    def encode(tokenizer: Tokenizer, text: str) -> list[int]:
+        threads.append(threading.current_thread())
+        return [5, 2]
+
+    monkeypatch.setattr(Tokenizer, "encode", encode)
+    await service.generation.Generate(request("a" * characters))
+    assert (threads == [threading.current_thread()]) is is_inline
+
+
+async def test_answer_that_ends_within_a_character(service: Service) -> None:
+    call = service.generation.GenerateStream(request("a🙂", max_decoding_length=3))
+    *pieces, last = [message async for message in call]
+    hypothesis = last.result.hypotheses[0]
+    assert len(hypothesis.token_ids) == 3 and hypothesis.text.startswith("a")
+    assert "".join(message.piece.text for message in pieces) == hypothesis.text
