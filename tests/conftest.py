@@ -40,13 +40,11 @@ def tiny_tokenizer() -> Tokenizer:
 def tiny_model(tiny_tokenizer: Tokenizer) -> Transformer:
     """Decodes to targets that vary, do not repeat one word, and end now and then."""
     import torch
-    from tests.random_weights import randomise
+    from tests.random_weights import random_model
 
     from seqserve_model.config import TransformerConfig
-    from seqserve_model.transformer import Transformer
 
     torch.set_num_threads(1)
-    torch.manual_seed(7)
     config = TransformerConfig(
         vocabulary_size=tiny_tokenizer.vocabulary_size,
         width=32,
@@ -58,7 +56,7 @@ def tiny_model(tiny_tokenizer: Tokenizer) -> Transformer:
         max_source_length=24,
         max_target_length=20,
     )
-    return randomise(Transformer(config))
+    return random_model(config)
 
 
 @pytest.fixture(scope="session")

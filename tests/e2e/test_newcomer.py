@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -111,6 +112,20 @@ def test_a_bare_install_is_the_client_alone(tmp_path: Path) -> None:
     )
     assert told.returncode == 1
     assert "pip install 'seqserve[server]'" in told.stderr
+
+
+def test_the_oldest_allowed_versions_serve(tmp_path: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["server-core"], *extras["server"]]
+    oldest = [
+        line.partition(";")[0].replace(">=", "==") for line in wanted if not line.startswith("seq")
+    ]
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    python = str(tmp_path / "venv" / "bin" / "python")
+    quiet = ["--quiet", "--disable-pip-version-check"]
+    run([python, "-m", "pip", "install", *quiet, f"{ROOT}[server]", *oldest])
+    assert "Kaffee" in run([python, "clients/examples/demo.py"], cwd=ROOT)
 
 
 @pytest.mark.parametrize("script", ["generate.js", "stream.js"])
