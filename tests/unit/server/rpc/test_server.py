@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from typing import cast
 
 import grpc
 import pytest
@@ -13,11 +14,14 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from seqserve_server.config import ServeOptions
+from seqserve_server.engine.engine import Engine
 from seqserve_server.errors import StartupError
 from seqserve_server.metrics import Metrics
+from seqserve_server.repository import Entry, ModelState, Repository, ServedModel
 from seqserve_server.rpc.server import Server, address_of
+from seqserve_server.runtime import Provider
 
-from .echo import PATIENCE_S
+from .echo import PATIENCE_S, byte_tokenizer, manifest
 from .service import Service, details, failure, request, serving, until
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -105,6 +109,48 @@ async def test_watchers_of_health_do_not_hold_the_drain() -> None:
         assert (await watch.read()).status == SERVING
         assert await asyncio.wait_for(service.server.drain(3600), PATIENCE_S)
         assert (await watch.read()).status == NOT_SERVING
+
+
+class Drained:
+    """Stands where an engine would be, and notes how long it was given to drain."""
+
+    slots = queue_depth = slots_in_use = cache_bytes = 0
+
+    def __init__(self, given_s: list[float]) -> None:
+        self._given_s = given_s
+
+    def start(self) -> None:
+        pass
+
+    def drain(self, timeout_s: float) -> bool:
+        self._given_s.append(timeout_s)
+        return True
+
+    def stop(self) -> None:
+        pass
+
+
+async def test_all_engines_refuse_before_any_is_waited_for() -> None:
+    given_s: list[float] = []
+    tokenizer = byte_tokenizer()
+    entries = [
+        Entry(
+            name=f"model-{number}",
+            version=1,
+            state=ModelState.READY,
+            model=ServedModel(
+                manifest=manifest(f"model-{number}"),
+                tokenizer=tokenizer,
+                engine=cast(Engine, Drained(given_s)),
+                provider=Provider.CPU,
+            ),
+        )
+        for number in range(3)
+    ]
+    server = Server(ServeOptions(port=0), Repository(entries), Metrics())
+    await server.start()
+    assert await server.drain(5.0)
+    assert given_s == [0, 0, 0, 5.0, 5.0, 5.0]
 
 
 async def _text_of(stream: grpc.aio.UnaryStreamCall) -> str:  # type: ignore[type-arg]
