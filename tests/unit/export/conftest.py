@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.conftest import SENTENCES
+
+from seqserve_export import artifact
+from seqserve_model.data import Pair
+from seqserve_model.transformer import Transformer
+
+GRAPHS = ["encoder.onnx", "decoder.onnx", "teacher.onnx", "weights.bin"]
+
+
+@pytest.fixture
+def traced_already(tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Takes the graphs of the tiny model from its artifact, which saves tracing them again."""
+
+    def copy(model: Transformer, folder: Path) -> list[str]:
+        for name in GRAPHS:
+            shutil.copy(tiny_artifact / name, folder)
+        return list(GRAPHS)
+
+    monkeypatch.setattr(artifact, "write_graphs", copy)
+
+
+@pytest.fixture(scope="session")
+def pairs() -> list[Pair]:
+    """Sentences and what the model is sure not to make of them."""
+    return [Pair(sentence, sentence.upper()) for sentence in SENTENCES[:45]]

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import copy
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from seqserve.errors import OptionError
+from seqserve_export.artifact import Description, write_artifact
+from seqserve_export.parity import ParityError, judge, verify
+from seqserve_model.config import PositionScheme
+from seqserve_model.data import Pair
+from seqserve_model.transformer import Transformer
+from seqserve_server.errors import ArtifactError
+from seqserve_server.manifest import Manifest, Provenance, Verification
+from seqserve_server.runtime import Runtime
+from seqserve_server.tokenizer import Tokenizer
+
+
+@pytest.fixture(scope="module")
+def verification(tiny_model: Transformer, tiny_artifact: Path, pairs: list[Pair]) -> Verification:
+    return verify(tiny_model, tiny_artifact, pairs, data="sentences.tsv")
+
+
+def test_faithful_artifact_is_found_faithful(verification: Verification, pairs: list[Pair]) -> None:
+    assert verification.sentences == verification.sentences_equal == len(pairs)
+    assert verification.tokens > 3 * len(pairs)
+    assert 0 < verification.largest_logit_difference < 1e-4
+    assert verification.bleu_torch == verification.bleu_artifact
+    assert verification.chrf_torch == verification.chrf_artifact > 0
+    assert verification.data == "sentences.tsv"
+    assert verification.torch == torch.__version__
+    assert "nrefs:1" in verification.bleu_signature
+    judge(verification, "fp32")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"largest_logit_difference": 2e-3}, r"largest logit difference is 0\.002, at most 0\.001"),
+        ({"largest_logit_difference": float("nan")}, "largest logit difference is nan"),
+        ({"bleu_torch": 30.0, "bleu_artifact": 29.9}, r"BLEU lost is 0\.1, at most 0\.05"),
+        ({"sentences_equal": 44}, r"share of equal sentences is 0\.977778, at least 0\.998"),
+    ],
+)
+def test_judge_refuses_with_both_numbers(
+    verification: Verification, change: dict[str, float], message: str
+) -> None:
+    with pytest.raises(ParityError, match=message):
+        judge(dataclasses.replace(verification, **change), "fp32")
+
+
+def test_better_bleu_is_no_fault(verification: Verification) -> None:
+    judge(dataclasses.replace(verification, bleu_torch=29.0, bleu_artifact=29.9), "fp32")
+
+
+@pytest.fixture
+def changed_model(tiny_model: Transformer) -> Transformer:
+    """The model that was exported, but for one of its weights."""
+    model = copy.deepcopy(tiny_model)
+    with torch.no_grad():
+        model.decoder_layers[0].cross_attention.output.bias[3] += 0.05
+    return model
+
+
+@pytest.mark.usefixtures("traced_already")
+def test_changed_weight_is_refused_and_nothing_is_written(
+    changed_model: Transformer,
+    tiny_tokenizer: Tokenizer,
+    tiny_description: Description,
+    pairs: list[Pair],
+    tmp_path: Path,
+) -> None:
+    def prove(folder: Path) -> Verification:
+        verification = verify(changed_model, folder, pairs, data="sentences.tsv")
+        judge(verification, "fp32")
+        return verification
+
+    with pytest.raises(ParityError, match="largest logit difference is 0"):
+        write_artifact(changed_model, tiny_tokenizer, tmp_path, tiny_description, prove)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_answers_that_are_no_numbers_are_refused(
+    tiny_model: Transformer,
+    tiny_artifact: Path,
+    pairs: list[Pair],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    teach = Runtime.teach
+
+    def spoilt(self: Runtime, *inputs: object) -> list[np.ndarray]:
+        answers = teach(self, *inputs)  # type: ignore[arg-type]
+        answers[0][0, 0] = np.nan
+        return answers
+
+    monkeypatch.setattr(Runtime, "teach", spoilt)
+    verification = verify(tiny_model, tiny_artifact, pairs, data="sentences.tsv")
+    assert np.isnan(verification.largest_logit_difference)
+    with pytest.raises(ParityError, match="nan"):
+        judge(verification, "fp32")
+
+
+@pytest.mark.usefixtures("traced_already")
+class TestWriteArtifact:
+    @pytest.fixture(autouse=True)
+    def parts(
+        self,
+        tiny_model: Transformer,
+        tiny_tokenizer: Tokenizer,
+        tiny_description: Description,
+        tmp_path: Path,
+    ) -> None:
+        self.model, self.tokenizer = tiny_model, tiny_tokenizer
+        self.description, self.repository = tiny_description, tmp_path / "models"
+
+    def write(self, model: Transformer | None = None, **changes: object) -> Path:
+        description = dataclasses.replace(self.description, **changes)  # type: ignore[arg-type]
+        return write_artifact(
+            model or self.model, self.tokenizer, self.repository, description, verify=None
+        )
+
+    def test_what_is_written_is_sound(self) -> None:
+        place = self.write(name="other", version=3, licence="MIT")
+        assert place == self.repository / "other" / "3"
+        manifest = Manifest.load(place)
+        assert (manifest.label, manifest.licence) == ("other/3", "MIT")
+        assert manifest.verification is None
+        assert manifest.architecture.config == self.model.config.to_dict()
+        assert [path.name for path in place.parent.iterdir()] == ["3"], "a draft was left"
+        assert place.stat().st_mode & 0o777 == 0o755
+
+    def test_version_that_is_there_is_refused_and_kept(self) -> None:
+        place = self.write()
+        before = (place / "manifest.json").read_bytes()
+        with pytest.raises(OptionError, match="exists already; take another --model-version"):
+            self.write(licence="MIT")
+        assert (place / "manifest.json").read_bytes() == before
+        self.write(version=2)
+        assert sorted(path.name for path in place.parent.iterdir()) == ["1", "2"]
+
+    @pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden", "en de", "x" * 65])
+    def test_name_that_is_no_folder_is_refused(self, name: str) -> None:
+        with pytest.raises(OptionError, match="is not a model name"):
+            self.write(name=name)
+        assert not self.repository.exists()
+
+    def test_version_below_one_is_refused(self) -> None:
+        with pytest.raises(OptionError, match="it must be at least 1"):
+            self.write(version=0)
+
+    def test_relative_positions_are_refused(self) -> None:
+        config = dataclasses.replace(self.model.config, positions=PositionScheme.RELATIVE)
+        with pytest.raises(OptionError, match=r"model\.positions: relative.*another scheme"):
+            self.write(Transformer(config).eval())
+        assert not self.repository.exists()
+
+    def test_provenance_is_kept(self) -> None:
+        provenance = Provenance(
+            command="seqserve train",
+            commit="c0ffee",
+            data_licence="CC-BY",
+            attribution="A",
+            steps=7,
+        )
+        assert Manifest.load(self.write(provenance=provenance)).provenance == provenance
+
+
+def test_proof_needs_a_sound_artifact(tiny_model: Transformer, tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError):
+        verify(tiny_model, tmp_path, [Pair("a", "b")], data="")

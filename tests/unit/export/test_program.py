@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, numpy_helper
+
+from seqserve_export.program import OPSET, WEIGHTS, _move_weights
+
+GRAPHS = ["encoder.onnx", "decoder.onnx", "teacher.onnx"]
+
+# Smaller constants stay in their graph.
+LEAST_BYTES = 1024
+
+
+@pytest.fixture(scope="module")
+def graphs(tiny_artifact: Path) -> dict[str, onnx.ModelProto]:
+    return {name: onnx.load(str(tiny_artifact / name), load_external_data=False) for name in GRAPHS}
+
+
+def external(tensor: TensorProto) -> dict[str, str]:
+    return {entry.key: entry.value for entry in tensor.external_data}
+
+
+def stored(graphs: dict[str, onnx.ModelProto]) -> list[tuple[str, int, int]]:
+    """Lists name, offset and length of every weight that lies in the common file."""
+    found = []
+    for graph in graphs.values():
+        for tensor in graph.graph.initializer:
+            if tensor.data_location == TensorProto.EXTERNAL:
+                place = external(tensor)
+                found.append((tensor.name, int(place["offset"]), int(place["length"])))
+    return found
+
+
+def test_external_data_lies_within_the_one_file(
+    graphs: dict[str, onnx.ModelProto], tiny_artifact: Path
+) -> None:
+    size = (tiny_artifact / WEIGHTS).stat().st_size
+    weights = stored(graphs)
+    assert len(weights) > 20
+    for name, offset, length in weights:
+        assert 0 <= offset < offset + length <= size, name
+        assert offset % 64 == 0, name
+    for graph in graphs.values():
+        for tensor in graph.graph.initializer:
+            assert external(tensor).get("location", WEIGHTS) == WEIGHTS
+
+
+def test_no_weight_is_stored_twice(graphs: dict[str, onnx.ModelProto], tiny_artifact: Path) -> None:
+    data = (tiny_artifact / WEIGHTS).read_bytes()
+    places = defaultdict(set)
+    for _, offset, length in stored(graphs):
+        places[data[offset : offset + length]].add(offset)
+    assert {len(offsets) for offsets in places.values()} == {1}
+    for content in places:
+        assert data.count(content) == 1
+
+
+def test_large_constants_lie_outside_the_graphs(graphs: dict[str, onnx.ModelProto]) -> None:
+    for graph in graphs.values():
+        for tensor in graph.graph.initializer:
+            assert len(tensor.raw_data) < LEAST_BYTES, tensor.name
+        for node in graph.graph.node:
+            for attribute in node.attribute:
+                assert len(attribute.t.raw_data) < LEAST_BYTES, node.name
+
+
+def test_file_holds_the_weights_and_little_else(
+    graphs: dict[str, onnx.ModelProto], tiny_artifact: Path
+) -> None:
+    intervals = sorted({(offset, offset + length) for _, offset, length in stored(graphs)})
+    covered, end = 0, 0
+    for start, stop in intervals:
+        assert start - end < 4096, "a gap of more than the rest of a page"
+        covered += max(0, stop - max(start, end))
+        end = max(end, stop)
+    assert end == (tiny_artifact / WEIGHTS).stat().st_size
+    # Every weight of the teacher once; what is packed for the others is made of the same.
+    teacher = {(o, n) for _, o, n in stored({"teacher.onnx": graphs["teacher.onnx"]})}
+    assert covered <= sum(length for _, length in teacher) + 8 * 4096
+
+
+def test_files_name_no_path_of_the_machine(tiny_artifact: Path) -> None:
+    here = str(Path(__file__).parents[3]).encode()
+    for name in GRAPHS:
+        content = (tiny_artifact / name).read_bytes()
+        for trace in (here, b"/home", b"/usr", b".py", b"site-packages", b"File "):
+            assert trace not in content, f"{name} tells of {trace!r}"
+
+
+def test_graphs_need_what_the_manifest_says(graphs: dict[str, onnx.ModelProto]) -> None:
+    for graph in graphs.values():
+        versions = {entry.domain: entry.version for entry in graph.opset_import}
+        assert versions[""] == OPSET
+        assert set(versions) <= {"", "com.microsoft"}
+
+
+def test_inputs_and_outputs_have_their_names(graphs: dict[str, onnx.ModelProto]) -> None:
+    def names(values: object) -> list[str]:
+        return [value.name for value in values]  # type: ignore[attr-defined]
+
+    encoder, decoder, teacher = (graphs[name].graph for name in GRAPHS)
+    assert names(encoder.input) == ["source", "source_lengths"]
+    assert names(encoder.output) == ["cross_key_0", "cross_value_0"]
+    assert names(decoder.input)[:4] == ["tokens", "lengths", "longest", "source_last"]
+    assert names(decoder.output)[:2] == ["next_tokens", "log_probabilities"]
+    assert names(teacher.input) == ["source", "source_lengths", "target"]
+    assert names(teacher.output)[0] == "log_probabilities"
+
+
+def graph_of(**arrays: np.ndarray) -> onnx.ModelProto:
+    initializers = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    return onnx.helper.make_model(onnx.helper.make_graph([], "g", [], [], initializers))
+
+
+def test_part_of_a_packed_weight_is_found_in_it() -> None:
+    part = np.random.default_rng(1).normal(size=(32, 32)).astype(np.float32)
+    other = part + 1
+    weights = bytearray()
+    first, second = graph_of(packed=np.concatenate([other, part])), graph_of(part=part)
+    _move_weights(first, weights)
+    _move_weights(second, weights)
+    assert len(weights) == 2 * part.nbytes
+    [tensor] = second.graph.initializer
+    assert external(tensor) == {"location": WEIGHTS, "offset": "4096", "length": "4096"}
+    assert not tensor.raw_data
+
+
+def test_weight_is_never_pointed_to_where_no_number_begins() -> None:
+    ones = np.full(1024, 0x01010101, np.int32)
+    weights = bytearray(b"\0" * 3 + b"\1" * ones.nbytes)
+    graph = graph_of(ones=ones)
+    _move_weights(graph, weights)
+    offset = int(external(graph.graph.initializer[0])["offset"])
+    assert offset % 64 == 0
+    assert weights[offset : offset + ones.nbytes] == ones.tobytes()
+
+
+def test_small_constants_stay_in_their_graph() -> None:
+    weights = bytearray()
+    graph = graph_of(small=np.zeros(255, np.float32))
+    _move_weights(graph, weights)
+    assert not weights
+    assert graph.graph.initializer[0].data_location == TensorProto.DEFAULT
