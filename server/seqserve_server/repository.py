@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import time
 from dataclasses import dataclass
@@ -176,12 +177,12 @@ class Loader:
             # The server's, not this model's: another would fare no better.
             raise
         except SeqserveError as error:
-            return self._failed(name, version, str(error))
+            return self._failed(folder, str(error))
         except Exception as error:
             # What a broken artifact makes a library raise must not keep sound ones from service.
             _log.error("model %s/%d", name, version, exc_info=error)
             reason = f"{folder}: cannot be run: {type(error).__name__}: {error}"
-            return self._failed(name, version, reason)
+            return self._failed(folder, reason)
         manifest = model.manifest
         self.metrics.model_loaded(name, version, manifest.precision, self.provider.value)
         loaded = {
@@ -195,8 +196,11 @@ class Loader:
         logs.event("model loaded", loaded)
         return Entry(name=name, version=version, state=ModelState.READY, model=model)
 
-    def _failed(self, name: str, version: int, reason: str) -> Entry:
+    def _failed(self, folder: Path, reason: str) -> Entry:
         self.metrics.model_failed()
+        name, version = folder.parent.name, int(folder.name)
+        # Callers see it: where the repository lies on this machine is not for them.
+        reason = reason.replace(f"{folder.parent.parent}{os.sep}", "")
         failure = {"model": f"{name}/{version}", "reason": reason}
         logs.event("model failed", failure, logging.ERROR)
         return Entry(name=name, version=version, state=ModelState.FAILED, reason=reason)
