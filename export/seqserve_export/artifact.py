@@ -13,7 +13,7 @@ from pathlib import Path
 
 from seqserve.errors import OptionError
 from seqserve_export.program import OPSET, write_graphs
-from seqserve_model.config import PositionScheme
+from seqserve_model.config import PositionScheme, TransformerConfig
 from seqserve_model.transformer import Transformer
 from seqserve_server.manifest import (
     NAME,
@@ -103,7 +103,18 @@ def _check(model: Transformer, description: Description) -> None:
         )
     if description.version < 1:
         raise OptionError(f"--model-version is {description.version}; it must be at least 1")
-    if model.config.positions is PositionScheme.RELATIVE:
+    _check_shape(model.config)
+
+
+def _check_shape(config: TransformerConfig) -> None:
+    """Refuses what the operators of the decoder step cannot do."""
+    multiple = 16 if config.positions is PositionScheme.ROTARY else 8
+    if config.head_size % multiple:
+        raise OptionError(
+            f"model.width / model.heads is {config.head_size}; to export a model with"
+            f" {config.positions.value} positions it must be a multiple of {multiple}"
+        )
+    if config.positions is PositionScheme.RELATIVE:
         raise OptionError(
             "model.positions: relative positions (Shaw et al. 2018) change the values too, which"
             " the decoder step cannot do yet; train with another scheme to export"

@@ -54,7 +54,6 @@ class Worker:
         self._scheduler = scheduler
         self._max_source_tokens = max_source_tokens
         self._observer = observer
-        self._pad = manifest.tokens.pad
         self._cache = SlotCache(runtime, slots)
         self._search = GreedySearch(
             self._cache, manifest.tokens.eos, manifest.limits.max_target_length

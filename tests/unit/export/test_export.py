@@ -85,7 +85,7 @@ def test_run_whose_weights_are_not_those_exported_is_refused(
 
 def test_proof_without_sentences_is_refused(export, tmp_path: Path) -> None:
     (tmp_path / "empty.tsv").write_text("")
-    with pytest.raises(OptionError, match=r"empty\.tsv: has no pairs"):
+    with pytest.raises(OptionError, match=r"empty\.tsv: holds no pair"):
         export("--data", str(tmp_path / "empty.tsv"))
 
 

@@ -43,6 +43,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     },
     "rotary-swish": {
         "positions": PositionScheme.ROTARY,
+        "width": 32,
         "activation": Activation.SWISH,
         "decoder_layers": 2,
     },
