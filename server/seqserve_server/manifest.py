@@ -20,6 +20,9 @@ FORMAT = 1
 """Version of the manifest's own format; a server refuses one it does not know."""
 
 FILE = "manifest.json"
+REQUIRED_FILES = ("encoder.onnx", "decoder.onnx", "teacher.onnx", "weights.bin", "tokenizer.json")
+"""What is opened without being asked for, and so must have been checked."""
+
 PRECISIONS = ("fp32", "fp16", "int8")
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """What a model may be called: it is also the name of its folder."""
@@ -177,7 +180,7 @@ class Manifest:
         (folder / FILE).write_text(text + "\n", encoding="utf-8")
 
     def _check(self, path: Path) -> None:
-        for name in ("encoder.onnx", "decoder.onnx", "tokenizer.json"):
+        for name in REQUIRED_FILES:
             if name not in self.files:
                 raise ArtifactError(f"{path}: files: {name} is missing")
         for name in self.files:

@@ -158,6 +158,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert self.scheduler.queue_depth == len(self.waiting) <= MAX_QUEUE
         assert self.scheduler.running == sum(map(len, self.rows)) <= WORKERS * SLOTS
         assert self.scheduler.stopped == self.stopped
+        assert self.scheduler._cancelled == self.cancelled, "it keeps requests that have left"
 
     @invariant()
     def each_request_is_in_one_place(self) -> None:

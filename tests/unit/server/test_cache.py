@@ -7,7 +7,8 @@ from seqserve_server.manifest import Limits
 
 from .fake_runtime import BOS, EOS, MAX_SOURCE, MAX_TARGET, FakeRuntime, make_manifest, next_word
 
-SOURCES = [[7, 8, 9, EOS], [11, EOS], [20, 21, 22, 23, 24, EOS]]
+# Of different length and different to the last word, which the cache keeps a second time.
+SOURCES = [[7, 8, 9], [11, 12], [20, 21, 22, 23, 24, 25]]
 
 
 def filled(runtime: FakeRuntime, slots: int = 3) -> SlotCache:

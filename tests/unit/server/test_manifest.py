@@ -16,6 +16,9 @@ Values = dict[str, Any]
 DELETE = object()
 
 
+FILES = ["encoder.onnx", "decoder.onnx", "teacher.onnx", "weights.bin", "tokenizer.json"]
+
+
 @pytest.fixture
 def artifact(tiny_artifact: Path, tmp_path: Path) -> Path:
     """A copy that may be spoilt."""
@@ -119,7 +122,7 @@ def test_malformed_manifest_is_refused_by_field(
         Manifest.load(artifact)
 
 
-@pytest.mark.parametrize("file", ["encoder.onnx", "decoder.onnx", "tokenizer.json"])
+@pytest.mark.parametrize("file", FILES)
 def test_file_that_every_artifact_has_must_be_named(artifact: Path, file: str) -> None:
     change(artifact, lambda values: values["files"].pop(file))
     with pytest.raises(ArtifactError, match=f"files: {file} is missing"):
@@ -134,15 +137,9 @@ def test_file_name_cannot_leave_the_folder(artifact: Path, name: str) -> None:
     (artifact.parent / "secret").write_text("")
     change(artifact, setting("files", {}))
     digest = {"sha256": "0" * 64, "bytes": 0}
-    required = ("encoder.onnx", "decoder.onnx", "tokenizer.json")
-    change(
-        artifact, lambda values: values["files"].update(dict.fromkeys([*required, name], digest))
-    )
+    change(artifact, lambda values: values["files"].update(dict.fromkeys([*FILES, name], digest)))
     with pytest.raises(ArtifactError, match="is not a plain file name"):
         Manifest.load(artifact)
-
-
-FILES = ["encoder.onnx", "decoder.onnx", "teacher.onnx", "weights.bin", "tokenizer.json"]
 
 
 @pytest.mark.parametrize("file", FILES)

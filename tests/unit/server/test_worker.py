@@ -168,6 +168,33 @@ def test_streamed_words_are_those_of_the_answer() -> None:
     bench.assert_decoded(other)
 
 
+def test_streamed_row_is_told_beside_rows_that_are_not() -> None:
+    bench = Bench()
+    requests = [bench.submit(word, 6, shortest=9) for word in (5, 6, 7)]
+    requests[0].streamed = True
+    bench.finish()
+    assert [len(bench.told(request)) for request in requests] == [
+        1 + len(expected(requests[0].source, requests[0].options).token_ids),
+        1,
+        1,
+    ]
+    assert bench.worker._streamed == 0
+
+
+def test_moved_row_keeps_its_deadline() -> None:
+    bench = Bench()
+    now_s = time.monotonic()
+    short = bench.submit(5, longest=1, deadline_s=now_s + 9000)
+    late = bench.submit(6, 7, shortest=9, deadline_s=now_s + 1000)
+    bench.turn()
+    bench.assert_decoded(short)
+    with mock.patch.object(module.time, "monotonic", lambda: now_s + 2000):
+        bench.turn()
+    [failed] = bench.told(late)
+    assert isinstance(failed, Failed)
+    bench.assert_empty()
+
+
 def test_timeline_rises() -> None:
     bench = Bench()
     request = bench.submit(5, 6, shortest=3)
