@@ -1,7 +1,7 @@
 """Operators of ONNX Runtime that torch has no name for, to be used inside modules for export.
 
 Each function stands for one node of the exported graph; run eagerly it gives zeros of the right
-shape. Why these operators and not others was measured: see docs/decisions/operators.md.
+shape. Why these operators and not others was measured: see docs/architecture.md.
 
 Source: ONNX Runtime, docs/ContribOperators.md; ONNX operator specifications.
 """
