@@ -102,6 +102,8 @@ class Scheduler:
             budget_tokens: Source tokens that it may encode now.
         """
         taken: list[Request] = []
+        if not free or not self._waiting:
+            return taken
         with self._changed:
             if self._stopped:
                 return taken

@@ -66,10 +66,12 @@ class GreedySearch:
         lengths = self._cache.lengths[:rows]
         self._words[self._rows[:rows], lengths - 1] = words
         self._scores[:rows] += self._cache.log_probabilities[:rows]
-        # Where a shortest length is asked for, the end token is held back until it is reached.
-        self._cache.adjust_value[:rows, 0] = np.where(lengths < self._shortest[:rows], _NEVER, 0.0)
+        if self._shortest[:rows].any():
+            # The end token is held back until the shortest length is reached.
+            held = lengths < self._shortest[:rows]
+            self._cache.adjust_value[:rows, 0] = np.where(held, _NEVER, 0.0)
         done = (words == self._eos) | (lengths >= self._longest[:rows])
-        return np.flatnonzero(done)
+        return done.nonzero()[0]
 
     def word(self, row: int) -> int:
         """Gives the newest word of a row."""
