@@ -70,7 +70,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--sentences", type=Path, default=_SENTENCES, help="one source a line")
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 8, 32],
                         help="rows in flight in each worker")  # fmt: skip
-    parser.add_argument("--rounds", type=int, default=7, help="each peer's turns")
+    parser.add_argument("--rounds", type=int, default=5, help="each peer's turns")
     parser.add_argument("--repeat", type=int, default=2, help="times the sentences are repeated")
     return parser.parse_args()
 

@@ -70,7 +70,7 @@ class GreedySearch:
             # The end token is held back until the shortest length is reached.
             held = lengths < self._shortest[:rows]
             self._cache.adjust_value[:rows, 0] = np.where(held, _NEVER, 0.0)
-        done = (words == self._eos) | (lengths >= self._longest[:rows])
+        done: Array = (words == self._eos) | (lengths >= self._longest[:rows])
         return done.nonzero()[0]
 
     def word(self, row: int) -> int:
