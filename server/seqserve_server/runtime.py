@@ -156,6 +156,9 @@ class Runtime:
         # A thread that spins between runs takes the core from a neighbour's worker.
         options.add_session_config_entry("session.force_spinning_stop", "1")
         path = self._folder / name
+        if name not in self.manifest.files:
+            # What the manifest does not name was not checked either.
+            raise ArtifactError(f"{path}: its manifest does not name it; export the model again")
         try:
             session = ort.InferenceSession(
                 path,

@@ -141,6 +141,8 @@ def test_interrupted_while_it_waits_for_a_line() -> None:
         stdin=reading,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        # Whoever runs the tests in the background has it ignored, which a child inherits.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     os.close(reading)
     # An empty line is answered without a server, and its answer shows that the program is reading.

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from seqserve_server.errors import ArtifactError
-from seqserve_server.manifest import FILE, Manifest, Verification
+from seqserve_server.manifest import FILE, REQUIRED_FILES, Manifest, Verification
 
 Values = dict[str, Any]
 
@@ -122,7 +122,7 @@ def test_malformed_manifest_is_refused_by_field(
         Manifest.load(artifact)
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", REQUIRED_FILES)
 def test_file_that_every_artifact_has_must_be_named(artifact: Path, file: str) -> None:
     change(artifact, lambda values: values["files"].pop(file))
     with pytest.raises(ArtifactError, match=f"files: {file} is missing"):

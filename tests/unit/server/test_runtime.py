@@ -117,3 +117,13 @@ def test_steps_share_a_runtime_but_no_buffers(tiny_runtime: Runtime) -> None:
     second.advance(1)
     assert second.tokens[0, 0] == first.tokens[0, 0]
     assert second.log_probabilities[0] == first.log_probabilities[0] < 0
+
+
+def test_a_file_that_the_manifest_does_not_name_is_not_opened(
+    artifact: Path, manifest: Manifest
+) -> None:
+    files = {name: digest for name, digest in manifest.files.items() if name != "teacher.onnx"}
+    runtime = Runtime(artifact, dataclasses.replace(manifest, files=files), Provider.CPU, threads=1)
+    source = np.array([[5, 2]])
+    with pytest.raises(ArtifactError, match=r"teacher\.onnx: its manifest does not name it"):
+        runtime.teach(source, np.array([2], np.int32), np.array([[1, 5]]), ["log_probabilities"])
