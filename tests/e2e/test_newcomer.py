@@ -128,6 +128,13 @@ def test_the_oldest_allowed_versions_serve(tmp_path: Path) -> None:
     assert "Kaffee" in run([python, "clients/examples/demo.py"], cwd=ROOT)
 
 
+@pytest.mark.parametrize("script", ["sync.py", "async_many.py"])
+def test_the_python_examples_run(script: str, shipped: ServerProcess) -> None:
+    path = ROOT / "clients" / "examples" / "python" / script
+    command = [sys.executable, str(path), shipped.target]
+    assert run(command, input="Good morning.\n").strip()
+
+
 @pytest.mark.parametrize("script", ["generate.js", "stream.js"])
 def test_node_calls_it(script: str, shipped: ServerProcess, tmp_path: Path) -> None:
     if not shutil.which("npm"):
