@@ -16,7 +16,7 @@ from torch import nn
 from seqserve_model.attention import MultiHeadAttention
 from seqserve_model.layers import DecoderLayer, EncoderLayer, FeedForward
 from seqserve_model.positions import Positions, SinusoidalPositions
-from seqserve_model.search import greedy
+from seqserve_model.search import greedy_in_batches
 from seqserve_model.transformer import Transformer
 from seqserve_server.cores import available_cores
 from seqserve_server.engine.request import DecodingOptions
@@ -69,17 +69,7 @@ class TorchPeer:
 
     def decode(self, sources: Sequence[list[int]]) -> Rows:
         """Decodes batch after batch, each to its longest row."""
-        order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
-        found: Rows = [[] for _ in sources]
-        for start in range(0, len(order), self._rows):
-            batch = order[start : start + self._rows]
-            tensors = [torch.tensor(sources[index]) for index in batch]
-            source = nn.utils.rnn.pad_sequence(tensors, batch_first=True)
-            lengths = torch.tensor([len(tensor) for tensor in tensors])
-            rows = greedy(self._model, source, lengths, self._max_decoding_length)
-            for index, row in zip(batch, rows, strict=True):
-                found[index] = row
-        return found
+        return greedy_in_batches(self._model, sources, self._max_decoding_length, self._rows)
 
     def close(self) -> None:
         """Has nothing to give back."""

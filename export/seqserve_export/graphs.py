@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from seqserve_export import operators
 from seqserve_model.attention import MultiHeadAttention
 from seqserve_model.config import PositionScheme
+from seqserve_model.layers import DecoderLayer, EncoderLayer
 from seqserve_model.positions import LearnedPositions, RotaryPositions, SinusoidalPositions
 from seqserve_model.transformer import AttentionRecord, Transformer
 
@@ -43,23 +44,20 @@ def packed(attention: MultiHeadAttention) -> nn.Linear:
     return linear
 
 
+def _packed(layers: Sequence[EncoderLayer] | Sequence[DecoderLayer]) -> Sequence[Projection]:
+    linears = nn.ModuleList(packed(layer.self_attention) for layer in layers)
+    # A cast, because torch does not tell what a ModuleList holds.
+    return cast(Sequence[Projection], linears)
+
+
 class Graph(nn.Module):
-    """What the graphs share: the model and its packed projections."""
+    """What the encoder's and the decoder's graph share: the model and its scaled embeddings."""
 
     def __init__(self, model: Transformer) -> None:
-        """Packs the self-attentions of both stacks."""
+        """Takes the model."""
         super().__init__()
         self.model = model
         self.config = model.config
-        # Casts, because torch does not tell what a ModuleList holds.
-        self.source_projections = cast(
-            Sequence[Projection],
-            nn.ModuleList(packed(layer.self_attention) for layer in model.encoder_layers),
-        )
-        self.target_projections = cast(
-            Sequence[Projection],
-            nn.ModuleList(packed(layer.self_attention) for layer in model.decoder_layers),
-        )
 
     def embed(self, embedding: nn.Embedding, words: Tensor) -> Tensor:
         """Looks up words and scales them as the model does."""
@@ -73,6 +71,11 @@ class Graph(nn.Module):
 
 class EncoderGraph(Graph):
     """Source words to the keys and values that each decoder layer attends to."""
+
+    def __init__(self, model: Transformer) -> None:
+        """Packs the self-attentions of the encoder."""
+        super().__init__(model)
+        self.source_projections = _packed(model.encoder_layers)
 
     def forward(self, source: Tensor, source_lengths: Tensor) -> tuple[Tensor, ...]:
         """Encodes.
@@ -124,10 +127,10 @@ class DecoderGraph(Graph):
     """One step: the last word of every running row to its next word."""
 
     def __init__(self, model: Transformer) -> None:
-        """Makes the table of position biases by distance, where the scheme has one."""
+        """Packs the self-attentions, and tabulates position biases where the scheme has some."""
         super().__init__(model)
+        self.target_projections = _packed(model.decoder_layers)
         scheme = model.config.positions
-        self.rotary = scheme is PositionScheme.ROTARY
         self.biased = scheme in (PositionScheme.T5, PositionScheme.ALIBI)
         if self.biased:
             self.register_buffer("bias_table", self._bias_by_distance())

@@ -7,20 +7,19 @@ step graph itself kept while decoding. BLEU and chrF of both say what any differ
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 from tqdm import tqdm
 
 from seqserve.errors import SeqserveError
 from seqserve_model.data import Pair
 from seqserve_model.evaluate import score
-from seqserve_model.search import greedy
+from seqserve_model.search import batches_by_length, greedy, padded
 from seqserve_model.transformer import Transformer
 from seqserve_server.engine.request import Finished
 from seqserve_server.manifest import Verification
@@ -69,8 +68,11 @@ def verify(
         found = artifact.decode(sources)
         expected: list[tuple[int, list[int]]] = []
         differences: list[float] = []
-        for batch in tqdm(list(_batches(sources)), desc="verifying", unit="batch"):
-            expected += zip(batch, _torch_tokens(model, [sources[i] for i in batch]), strict=True)
+        batches = list(batches_by_length(sources, _BATCH_ROWS))
+        for batch in tqdm(batches, desc="verifying", unit="batch"):
+            source = padded([sources[i] for i in batch], model.config.pad_id)
+            tokens_of = greedy(model, *source, model.config.max_target_length)
+            expected += zip(batch, tokens_of, strict=True)
             chosen = [(sources[i], found[i]) for i in batch]
             differences += _differences(model, artifact, chosen)
         tokens = [ids for _, ids in sorted(expected)]
@@ -119,26 +121,15 @@ def judge(verification: Verification, precision: str) -> None:
             )
 
 
-def _batches(sources: Sequence[list[int]]) -> Iterator[list[int]]:
-    by_length = sorted(range(len(sources)), key=lambda index: len(sources[index]))
-    for start in range(0, len(by_length), _BATCH_ROWS):
-        yield by_length[start : start + _BATCH_ROWS]
-
-
-def _torch_tokens(model: Transformer, sources: list[list[int]]) -> list[list[int]]:
-    source, lengths = _padded(sources, model.config.pad_id)
-    return greedy(model, source, lengths, model.config.max_target_length)
-
-
 @torch.inference_mode()
 def _differences(
     model: Transformer, artifact: Offline, chosen: list[tuple[list[int], Finished]]
 ) -> list[float]:
     """Compares log-probabilities of the tokens that the artifact chose."""
     config = model.config
-    source, source_lengths = _padded([ids for ids, _ in chosen], config.pad_id)
+    source, source_lengths = padded([ids for ids, _ in chosen], config.pad_id)
     ended = [[*answer.token_ids, config.eos_id][: config.max_target_length] for _, answer in chosen]
-    target, _ = _padded([[config.bos_id, *ids] for ids in ended], config.pad_id)
+    target, _ = padded([[config.bos_id, *ids] for ids in ended], config.pad_id)
     logits = model(source, source_lengths, target[:, :-1])  # [B, T, V]
     ours = logits.log_softmax(-1).gather(2, target[:, 1:, None])[:, :, 0].numpy()
     [taught] = artifact.runtime.teach(
@@ -154,9 +145,3 @@ def _differences(
         # The step graph tells only the sum: its difference, spread over the tokens.
         differences.append(abs(float(expected.sum()) - answer.score) / len(ids))
     return differences
-
-
-def _padded(rows: list[list[int]], pad: int) -> tuple[Tensor, Tensor]:
-    tensors = [torch.tensor(row) for row in rows]
-    padded = torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=pad)
-    return padded, torch.tensor([len(row) for row in rows])

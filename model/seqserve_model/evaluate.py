@@ -20,7 +20,7 @@ from seqserve.errors import OptionError
 from seqserve.options import option, parse
 from seqserve_model.checkpoint import Weights, load_run
 from seqserve_model.data import Pair, read_pairs
-from seqserve_model.search import greedy
+from seqserve_model.search import greedy_in_batches
 from seqserve_model.transformer import Transformer
 from seqserve_server.manifest import FILE as MANIFEST
 from seqserve_server.offline import Offline
@@ -86,23 +86,8 @@ class TorchTranslator:
             ids if len(ids) <= limit else [*ids[: limit - 1], eos]
             for ids in self._tokenizer.encode_batch(sources)
         ]
-        translations = [""] * len(rows)
-        by_length = sorted(range(len(rows)), key=lambda i: len(rows[i]))
-        for start in range(0, len(rows), self._batch_rows):
-            chosen = by_length[start : start + self._batch_rows]
-            for i, ids in zip(chosen, self._decode([rows[i] for i in chosen]), strict=True):
-                translations[i] = self._tokenizer.decode(ids)
-        return translations
-
-    def _decode(self, rows: list[list[int]]) -> list[list[int]]:
-        device = next(self._model.parameters()).device
-        source = torch.nn.utils.rnn.pad_sequence(
-            [torch.tensor(row) for row in rows],
-            batch_first=True,
-            padding_value=self._tokenizer.pad_id,
-        )  # [B, S]
-        lengths = torch.tensor([len(row) for row in rows])  # [B]
-        return greedy(self._model, source.to(device), lengths.to(device), self._max_decoding_length)
+        found = greedy_in_batches(self._model, rows, self._max_decoding_length, self._batch_rows)
+        return [self._tokenizer.decode(ids) for ids in found]
 
 
 def score(translations: Sequence[str], references: Sequence[str]) -> Scores:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from seqserve_model.transformer import Transformer
 
@@ -37,3 +40,41 @@ def greedy(
         steps.append(words.masked_fill(done[:, None], config.eos_id))
     rows = torch.cat(steps, dim=1).tolist() if steps else [[] for _ in range(source.size(0))]
     return [[word for word in row if word != config.eos_id] for row in rows]
+
+
+def greedy_in_batches(
+    model: Transformer, rows: Sequence[list[int]], max_decoding_length: int, batch_rows: int
+) -> list[list[int]]:
+    """Decodes any number of sources, those of like length together.
+
+    Args:
+        model: In evaluation mode, on any device.
+        rows: Word ids of each source, the end token last.
+        max_decoding_length: Most words per row, the end token not counted.
+        batch_rows: Sources that are decoded together.
+
+    Returns:
+        The words of each row, without the end token, in the order of the sources.
+    """
+    device = next(model.parameters()).device
+    found: list[list[int]] = [[] for _ in rows]
+    for batch in batches_by_length(rows, batch_rows):
+        source, lengths = padded([rows[index] for index in batch], model.config.pad_id)
+        words = greedy(model, source.to(device), lengths.to(device), max_decoding_length)
+        for index, row in zip(batch, words, strict=True):
+            found[index] = row
+    return found
+
+
+def batches_by_length(rows: Sequence[list[int]], size: int) -> Iterator[list[int]]:
+    """Gives the indices of rows, from short to long, ``size`` at a time."""
+    by_length = sorted(range(len(rows)), key=lambda index: len(rows[index]))
+    for start in range(0, len(by_length), size):
+        yield by_length[start : start + size]
+
+
+def padded(rows: Sequence[list[int]], pad_id: int) -> tuple[Tensor, Tensor]:
+    """Makes one batch of rows: word ids ``[B, S]``, padded on the right, and lengths ``[B]``."""
+    tensors = [torch.tensor(row) for row in rows]
+    lengths = torch.tensor([len(row) for row in rows])
+    return pad_sequence(tensors, batch_first=True, padding_value=pad_id), lengths

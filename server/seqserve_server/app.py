@@ -11,12 +11,13 @@ from collections.abc import Sequence
 
 from seqserve.options import parse
 from seqserve_server import logs
+from seqserve_server.address import address_of
 from seqserve_server.config import ServeOptions
 from seqserve_server.engine.engine import EngineLimits
 from seqserve_server.engine.request import Event, Request
 from seqserve_server.metrics import Metrics
 from seqserve_server.repository import Loader, Repository
-from seqserve_server.rpc.server import Server, address_of
+from seqserve_server.rpc.server import Server
 from seqserve_server.runtime import check_provider
 from seqserve_server.scrape import ScrapeServer
 

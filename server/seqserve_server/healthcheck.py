@@ -16,6 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from seqserve.errors import OptionError
 from seqserve.options import option, parse
+from seqserve_server.address import address_of
 
 _TIMEOUT_S = 2.0
 # One listens on all addresses, but asks at one.
@@ -56,9 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _target(options: HealthcheckOptions) -> str:
-    host = _LOOPBACKS.get(options.host, options.host)
-    is_bare_ipv6 = ":" in host and not host.startswith("[")
-    return f"[{host}]:{options.port}" if is_bare_ipv6 else f"{host}:{options.port}"
+    return address_of(_LOOPBACKS.get(options.host, options.host), options.port)
 
 
 def _status(target: str) -> str:

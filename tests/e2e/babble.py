@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from seqserve_export.artifact import Description
     from seqserve_server.tokenizer import Tokenizer
 
 NAME = "babble"
@@ -14,14 +16,13 @@ MAX_TARGET = 20_000
 """Some seconds of decoding, of which no test waits for the end."""
 
 
-def export_babble(repository: Path, tokenizer: Tokenizer) -> Path:
+def export_babble(repository: Path, tokenizer: Tokenizer, description: Description) -> Path:
     """Exports ``babble/1``; its answers vary with the source and seldom end by themselves."""
     import torch
 
-    from seqserve_export.artifact import Description, write_artifact
+    from seqserve_export.artifact import write_artifact
     from seqserve_model.config import TransformerConfig
     from seqserve_model.transformer import Transformer
-    from seqserve_server.manifest import Provenance
 
     torch.set_num_threads(1)
     torch.manual_seed(7)
@@ -42,11 +43,5 @@ def export_babble(repository: Path, tokenizer: Tokenizer) -> Path:
         for parameter in model.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
         model.output_projection.weight[config.eos_id] *= 1.5
-    description = Description(
-        name=NAME,
-        version=1,
-        description="Random weights, for tests",
-        licence="Apache-2.0",
-        provenance=Provenance(command="", commit="", data_licence="", attribution=""),
-    )
-    return write_artifact(model, tokenizer, repository, description, verify=None)
+    named = replace(description, name=NAME)
+    return write_artifact(model, tokenizer, repository, named, verify=None)

@@ -14,6 +14,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2, model_pb2_grpc
+from seqserve_server.address import address_of
 from seqserve_server.config import ServeOptions
 from seqserve_server.errors import StartupError
 from seqserve_server.metrics import Metrics
@@ -37,11 +38,6 @@ _KEEPALIVE_MS = 60_000
 _KEEPALIVE_TIMEOUT_MS = 20_000
 # How long the bytes of the last answers may take to leave; watchers of health hold it all.
 _FLUSH_S = 1.0
-
-
-def address_of(host: str, port: int) -> str:
-    """Writes host and port as one word; an IPv6 address gets its brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class Server:

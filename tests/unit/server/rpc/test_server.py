@@ -13,12 +13,13 @@ from google.rpc.error_details_pb2 import RetryInfo
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from seqserve_server.address import address_of
 from seqserve_server.config import ServeOptions
 from seqserve_server.engine.engine import Engine
 from seqserve_server.errors import StartupError
 from seqserve_server.metrics import Metrics
 from seqserve_server.repository import Entry, ModelState, Repository, ServedModel
-from seqserve_server.rpc.server import Server, address_of
+from seqserve_server.rpc.server import Server
 from seqserve_server.runtime import Provider
 
 from .echo import PATIENCE_S, byte_tokenizer, manifest
