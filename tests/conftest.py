@@ -15,6 +15,7 @@ import pytest
 
 if TYPE_CHECKING:
     from seqserve_export.artifact import Description
+    from seqserve_export.quantization import Calibration
     from seqserve_model.transformer import Transformer
     from seqserve_server.offline import Offline
     from seqserve_server.runtime import Runtime
@@ -85,6 +86,50 @@ def tiny_artifact(
 
     repository = tmp_path_factory.mktemp("repository") / "models"
     return write_artifact(tiny_model, tiny_tokenizer, repository, tiny_description, verify=None)
+
+
+@pytest.fixture(scope="session")
+def tiny_calibration(tiny_model: Transformer, tiny_tokenizer: Tokenizer) -> Calibration:
+    from seqserve_export.calibration import calibrate
+
+    return calibrate(tiny_model, [tiny_tokenizer.encode(sentence) for sentence in SENTENCES])
+
+
+@pytest.fixture(scope="session")
+def tiny_int8_artifact(
+    tmp_path_factory: pytest.TempPathFactory,
+    tiny_model: Transformer,
+    tiny_tokenizer: Tokenizer,
+    tiny_description: Description,
+    tiny_calibration: Calibration,
+) -> Path:
+    """As ``tiny_artifact``, rounded as ``seqserve export --precision int8`` does unless told."""
+    from seqserve_export.artifact import write_artifact
+    from seqserve_export.quantization import Caches, Scales, quantize
+
+    model = quantize(tiny_model, tiny_calibration, Scales.STATIC, Caches.FLOAT)
+    repository = tmp_path_factory.mktemp("rounded") / "models"
+    return write_artifact(model, tiny_tokenizer, repository, tiny_description, verify=None)
+
+
+@pytest.fixture(scope="session")
+def tiny_row_scaled_artifact(
+    tmp_path_factory: pytest.TempPathFactory,
+    tiny_model: Transformer,
+    tiny_tokenizer: Tokenizer,
+    tiny_description: Description,
+    tiny_calibration: Calibration,
+) -> Path:
+    """The other kind of int8: a scale for each row, and rounded caches; without a teacher."""
+    from tests.step_graphs import steps_only
+
+    from seqserve_export.artifact import write_artifact
+    from seqserve_export.quantization import Caches, Scales, quantize
+
+    model = quantize(tiny_model, tiny_calibration, Scales.ROW, Caches.INT8)
+    repository = tmp_path_factory.mktemp("row-scaled") / "models"
+    with steps_only():
+        return write_artifact(model, tiny_tokenizer, repository, tiny_description, verify=None)
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from seqserve.errors import OptionError
 from seqserve_export.program import OPSET, write_graphs
+from seqserve_export.quantization import precision_of
 from seqserve_model.config import PositionScheme, TransformerConfig
 from seqserve_model.transformer import Transformer
 from seqserve_server.manifest import (
@@ -114,11 +115,6 @@ def _check_shape(config: TransformerConfig) -> None:
             f"model.width / model.heads is {config.head_size}; to export a model with"
             f" {config.positions.value} positions it must be a multiple of {multiple}"
         )
-    if config.positions is PositionScheme.RELATIVE:
-        raise OptionError(
-            "model.positions: relative positions (Shaw et al. 2018) change the values too, which"
-            " the decoder step cannot do yet; train with another scheme to export"
-        )
 
 
 def _manifest(
@@ -134,7 +130,7 @@ def _manifest(
         version=description.version,
         description=description.description,
         licence=description.licence,
-        precision="fp32",
+        precision=precision_of(model),
         architecture=Architecture(
             encoder_layers=config.encoder_layers,
             decoder_layers=config.decoder_layers,

@@ -3,7 +3,7 @@
 =========== ================================================ ======================================
 graph       in                                               out
 =========== ================================================ ======================================
-encoder     source words and lengths                         keys and values of the memory for each
+encoder     words of sources, and where each belongs         keys and values of the memory for each
                                                              decoder layer, projected once
 decoder     last words, lengths, caches                      next words, their log-probabilities,
                                                              caches with one more entry
@@ -24,20 +24,35 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from seqserve_export import operators
-from seqserve_model.attention import MultiHeadAttention
+from seqserve_export.quantization import QuantizedLinear, cache_scales, precision_of
+from seqserve_model.attention import MultiHeadAttention, padding_mask
 from seqserve_model.config import PositionScheme
 from seqserve_model.layers import DecoderLayer, EncoderLayer
-from seqserve_model.positions import LearnedPositions, RotaryPositions, SinusoidalPositions
-from seqserve_model.transformer import AttentionRecord, Transformer
+from seqserve_model.positions import (
+    LearnedPositions,
+    RelativePositions,
+    RotaryPositions,
+    SinusoidalPositions,
+)
+from seqserve_model.transformer import (
+    AttentionRecord,
+    Place,
+    Transformer,
+    attend,
+    project_self,
+)
 
 Projection = Callable[[Tensor], Tensor]
 
 
-def packed(attention: MultiHeadAttention) -> nn.Linear:
+def packed(attention: MultiHeadAttention) -> nn.Module:
     """Joins the projections of query, key and value into one, W → 3W."""
     parts = (attention.query, attention.key, attention.value)
+    if isinstance(attention.query, QuantizedLinear):
+        return QuantizedLinear.joined(cast(Sequence[QuantizedLinear], parts))
     linear = nn.Linear(attention.query.in_features, 3 * attention.query.out_features)
     linear.weight = nn.Parameter(torch.cat([part.weight for part in parts]))
     linear.bias = nn.Parameter(torch.cat([part.bias for part in parts]))
@@ -58,6 +73,8 @@ class Graph(nn.Module):
         super().__init__()
         self.model = model
         self.config = model.config
+        # A projection of a matrix with its bias is one node, Gemm; integers take any shape.
+        self.flat = precision_of(model) == "fp32"
 
     def embed(self, embedding: nn.Embedding, words: Tensor) -> Tensor:
         """Looks up words and scales them as the model does."""
@@ -69,6 +86,37 @@ class Graph(nn.Module):
         return math.sqrt(self.config.width) if self.config.scaled_embeddings else 1.0
 
 
+class MemoryProjection(nn.Module):
+    """The memory to the keys, or the values, that one cross-attention keeps of it."""
+
+    def __init__(self, projection: nn.Module, scale: Tensor | None) -> None:
+        """Takes the projection, and the scale of each channel ``[W]`` where the cache is int8."""
+        super().__init__()
+        if scale is not None:
+            # A scale for all, once the projection is divided; one a channel is scalar code.
+            projection = cast(QuantizedLinear, projection).divided(scale)
+        self.projection = projection
+        self.register_buffer("scale", scale)
+        self.scale: Tensor | None
+
+    def forward(self, memory: Tensor) -> Tensor:
+        """Maps ``[.., W]`` to what is kept, ``[.., W]``."""
+        projected: Tensor = self.projection(memory)
+        if self.scale is None:
+            return projected
+        return operators.quantize(projected, torch.ones(()), torch.zeros((), dtype=torch.int8))
+
+    def whole(self, kept: Tensor) -> Tensor:
+        """Gives what was kept back as numbers, ``[.., W]``."""
+        return kept if self.scale is None else kept * self.scale
+
+
+def _kept(attention: MultiHeadAttention) -> list[tuple[nn.Module, Tensor | None]]:
+    scales = cache_scales(attention)
+    key, value = (None, None) if scales is None else (part.flatten() for part in scales)
+    return [(attention.key, key), (attention.value, value)]
+
+
 class EncoderGraph(Graph):
     """Source words to the keys and values that each decoder layer attends to."""
 
@@ -76,42 +124,80 @@ class EncoderGraph(Graph):
         """Packs the self-attentions of the encoder."""
         super().__init__(model)
         self.source_projections = _packed(model.encoder_layers)
+        self.memory_projections = cast(
+            Sequence[MemoryProjection],
+            nn.ModuleList(
+                MemoryProjection(projection, scale)
+                for layer in model.decoder_layers
+                for projection, scale in _kept(layer.cross_attention)
+            ),
+        )
 
-    def forward(self, source: Tensor, source_lengths: Tensor) -> tuple[Tensor, ...]:
-        """Encodes.
+    def forward(
+        self,
+        source: Tensor,
+        positions: Tensor,
+        source_lengths: Tensor,
+        word_at: Tensor,
+        place_of: Tensor,
+    ) -> tuple[Tensor, ...]:
+        """Encodes sources of any lengths, which lie one after the other.
+
+        Projections see T words and no padding; only attention sees a padded batch.
 
         Args:
-            source: int64 ``[B, S]``.
+            source: int64 ``[T]``.
+            positions: Of each word in its source, int64 ``[T]``.
             source_lengths: int32 ``[B]``.
+            word_at: The word at each place of a padded batch, int64 ``[B, S]``; places after the
+                end of a source hold its last word.
+            place_of: The place of each word in the padded batch, int64 ``[T]``.
 
         Returns:
-            Key and value of each decoder layer in turn, ``[B, H, S, D]``.
+            For each decoder layer the key of the memory ``[T, W]`` and those of each source's last
+            word ``[B, 1, W]``, then both of the value.
         """
-        positions, shape = self.model.encoder_positions, source.shape
-        x = positions.embed(self.embed(self.model.source_embedding, source), 0)
-        x = x.flatten(0, 1)  # [B * S, W]: a projection of a matrix is one node, Gemm
+        x = self.embed(self.model.source_embedding, source)  # [T, W]
+        scheme = self.model.encoder_positions
+        if isinstance(scheme, SinusoidalPositions | LearnedPositions):
+            x = x + F.embedding(positions, scheme.table)
         for number, layer in enumerate(self.model.encoder_layers):
-            x = layer(x, partial(self._attend, number, shape, source_lengths))
-        memory = self.model.encoder_norm(x)  # [B * S, W]
+            x = layer(x, partial(self._attend, number, source_lengths, word_at, place_of))
+        memory = self.model.encoder_norm(x)  # [T, W]
+        ends = word_at[:, -1:]  # [B, 1]
         outputs: list[Tensor] = []
-        for reader in self.model.decoder_layers:
-            attention = reader.cross_attention
-            for projection in (attention.key, attention.value):
-                outputs.append(_split(projection(memory).view(*shape, -1), self.config.heads))
+        for project in self.memory_projections:
+            kept = project(memory)  # [T, W]
+            outputs += [kept, project.whole(F.embedding(ends, kept))]
         return tuple(outputs)
 
-    def _attend(self, number: int, shape: torch.Size, lengths: Tensor, x: Tensor) -> Tensor:
+    def _attend(
+        self, number: int, lengths: Tensor, word_at: Tensor, place_of: Tensor, x: Tensor
+    ) -> Tensor:
         attention = self.model.encoder_layers[number].self_attention
+        if self.model.encoder_positions.needs_weights:
+            padded = self._weigh(number, lengths, F.embedding(word_at, x))  # [B, S, W]
+            return F.embedding(place_of, padded.flatten(0, 1))
+        joint = F.embedding(word_at, self.source_projections[number](x))  # [B, S, 3W]
+        heads = self._attend_padded(number, lengths, joint)  # [B, S, W]
+        return attention.output(F.embedding(place_of, heads.flatten(0, 1)))  # type: ignore[no-any-return]
+
+    def _attend_padded(self, number: int, lengths: Tensor, joint: Tensor) -> Tensor:
         positions, heads = self.model.encoder_positions, self.config.heads
-        joint = self.source_projections[number](x).view(*shape, -1)  # [B, S, 3W]
         query, key, value = joint.chunk(3, dim=-1)
         if isinstance(positions, RotaryPositions):
             query, key = (_rotate(positions, part, heads) for part in (query, key))
-        bias = positions.bias(number, _split(query, heads), 0, shape[1])
+        bias = positions.bias(number, _split(query, heads), 0, joint.size(1))
         if bias is not None:
             bias = bias[None]
-        attended = operators.full_attention(query, key, value, lengths, bias, heads)
-        return attention.output(attended.flatten(0, 1))  # type: ignore[no-any-return]
+        return operators.full_attention(query, key, value, lengths, bias, heads)
+
+    def _weigh(self, number: int, lengths: Tensor, x: Tensor) -> Tensor:
+        """Attends with torch's own attention: the operator keeps the weights to itself."""
+        attention = self.model.encoder_layers[number].self_attention
+        place = Place(positions=self.model.encoder_positions, layer=number, start=0)
+        parts = project_self(attention, place, x)
+        return attend(attention, *parts, padding_mask(lengths, x.size(1)), place, None)
 
 
 def _split(x: Tensor, heads: int) -> Tensor:
@@ -130,6 +216,8 @@ class DecoderGraph(Graph):
         """Packs the self-attentions, and tabulates position biases where the scheme has some."""
         super().__init__(model)
         self.target_projections = _packed(model.decoder_layers)
+        # The begin token is read too.
+        self.capacity = model.config.max_target_length + 1
         scheme = model.config.positions
         self.biased = scheme in (PositionScheme.T5, PositionScheme.ALIBI)
         if self.biased:
@@ -138,7 +226,7 @@ class DecoderGraph(Graph):
 
     def _bias_by_distance(self) -> Tensor:
         """Gives the bias of a key that lies 0, 1, .. tokens back, ``[H, C]``."""
-        size = self.config.max_target_length + 1
+        size = self.capacity
         query = torch.zeros(1, self.config.heads, 1, self.config.head_size)
         bias = self.model.decoder_positions.bias(0, query, size - 1, size)
         assert bias is not None
@@ -153,6 +241,7 @@ class DecoderGraph(Graph):
         source_longest: Tensor,
         adjust_index: Tensor,
         adjust_value: Tensor,
+        scored: Tensor,
         caches: list[list[Tensor]],
     ) -> tuple[Tensor, ...]:
         """Advances every row by one word.
@@ -165,6 +254,7 @@ class DecoderGraph(Graph):
             source_longest: The longest source, at least 2; int32 ``[1]``.
             adjust_index: Words whose scores are changed, int64 ``[B, A]``.
             adjust_value: What is added to them, ``[B, A]``.
+            scored: Whether log-probabilities are wanted, bool ``[]``; zeros are given if not.
             caches: For each layer: self key, self value ``[B, H, C, D]``, cross key, cross value
                 ``[B, H, S, D]``, and the cross key and value of the last source word ``[B, 1, W]``.
 
@@ -172,13 +262,12 @@ class DecoderGraph(Graph):
             Next word int64 ``[B, 1]``, its log-probability ``[B]``, then the four caches of each
             layer.
         """
-        positions = lengths.long()
-        x = self._embed_step(tokens.squeeze(1), positions)  # [B, W]
+        x = self._embed_step(tokens, lengths)
         updated: list[Tensor] = []
         for number, layer in enumerate(self.model.decoder_layers):
             own_key, own_value, key, value, last_key, last_value = caches[number]
             attend_target = partial(
-                self._attend_target, number, (own_key, own_value), positions, lengths, longest
+                self._attend_target, number, (own_key, own_value), lengths, longest
             )
             attend_memory = partial(
                 self._attend_memory,
@@ -189,23 +278,34 @@ class DecoderGraph(Graph):
                 source_longest,
             )
             x = layer(x, partial(attend_target, updated), partial(attend_memory, updated))
-        scores = self.model.project(self.model.decoder_norm(x))  # [B, V]
+        scores = self.model.project(self.model.decoder_norm(x))
+        if not self.flat:
+            scores = scores.squeeze(1)  # [B, V]
         scores = operators.add_at(scores, adjust_index, adjust_value)
         word = operators.argmax(scores)  # [B, 1]
-        return word, operators.log_softmax_at(scores, word), *updated
+        return word, operators.log_softmax_at(scores, word, scored), *updated
 
-    def _embed_step(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        x = self.embed(self.model.target_embedding, tokens)
+    def _embed_step(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        if self.flat:
+            tokens = tokens.squeeze(1)
+        else:
+            lengths = lengths[:, None]
+        x = self.embed(self.model.target_embedding, tokens)  # [B, W], or [B, 1, W]
         scheme = self.model.decoder_positions
         if isinstance(scheme, SinusoidalPositions | LearnedPositions):
-            return x + scheme.table[positions]
+            return x + F.embedding(lengths, scheme.table)
         return x
+
+    def _as_step(self, x: Tensor) -> Tensor:
+        return x[:, None] if self.flat else x  # [B, 1, W], as attention wants it
+
+    def _as_rows(self, x: Tensor) -> Tensor:
+        return x.squeeze(1) if self.flat else x
 
     def _attend_target(
         self,
         number: int,
         cache: tuple[Tensor, Tensor],
-        positions: Tensor,
         lengths: Tensor,
         longest: Tensor,
         updated: list[Tensor],
@@ -213,19 +313,24 @@ class DecoderGraph(Graph):
     ) -> Tensor:
         attention = self.model.decoder_layers[number].self_attention
         scheme = self.model.decoder_positions
+        joint = self._as_step(self.target_projections[number](x))  # [B, 1, 3W]
         heads, *caches = operators.cached_attention(
-            self.target_projections[number](x)[:, None],
+            joint,
             None,
             None,
             cache,
             lengths,
             longest,
             self.config.heads,
-            bias=self._bias(positions, longest) if self.biased else None,
+            bias=self._bias(number, joint, lengths, longest),
             rotary=(scheme.cosine, scheme.sine) if isinstance(scheme, RotaryPositions) else None,
+            scales=cache_scales(attention),
+            weighed=scheme.needs_weights,
         )
-        updated += caches
-        return attention.output(heads.squeeze(1))  # type: ignore[no-any-return]
+        updated += caches[:2]
+        if isinstance(scheme, RelativePositions):
+            heads = heads + self._average(scheme.averages[number], caches[2], lengths, longest)
+        return attention.output(self._as_rows(heads))  # type: ignore[no-any-return]
 
     def _attend_memory(
         self,
@@ -240,21 +345,48 @@ class DecoderGraph(Graph):
         attention = self.model.decoder_layers[number].cross_attention
         # The operator must write something: it writes the last source word where it already is.
         heads, *caches = operators.cached_attention(
-            attention.query(x)[:, None],
+            self._as_step(attention.query(x)),
             *last,
             cache,
             source_last,
             source_longest,
             self.config.heads,
+            scales=cache_scales(attention),
         )
         updated += caches
-        return attention.output(heads.squeeze(1))  # type: ignore[no-any-return]
+        return attention.output(self._as_rows(heads))  # type: ignore[no-any-return]
 
-    def _bias(self, positions: Tensor, longest: Tensor) -> Tensor:
-        capacity = self.bias_table.size(1)
-        back = (positions[:, None] - torch.arange(capacity)).clamp(min=0)  # [B, C]
-        bias = self.bias_table.t()[back].permute(0, 2, 1)[:, :, None]  # [B, H, 1, C]
+    def _bias(self, number: int, joint: Tensor, lengths: Tensor, longest: Tensor) -> Tensor | None:
+        """Gives what a scheme adds to the scores of keys, ``[B, H, 1, K]``."""
+        scheme = self.model.decoder_positions
+        if isinstance(scheme, RelativePositions):
+            query = _split(joint[..., : self.config.width], self.config.heads)  # [B, H, 1, D]
+            products = query @ scheme.keys[number].transpose(-2, -1)  # [B, H, 1, 2R + 1]
+            index = self._index(scheme, lengths)[:, None, None].expand(*products.shape[:3], -1)
+            bias = products.gather(-1, index) / math.sqrt(self.config.head_size)
+        elif self.biased:
+            back = (lengths.long()[:, None] - torch.arange(self.capacity)).clamp(min=0)  # [B, C]
+            bias = self.bias_table.t()[back].permute(0, 2, 1)[:, :, None]  # [B, H, 1, C]
+        else:
+            return None
         return operators.first(bias, longest)
+
+    def _average(self, table: Tensor, weights: Tensor, lengths: Tensor, longest: Tensor) -> Tensor:
+        """Averages vectors ``[H, 2R + 1, D]`` by the weights of their distances, ``[B, 1, W]``."""
+        scheme = cast(RelativePositions, self.model.decoder_positions)
+        index = operators.first(self._index(scheme, lengths), longest)  # [B, K]
+        index = index[:, None, None].expand(-1, self.config.heads, 1, -1)
+        # What lies past a row's own length was never written.
+        held = operators.first(torch.arange(self.capacity) <= lengths[:, None], longest)  # [B, K]
+        weights = weights.where(held[:, None, None], 0.0)
+        nothing = weights.new_zeros(*weights.shape[:3], table.size(1))
+        by_distance = operators.add_at(nothing, index, weights)  # [B, H, 1, 2R + 1]
+        return (by_distance @ table).transpose(1, 2).flatten(2)
+
+    def _index(self, scheme: RelativePositions, lengths: Tensor) -> Tensor:
+        """Numbers the clipped distance of each key that a cache could hold, ``[B, C]``."""
+        distance = torch.arange(self.capacity) - lengths.long()[:, None]
+        return distance.clamp(-scheme.distance, scheme.distance) + scheme.distance
 
 
 class TeacherGraph(nn.Module):

@@ -15,6 +15,9 @@ import torch
 from torch import Tensor
 from torch.onnx.ops import symbolic, symbolic_multi_out
 
+_AFTER_SOFTMAX = 2
+"""Which of its products GroupQueryAttention gives out."""
+
 
 def _one(
     name: str, inputs: Sequence[Tensor | None], like: Tensor, shape: Any, **attrs: Any
@@ -62,7 +65,9 @@ def cached_attention(
     *,
     bias: Tensor | None = None,
     rotary: tuple[Tensor, Tensor] | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
+    scales: tuple[Tensor, Tensor] | None = None,
+    weighed: bool = False,
+) -> tuple[Tensor, ...]:
     """Writes one new key and value into each row's cache and attends to what the row then holds.
 
     Only a row's own length is paid for, whatever the cache could hold, and nothing of one row
@@ -78,29 +83,44 @@ def cached_attention(
         heads: H.
         bias: Added to the scores, ``[B, H, 1, K]``.
         rotary: Cosines and sines ``[C, D / 2]`` by which packed queries and keys are turned.
+        scales: Of each channel of keys and values, ``[1, H, 1, D]``, where the cache is int8.
+        weighed: Whether to give the attention weights too.
 
     Returns:
-        Heads ``[B, 1, W]`` and both caches.
+        Heads ``[B, 1, W]``, both caches and, where asked for, weights ``[B, H, 1, K]``.
     """
     width = heads * cache[0].size(-1)
     cosine, sine = rotary or (None, None)
     inputs = [query, key, value, *cache, last, longest, cosine, sine, None, bias]
-    return tuple(  # type: ignore[return-value]
-        symbolic_multi_out(
-            "com.microsoft::GroupQueryAttention",
-            inputs,
-            {"num_heads": heads, "kv_num_heads": heads, "do_rotary": int(rotary is not None)},
-            dtypes=[query.dtype] * 3,
-            shapes=[(query.size(0), 1, width), cache[0].shape, cache[1].shape],
-            version=1,
-        )
+    attributes: dict[str, Any] = {
+        "num_heads": heads,
+        "kv_num_heads": heads,
+        "do_rotary": int(rotary is not None),
+    }
+    if scales is not None:
+        inputs += [None, *scales]
+        attributes |= {
+            "k_quant_type": "PER_CHANNEL",
+            "v_quant_type": "PER_CHANNEL",
+            "kv_cache_bit_width": 8,
+        }
+    dtypes = [query.dtype, cache[0].dtype, cache[1].dtype]
+    shapes: list[Any] = [(query.size(0), 1, width), cache[0].shape, cache[1].shape]
+    if weighed:
+        attributes["qk_output"] = _AFTER_SOFTMAX
+        dtypes.append(query.dtype)
+        # How many keys the longest row has is known only when it runs.
+        shapes.append((query.size(0), heads, 1, cache[0].size(2)))
+    name = "com.microsoft::GroupQueryAttention"
+    return tuple(
+        symbolic_multi_out(name, inputs, attributes, dtypes=dtypes, shapes=shapes, version=1)
     )
 
 
 def add_at(scores: Tensor, index: Tensor, values: Tensor) -> Tensor:
-    """Adds ``values [B, A]`` to ``scores [B, V]`` at ``index [B, A]``, in place where it can."""
+    """Adds ``values [.., A]`` to ``scores [.., V]`` at ``index [.., A]``, in place where it can."""
     return _one(
-        "ScatterElements", [scores, index, values], scores, scores.shape, axis=1, reduction="add"
+        "ScatterElements", [scores, index, values], scores, scores.shape, axis=-1, reduction="add"
     )
 
 
@@ -125,12 +145,58 @@ def block_size(words: int) -> int:
     return min(divisors, key=lambda size: abs(size - 128))
 
 
-def log_softmax_at(scores: Tensor, index: Tensor) -> Tensor:
-    """Gives the log-probability of ``index [B, 1]`` under softmax(``scores [B, V]``), ``[B]``."""
+def log_softmax_at(scores: Tensor, index: Tensor, asked: Tensor) -> Tensor:
+    """Gives the log-probability of ``index [B, 1]`` under softmax(``scores [B, V]``), ``[B]``.
+
+    Or zeros, at no cost, unless ``asked``, a bool ``[]``.
+    """
+    return torch.cond(asked, _log_softmax_at, _zeros, (scores, index))  # type: ignore[no-any-return]
+
+
+def _log_softmax_at(scores: Tensor, index: Tensor) -> Tensor:
     return torch.log_softmax(scores, -1).gather(1, index).squeeze(1)
+
+
+def _zeros(scores: Tensor, index: Tensor) -> Tensor:
+    return scores.new_zeros(scores.size(0))
 
 
 def first(x: Tensor, size: Tensor) -> Tensor:
     """Keeps the first ``size`` entries of the last axis; int32 ``[1]``, known when it runs."""
     begin, axis = torch.zeros(1, dtype=torch.int64), torch.tensor([-1])
     return _one("Slice", [x, begin, size.long(), axis], x, x.shape)
+
+
+def quantize(x: Tensor, scale: Tensor, zero_point: Tensor) -> Tensor:
+    """Rounds ``x [.., K]`` in units of ``scale []`` to integers of the zero point's type."""
+    inputs = [x, scale, zero_point]
+    return symbolic("QuantizeLinear", inputs, dtype=zero_point.dtype, shape=x.shape)
+
+
+def integer_product(
+    x: Tensor,
+    scale: Tensor,
+    zero_point: Tensor,
+    weight: Tensor,
+    weight_scale: Tensor,
+    bias: Tensor | None,
+) -> Tensor:
+    """Multiplies integers of eight bits and scales the sums back.
+
+    Args:
+        x: uint8 ``[.., K]``.
+        scale: Of x, ``[]``.
+        zero_point: Of x, uint8 ``[]``.
+        weight: int8 ``[K, N]``.
+        weight_scale: ``[N]``.
+        bias: ``[N]``.
+
+    Returns:
+        ``[.., N]``.
+    """
+    return _one(
+        "com.microsoft::MatMulIntegerToFloat",
+        [x, weight, scale, weight_scale, zero_point, None, bias],
+        weight_scale,
+        (*x.shape[:-1], weight.size(1)),
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from seqserve_export.graphs import DecoderGraph, EncoderGraph, TeacherGraph
+from seqserve_export.quantization import cache_scales
 from seqserve_model.transformer import Transformer
 
 OPSET = 21
@@ -63,20 +63,33 @@ def _int32(*values: int) -> Tensor:
 
 def _encoder(model: Transformer) -> Program:
     layers = range(model.config.decoder_layers)
+    # Each a tensor of its own: one that came twice would be taken for one input.
+    source, positions, place_of = (torch.zeros(16, dtype=torch.int64) for _ in range(3))
+    word_at = torch.zeros(3, 7, dtype=torch.int64)
     return Program(
         module=EncoderGraph(model),
-        example=(torch.zeros(2, 7, dtype=torch.int64), _int32(7, 5)),
-        shapes=({0: _FREE, 1: _FREE}, {0: _FREE}),
-        inputs=["source", "source_lengths"],
-        outputs=[f"cross_{part}_{layer}" for layer in layers for part in ("key", "value")],
+        example=(source, positions, _int32(7, 5, 4), word_at, place_of),
+        shapes=({0: _FREE}, {0: _FREE}, {0: _FREE}, {0: _FREE, 1: _FREE}, {0: _FREE}),
+        inputs=["source", "positions", "source_lengths", "word_at", "place_of"],
+        outputs=[
+            f"{kind}_{part}_{layer}"
+            for layer in layers
+            for part in ("key", "value")
+            for kind in ("cross", "last")
+        ],
     )
 
 
 def _decoder(model: Transformer) -> Program:
     config = model.config
     rows, capacity, source = 2, config.max_target_length + 1, 16
-    own = torch.zeros(rows, config.heads, capacity, config.head_size)
-    memory = torch.zeros(rows, config.heads, source, config.head_size)
+    kept = (
+        torch.float32
+        if cache_scales(model.decoder_layers[0].self_attention) is None
+        else torch.int8
+    )
+    own = torch.zeros(rows, config.heads, capacity, config.head_size, dtype=kept)
+    memory = torch.zeros(rows, config.heads, source, config.head_size, dtype=kept)
     last = torch.zeros(rows, 1, config.width)
     caches, shapes, names, outputs = [], [], [], []
     for layer in range(config.decoder_layers):
@@ -96,6 +109,7 @@ def _decoder(model: Transformer) -> Program:
             _int32(8),
             adjust.long(),
             adjust,
+            torch.tensor(True),
             caches,
         ),
         shapes=(
@@ -106,6 +120,7 @@ def _decoder(model: Transformer) -> Program:
             {},
             {0: _FREE, 1: _FREE},
             {0: _FREE, 1: _FREE},
+            {},
             shapes,
         ),
         inputs=[
@@ -116,6 +131,7 @@ def _decoder(model: Transformer) -> Program:
             "source_longest",
             "adjust_index",
             "adjust_value",
+            "scored",
             *names,
         ],
         outputs=["next_tokens", "log_probabilities", *outputs],
@@ -147,6 +163,8 @@ def _linear(x: Any, weight: Any, bias: Any = None) -> Any:
     The exporter's own translation transposes the weight where there are more than two axes, and
     then the same weight would be stored a second time.
     """
+    if len(x.shape) == 2:
+        return opset21.Gemm(x, weight, bias, transB=1)
     shape = opset21.Shape(x)
     rows = opset21.Concat(opset21.Constant(value_ints=[-1]), opset21.Shape(x, start=-1), axis=0)
     product = opset21.Gemm(opset21.Reshape(x, rows), weight, bias, transB=1)
@@ -161,10 +179,6 @@ def trace(program: Program) -> onnx.ModelProto:
     """Exports one graph with torch's exporter."""
     # It announces operators of torchvision that it did not find, and a deprecation of its own.
     logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
-    # Only the teacher projects more than two axes; the others are written so as not to.
-    table: dict[Callable[..., Any], Callable[..., Any]] = {}
-    if isinstance(program.module, TeacherGraph):
-        table[_LINEAR] = _linear
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore", FutureWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
@@ -175,7 +189,7 @@ def trace(program: Program) -> onnx.ModelProto:
             input_names=program.inputs,
             output_names=program.outputs,
             opset_version=OPSET,
-            custom_translation_table=table,
+            custom_translation_table={_LINEAR: _linear},
             dynamo=True,
             verbose=False,
         )
@@ -186,17 +200,21 @@ def trace(program: Program) -> onnx.ModelProto:
 def _without_traces(proto: onnx.ModelProto) -> onnx.ModelProto:
     """Drops the exporter's notes on each node, which name files of the machine it ran on."""
     proto.ClearField("metadata_props")
-    proto.graph.ClearField("metadata_props")
-    proto.graph.ClearField("value_info")
-    for entry in (
-        *proto.graph.node,
-        *proto.graph.initializer,
-        *proto.graph.input,
-        *proto.graph.output,
-    ):
+    _forget_traces(proto.graph)
+    return proto
+
+
+def _forget_traces(graph: onnx.GraphProto) -> None:
+    graph.ClearField("metadata_props")
+    graph.ClearField("value_info")
+    for entry in (*graph.node, *graph.initializer, *graph.input, *graph.output):
         entry.ClearField("metadata_props")
         entry.ClearField("doc_string")
-    return proto
+    for node in graph.node:
+        for attribute in node.attribute:
+            # The branches of an If.
+            if attribute.HasField("g"):
+                _forget_traces(attribute.g)
 
 
 def write_graphs(model: Transformer, folder: Path) -> list[str]:

@@ -6,6 +6,7 @@ Source: Vaswani et al. 2017, "Attention Is All You Need", §3.2.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -97,6 +98,10 @@ def scaled_dot_product_attention(
     return F.scaled_dot_product_attention(query, key, value, bias, dropout)
 
 
+Rounding = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Maps keys and values ``[B, H, K, D]`` to what a cache of fewer bits would give back."""
+
+
 class MultiHeadAttention(nn.Module):
     """Projections of queries, keys and values into heads, and of the heads back (§3.2.2)."""
 
@@ -115,6 +120,7 @@ class MultiHeadAttention(nn.Module):
         self.key = nn.Linear(width, width)
         self.value = nn.Linear(width, width)
         self.output = nn.Linear(width, width)
+        self.rounding: Rounding | None = None
 
     def project_query(self, x: Tensor) -> Tensor:
         """Projects ``[B, Q, W]`` to queries ``[B, H, Q, D]``."""
@@ -123,6 +129,10 @@ class MultiHeadAttention(nn.Module):
     def project_key_value(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Projects ``[B, K, W]`` to keys and values, ``[B, H, K, D]`` each."""
         return self._split(self.key(x)), self._split(self.value(x))
+
+    def remember(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Gives keys and values ``[B, H, K, D]`` as a cache keeps them: whole, unless it rounds."""
+        return self.rounding(key, value) if self.rounding else (key, value)
 
     def project_output(self, heads: Tensor) -> Tensor:
         """Joins heads ``[B, H, Q, D]`` and projects them to ``[B, Q, W]``."""

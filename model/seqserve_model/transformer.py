@@ -78,6 +78,11 @@ def project_self(
     return query, rotate(key, place.start), value
 
 
+def project_memory(attention: MultiHeadAttention, memory: Tensor) -> tuple[Tensor, Tensor]:
+    """Projects the memory ``[B, S, W]`` to key and value ``[B, H, S, D]``, as kept in a cache."""
+    return attention.remember(*attention.project_key_value(memory))
+
+
 def attend(
     attention: MultiHeadAttention,
     query: Tensor,
@@ -200,9 +205,7 @@ class Transformer(nn.Module):
     def begin(self, memory: Tensor, source_lengths: Tensor) -> DecoderState:
         """Starts decoding: projects the memory ``[B, S, W]`` to each layer's keys and values."""
         return DecoderState(
-            memory=[
-                layer.cross_attention.project_key_value(memory) for layer in self.decoder_layers
-            ],
+            memory=[project_memory(layer.cross_attention, memory) for layer in self.decoder_layers],
             memory_mask=padding_mask(source_lengths, memory.size(1)),
             past=[None] * len(self.decoder_layers),
         )
@@ -251,7 +254,7 @@ class Transformer(nn.Module):
         attention = self.decoder_layers[layer].self_attention
         place = Place(positions=self.decoder_positions, layer=layer, start=state.length)
         query, key, value = project_self(attention, place, x)
-        key, value = state.extend(layer, key, value)
+        key, value = state.extend(layer, *attention.remember(key, value))
         return attend(attention, query, key, value, mask, place, record)
 
     def _attend_memory(

@@ -86,7 +86,9 @@ class Verification:
     """File the sentences came from."""
     sentences: int
     sentences_equal: int
-    """Sentences whose greedy tokens are the same, every one."""
+    """Sentences whose greedy tokens are the same, every one, as in torch at the same precision."""
+    top1_agreement: float
+    """Share of the artifact's tokens that torch at full precision would have chosen there too."""
     tokens: int
     largest_logit_difference: float
     """Between log-probabilities of the same target tokens, over all sentences."""

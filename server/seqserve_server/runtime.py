@@ -9,14 +9,17 @@ from __future__ import annotations
 import os
 import re
 import threading
+from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from seqserve_server.errors import ArtifactError, ProviderError
 from seqserve_server.manifest import Manifest
+from seqserve_server.sources import Memory, laid_out, starts_of
 
 # It reports to its maker over the network unless it is told not to before it is imported.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -38,6 +41,9 @@ _PROVIDERS = {Provider.CPU: "CPUExecutionProvider", Provider.CUDA: "CUDAExecutio
 _DISABLED_OPTIMIZERS = ["SkipLayerNormFusion"]
 
 
+_CACHE_TYPES = {"tensor(float)": np.float32, "tensor(int8)": np.int8}
+
+
 class Step:
     """One decoder step over fixed buffers, for any number of leading rows.
 
@@ -52,8 +58,8 @@ class Step:
 
         Args:
             session: Of the decoder graph.
-            inputs: A buffer for each input; its first axis is the row, but for scalars ``[1]``
-                whose name is ``longest`` or ``source_longest``.
+            inputs: A buffer for each input; its first axis is the row, but for those in
+                :data:`_COMMON`.
             outputs: A buffer for each output.
         """
         self._session = session
@@ -79,8 +85,12 @@ class Step:
         return binding._iobinding
 
 
+_COMMON = ("longest", "source_longest", "scored")
+"""Inputs of a step that are one for all rows."""
+
+
 def _leading(name: str, array: Array, rows: int) -> list[int]:
-    if name in ("longest", "source_longest"):
+    if name in _COMMON:
         return list(array.shape)
     return [rows, *array.shape[1:]]
 
@@ -88,7 +98,15 @@ def _leading(name: str, array: Array, rows: int) -> list[int]:
 class Runtime:
     """A loaded model."""
 
-    def __init__(self, folder: Path, manifest: Manifest, provider: Provider, threads: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Manifest,
+        provider: Provider,
+        threads: int,
+        *,
+        profile: Path | None = None,
+    ) -> None:
         """Opens the graphs of the artifact in ``folder``.
 
         Args:
@@ -96,6 +114,8 @@ class Runtime:
             manifest: Of the artifact.
             provider: Who runs it.
             threads: Threads within one run.
+            profile: Begin of the names of files to which every run writes the time of its
+                operators; see :meth:`end_profile`.
 
         Raises:
             ProviderError: The provider is not available here.
@@ -105,6 +125,7 @@ class Runtime:
         self.provider = provider
         self._folder = folder
         self._threads = threads
+        self._profile = profile
         check_provider(provider)
         check_version(folder, manifest)
         self._encoder = self._open("encoder.onnx")
@@ -112,18 +133,20 @@ class Runtime:
         self._teacher: ort.InferenceSession | None = None
         self._opening = threading.Lock()
 
-    def encode(self, source: Array, lengths: Array) -> list[Array]:
-        """Encodes sources of one length each.
+    def encode(self, sources: Sequence[Sequence[int]]) -> Memory:
+        """Encodes sources of any lengths together.
 
         Args:
-            source: int64 ``[B, S]``.
-            lengths: int32 ``[B]``.
-
-        Returns:
-            For each decoder layer key and value of the memory, ``[B, H, S, D]``.
+            sources: Token ids, the end token last.
         """
-        inputs = {"source": source, "source_lengths": lengths}
-        return self._encoder.run(None, inputs)  # type: ignore[no-any-return]
+        found = self._encoder.run(None, laid_out(sources))
+        return Memory(found[::2], found[1::2], starts_of(sources))
+
+    @property
+    def cache_type(self) -> np.dtype[Any]:
+        """The type in which keys and values are kept."""
+        [kept] = [entry.type for entry in self._decoder.get_inputs() if entry.name == "self_key_0"]
+        return np.dtype(_CACHE_TYPES[kept])
 
     def step(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> Step:
         """Makes a step over the buffers given; see :class:`Step`."""
@@ -148,6 +171,10 @@ class Runtime:
         inputs = {"source": source, "source_lengths": lengths, "target": target}
         return self._teacher.run(outputs, inputs)  # type: ignore[no-any-return]
 
+    def end_profile(self) -> Path:
+        """Ends the profile that was asked for and gives the file of the decoder steps, JSON."""
+        return Path(self._decoder.end_profiling())
+
     def _open(self, name: str) -> ort.InferenceSession:
         options = ort.SessionOptions()
         options.intra_op_num_threads = self._threads
@@ -155,6 +182,9 @@ class Runtime:
         options.log_severity_level = 3
         # A thread that spins between runs takes the core from a neighbour's worker.
         options.add_session_config_entry("session.force_spinning_stop", "1")
+        if self._profile is not None:
+            options.enable_profiling = True
+            options.profile_file_prefix = f"{self._profile}-{name}"
         path = self._folder / name
         if name not in self.manifest.files:
             # What the manifest does not name was not checked either.

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from seqserve_server.manifest import Manifest
 from seqserve_server.runtime import Runtime
+from seqserve_server.sources import Memory
 
 Array = NDArray[Any]
 
@@ -37,13 +38,17 @@ class SlotCache:
         self.source_lengths = np.zeros(slots, np.int32)
         self.adjust_value = np.zeros((slots, 1), np.float32)
         self._source_last = np.zeros(slots, np.int32)
+        # How many rows the two below belong to; 0 where they are to be found again.
+        self._rows_measured = 0
+        self._most_words = 0
         self._longest = np.full(1, _LEAST_LONGEST, np.int32)
         self._source_longest = np.full(1, _LEAST_LONGEST, np.int32)
-        self._own, self._memory, self._last = self._allocate(manifest, slots)
+        self.scored = np.array(True)
+        self._own, self._memory, self._last = self._allocate(manifest, slots, runtime.cache_type)
         self._step = runtime.step(*self._buffers())
 
     def _allocate(
-        self, manifest: Manifest, slots: int
+        self, manifest: Manifest, slots: int, kept: np.dtype[Any]
     ) -> tuple[dict[str, Array], dict[str, Array], dict[str, Array]]:
         heads, size = self._shape.heads, self._shape.head_size
         # The begin token is read too.
@@ -54,8 +59,8 @@ class SlotCache:
         last: dict[str, Array] = {}
         for layer in range(self._shape.decoder_layers):
             for part in ("key", "value"):
-                own[f"self_{part}_{layer}"] = np.zeros((slots, heads, target, size), np.float32)
-                memory[f"cross_{part}_{layer}"] = np.zeros((slots, heads, source, size), np.float32)
+                own[f"self_{part}_{layer}"] = np.zeros((slots, heads, target, size), kept)
+                memory[f"cross_{part}_{layer}"] = np.zeros((slots, heads, source, size), kept)
                 last[f"last_{part}_{layer}"] = np.zeros((slots, 1, heads * size), np.float32)
         return own, memory, last
 
@@ -68,6 +73,7 @@ class SlotCache:
             "source_longest": self._source_longest,
             "adjust_index": np.full((self.slots, 1), self._eos, np.int64),
             "adjust_value": self.adjust_value,
+            "scored": self.scored,
             **self._own,
             **self._memory,
             **self._last,
@@ -86,24 +92,26 @@ class SlotCache:
         parts = (self._own, self._memory, self._last)
         return sum(array.nbytes for part in parts for array in part.values())
 
-    def join(self, row: int, memory: list[Array], index: int, length: int) -> None:
+    def join(self, row: int, memory: Memory, index: int) -> None:
         """Lays a newly encoded source into a row.
 
         Args:
-            row: The first row that is free.
-            memory: Of a batch of sources: key and value of each layer, ``[B, H, S, D]``.
-            index: Of the source in that batch.
-            length: Of the source.
+            row: A row that is free.
+            memory: Of sources encoded together.
+            index: Of the source among them.
         """
-        for (name, cache), encoded in zip(self._memory.items(), memory, strict=True):
-            cache[row, :, :length] = encoded[index, :, :length]
-            last = self._last[name.replace("cross", "last")]
-            last[row, 0] = encoded[index, :, length - 1].reshape(-1)
+        length, heads = memory.length(index), self._shape.heads
+        for cache, kept in zip(self._memory.values(), memory.kept, strict=True):
+            by_head = memory.words(kept, index).reshape(length, heads, -1)  # [S, H, D]
+            cache[row, :, :length] = by_head.swapaxes(0, 1)
+        for cache, last in zip(self._last.values(), memory.last, strict=True):
+            cache[row] = last[index]
         self.tokens[row] = self._bos
         self.lengths[row] = 0
         self.source_lengths[row] = length
         self._source_last[row] = length - 1
         self.adjust_value[row] = 0.0
+        self._rows_measured = 0
 
     def move(self, source: int, target: int) -> None:
         """Copies one row over another, no further than it is filled."""
@@ -122,16 +130,18 @@ class SlotCache:
             self.adjust_value,
         ):
             array[target] = array[source]
+        self._rows_measured = 0
 
     def clear(self) -> None:
         """Empties all rows, no further than they are filled."""
         length, source_length = self.lengths.max(), self.source_lengths.max()
         for cache in self._own.values():
-            cache[:, :, :length] = 0.0
+            cache[:, :, :length] = 0
         for cache in self._memory.values():
-            cache[:, :, :source_length] = 0.0
+            cache[:, :, :source_length] = 0
         for cache in self._last.values():
-            cache[:] = 0.0
+            cache[:] = 0
+        self._rows_measured = 0
         for array in (
             self.tokens,
             self.log_probabilities,
@@ -143,8 +153,15 @@ class SlotCache:
 
     def advance(self, rows: int) -> None:
         """Runs one step: each row reads its last word, and its next word takes that place."""
-        longest = int(self.lengths[:rows].max()) + 1
-        self._longest[0] = max(longest, _LEAST_LONGEST)
-        self._source_longest[0] = max(int(self.source_lengths[:rows].max()), _LEAST_LONGEST)
+        if rows != self._rows_measured:
+            self._measure(rows)
+        self._longest[0] = max(self._most_words + 1, _LEAST_LONGEST)
         self._step.run(rows)
         self.lengths[:rows] += 1
+        self._most_words += 1
+
+    def _measure(self, rows: int) -> None:
+        """Finds the longest of the rows; not needed while the same ones run on."""
+        self._most_words = int(self.lengths[:rows].max())
+        self._source_longest[0] = max(int(self.source_lengths[:rows].max()), _LEAST_LONGEST)
+        self._rows_measured = rows

@@ -12,8 +12,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.request import Failed, Request
 from seqserve_server.engine.scheduler import Scheduler
@@ -79,8 +77,7 @@ class Engine:
         manifest = self._runtime.manifest
         # From long to short, because the last memory, of one token, is what workers step with.
         for length in reversed(doubling(manifest.limits.max_source_length)):
-            source = np.full((1, length), manifest.tokens.eos, np.int64)
-            memory = self._runtime.encode(source, np.full(1, length, np.int32))
+            memory = self._runtime.encode([[manifest.tokens.eos] * length])
         for worker in self._workers:
             worker.warm_up(memory)
 

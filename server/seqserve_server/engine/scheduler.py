@@ -143,12 +143,12 @@ class Scheduler:
             self._changed.notify_all()
         return late
 
-    def take_cancelled(self, running: Iterable[Request]) -> list[Request]:
+    def take_cancelled(self, running: Iterable[Request | None]) -> list[Request]:
         """Gives those of a worker's requests that were cancelled since it last asked."""
         if not self._cancelled:
             return []
         with self._changed:
-            mine = [request for request in running if request in self._cancelled]
+            mine = [request for request in running if request and request in self._cancelled]
             self._cancelled.difference_update(mine)
         return mine
 
@@ -160,7 +160,8 @@ class Scheduler:
                 self._running.discard(request)
                 self._cancelled.discard(request)
                 self._note_completion()
-            self._changed.notify_all()
+            if self._draining:
+                self._changed.notify_all()
 
     def wait_for_work(self, timeout_s: float) -> bool:
         """Blocks an idle worker until something waits; False where it should look again."""

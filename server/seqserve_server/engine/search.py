@@ -34,26 +34,32 @@ class GreedySearch:
         self._eos = eos
         self._words = np.zeros((cache.slots, max_target_length + 1), np.int32)
         self._scores = np.zeros(cache.slots)
+        self._asked = np.zeros(cache.slots, np.bool_)
         self._longest = np.zeros(cache.slots, np.int32)
         self._shortest = np.zeros(cache.slots, np.int32)
         self._rows = np.arange(cache.slots)
+        self._any_held = False
 
     def join(self, row: int, options: DecodingOptions) -> None:
         """Starts a row."""
         self._scores[row] = 0.0
+        self._asked[row] = options.return_scores
         self._longest[row] = options.max_decoding_length
         self._shortest[row] = options.min_decoding_length
-        self._cache.adjust_value[row] = _NEVER if options.min_decoding_length else 0.0
+        if options.min_decoding_length:
+            self._cache.adjust_value[row] = _NEVER
+            self._any_held = True
 
     def move(self, source: int, target: int) -> None:
         """Copies one row over another."""
         length = self._cache.lengths[source]
         self._words[target, :length] = self._words[source, :length]
         self._scores[target] = self._scores[source]
+        self._asked[target] = self._asked[source]
         self._longest[target] = self._longest[source]
         self._shortest[target] = self._shortest[source]
 
-    def advance(self, rows: int) -> Array:
+    def advance(self, rows: int) -> list[int]:
         """Takes in the words of the step just run.
 
         Args:
@@ -65,13 +71,18 @@ class GreedySearch:
         words = self._cache.tokens[:rows, 0]
         lengths = self._cache.lengths[:rows]
         self._words[self._rows[:rows], lengths - 1] = words
-        self._scores[:rows] += self._cache.log_probabilities[:rows]
-        if self._shortest[:rows].any():
-            # The end token is held back until the shortest length is reached.
-            held = lengths < self._shortest[:rows]
-            self._cache.adjust_value[:rows, 0] = np.where(held, _NEVER, 0.0)
-        done: Array = (words == self._eos) | (lengths >= self._longest[:rows])
-        return done.nonzero()[0]
+        if self._cache.scored:
+            self._scores[:rows] += self._cache.log_probabilities[:rows]
+        if self._any_held:
+            self._hold(lengths)
+        done = (words == self._eos) | (lengths >= self._longest[:rows])
+        return done.nonzero()[0].tolist()  # type: ignore[no-any-return]
+
+    def _hold(self, lengths: Array) -> None:
+        """Holds the end token back until the shortest length is reached."""
+        held = lengths < self._shortest[: len(lengths)]
+        self._cache.adjust_value[: len(lengths), 0] = np.where(held, _NEVER, 0.0)
+        self._any_held = bool(held.any())
 
     def word(self, row: int) -> int:
         """Gives the newest word of a row."""
@@ -87,6 +98,6 @@ class GreedySearch:
         length = int(self._cache.lengths[row]) - ended
         return Finished(
             token_ids=self._words[row, :length].tolist(),
-            score=float(self._scores[row]),
+            score=float(self._scores[row]) if self._asked[row] else None,
             stop_reason=StopReason.EOS if ended else StopReason.LENGTH,
         )

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
-from itertools import groupby
 
-import numpy as np
-
-from seqserve_server.engine.cache import Array, SlotCache
+from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.request import Event, Failed, Progress, Request
 from seqserve_server.engine.scheduler import Scheduler
 from seqserve_server.engine.search import GreedySearch
 from seqserve_server.errors import DeadlinePassed, EngineFault, ServiceError, Stage
 from seqserve_server.runtime import Runtime
+from seqserve_server.sources import Memory
 
 # How long an idle worker sleeps before it looks for requests that are late.
 _IDLE_S = 0.05
+
+# Attention alone sees padding; so much longer than the shortest may a source beside it be.
+_MOST_PADDED = 2
 
 Events = list[tuple[Request, Event]]
 
@@ -27,6 +29,17 @@ _log = logging.getLogger(__name__)
 def doubling(most: int) -> list[int]:
     """Lists the sizes 1, 2, 4, .. below ``most``, and ``most``."""
     return [*(2**power for power in range((most - 1).bit_length())), most]
+
+
+def alike(requests: list[Request]) -> list[list[Request]]:
+    """Groups requests whose sources are of similar length, from short to long."""
+    groups: list[list[Request]] = []
+    for request in sorted(requests, key=lambda request: len(request.source)):
+        if groups and len(request.source) <= _MOST_PADDED * len(groups[-1][0].source):
+            groups[-1].append(request)
+        else:
+            groups.append([request])
+    return groups
 
 
 class Worker:
@@ -58,9 +71,13 @@ class Worker:
         self._search = GreedySearch(
             self._cache, manifest.tokens.eos, manifest.limits.max_target_length
         )
-        self._deadlines = np.full(slots, np.inf)
-        self._rows: list[Request] = []
+        # No row is late before; what has left may keep it too early for a while.
+        self._next_deadline_s = math.inf
+        self._rows: list[Request | None] = []
+        # Rows that have left, the lowest last; there are none while a step runs.
+        self._holes: list[int] = []
         self._streamed = 0
+        self._scored = 0
         self._joining: list[Request] = []
         self._fresh: list[Request] = []
         # Kept here rather than passed on, so that a fault later in the turn loses none.
@@ -72,7 +89,7 @@ class Worker:
         """Bytes of the keys and values."""
         return self._cache.bytes
 
-    def warm_up(self, memory: list[Array]) -> None:
+    def warm_up(self, memory: Memory) -> None:
         """Steps with 1, 2, 4, .. rows, as many as there are slots, and leaves them empty.
 
         Args:
@@ -81,18 +98,19 @@ class Worker:
         for rows in doubling(self._cache.slots):
             # From the start each time, so that no row outgrows the shortest of targets.
             for row in range(rows):
-                self._cache.join(row, memory, 0, 1)
+                self._cache.join(row, memory, 0)
             self._cache.advance(rows)
         self._cache.clear()
 
     def turn(self) -> Events:
         """Makes room, lets new rows join, runs one step; gives what there is to tell."""
-        if not self._rows:
+        if not self._held:
             self._scheduler.wait_for_work(_IDLE_S)
         began_s = time.perf_counter()
         self._runtime_s = 0.0
         self._drop(time.monotonic())
         self._admit()
+        self._compact()
         if self._rows:
             rows = len(self._rows)
             self._step()
@@ -100,14 +118,19 @@ class Worker:
             self._observer.stepped(rows, duration_s, duration_s - self._runtime_s)
         return self._told()
 
+    @property
+    def _held(self) -> int:
+        return len(self._rows) - len(self._holes)
+
     def fail(self, error: ServiceError) -> Events:
         """Ends every row with an error; gives also what the turn had to tell before it failed."""
-        ended = self._rows + self._joining
+        ended = [request for request in self._rows if request] + self._joining
         self._scheduler.finish(ended)
         self._rows.clear()
+        self._holes.clear()
         self._joining.clear()
         self._fresh.clear()
-        self._streamed = 0
+        self._streamed = self._scored = 0
         self._events += [(request, Failed(error)) for request in ended]
         return self._told()
 
@@ -125,68 +148,96 @@ class Worker:
         gone = self._scheduler.take_cancelled(self._rows)
         for request in gone:
             self._observer.cancelled(request)
-        rows = len(self._rows)
-        if rows and self._deadlines[:rows].min() <= now_s:
-            late = [self._rows[row] for row in np.flatnonzero(self._deadlines[:rows] <= now_s)]
-            late = [request for request in late if request not in gone]
+        if now_s >= self._next_deadline_s:
+            late = self._late(now_s, gone)
             self._events += [(request, Failed(DeadlinePassed(Stage.DECODE))) for request in late]
             gone += late
         self._leave([self._rows.index(request) for request in gone])
 
+    def _late(self, now_s: float, gone: list[Request]) -> list[Request]:
+        """Finds rows whose deadline has passed, and when the next one will."""
+        timed = [
+            (request.deadline_s, request)
+            for request in self._rows
+            if request and request.deadline_s is not None and request not in gone
+        ]
+        late = [request for deadline_s, request in timed if deadline_s <= now_s]
+        self._next_deadline_s = min(
+            (deadline_s for deadline_s, _ in timed if deadline_s > now_s), default=math.inf
+        )
+        return late
+
     def _admit(self) -> None:
         """Encodes new sources within the budget, those of one length together."""
-        held = len(self._rows)
+        held = self._held
         new = self._scheduler.take(
             held=held, free=self._cache.slots - held, budget_tokens=self._max_source_tokens
         )
         for request in new:
             request.timeline.encode_began_s = time.monotonic()
-        # Sources of one length need no padding, and a row costs what it costs alone.
-        new.sort(key=lambda request: len(request.source))
         # Known before they hold a row, so that a fault while they are encoded ends them too.
         self._joining += new
-        for length, group in groupby(new, key=lambda request: len(request.source)):
-            requests = list(group)
-            began_s = time.perf_counter()
-            try:
-                memory = self._encode(requests, length)
-            except Exception:
-                # Rows that run already have no part in it.
-                _log.exception("sources of %d tokens could not be encoded", length)
-                self._refuse(requests)
-                continue
-            duration_s = time.perf_counter() - began_s
-            self._runtime_s += duration_s
-            self._join(requests, memory, length)
-            self._observer.encoded(len(requests), length * len(requests), duration_s)
+        for group in alike(new):
+            self._encode(group)
 
-    def _encode(self, requests: list[Request], length: int) -> list[Array]:
-        source = np.array([request.source for request in requests], np.int64)
-        return self._runtime.encode(source, np.full(len(requests), length, np.int32))
+    def _encode(self, requests: list[Request]) -> None:
+        """Encodes sources together; where that fails one by one, so that only the culprit does."""
+        began_s = time.perf_counter()
+        try:
+            memory = self._runtime.encode([request.source for request in requests])
+        except Exception:
+            # Rows that run already have no part in it.
+            if len(requests) == 1:
+                _log.exception(
+                    "a source of %d tokens could not be encoded", len(requests[0].source)
+                )
+                self._refuse(requests[0])
+            else:
+                for request in requests:
+                    self._encode([request])
+            return
+        duration_s = time.perf_counter() - began_s
+        self._runtime_s += duration_s
+        self._join(requests, memory)
+        self._observer.encoded(len(requests), memory.starts[-1], duration_s)
 
-    def _refuse(self, requests: list[Request]) -> None:
-        error = EngineFault("the source could not be encoded")
-        for request in requests:
-            self._joining.remove(request)
-            self._events.append((request, Failed(error)))
-        self._scheduler.finish(requests)
+    def _refuse(self, request: Request) -> None:
+        self._joining.remove(request)
+        self._events.append((request, Failed(EngineFault("the source could not be encoded"))))
+        self._scheduler.finish([request])
 
-    def _join(self, requests: list[Request], memory: list[Array], length: int) -> None:
-        """Lays encoded sources into the first free rows."""
+    def _join(self, requests: list[Request], memory: Memory) -> None:
+        """Lays encoded sources into rows that others have left, or after the last."""
         for index, request in enumerate(requests):
-            row = len(self._rows)
-            self._cache.join(row, memory, index, length)
+            row = self._holes[-1] if self._holes else len(self._rows)
+            self._cache.join(row, memory, index)
             self._search.join(row, request.options)
-            deadline_s = request.deadline_s
-            self._deadlines[row] = np.inf if deadline_s is None else deadline_s
-            self._rows.append(request)
+            if request.deadline_s is not None:
+                self._next_deadline_s = min(self._next_deadline_s, request.deadline_s)
+            if self._holes:
+                self._rows[self._holes.pop()] = request
+            else:
+                self._rows.append(request)
             self._joining.remove(request)
             self._fresh.append(request)
             self._streamed += request.streamed
+            self._scored += request.options.return_scores
             request.timeline.encode_ended_s = time.monotonic()
+
+    def _compact(self) -> None:
+        """Moves the last rows into what holes are left, so that a step runs over no dead row."""
+        for row in self._holes:
+            last = len(self._rows) - 1
+            if row != last:
+                self._cache.move(last, row)
+                self._search.move(last, row)
+                self._rows[row] = self._rows[last]
+            self._rows.pop()
+        self._holes.clear()
 
     def _step(self) -> None:
         rows = len(self._rows)
+        self._cache.scored[...] = self._scored > 0
         began_s = time.perf_counter()
         self._cache.advance(rows)
         self._runtime_s += time.perf_counter() - began_s
@@ -196,10 +247,8 @@ class Worker:
             self._note_first_tokens(now_s)
         if self._streamed:
             self._note_progress()
-        for row in done:
-            self._rows[row].timeline.finished_s = now_s
-            self._events.append((self._rows[row], self._search.result(row)))
-        self._leave(done.tolist())
+        if done:
+            self._finish(done, now_s)
 
     def _note_first_tokens(self, now_s: float) -> None:
         for request in self._fresh:
@@ -209,21 +258,28 @@ class Worker:
 
     def _note_progress(self) -> None:
         for row, request in enumerate(self._rows):
-            if request.streamed and not self._search.is_end(row):
+            if request and request.streamed and not self._search.is_end(row):
                 self._events.append((request, Progress([self._search.word(row)])))
 
+    def _finish(self, done: list[int], now_s: float) -> None:
+        for row in done:
+            request = self._rows[row]
+            assert request is not None
+            request.timeline.finished_s = now_s
+            self._events.append((request, self._search.result(row)))
+        self._leave(done)
+
     def _leave(self, rows: list[int]) -> None:
-        """Frees slots; the last row takes the place of one that leaves."""
+        """Frees slots; whoever joins next takes them."""
         if not rows:
             return
-        gone = [self._rows[row] for row in rows]
-        for row in sorted(rows, reverse=True):
-            last = len(self._rows) - 1
-            if row != last:
-                self._cache.move(last, row)
-                self._search.move(last, row)
-                self._deadlines[row] = self._deadlines[last]
-                self._rows[row] = self._rows[last]
-            self._rows.pop()
+        gone = []
+        for row in rows:
+            request = self._rows[row]
+            assert request is not None
+            gone.append(request)
+            self._rows[row] = None
+        self._holes = sorted(self._holes + rows, reverse=True)
         self._streamed -= sum(request.streamed for request in gone)
+        self._scored -= sum(request.options.return_scores for request in gone)
         self._scheduler.finish(gone)

@@ -7,6 +7,7 @@ import pytest
 from tests.conftest import SENTENCES
 
 from seqserve_export import artifact
+from seqserve_export.quantization import precision_of
 from seqserve_model.data import Pair
 from seqserve_model.transformer import Transformer
 
@@ -14,12 +15,15 @@ GRAPHS = ["encoder.onnx", "decoder.onnx", "teacher.onnx", "weights.bin"]
 
 
 @pytest.fixture
-def traced_already(tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Takes the graphs of the tiny model from its artifact, which saves tracing them again."""
+def traced_already(
+    tiny_artifact: Path, tiny_int8_artifact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Takes the graphs of the tiny model from its artifacts, which saves tracing them again."""
+    artifacts = {"fp32": tiny_artifact, "int8": tiny_int8_artifact}
 
     def copy(model: Transformer, folder: Path) -> list[str]:
         for name in GRAPHS:
-            shutil.copy(tiny_artifact / name, folder)
+            shutil.copy(artifacts[precision_of(model)] / name, folder)
         return list(GRAPHS)
 
     monkeypatch.setattr(artifact, "write_graphs", copy)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 import torch
+from tests.conftest import SENTENCES
 
 from seqserve.errors import OptionError
+from seqserve_export import export as module
 from seqserve_export.export import main
-from seqserve_export.parity import ParityError
+from seqserve_export.parity import TOLERANCES, ParityError
 from seqserve_export.restore import restore
 from seqserve_model.checkpoint import RunDirectory, named_weights, write_json, write_tensors
 from seqserve_model.data import Pair, write_pairs
 from seqserve_model.transformer import Transformer
-from seqserve_server.manifest import Manifest
+from seqserve_server.manifest import Manifest, Verification
 from seqserve_server.offline import Offline
 from seqserve_server.tokenizer import Tokenizer
 
@@ -40,6 +43,8 @@ def run(
     write_tensors(run.result, named_weights(tiny_model))
     tiny_tokenizer.save(run.tokenizer)
     write_pairs(run.test, pairs)
+    too_long = "a far too long sentence " * 20
+    write_pairs(run.validation, [Pair(source, "-") for source in (too_long, *SENTENCES)])
     return run.path
 
 
@@ -72,6 +77,66 @@ def test_run_becomes_a_proven_artifact(
         assert len(offline([pairs[0].source])) == 1
 
 
+@pytest.fixture
+def near_ties(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random weights have words that nearly tie everywhere; rounding decides for another."""
+    bound = dataclasses.replace(TOLERANCES["int8"], top1_agreement=0.85)
+    monkeypatch.setitem(TOLERANCES, "int8", bound)
+
+
+@pytest.mark.usefixtures("near_ties")
+def test_run_becomes_a_proven_artifact_of_integers(
+    export, tmp_path: Path, pairs: list[Pair], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert export("--threads", "1", "--precision", "int8", "--sentences", "20") == 0
+    assert "sentences equal       20 of 20" in capsys.readouterr().out
+    place = tmp_path / "models" / "tiny" / "1"
+    manifest = Manifest.load(place)
+    assert manifest.precision == "int8"
+    verification = manifest.verification
+    assert verification is not None
+    assert verification.data == "test.tsv"
+    assert 0.85 < verification.top1_agreement < 1
+    # So it was rounded by the very scales that calibration on the run's validation set gives.
+    assert verification.largest_logit_difference < 1e-3
+    with Offline(place) as offline:
+        assert len(offline([pairs[0].source])) == 1
+
+
+def test_integers_that_cost_too_much_are_refused(export, tmp_path: Path) -> None:
+    message = r"top-1 agreement is 0\.9\d*, at least 0\.97 is allowed for int8; nothing was written"
+    with pytest.raises(ParityError, match=message):
+        export("--threads", "1", "--precision", "int8")
+    assert not list((tmp_path / "models").iterdir())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--scales", "row"], ["--caches", "int8"], ["--calibration-sentences", "3"]],
+    ids=lambda options: options[0],
+)
+def test_model_is_rounded_as_the_options_say(export, tmp_path: Path, options: list[str]) -> None:
+    """The graphs at hand were traced without them, and so are not those of this model."""
+    found: list[Verification] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "report", found.append)
+        patch.setattr(module, "judge", lambda verification, precision: None)
+        export("--threads", "1", "--precision", "int8", *options)
+    assert found[0].largest_logit_difference > 1e-2
+
+
+def test_sentences_of_calibration_may_come_from_elsewhere(export, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"elsewhere\.tsv"):
+        export(
+            "--threads",
+            "1",
+            "--precision",
+            "int8",
+            "--calibration",
+            str(tmp_path / "elsewhere.tsv"),
+        )
+
+
 def test_run_whose_weights_are_not_those_exported_is_refused(
     export, run: Path, tiny_model: Transformer, tmp_path: Path
 ) -> None:
@@ -79,7 +144,7 @@ def test_run_whose_weights_are_not_those_exported_is_refused(
     weights["encoder_norm.bias"] += 0.1
     write_tensors(RunDirectory(run).result, weights)
     with pytest.raises(ParityError, match="nothing was written"):
-        export()
+        export("--threads", "1")
     assert not list((tmp_path / "models").iterdir())
 
 

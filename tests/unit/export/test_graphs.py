@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,11 @@ import pytest
 import torch
 from tests.random_weights import random_model
 from tests.reference import decode
+from tests.step_graphs import steps_only
 
-from seqserve_export import program
 from seqserve_export.artifact import Description, write_artifact
+from seqserve_export.calibration import calibrate
+from seqserve_export.quantization import Caches, Calibration, Scales, quantize
 from seqserve_model.config import (
     Activation,
     Norm,
@@ -20,9 +23,10 @@ from seqserve_model.config import (
     TransformerConfig,
 )
 from seqserve_model.transformer import AttentionRecord, Transformer
-from seqserve_server.engine.request import DecodingOptions
+from seqserve_server.engine.request import DecodingOptions, Finished
+from seqserve_server.manifest import Manifest
 from seqserve_server.offline import Offline
-from seqserve_server.runtime import Runtime
+from seqserve_server.runtime import Provider, Runtime
 from seqserve_server.tokenizer import Tokenizer
 
 WORDS, EOS = 384, 2
@@ -54,6 +58,22 @@ SHAPES: dict[str, dict[str, Any]] = {
         "norm_position": NormPosition.POST,
     },
     "alibi-swiglu": {"positions": PositionScheme.ALIBI, "activation": Activation.SWIGLU},
+    "relative-gelu": {
+        "positions": PositionScheme.RELATIVE,
+        "activation": Activation.GELU,
+        "relative_distance": 3,
+        "decoder_layers": 2,
+    },
+}
+
+# How each of them is rounded; every combination of scales and caches is there.
+ROUNDINGS = {
+    "sinusoidal-post-norm": (Scales.STATIC, Caches.FLOAT),
+    "learned-rms-gelu-apart": (Scales.ROW, Caches.FLOAT),
+    "rotary-swish": (Scales.STATIC, Caches.INT8),
+    "t5-rms-swiglu-post-norm": (Scales.ROW, Caches.INT8),
+    "alibi-swiglu": (Scales.STATIC, Caches.INT8),
+    "relative-gelu": (Scales.ROW, Caches.INT8),
 }
 
 
@@ -76,16 +96,29 @@ def make_model(**changes: Any) -> Transformer:
 
 
 @pytest.fixture
-def without_teacher(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The teacher-forced graph takes most of the time and is the same module for all."""
-    programs = program.programs
+def without_teacher() -> Iterator[None]:
+    with steps_only():
+        yield
 
-    def some(model: Transformer) -> dict[str, program.Program]:
-        graphs = programs(model)
-        del graphs["teacher.onnx"]
-        return graphs
 
-    monkeypatch.setattr(program, "programs", some)
+def make_sources() -> list[list[int]]:
+    draw = random.Random(5)
+    return [
+        [*(draw.randrange(4, WORDS) for _ in range(length)), EOS]
+        for length in range(14)
+        for _ in "ab"
+    ]
+
+
+OPTIONS = DecodingOptions(max_decoding_length=12, min_decoding_length=3)
+
+
+def answers_of(folder: Path) -> list[Finished]:
+    with Offline(folder, slots=5) as offline:
+        answers = offline.decode(make_sources(), OPTIONS)
+    assert len({tuple(answer.token_ids) for answer in answers}) > 5, "all sources decode alike"
+    assert any(len(set(answer.token_ids)) > 3 for answer in answers), "targets repeat one word"
+    return answers
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
@@ -98,20 +131,9 @@ def test_exported_steps_equal_torch(
 ) -> None:
     model = make_model(**shape)
     folder = write_artifact(model, tiny_tokenizer, tmp_path, tiny_description, verify=None)
-    draw = random.Random(5)
-    sources = [
-        [*(draw.randrange(4, WORDS) for _ in range(length)), EOS]
-        for length in range(14)
-        for _ in "ab"
-    ]
-    options = DecodingOptions(max_decoding_length=12, min_decoding_length=3)
-    with Offline(folder, slots=5) as offline:
-        answers = offline.decode(sources, options)
-    assert len({tuple(answer.token_ids) for answer in answers}) > 5, "all sources decode alike"
-    assert any(len(set(answer.token_ids)) > 3 for answer in answers), "targets repeat one word"
     ties = 0
-    for source, answer in zip(sources, answers, strict=True):
-        ought = decode(model, source, options)
+    for source, answer in zip(make_sources(), answers_of(folder), strict=True):
+        ought = decode(model, source, OPTIONS)
         if ought.margin < 1e-4:
             ties += 1
             continue
@@ -119,6 +141,67 @@ def test_exported_steps_equal_torch(
         assert answer.stop_reason is ought.stop_reason
         assert answer.score == pytest.approx(ought.score, abs=1e-4)
     assert ties <= 2, "hardly anything was compared"
+
+
+def assert_integers_equal(model: Transformer, folder: Path) -> None:
+    same, differences = 0, []
+    for source, answer in zip(make_sources(), answers_of(folder), strict=True):
+        ought = decode(model, source, OPTIONS)
+        if answer.token_ids == ought.token_ids:
+            assert answer.stop_reason is ought.stop_reason
+            assert answer.score is not None
+            differences.append(abs(answer.score - ought.score))
+            same += 1
+    # A sum that differs in its last bit may be rounded the other way, and all after it differs.
+    assert same >= 24
+    assert float(np.median(differences)) < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("fixture", "rounding"),
+    [
+        ("tiny_int8_artifact", (Scales.STATIC, Caches.FLOAT)),
+        ("tiny_row_scaled_artifact", (Scales.ROW, Caches.INT8)),
+    ],
+    ids=["static", "row"],
+)
+def test_integers_of_the_tiny_artifacts_equal_torch(
+    request: pytest.FixtureRequest,
+    tiny_model: Transformer,
+    tiny_calibration: Calibration,
+    fixture: str,
+    rounding: tuple[Scales, Caches],
+) -> None:
+    model = quantize(tiny_model, tiny_calibration, *rounding)
+    assert_integers_equal(model, request.getfixturevalue(fixture))
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.usefixtures("without_teacher")
+def test_exported_integers_equal_torch(
+    name: str, tmp_path: Path, tiny_tokenizer: Tokenizer, tiny_description: Description
+) -> None:
+    """As the two above, for every shape: a minute, so it runs with the longer tests."""
+    whole = make_model(**SHAPES[name])
+    model = quantize(whole, calibrate(whole, make_sources()), *ROUNDINGS[name])
+    folder = write_artifact(model, tiny_tokenizer, tmp_path, tiny_description, verify=None)
+    assert_integers_equal(model, folder)
+
+
+def test_last_word_of_a_rounded_memory_is_what_was_kept_of_it(
+    tiny_row_scaled_artifact: Path, tiny_calibration: Calibration
+) -> None:
+    """It is written once more where it is: were it rounded otherwise, a row would change."""
+    manifest = Manifest.load(tiny_row_scaled_artifact)
+    runtime = Runtime(tiny_row_scaled_artifact, manifest, Provider.CPU, threads=1)
+    memory = runtime.encode([[5, 6, 7, EOS], [8, EOS]])
+    largest = tiny_calibration.caches["decoder_layers.0.cross_attention"]
+    for kept, last, most in zip(memory.kept, memory.last, largest, strict=True):
+        scale = most.numpy().reshape(-1) / 127  # [W]
+        for source, word in enumerate((3, 5)):
+            np.testing.assert_allclose(last[source, 0], kept[word] * scale, rtol=1e-6)
+            np.testing.assert_array_equal(np.round(last[source, 0] / scale), kept[word])
 
 
 SOURCE = torch.tensor([[5, 6, 7, 8, EOS], [9, 10, EOS, 0, 0]])

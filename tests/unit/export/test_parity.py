@@ -11,11 +11,13 @@ import torch
 from seqserve.errors import OptionError
 from seqserve_export.artifact import Description, write_artifact
 from seqserve_export.parity import ParityError, judge, verify
+from seqserve_export.quantization import Caches, Calibration, Scales, quantize
 from seqserve_model.config import PositionScheme
 from seqserve_model.data import Pair
 from seqserve_model.transformer import Transformer
 from seqserve_server.errors import ArtifactError
 from seqserve_server.manifest import Manifest, Provenance, Verification
+from seqserve_server.offline import Offline
 from seqserve_server.runtime import Runtime
 from seqserve_server.tokenizer import Tokenizer
 
@@ -34,6 +36,7 @@ def test_faithful_artifact_is_found_faithful(verification: Verification, pairs: 
     assert verification.data == "sentences.tsv"
     assert verification.torch == torch.__version__
     assert "nrefs:1" in verification.bleu_signature
+    assert verification.top1_agreement == 1.0
     judge(verification, "fp32")
 
 
@@ -44,6 +47,8 @@ def test_faithful_artifact_is_found_faithful(verification: Verification, pairs: 
         ({"largest_logit_difference": float("nan")}, "largest logit difference is nan"),
         ({"bleu_torch": 30.0, "bleu_artifact": 29.9}, r"BLEU lost is 0\.1, at most 0\.05"),
         ({"sentences_equal": 44}, r"share of equal sentences is 0\.977778, at least 0\.998"),
+        ({"top1_agreement": 0.99}, r"top-1 agreement is 0\.99, at least 0\.999 .* for fp32"),
+        ({"top1_agreement": float("nan")}, "top-1 agreement is nan"),
     ],
 )
 def test_judge_refuses_with_both_numbers(
@@ -55,6 +60,95 @@ def test_judge_refuses_with_both_numbers(
 
 def test_better_bleu_is_no_fault(verification: Verification) -> None:
     judge(dataclasses.replace(verification, bleu_torch=29.0, bleu_artifact=29.9), "fp32")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"largest_logit_difference": 0.6}, r"largest logit difference is 0\.6, at most 0\.5"),
+        ({"bleu_torch": 30.0, "bleu_artifact": 29.7}, r"BLEU lost is 0\.3, at most 0\.2"),
+        ({"sentences_equal": 44}, r"share of equal sentences is 0\.977778, at least 0\.98"),
+        ({"top1_agreement": 0.96}, r"top-1 agreement is 0\.96, at least 0\.97 .* for int8"),
+    ],
+)
+def test_judge_refuses_integers_that_cost_too_much(
+    verification: Verification, change: dict[str, float], message: str
+) -> None:
+    with pytest.raises(ParityError, match=message):
+        judge(dataclasses.replace(verification, **change), "int8")
+
+
+def test_integers_may_cost_a_little(verification: Verification) -> None:
+    rounded = dataclasses.replace(
+        verification,
+        largest_logit_difference=0.4,
+        bleu_torch=30.0,
+        bleu_artifact=29.85,
+        top1_agreement=0.975,
+    )
+    judge(rounded, "int8")
+    with pytest.raises(ParityError):
+        judge(rounded, "fp32")
+
+
+@pytest.fixture(scope="module")
+def quantized(tiny_model: Transformer, tiny_calibration: Calibration) -> Transformer:
+    return quantize(tiny_model, tiny_calibration, Scales.STATIC, Caches.FLOAT)
+
+
+def agreement(model: Transformer, folder: Path, pairs: list[Pair]) -> float:
+    """Counts tokens of the artifact that the model would have chosen in their place."""
+    same: list[bool] = []
+    end, longest = model.config.eos_id, model.config.max_target_length
+    with Offline(folder) as artifact, torch.inference_mode():
+        for pair in pairs:
+            source = artifact.encode(pair.source)
+            [answer] = artifact.decode([source])
+            words = [*answer.token_ids, end][:longest]
+            target = torch.tensor([[model.config.bos_id, *words[:-1]]])
+            best = model(torch.tensor([source]), torch.tensor([len(source)]), target).argmax(-1)
+            same += [a == b for a, b in zip(best[0].tolist(), words, strict=True)]
+    return sum(same) / len(same)
+
+
+def test_rounding_is_judged_against_the_whole_model(
+    tiny_model: Transformer,
+    quantized: Transformer,
+    tiny_artifact: Path,
+    tiny_int8_artifact: Path,
+    pairs: list[Pair],
+) -> None:
+    with Offline(tiny_artifact) as whole:
+        said = whole([pair.source for pair in pairs])
+    # References that the whole model meets in full: what rounding changes is lost.
+    pairs = [Pair(pair.source, text) for pair, text in zip(pairs, said, strict=True)]
+    found = verify(quantized, tiny_int8_artifact, pairs, data="", original=tiny_model)
+    assert found.sentences_equal == len(pairs), "torch with integers is not the artifact"
+    assert found.largest_logit_difference < 1e-3
+    assert found.bleu_torch == found.chrf_torch == 100.0
+    assert found.bleu_artifact < 99
+    assert found.chrf_artifact < 99
+    expected = agreement(tiny_model, tiny_int8_artifact, pairs)
+    assert found.top1_agreement == pytest.approx(expected, abs=1e-4)
+    assert 0.8 < expected < 1
+    with pytest.raises(ParityError, match=r"BLEU lost is .*, at most 0\.2 is allowed for int8"):
+        judge(found, "int8")
+
+
+def test_rounded_model_agrees_with_itself(
+    quantized: Transformer, tiny_int8_artifact: Path, pairs: list[Pair]
+) -> None:
+    found = verify(quantized, tiny_int8_artifact, pairs, data="")
+    assert found.top1_agreement == 1.0
+    assert found.bleu_torch == found.bleu_artifact
+
+
+def test_integers_are_not_taken_for_the_whole_model(
+    tiny_model: Transformer, tiny_int8_artifact: Path, pairs: list[Pair]
+) -> None:
+    found = verify(tiny_model, tiny_int8_artifact, pairs, data="")
+    with pytest.raises(ParityError):
+        judge(found, "fp32")
 
 
 @pytest.fixture
@@ -151,12 +245,6 @@ class TestWriteArtifact:
     def test_version_below_one_is_refused(self) -> None:
         with pytest.raises(OptionError, match="it must be at least 1"):
             self.write(version=0)
-
-    def test_relative_positions_are_refused(self) -> None:
-        config = dataclasses.replace(self.model.config, positions=PositionScheme.RELATIVE)
-        with pytest.raises(OptionError, match=r"model\.positions: relative.*another scheme"):
-            self.write(Transformer(config).eval())
-        assert not self.repository.exists()
 
     @pytest.mark.parametrize(
         ("positions", "heads", "message"),

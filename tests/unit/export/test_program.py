@@ -16,9 +16,14 @@ GRAPHS = ["encoder.onnx", "decoder.onnx", "teacher.onnx"]
 LEAST_BYTES = 1024
 
 
+@pytest.fixture(scope="module", params=["tiny_artifact", "tiny_int8_artifact"])
+def artifact(request: pytest.FixtureRequest) -> Path:
+    return request.getfixturevalue(request.param)  # type: ignore[no-any-return]
+
+
 @pytest.fixture(scope="module")
-def graphs(tiny_artifact: Path) -> dict[str, onnx.ModelProto]:
-    return {name: onnx.load(str(tiny_artifact / name), load_external_data=False) for name in GRAPHS}
+def graphs(artifact: Path) -> dict[str, onnx.ModelProto]:
+    return {name: onnx.load(str(artifact / name), load_external_data=False) for name in GRAPHS}
 
 
 def external(tensor: TensorProto) -> dict[str, str]:
@@ -37,9 +42,9 @@ def stored(graphs: dict[str, onnx.ModelProto]) -> list[tuple[str, int, int]]:
 
 
 def test_external_data_lies_within_the_one_file(
-    graphs: dict[str, onnx.ModelProto], tiny_artifact: Path
+    graphs: dict[str, onnx.ModelProto], artifact: Path
 ) -> None:
-    size = (tiny_artifact / WEIGHTS).stat().st_size
+    size = (artifact / WEIGHTS).stat().st_size
     weights = stored(graphs)
     assert len(weights) > 20
     for name, offset, length in weights:
@@ -50,8 +55,8 @@ def test_external_data_lies_within_the_one_file(
             assert external(tensor).get("location", WEIGHTS) == WEIGHTS
 
 
-def test_no_weight_is_stored_twice(graphs: dict[str, onnx.ModelProto], tiny_artifact: Path) -> None:
-    data = (tiny_artifact / WEIGHTS).read_bytes()
+def test_no_weight_is_stored_twice(graphs: dict[str, onnx.ModelProto], artifact: Path) -> None:
+    data = (artifact / WEIGHTS).read_bytes()
     places = defaultdict(set)
     for _, offset, length in stored(graphs):
         places[data[offset : offset + length]].add(offset)
@@ -70,7 +75,7 @@ def test_large_constants_lie_outside_the_graphs(graphs: dict[str, onnx.ModelProt
 
 
 def test_file_holds_the_weights_and_little_else(
-    graphs: dict[str, onnx.ModelProto], tiny_artifact: Path
+    graphs: dict[str, onnx.ModelProto], artifact: Path
 ) -> None:
     intervals = sorted({(offset, offset + length) for _, offset, length in stored(graphs)})
     covered, end = 0, 0
@@ -78,16 +83,16 @@ def test_file_holds_the_weights_and_little_else(
         assert start - end < 4096, "a gap of more than the rest of a page"
         covered += max(0, stop - max(start, end))
         end = max(end, stop)
-    assert end == (tiny_artifact / WEIGHTS).stat().st_size
+    assert end == (artifact / WEIGHTS).stat().st_size
     # Every weight of the teacher once; what is packed for the others is made of the same.
     teacher = {(o, n) for _, o, n in stored({"teacher.onnx": graphs["teacher.onnx"]})}
     assert covered <= sum(length for _, length in teacher) + 8 * 4096
 
 
-def test_files_name_no_path_of_the_machine(tiny_artifact: Path) -> None:
+def test_files_name_no_path_of_the_machine(artifact: Path) -> None:
     here = str(Path(__file__).parents[3]).encode()
     for name in GRAPHS:
-        content = (tiny_artifact / name).read_bytes()
+        content = (artifact / name).read_bytes()
         for trace in (here, b"/home", b"/usr", b".py", b"site-packages", b"File "):
             assert trace not in content, f"{name} tells of {trace!r}"
 
@@ -104,12 +109,23 @@ def test_inputs_and_outputs_have_their_names(graphs: dict[str, onnx.ModelProto])
         return [value.name for value in values]  # type: ignore[attr-defined]
 
     encoder, decoder, teacher = (graphs[name].graph for name in GRAPHS)
-    assert names(encoder.input) == ["source", "source_lengths"]
-    assert names(encoder.output) == ["cross_key_0", "cross_value_0"]
+    places = ["source", "positions", "source_lengths", "word_at", "place_of"]
+    assert names(encoder.input) == places
+    memory = ["cross_key_0", "last_key_0", "cross_value_0", "last_value_0"]
+    assert names(encoder.output) == memory
     assert names(decoder.input)[:4] == ["tokens", "lengths", "longest", "source_last"]
+    assert set(memory) | {"scored"} <= set(names(decoder.input))
     assert names(decoder.output)[:2] == ["next_tokens", "log_probabilities"]
     assert names(teacher.input) == ["source", "source_lengths", "target"]
     assert names(teacher.output)[0] == "log_probabilities"
+
+
+def test_rounded_projections_are_products_of_integers(tiny_int8_artifact: Path) -> None:
+    for name in GRAPHS[:2]:
+        graph = onnx.load(str(tiny_int8_artifact / name), load_external_data=False).graph
+        operators = {node.op_type for node in graph.node}
+        assert "MatMulIntegerToFloat" in operators
+        assert not operators & {"Gemm", "MatMul"}, name
 
 
 def graph_of(**arrays: np.ndarray) -> onnx.ModelProto:

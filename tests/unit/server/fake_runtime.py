@@ -6,7 +6,7 @@ that reads a neighbour, comes out wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from seqserve_server.manifest import (
     Requirements,
     Tokens,
 )
+from seqserve_server.sources import Memory, starts_of
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 WORDS = 50
@@ -70,11 +71,12 @@ def expected(source: list[int], options: DecodingOptions) -> Finished:
         may_end = len(words) - 1 >= options.min_decoding_length
         word, log_probability = next_word(source, words, may_end=may_end)
         score += log_probability
+        told = score if options.return_scores else None
         if word == EOS:
-            return Finished(words[1:], score, StopReason.EOS)
+            return Finished(words[1:], told, StopReason.EOS)
         words.append(word)
         if len(words) - 1 == options.max_decoding_length:
-            return Finished(words[1:], score, StopReason.LENGTH)
+            return Finished(words[1:], told, StopReason.LENGTH)
 
 
 class FakeStep:
@@ -86,6 +88,7 @@ class FakeStep:
 
     def run(self, rows: int) -> None:
         self._runtime.rows.append(rows)
+        self._runtime.scored.append(bool(self._inputs["scored"]))
         self._runtime.before_step()
         lengths = self._inputs["lengths"]
         assert self._inputs["longest"][0] == max(2, lengths[:rows].max() + 1)
@@ -106,7 +109,8 @@ class FakeStep:
         may_end = bool(inputs["adjust_value"][row, 0] == 0)
         word, score = next_word(source, words, may_end=may_end)
         self._outputs["next_tokens"][row, 0] = word
-        self._outputs["log_probabilities"][row] = score
+        # Where no score was asked for, none is to be relied on.
+        self._outputs["log_probabilities"][row] = score if inputs["scored"] else np.nan
 
 
 class FakeRuntime:
@@ -114,20 +118,29 @@ class FakeRuntime:
 
     def __init__(self, manifest: Manifest | None = None) -> None:
         self.manifest = manifest or make_manifest()
+        self._layers = self.manifest.architecture.decoder_layers
+        self.cache_type = np.dtype(np.float32)
         self.rows: list[int] = []
         """Rows of every step run."""
+        self.scored: list[bool] = []
+        """Whether each of them was to give log-probabilities."""
         self.encoded: list[list[int]] = []
         """Lengths of the sources of every batch encoded."""
         self.before_step: Callable[[], None] = lambda: None
         self.before_encode: Callable[[], None] = lambda: None
 
-    def encode(self, source: Any, lengths: Any) -> list[Any]:
+    def encode(self, sources: Sequence[Sequence[int]]) -> Memory:
         self.before_encode()
-        self.encoded.append(lengths.tolist())
-        if source.max() >= WORDS:
+        self.encoded.append([len(source) for source in sources])
+        words = [word for source in sources for word in source]
+        if max(words) >= WORDS:
             raise ValueError("a word out of the vocabulary")
-        memory = source[:, None, :, None].astype(np.float32)  # [B, H, S, D]
-        return [memory.copy() for _ in range(2 * self.manifest.architecture.decoder_layers)]
+        kept = np.array(words, np.float32)[:, None]  # [T, W]
+        last = np.array([source[-1] for source in sources], np.float32)[:, None, None]
+        parts = range(2 * self._layers)
+        return Memory(
+            [kept.copy() for _ in parts], [last.copy() for _ in parts], starts_of(sources)
+        )
 
     def step(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> FakeStep:
         return FakeStep(self, inputs, outputs)

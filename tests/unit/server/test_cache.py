@@ -14,8 +14,8 @@ SOURCES = [[7, 8, 9], [11, 12], [20, 21, 22, 23, 24, 25]]
 def filled(runtime: FakeRuntime, slots: int = 3) -> SlotCache:
     cache = SlotCache(runtime, slots)
     for row, source in enumerate(SOURCES):
-        memory = runtime.encode(np.array([source]), np.array([len(source)]))
-        cache.join(row, memory, 0, len(source))
+        memory = runtime.encode([source])
+        cache.join(row, memory, 0)
     return cache
 
 
@@ -70,8 +70,8 @@ def test_slot_is_used_again_from_its_beginning() -> None:
     runtime = FakeRuntime()
     cache = filled(runtime)
     words_of(cache, 6, 3)
-    memory = runtime.encode(np.array([[30, EOS], [31, EOS]]), np.array([2, 2]))
-    cache.join(0, memory, 1, 2)
+    memory = runtime.encode([[30, EOS], [31, EOS]])
+    cache.join(0, memory, 1)
     assert words_of(cache, 3, 1) == [alone([31, EOS], 3)]
 
 
@@ -79,7 +79,7 @@ def test_longest_target_and_source_fit() -> None:
     runtime = FakeRuntime()
     cache = SlotCache(runtime, 1)
     source = [5] * (MAX_SOURCE - 1) + [EOS]
-    cache.join(0, runtime.encode(np.array([source]), np.array([MAX_SOURCE])), 0, MAX_SOURCE)
+    cache.join(0, runtime.encode([source]), 0)
     assert words_of(cache, MAX_TARGET, 1) == [alone(source, MAX_TARGET)]
 
 
@@ -87,8 +87,58 @@ def test_shortest_source_of_the_smallest_model_runs() -> None:
     manifest = make_manifest(limits=Limits(max_source_length=1, max_target_length=1))
     runtime = FakeRuntime(manifest)
     cache = SlotCache(runtime, 1)
-    cache.join(0, runtime.encode(np.array([[EOS]]), np.array([1])), 0, 1)
+    cache.join(0, runtime.encode([[EOS]]), 0)
     assert words_of(cache, 1, 1) == [alone([EOS], 1)]
+
+
+def test_longest_are_found_again_when_a_row_gives_way_to_a_shorter_one() -> None:
+    """As many rows run as before, so only that one joined tells that they are others."""
+    runtime = FakeRuntime()
+    cache = filled(runtime)
+    words_of(cache, 3, 3)
+    longest, source_longest = cache._buffers()[0]["longest"], cache._buffers()[0]["source_longest"]
+    assert (longest[0], source_longest[0]) == (3, 6)
+    # The longest source leaves; all targets are now shorter than the one that was there.
+    for row in range(3):
+        cache.join(row, runtime.encode([[30, EOS]]), 0)
+    assert words_of(cache, 1, 3) == [alone([30, EOS], 1)] * 3
+    assert (longest[0], source_longest[0]) == (2, 2)
+
+
+def test_longest_are_found_again_when_a_longer_row_joins() -> None:
+    runtime = FakeRuntime()
+    cache = filled(runtime)
+    words_of(cache, 2, 2)
+    source = [5] * (MAX_SOURCE - 1) + [EOS]
+    cache.join(1, runtime.encode([source]), 0)
+    first, second = words_of(cache, 3, 2)
+    assert first == alone(SOURCES[0], 5)[2:]
+    assert second == alone(source, 3)
+
+
+def test_longest_are_found_again_when_rows_are_moved() -> None:
+    runtime = FakeRuntime()
+    cache = filled(runtime)
+    words_of(cache, 2, 2)
+    # A row that has run no step yet, and whose source is the longest, over one that ran two.
+    cache.move(2, 0)
+    first, second = words_of(cache, 2, 2)
+    assert first == alone(SOURCES[2], 2)
+    assert second == alone(SOURCES[1], 4)[2:]
+
+
+def test_caches_are_of_the_type_that_the_graph_keeps() -> None:
+    runtime = FakeRuntime()
+    runtime.cache_type = np.dtype(np.int8)
+    cache = SlotCache(runtime, 5)
+    inputs, outputs = cache._buffers()
+    for name, array in inputs.items():
+        kept = name.startswith(("self_", "cross_"))
+        assert (array.dtype == np.int8) == kept, name
+        if kept:
+            assert outputs[f"new_{name}"] is array, name
+    # The last source word is passed as the operator takes it: not rounded.
+    assert cache.bytes == 5 * 2 * 2 * (MAX_TARGET + 1 + MAX_SOURCE + 4)
 
 
 def test_bytes_are_those_of_keys_and_values() -> None:

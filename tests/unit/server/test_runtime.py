@@ -26,12 +26,18 @@ def artifact(tiny_artifact: Path, tmp_path: Path) -> Path:
 
 
 def test_encoder_gives_key_and_value_of_each_layer(tiny_runtime: Runtime) -> None:
-    source = np.array([[5, 6, 2], [7, 2, 0]])
-    memory = tiny_runtime.encode(source, np.array([3, 2], np.int32))
-    assert [array.shape for array in memory] == [(2, 2, 3, 16)] * 2
-    alone = tiny_runtime.encode(source[1:, :2], np.array([2], np.int32))
-    for together, single in zip(memory, alone, strict=True):
-        np.testing.assert_allclose(together[1, :, :2], single[0], atol=1e-5)
+    sources = [[5, 6, 2], [7, 2], [2]]
+    memory = tiny_runtime.encode(sources)
+    assert [array.shape for array in memory.kept] == [(6, 32)] * 2
+    assert [array.shape for array in memory.last] == [(3, 1, 32)] * 2
+    for index, source in enumerate(sources):
+        alone = tiny_runtime.encode([source])
+        assert memory.length(index) == len(source)
+        for together, single in zip(memory.kept, alone.kept, strict=True):
+            # Bit for bit: neither neighbours nor what attention is padded with may be seen.
+            np.testing.assert_array_equal(memory.words(together, index), single)
+        for kept, last in zip(memory.kept, memory.last, strict=True):
+            np.testing.assert_array_equal(last[index, 0], memory.words(kept, index)[-1])
 
 
 def test_provider_that_is_not_there_is_refused_with_the_remedy(
@@ -108,10 +114,10 @@ def test_too_old_a_runtime_is_refused(
 def test_steps_share_a_runtime_but_no_buffers(tiny_runtime: Runtime) -> None:
     from seqserve_server.engine.cache import SlotCache
 
-    memory = tiny_runtime.encode(np.array([[5, 6, 7, 2]]), np.array([4], np.int32))
+    memory = tiny_runtime.encode([[5, 6, 7, 2]])
     first, second = SlotCache(tiny_runtime, 2), SlotCache(tiny_runtime, 2)
     for cache in (first, second):
-        cache.join(0, memory, 0, 4)
+        cache.join(0, memory, 0)
     first.advance(1)
     assert second.tokens[0, 0] == tiny_runtime.manifest.tokens.bos
     second.advance(1)
@@ -127,3 +133,37 @@ def test_a_file_that_the_manifest_does_not_name_is_not_opened(
     source = np.array([[5, 2]])
     with pytest.raises(ArtifactError, match=r"teacher\.onnx: its manifest does not name it"):
         runtime.teach(source, np.array([2], np.int32), np.array([[1, 5]]), ["log_probabilities"])
+
+
+def test_step_without_scores_finds_the_same_words(tiny_runtime: Runtime) -> None:
+    from seqserve_server.engine.cache import SlotCache
+
+    memory = tiny_runtime.encode([[5, 6, 7, 2]])
+    scored, plain = SlotCache(tiny_runtime, 2), SlotCache(tiny_runtime, 2)
+    plain.scored[...] = False
+    plain.log_probabilities[:] = -1.0
+    for cache in (scored, plain):
+        cache.join(0, memory, 0)
+    for _ in range(5):
+        scored.advance(1)
+        plain.advance(1)
+        assert scored.tokens[0, 0] == plain.tokens[0, 0]
+        assert scored.log_probabilities[0] < 0
+        assert plain.log_probabilities[0] == 0.0
+    # As soon as a row asks, there are scores.
+    plain.scored[...] = True
+    scored.advance(1)
+    plain.advance(1)
+    assert plain.log_probabilities[0] == scored.log_probabilities[0] < 0
+
+
+def test_cache_is_of_the_type_that_the_graph_keeps(
+    tiny_runtime: Runtime, tiny_row_scaled_artifact: Path
+) -> None:
+    manifest = Manifest.load(tiny_row_scaled_artifact)
+    rounded = Runtime(tiny_row_scaled_artifact, manifest, Provider.CPU, threads=1)
+    for runtime, kept in ((tiny_runtime, np.float32), (rounded, np.int8)):
+        assert runtime.cache_type == kept
+        memory = runtime.encode([[5, 6, 2], [7, 8, 2]])
+        assert {array.dtype for array in memory.kept} == {np.dtype(kept)}
+        assert {array.dtype for array in memory.last} == {np.dtype(np.float32)}

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,8 @@ from seqserve_server.engine.request import DecodingOptions, Finished, StopReason
 from seqserve_server.engine.search import GreedySearch
 
 from .fake_runtime import EOS, MAX_TARGET, FakeRuntime
+
+Options = Callable[..., DecodingOptions]
 
 
 class Rows:
@@ -24,7 +28,7 @@ class Rows:
         self.cache.tokens[:rows, 0] = words
         self.cache.log_probabilities[:rows] = score
         self.cache.lengths[:rows] += 1
-        return self.search.advance(rows).tolist()
+        return self.search.advance(rows)
 
     @property
     def held_back(self) -> list[bool]:
@@ -115,3 +119,44 @@ def test_scores_add_up_without_the_rounding_of_single_precision() -> None:
     for _ in range(MAX_TARGET):
         rows.take(5, score=float(small))
     assert rows.search.result(0).score == pytest.approx(MAX_TARGET * float(small), rel=1e-15)
+
+
+def unscored(longest: int = MAX_TARGET) -> DecodingOptions:
+    return DecodingOptions(max_decoding_length=longest, return_scores=False)
+
+
+def test_score_is_told_to_those_who_ask() -> None:
+    rows = Rows(limits(), unscored())
+    rows.take(5, 6)
+    assert rows.take(EOS, EOS) == [0, 1]
+    assert rows.search.result(0) == Finished([5], -2.0, StopReason.EOS)
+    assert rows.search.result(1) == Finished([6], None, StopReason.EOS)
+
+
+def test_slot_is_used_again_by_one_who_asks() -> None:
+    rows = Rows(unscored(), unscored())
+    rows.cache.scored[...] = False
+    rows.take(5, 6, score=float("nan"))
+    rows.cache.lengths[0] = 0
+    rows.search.join(0, limits())
+    rows.cache.scored[...] = True
+    assert rows.take(EOS, EOS, score=-0.5) == [0, 1]
+    assert rows.search.result(0) == Finished([], -0.5, StopReason.EOS)
+    assert rows.search.result(1) == Finished([6], None, StopReason.EOS)
+
+
+@pytest.mark.parametrize(("first", "second"), [(limits, unscored), (unscored, limits)])
+def test_moved_row_is_told_what_it_asked_for(first: Options, second: Options) -> None:
+    rows = Rows(first(), second(2))
+    rows.take(5, 6)
+    rows.cache.move(1, 0)
+    rows.search.move(1, 0)
+    assert rows.take(7) == [0]
+    score = -2.0 if second is limits else None
+    assert rows.search.result(0) == Finished([6, 7], score, StopReason.LENGTH)
+
+
+def test_rows_that_are_done_are_plain_numbers_in_rising_order() -> None:
+    done = Rows(*[limits(1)] * 3).take(5, 6, 7)
+    assert done == [0, 1, 2]
+    assert {type(row) for row in done} == {int}

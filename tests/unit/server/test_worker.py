@@ -7,6 +7,7 @@ from unittest import mock
 import pytest
 
 from seqserve_server.engine import worker as module
+from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.request import (
     DecodingOptions,
     Event,
@@ -62,11 +63,18 @@ class Bench:
         self.events: list[tuple[Request, Event]] = []
 
     def submit(
-        self, *source: int, longest: int = 10, shortest: int = 0, deadline_s: float | None = None
+        self,
+        *source: int,
+        longest: int = 10,
+        shortest: int = 0,
+        scored: bool = True,
+        deadline_s: float | None = None,
     ) -> Request:
         request = Request(
             source=[*source, EOS],
-            options=DecodingOptions(max_decoding_length=longest, min_decoding_length=shortest),
+            options=DecodingOptions(
+                max_decoding_length=longest, min_decoding_length=shortest, return_scores=scored
+            ),
             receive=lambda event: None,
             deadline_s=deadline_s,
         )
@@ -87,6 +95,17 @@ class Bench:
     def assert_decoded(self, *requests: Request) -> None:
         for request in requests:
             assert self.told(request) == [expected(request.source, request.options)]
+
+    def run_long(self, *words: int) -> list[Request]:
+        """Starts rows that do not end by themselves for some turns."""
+        requests = [self.submit(word, shortest=9) for word in words]
+        self.turn()
+        assert self.rows == requests
+        return requests
+
+    @property
+    def rows(self) -> list[Request | None]:
+        return self.worker._rows
 
     def assert_empty(self) -> None:
         assert (self.scheduler.running, self.scheduler.queue_depth) == (0, 0)
@@ -125,14 +144,27 @@ def test_one_token_needs_one_turn() -> None:
     assert bench.told(request)[0].stop_reason is StopReason.LENGTH  # type: ignore[union-attr]
 
 
-def test_sources_of_one_length_are_encoded_together() -> None:
-    bench = Bench()
-    requests = [bench.submit(5, 6), bench.submit(7), bench.submit(8, 9), bench.submit(10)]
+def test_sources_of_similar_length_are_encoded_together() -> None:
+    bench = Bench(slots=5)
+    sources = ((5, 6), (7,), (8, 9, 10, 11), (12,), (13,) * 8)
+    requests = [bench.submit(*words) for words in sources]
     bench.turn()
-    assert bench.runtime.encoded == [[2, 2], [3, 3]]
-    assert bench.notes.encodings == [(2, 4), (2, 6)]
+    # From short to long, none more than twice as long as the shortest beside it.
+    assert bench.runtime.encoded == [[2, 2, 3], [5, 9]]
+    assert bench.notes.encodings == [(3, 7), (2, 14)]
     bench.finish()
     bench.assert_decoded(*requests)
+
+
+def test_source_that_cannot_be_encoded_takes_none_of_those_beside_it_along() -> None:
+    bench = Bench()
+    good, bad, other = bench.submit(5), bench.submit(WORDS), bench.submit(6)
+    bench.turn()
+    assert bench.runtime.encoded == [[2, 2, 2], [2], [2], [2]]
+    bench.finish()
+    [failed] = bench.told(bad)
+    assert isinstance(failed, Failed)
+    bench.assert_decoded(good, other)
 
 
 def test_encoding_is_metered_between_steps() -> None:
@@ -193,6 +225,165 @@ def test_moved_row_keeps_its_deadline() -> None:
     [failed] = bench.told(late)
     assert isinstance(failed, Failed)
     bench.assert_empty()
+
+
+@pytest.fixture
+def moves(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Rows that were copied, from where to where."""
+    moves: list[tuple[int, int]] = []
+    move = SlotCache.move
+
+    def note(cache: SlotCache, source: int, target: int) -> None:
+        moves.append((source, target))
+        move(cache, source, target)
+
+    monkeypatch.setattr(SlotCache, "move", note)
+    return moves
+
+
+def test_holes_are_filled_from_the_lowest_and_only_the_rest_by_moving(
+    moves: list[tuple[int, int]],
+) -> None:
+    bench = Bench(slots=5)
+    a, b, c, d, e = bench.run_long(5, 6, 7, 8, 9)
+    for request in (d, a, c):
+        bench.scheduler.cancel(request)
+    new, newer = bench.submit(10, shortest=9), bench.submit(11, shortest=9)
+    bench.turn()
+    assert bench.rows == [new, b, newer, e]
+    assert moves == [(4, 3)]
+    assert bench.runtime.rows == [5, 4]
+    bench.finish()
+    bench.assert_decoded(b, e, new, newer)
+
+
+@pytest.mark.parametrize("gone", [[0], [1, 3], [0, 1, 2, 3]])
+def test_nothing_is_moved_where_as_many_join_as_leave(
+    gone: list[int], moves: list[tuple[int, int]]
+) -> None:
+    bench = Bench(slots=4)
+    requests = bench.run_long(5, 6, 7, 8)
+    for row in gone:
+        bench.scheduler.cancel(requests[row])
+    for row in gone:
+        requests[row] = bench.submit(20 + row, shortest=9)
+    bench.turn()
+    assert bench.rows == requests
+    assert moves == []
+    bench.finish()
+    bench.assert_decoded(*requests)
+
+
+@pytest.mark.parametrize(
+    ("gone", "copied"),
+    [([3], []), ([2, 3], []), ([0], [(3, 0)]), ([0, 1], [(3, 1), (2, 0)]), ([0, 3], [(2, 0)])],
+)
+def test_holes_that_nobody_fills_are_closed_by_the_last_rows(
+    gone: list[int], copied: list[tuple[int, int]], moves: list[tuple[int, int]]
+) -> None:
+    bench = Bench(slots=4)
+    requests = bench.run_long(5, 6, 7, 8)
+    for row in gone:
+        bench.scheduler.cancel(requests[row])
+    bench.turn()
+    assert moves == copied
+    assert bench.runtime.rows == [4, 4 - len(gone)]
+    bench.finish()
+    bench.assert_decoded(*(requests[row] for row in range(4) if row not in gone))
+
+
+def test_row_that_ended_leaves_its_slot_to_one_that_joins(moves: list[tuple[int, int]]) -> None:
+    bench = Bench(slots=3)
+    short = bench.submit(5, longest=1, shortest=1)
+    others = [bench.submit(word, shortest=9) for word in (6, 7)]
+    bench.turn()
+    bench.assert_decoded(short)
+    new = bench.submit(8, shortest=9)
+    bench.turn()
+    assert bench.rows == [new, *others]
+    assert moves == []
+
+
+def test_rows_that_ended_and_those_cancelled_since_leave_together(
+    moves: list[tuple[int, int]],
+) -> None:
+    bench = Bench(slots=4)
+    cancelled = bench.submit(5, shortest=9)
+    short = bench.submit(6, longest=1, shortest=1)
+    others = [bench.submit(word, shortest=9) for word in (7, 8)]
+    bench.turn()
+    bench.scheduler.cancel(cancelled)
+    new = bench.submit(9, shortest=9)
+    bench.turn()
+    assert bench.rows == [new, others[1], others[0]]
+    assert moves == [(3, 1)]
+    bench.finish()
+    bench.assert_decoded(short, new, *others)
+
+
+def test_no_step_runs_over_a_dead_row() -> None:
+    bench = Bench(slots=4)
+    requests: list[Request] = []
+
+    def look() -> None:
+        assert all(bench.rows), "a row is dead"
+        assert bench.runtime.rows[-1] == len(bench.rows) == bench.scheduler.running
+
+    bench.runtime.before_step = look
+    for number in range(30):
+        longest, source = 1 + number % 7, range(5, 6 + number % 5)
+        requests.append(bench.submit(*source, longest=longest, scored=number % 3 == 0))
+        bench.turn(number % 3)
+    bench.finish()
+    bench.assert_decoded(*requests)
+    bench.assert_empty()
+
+
+def test_longest_row_gives_way_to_a_shorter_one_within_a_turn() -> None:
+    """The step of the fake looks at the lengths it is told, to the last token."""
+    bench = Bench(slots=2)
+    long = bench.submit(*range(5, 14), shortest=9)
+    bench.turn(3)
+    other = bench.submit(5, 6, shortest=9)
+    bench.turn()
+    bench.scheduler.cancel(long)
+    new = bench.submit(7, shortest=9)
+    bench.turn()
+    assert bench.runtime.rows == [1, 1, 1, 2, 2]
+    bench.finish()
+    bench.assert_decoded(other, new)
+
+
+def test_scores_are_computed_only_while_a_row_asks() -> None:
+    bench = Bench()
+    plain = bench.submit(5, 6, shortest=9, scored=False)
+    bench.turn()
+    asking = [bench.submit(7, longest=length, shortest=length) for length in (2, 3)]
+    bench.turn(4)
+    assert bench.runtime.scored == [False, True, True, True, False]
+    bench.finish()
+    bench.assert_decoded(plain, *asking)
+    assert bench.told(plain)[0].score is None  # type: ignore[union-attr]
+
+
+def test_row_that_asks_and_is_cancelled_asks_no_more() -> None:
+    bench = Bench()
+    plain, asking = bench.submit(5, shortest=9, scored=False), bench.submit(6, shortest=9)
+    bench.turn()
+    bench.scheduler.cancel(asking)
+    bench.turn()
+    assert bench.runtime.scored == [True, False]
+    bench.finish()
+    bench.assert_decoded(plain)
+
+
+def test_row_that_is_moved_goes_on_asking() -> None:
+    bench = Bench()
+    first, plain, asking = (bench.submit(word, shortest=9, scored=word == 7) for word in (5, 6, 7))
+    bench.turn()
+    bench.scheduler.cancel(first)
+    bench.finish()
+    bench.assert_decoded(plain, asking)
 
 
 def test_timeline_rises() -> None:
@@ -306,6 +497,59 @@ def test_source_that_cannot_be_encoded_fails_alone() -> None:
     bench.assert_empty()
 
 
+def test_source_that_cannot_be_encoded_leaves_no_hole(moves: list[tuple[int, int]]) -> None:
+    bench = Bench()
+    running = bench.run_long(5, 6, 7)
+    bench.scheduler.cancel(running[0])
+    bench.scheduler.cancel(running[1])
+    # The shorter one comes first: its slot is still to be filled by the longer one.
+    broken, fine = bench.submit(WORDS), bench.submit(8, 9, shortest=9)
+    bench.turn()
+    assert bench.rows == [fine, running[2]]
+    assert moves == [(2, 1)]
+    [failed] = bench.told(broken)
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, EngineFault)
+    bench.finish()
+    bench.assert_decoded(fine, running[2])
+    bench.assert_empty()
+
+
+def test_all_sources_of_a_turn_fail_and_the_rows_run_on() -> None:
+    bench = Bench()
+    running = bench.run_long(5, 6, 7)
+    bench.scheduler.cancel(running[1])
+    broken = [bench.submit(WORDS), bench.submit(5, WORDS)]
+    bench.turn()
+    assert bench.rows == [running[0], running[2]]
+    assert all(isinstance(bench.told(request)[0], Failed) for request in broken)
+    bench.finish()
+    bench.assert_decoded(running[0], running[2])
+    bench.assert_empty()
+
+
+def test_fault_while_a_row_joins_a_hole_loses_no_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench()
+    running = bench.run_long(5, 6, 7)
+    bench.scheduler.cancel(running[0])
+    joining = [bench.submit(8, shortest=9), bench.submit(9, 9, shortest=9)]
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError):
+        patch.setattr(bench.worker._cache, "join", lambda *given: fault())
+        bench.turn()
+    bench.events += bench.worker.fail(EngineFault("a row could not join"))
+    for request in (*running[1:], *joining):
+        [failed] = bench.told(request)
+        assert isinstance(failed, Failed)
+    assert bench.told(running[0]) == []
+    bench.assert_empty()
+    after = [bench.submit(10, scored=False), bench.submit(11, 12, scored=False)]
+    bench.finish()
+    bench.assert_decoded(*after)
+    assert not any(bench.runtime.scored[-2:]), "a row that is gone still asks"
+
+
 def fault() -> None:
     raise RuntimeError("the step graph broke")
 
@@ -348,7 +592,7 @@ def test_fault_loses_nothing_that_the_turn_had_to_tell() -> None:
 def test_warm_up_outgrows_no_cache_and_leaves_no_trace() -> None:
     runtime = FakeRuntime(make_manifest(limits=Limits(max_source_length=1, max_target_length=1)))
     worker = Worker(runtime, Scheduler(workers=1, max_queue=1), 9, 100, Notes())
-    memory = runtime.encode(module.np.array([[EOS]]), module.np.array([1]))
+    memory = runtime.encode([[EOS]])
     worker.warm_up(memory)
     assert runtime.rows == [1, 2, 4, 8, 9]
     assert worker._cache.lengths.tolist() == [0] * 9

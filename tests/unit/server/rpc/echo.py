@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from seqserve_server.manifest import (
     Requirements,
     Tokens,
 )
+from seqserve_server.sources import Memory, starts_of
 from seqserve_server.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
 Array = NDArray[Any]
@@ -64,14 +66,16 @@ class EchoRuntime:
 
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
+        self.cache_type = np.dtype(np.float32)
         self.step_s = 0.0
         self.fault: Exception | None = None
         self.may_run = threading.Event()
         self.may_run.set()
 
-    def encode(self, source: Array, lengths: Array) -> list[Array]:
-        memory = source[:, None, :, None].astype(np.float32)  # [B, H, S, D]
-        return [memory, memory]
+    def encode(self, sources: Sequence[Sequence[int]]) -> Memory:
+        kept = np.array([word for source in sources for word in source], np.float32)[:, None]
+        last = np.array([source[-1] for source in sources], np.float32)[:, None, None]
+        return Memory([kept, kept], [last, last], starts_of(sources))
 
     def step(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> EchoStep:
         return EchoStep(self, inputs, outputs)

@@ -1,0 +1,256 @@
+"""Projections in eight bits, as modules of torch that compute what ONNX Runtime will compute.
+
+Weights are signed, with a scale for each output channel. Inputs are unsigned, with a scale that was
+calibrated on real text, or with one for each row; never with one for a batch, because then a row
+would depend on its neighbours. Products are sums of integers, and so exact.
+
+Sources: Jacob et al. 2018 (integer products and their scales), Wu et al. 2020, "Integer
+Quantization for Deep Learning Inference" (scales of channels, calibration).
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seqserve_export import operators
+from seqserve_model.attention import MultiHeadAttention
+from seqserve_model.transformer import Transformer
+
+_LARGEST = 127
+"""Of a signed integer; -128 is not used, so that a sign costs nothing."""
+_MIDDLE, _TOP = 128, 255
+"""Of an unsigned integer: what zero is stored as where inputs have signs, and the largest."""
+
+# A float holds whole numbers up to 2 ** 24, and two adjacent products sum to 255 * 128 at most.
+_EXACT_INPUTS = 2 * 2**24 // (255 * 128)
+# A row of zeros needs a scale too.
+_LEAST_SCALE = 1e-12
+
+
+class Scales(Enum):
+    """Where the scale of a projection's input comes from."""
+
+    STATIC = "static"
+    """From calibration: the fewest operations."""
+    ROW = "row"
+    """From each row as it comes: the most exact."""
+
+
+class Caches(Enum):
+    """How keys and values are kept between steps."""
+
+    FLOAT = "float"
+    """As they are: faster for short rows of a small model."""
+    INT8 = "int8"
+    """A quarter of the memory: faster where caches outgrow those of the processor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """What a projection was given, or gave, on real text."""
+
+    lowest: float
+    highest: float
+
+    @property
+    def zero_point(self) -> int:
+        """What zero is stored as: nothing is lost to signs where there are none."""
+        return 0 if self.lowest >= 0 else _MIDDLE
+
+    @property
+    def scale(self) -> float:
+        """What one step of the unsigned integer is worth."""
+        largest = max(-self.lowest, self.highest, _LEAST_SCALE)
+        return largest / (_TOP - self.zero_point)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """What a model saw on real text."""
+
+    inputs: dict[str, Range]
+    """Of each projection, by its name in the model."""
+    caches: dict[str, tuple[Tensor, Tensor]]
+    """Largest key and value of each channel ``[H, D]``, by the name of a decoder's attention."""
+
+
+class QuantizedLinear(nn.Module):
+    """A projection K → N in eight bits, in the place of an ``nn.Linear``."""
+
+    weight: Tensor
+    weight_scale: Tensor
+    bias: Tensor | None
+    input_scale: Tensor | None
+
+    def __init__(
+        self,
+        weight: Tensor,
+        weight_scale: Tensor,
+        bias: Tensor | None,
+        input_scale: Tensor | None,
+        zero_point: int,
+    ) -> None:
+        """Takes what is stored.
+
+        Args:
+            weight: int8 ``[N, K]``.
+            weight_scale: ``[N]``.
+            bias: ``[N]``.
+            input_scale: ``[]``; each row's own where None.
+            zero_point: What an input of zero is stored as.
+        """
+        super().__init__()
+        self.register_buffer("weight", weight)
+        self.register_buffer("weight_scale", weight_scale)
+        self.register_buffer("bias", bias)
+        self.register_buffer("input_scale", input_scale)
+        self.zero_point = zero_point
+
+    @classmethod
+    def of(cls, linear: nn.Linear, seen: Range, scales: Scales) -> QuantizedLinear:
+        """Rounds a projection whose inputs were in the range given."""
+        weight, weight_scale = quantized_weight(linear.weight.detach())
+        bias = None if linear.bias is None else linear.bias.detach()
+        static = torch.tensor(seen.scale) if scales is Scales.STATIC else None
+        return cls(weight, weight_scale, bias, static, seen.zero_point)
+
+    @classmethod
+    def joined(cls, parts: Sequence[QuantizedLinear]) -> QuantizedLinear:
+        """Joins projections of one and the same input into one, K → N + N + .."""
+        first = parts[0]
+        biases = [part.bias for part in parts if part.bias is not None]
+        return cls(
+            torch.cat([part.weight for part in parts]),
+            torch.cat([part.weight_scale for part in parts]),
+            torch.cat(biases) if biases else None,
+            first.input_scale,
+            first.zero_point,
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps ``[.., K]`` to ``[.., N]``; while it is exported, as nodes of ONNX Runtime."""
+        if torch.compiler.is_exporting():
+            return self._nodes(x)
+        scale = self._row_scale(x) if self.input_scale is None else self.input_scale
+        integers = ((x / scale).round() + self.zero_point).clamp(0, _TOP) - self.zero_point
+        exact = torch.float32 if x.size(-1) <= _EXACT_INPUTS else torch.float64
+        sums = integers.to(exact) @ self.weight.to(exact).t()
+        y = sums.to(x.dtype) * (scale * self.weight_scale)
+        return y if self.bias is None else y + self.bias
+
+    def divided(self, scale: Tensor) -> QuantizedLinear:
+        """Gives the projection whose outputs are in units of ``scale [N]``."""
+        bias = None if self.bias is None else self.bias / scale
+        return QuantizedLinear(
+            self.weight, self.weight_scale / scale, bias, self.input_scale, self.zero_point
+        )
+
+    def _nodes(self, x: Tensor) -> Tensor:
+        # Kept as torch lays it out, so that a part of a packed weight is stored once; it is
+        # transposed when the graph is loaded.
+        weight, zero = self.weight.t(), torch.tensor(self.zero_point, dtype=torch.uint8)
+        if self.input_scale is not None:
+            integers = operators.quantize(x, self.input_scale, zero)
+            return operators.integer_product(
+                integers, self.input_scale, zero, weight, self.weight_scale, self.bias
+            )
+        scale, one = self._row_scale(x), torch.ones(())
+        integers = operators.quantize(x / scale, one, zero)
+        product = operators.integer_product(integers, one, zero, weight, self.weight_scale, None)
+        return product * scale if self.bias is None else product * scale + self.bias
+
+    def _row_scale(self, x: Tensor) -> Tensor:
+        largest = (x.abs() if self.zero_point else x).amax(-1, keepdim=True)
+        return (largest * (1 / (_TOP - self.zero_point))).clamp(min=_LEAST_SCALE)
+
+
+class RoundedCache(nn.Module):
+    """Keys and values rounded to signed integers, each channel by a scale of its own."""
+
+    key_scale: Tensor
+    value_scale: Tensor
+
+    def __init__(self, key: Tensor, value: Tensor) -> None:
+        """Takes the largest key and value of each channel on real text, ``[H, D]``."""
+        super().__init__()
+        for name, largest in (("key_scale", key), ("value_scale", value)):
+            scale = (largest / _LARGEST).clamp(min=_LEAST_SCALE)
+            self.register_buffer(name, scale[None, :, None])  # [1, H, 1, D]
+
+    def forward(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Rounds ``[B, H, K, D]`` each."""
+        return _rounded(key, self.key_scale), _rounded(value, self.value_scale)
+
+
+def _rounded(x: Tensor, scale: Tensor) -> Tensor:
+    return (x / scale).round().clamp(-_LARGEST - 1, _LARGEST) * scale
+
+
+def cache_scales(attention: MultiHeadAttention) -> tuple[Tensor, Tensor] | None:
+    """Gives the scales ``[1, H, 1, D]`` of an attention's cache; None where it is not rounded."""
+    rounding = attention.rounding
+    if not isinstance(rounding, RoundedCache):
+        return None
+    return rounding.key_scale, rounding.value_scale
+
+
+def quantized_weight(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Rounds a weight to signed integers, each output channel by a scale of its own.
+
+    CPUs without VNNI multiply eight bits in pairs and add the two products in sixteen, where they
+    may not fit. So the scale is also such that no two neighbours of one sign sum to more than 128:
+    times 255 that fits, and every CPU computes the same. It costs half a bit or less.
+
+    Args:
+        weight: ``[N, K]``.
+
+    Returns:
+        Integers, int8 ``[N, K]``, and scales ``[N]``.
+    """
+    pairs = F.pad(weight, (0, weight.size(1) % 2)).view(weight.size(0), -1, 2)
+    largest = torch.stack(
+        [
+            weight.abs().amax(1),
+            pairs.clamp(min=0).sum(2).amax(1),
+            -pairs.clamp(max=0).sum(2).amin(1),
+        ]
+    ).amax(0)
+    scale = (largest / _LARGEST).clamp(min=_LEAST_SCALE)
+    return (weight / scale[:, None]).round().to(torch.int8), scale
+
+
+def quantize(
+    model: Transformer, calibration: Calibration, scales: Scales, caches: Caches
+) -> Transformer:
+    """Copies a model, with every projection in eight bits; embeddings and norms stay as they are.
+
+    Args:
+        model: In evaluation mode.
+        calibration: What the model saw on real text.
+        scales: Where scales of inputs come from.
+        caches: How keys and values are kept.
+    """
+    quantized = copy.deepcopy(model)
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            parent, _, child = name.rpartition(".")
+            linear = QuantizedLinear.of(module, calibration.inputs[name], scales)
+            setattr(quantized.get_submodule(parent), child, linear)
+    if caches is Caches.INT8:
+        for name, (key, value) in calibration.caches.items():
+            attention = quantized.get_submodule(name)
+            assert isinstance(attention, MultiHeadAttention)
+            attention.rounding = RoundedCache(key, value)
+    return quantized
+
+
+def precision_of(model: Transformer) -> str:
+    """Names the precision a model computes in, as a manifest does."""
+    return "int8" if isinstance(model.output_projection, QuantizedLinear) else "fp32"

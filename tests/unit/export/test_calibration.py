@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+
+import pytest
+import torch
+from tests.random_weights import random_model
+from torch import Tensor, nn
+
+from seqserve_export.calibration import calibrate
+from seqserve_export.quantization import Calibration, Range
+from seqserve_model.attention import MultiHeadAttention
+from seqserve_model.config import Activation, NormPosition, TransformerConfig
+from seqserve_model.search import greedy
+from seqserve_model.transformer import Transformer
+
+PAD, BOS, EOS, WORDS = 0, 1, 2, 40
+HEADS, SIZE = 2, 4
+SHORT, LONG = [7, 8, EOS], [9, 10, 11, 12, 13, EOS]
+
+
+CONFIG = TransformerConfig(
+    vocabulary_size=WORDS,
+    width=HEADS * SIZE,
+    heads=HEADS,
+    feed_forward_width=12,
+    encoder_layers=1,
+    decoder_layers=2,
+    dropout=0.0,
+    # What it gives has no sign.
+    activation=Activation.RELU,
+    shared_embeddings=False,
+    tied_output=False,
+    max_source_length=8,
+    max_target_length=6,
+)
+
+
+@pytest.fixture
+def model() -> Transformer:
+    return random_model(CONFIG)
+
+
+@torch.inference_mode()
+def in_one_pass(
+    model: Transformer, source: list[int]
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Gives what each projection is given and gives, with no cache."""
+    inputs: dict[str, Tensor] = {}
+    outputs: dict[str, Tensor] = {}
+
+    def note(name: str, module: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> None:
+        inputs[name], outputs[name] = given[0], output
+
+    tensor, length = torch.tensor([source]), torch.tensor([len(source)])
+    [words] = greedy(model, tensor, length, model.config.max_target_length)
+    steps = [BOS, *words][: model.config.max_target_length]
+    handles = [
+        module.register_forward_hook(partial(note, name))
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear)
+    ]
+    model(tensor, length, torch.tensor([steps]))
+    for handle in handles:
+        handle.remove()
+    return inputs, outputs
+
+
+def test_ranges_are_those_of_one_plain_pass(model: Transformer) -> None:
+    found = calibrate(model, [LONG])
+    inputs, _ = in_one_pass(model, LONG)
+    linears = [name for name, part in model.named_modules() if isinstance(part, nn.Linear)]
+    assert sorted(found.inputs) == sorted(inputs) == sorted(linears)
+    for name, given in inputs.items():
+        seen = found.inputs[name]
+        assert seen.lowest == pytest.approx(min(0.0, float(given.min())), abs=1e-5), name
+        assert seen.highest == pytest.approx(max(0.0, float(given.max())), abs=1e-5), name
+    assert found.inputs["decoder_layers.0.feed_forward.down"].zero_point == 0
+    assert found.inputs["decoder_layers.0.feed_forward.up"].zero_point == 128
+
+
+def test_caches_have_the_largest_of_each_channel(model: Transformer) -> None:
+    found = calibrate(model, [LONG])
+    _, outputs = in_one_pass(model, LONG)
+    assert sorted(found.caches) == [
+        f"decoder_layers.{layer}.{kind}_attention" for layer in (0, 1) for kind in ("cross", "self")
+    ]
+    for name, largest in found.caches.items():
+        for part, most in zip(("key", "value"), largest, strict=True):
+            assert most.shape == (HEADS, SIZE)
+            kept = outputs[f"{name}.{part}"].view(-1, HEADS, SIZE)
+            torch.testing.assert_close(most, kept.abs().amax(0), rtol=0, atol=1e-5)
+
+
+def union(one: Calibration, other: Calibration) -> Calibration:
+    return Calibration(
+        inputs={
+            name: Range(
+                min(seen.lowest, other.inputs[name].lowest),
+                max(seen.highest, other.inputs[name].highest),
+            )
+            for name, seen in one.inputs.items()
+        },
+        caches={
+            name: (
+                torch.maximum(largest[0], other.caches[name][0]),
+                torch.maximum(largest[1], other.caches[name][1]),
+            )
+            for name, largest in one.caches.items()
+        },
+    )
+
+
+def assert_same(one: Calibration, other: Calibration) -> None:
+    assert one.inputs == other.inputs
+    assert one.caches.keys() == other.caches.keys()
+    for name, largest in one.caches.items():
+        for part, expected in zip(largest, other.caches[name], strict=True):
+            assert torch.equal(part, expected), name
+
+
+def test_sources_of_other_lengths_add_what_they_give_alone(model: Transformer) -> None:
+    with torch.no_grad():
+        # Far out of all that is read, if it were read.
+        model.source_embedding.weight[PAD] = 1000.0
+    alone = [calibrate(model, [source]) for source in (SHORT, LONG)]
+    for sources in ([SHORT, LONG], [LONG, SHORT]):
+        assert_same(calibrate(model, sources), union(*alone))
+    assert alone[0].inputs != alone[1].inputs
+
+
+def test_every_source_is_watched_also_beyond_one_batch() -> None:
+    # Its first projections are given words as they are embedded.
+    model = random_model(dataclasses.replace(CONFIG, norm_position=NormPosition.POST))
+    with torch.no_grad():
+        model.source_embedding.weight[38] = 1000.0
+    many, unlike = [[word, EOS] for word in range(4, 37)] * 4, [38, EOS]
+    name = "encoder_layers.0.self_attention.query"
+    assert calibrate(model, many).inputs[name].highest < 1000
+    for sources in ([unlike, *many], [*many, unlike]):
+        assert calibrate(model, sources).inputs[name].highest > 1000
+
+
+def test_model_is_not_changed(model: Transformer) -> None:
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    calibrate(model, [SHORT, LONG])
+    assert model.state_dict().keys() == before.keys()
+    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items())
+    for name, module in model.named_modules():
+        assert not module._forward_pre_hooks, name
+        assert not module._forward_hooks, name
+        if isinstance(module, MultiHeadAttention):
+            assert module.rounding is None, name
