@@ -31,11 +31,14 @@ test: $(VENV)/.ready ## Run all tests, then those against other engines and thos
 	$(BIN)/pytest -m parity
 	$(BIN)/pytest -m newcomer
 
+soak: $(VENV)/.ready ## Ten minutes of random traffic, in which memory must stay flat.
+	$(BIN)/pytest -m soak -s
+
 test-docker: $(VENV)/.ready ## Bring docker-compose.yml up for real; says so loudly without Docker.
 	$(BIN)/pytest -m docker -rs
 
-bench: $(VENV)/.ready ## Compare with torch and CTranslate2 in one run.
-	$(BIN)/python -m bench.offline
+bench: $(VENV)/.ready build/optimum/.ready ## Compare with other engines in one run, a quarter of an hour.
+	OMP_WAIT_POLICY=passive $(BIN)/python -m bench
 
 check: lint types test check-proto ## What CI runs.
 
@@ -82,10 +85,17 @@ $(SERVE_VENV)/.ready: pyproject.toml
 	$(SERVE_VENV)/bin/python $(PIP) -e '.[server]'
 	touch $@
 
+# Optimum wants an older transformers than ours.
+build/optimum/.ready:
+	$(PYTHON) -m venv build/optimum
+	build/optimum/bin/python $(PIP) $(TORCH)
+	build/optimum/bin/python $(PIP) 'optimum-onnx[onnxruntime]==0.1.0'
+	touch $@
+
 $(PROTOC_VENV)/.ready: pyproject.toml
 	test -x $(PROTOC_VENV)/bin/python || $(PYTHON) -m venv $(PROTOC_VENV)
 	$(PROTOC_VENV)/bin/python $(PIP) --upgrade 'pip>=25.1'
 	$(PROTOC_VENV)/bin/python $(PIP) --group proto
 	touch $@
 
-.PHONY: help demo serve install test test-docker bench check format lint types proto check-proto clean
+.PHONY: help demo serve install test soak test-docker bench check format lint types proto check-proto clean

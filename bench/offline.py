@@ -1,163 +1,186 @@
-"""Tokens per second of this engine, of torch and of CTranslate2, on the same weights in one run.
+"""Tokens per second of this engine and of others, on the same weights in one run, without gRPC.
 
-    python -m bench.offline            a table, and bench/report.json
+    python -m bench.offline            real sentences, and a model of Marian base shape
 
-Every peer decodes the same sentences greedily with the same number of rows in flight. Their outputs
-are compared first: an engine that gives other words is not faster, it does something else. Then
-they take turns, round after round, so that a noisy moment of the machine hits all of them alike;
-what counts is the median of the ratios within a round.
+The shipped model decodes everyday sentences to their own ends. The larger one has random weights,
+and as many target tokens as it is told to give: its speed is that of a translation model of the
+usual size. Every engine has the same number of rows in flight on each core.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import platform
-import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Sequence
-from importlib.metadata import version
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import ctranslate2
 import torch
 
-from bench.peers import CTranslate2Converter, CTranslate2Peer, Peer, SeqservePeer, TorchPeer
+from bench import marian
+from bench.comparison import compare, fastest, print_table
+from bench.huggingface import HuggingFacePeer, save
+from bench.optimum import OptimumPeer, export
+from bench.peers import CTranslate2Converter, CTranslate2Peer, Peer, Rows, SeqservePeer, TorchPeer
+from seqserve_export.calibration import calibrate
+from seqserve_export.quantization import Caches, Scales, quantize
 from seqserve_export.restore import restore
+from seqserve_model.transformer import Transformer
 from seqserve_server.cores import available_cores
 from seqserve_server.manifest import Manifest
 from seqserve_server.tokenizer import Tokenizer
 
-_SENTENCES = Path(__file__).parent / "sentences.txt"
-_REPORT = Path(__file__).parent / "report.json"
+SENTENCES = Path(__file__).parent / "sentences.txt"
 _MAX_DECODING_LENGTH = 64
-# CTranslate2 sums in another order, so near ties may fall the other way.
-_LEAST_EQUAL_SHARE = 0.98
+_FORCED_LENGTH = 32
+_OPTIMUM = Path("build/optimum/bin/python")
+_CALIBRATION_ROWS = 16
+
+Build = Callable[[], Peer]
+
+
+def real_sentences(
+    whole: Path, artifacts: list[Path], rows: list[int], rounds: int
+) -> list[dict[str, Any]]:
+    """Compares on everyday sentences.
+
+    Args:
+        whole: The fp32 artifact, whose weights the others get.
+        artifacts: What of ours is compared, an fp32 one among them.
+        rows: In flight in each worker, each number a table.
+        rounds: Turns of each peer.
+    """
+    tokenizer = Tokenizer.load(whole / "tokenizer.json")
+    lines = SENTENCES.read_text(encoding="utf-8").splitlines()
+    sources = [tokenizer.encode(line) for line in lines if line.strip()]
+    model, manifest, tables = restore(whole), Manifest.read(whole), []
+    with tempfile.TemporaryDirectory() as converted:
+        CTranslate2Converter(model).convert(converted, force=True)
+        for count in rows:
+            # Several times as many as are in flight: what counts is neither the start nor the end.
+            some = sources * max(1, round(8 * count * available_cores() / len(sources)))
+            ours: list[Build] = [
+                partial(SeqservePeer, folder, count, _MAX_DECODING_LENGTH) for folder in artifacts
+            ]
+            theirs = _ctranslate2(
+                Path(converted), manifest, count, _MAX_DECODING_LENGTH, 0, sources
+            )
+            torch_peer = partial(TorchPeer, model, count, _MAX_DECODING_LENGTH)
+            tables.append(_table([*ours, *theirs, torch_peer], some, count, rounds))
+    return tables
+
+
+def marian_base(rows: list[int], rounds: int, *, length: int) -> list[dict[str, Any]]:
+    """Compares on random weights of Marian's base shape, with targets of ``length`` tokens."""
+    model = marian.marian_base()
+    tables = []
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        artifacts = _artifacts(model, folder)
+        CTranslate2Converter(model).convert(str(folder / "converted"))
+        manifest = Manifest.read(artifacts[0])
+        save(model, folder / "checkpoint")
+        has_optimum = _OPTIMUM.exists()
+        if has_optimum:
+            export(_OPTIMUM, folder / "checkpoint", folder / "optimum")
+        else:
+            print("Optimum is left out: `make build/optimum/.ready` sets it up")
+        for count in rows:
+            # Two full batches for each worker.
+            sources = marian.sources(max(2 * count * available_cores(), 8))
+            peers: list[Build] = [
+                partial(SeqservePeer, artifact, count, length, length) for artifact in artifacts
+            ]
+            peers += _ctranslate2(folder / "converted", manifest, count, length, length, sources)
+            layouts = _layouts()
+            some = sources[: max(count * available_cores(), 8)]
+            peers.append(
+                fastest(
+                    [partial(HuggingFacePeer, model, count, length, layout) for layout in layouts],
+                    some,
+                )
+            )
+            if has_optimum:
+                optimum = partial(OptimumPeer, _OPTIMUM, folder / "optimum")
+                peers.append(
+                    fastest([partial(optimum, layout, count, length) for layout in layouts], some)
+                )
+            tables.append(_table(peers, sources, count, rounds))
+    return tables
+
+
+def _artifacts(model: Transformer, repository: Path) -> list[Path]:
+    """Exports the model as it is and in eight bits, calibrated on what it will be given."""
+    calibration = calibrate(model, marian.sources(_CALIBRATION_ROWS), _FORCED_LENGTH)
+    integers = quantize(model, calibration, Scales.STATIC, Caches.FLOAT)
+    return [
+        marian.write(integers, repository, "int8"),
+        marian.write(model, repository, "fp32"),
+    ]
+
+
+def _ctranslate2(
+    folder: Path, manifest: Manifest, rows: int, length: int, least: int, sources: Rows
+) -> list[Build]:
+    """Gives CTranslate2 at both precisions, each in the layout that is fastest here."""
+    return [
+        fastest(
+            [
+                partial(CTranslate2Peer, folder, manifest, precision, layout, rows, length, least)
+                for layout in _layouts()
+            ],
+            sources[: max(rows * available_cores(), 8)],
+        )
+        for precision in ("int8", "float32")
+    ]
+
+
+def _layouts() -> list[tuple[int, int]]:
+    """Lists workers and threads of each: one thread a worker, or all in one."""
+    cores = available_cores()
+    return list(dict.fromkeys([(cores, 1), (1, cores)]))
+
+
+def _table(peers: list[Build], sources: Rows, rows: int, rounds: int) -> dict[str, Any]:
+    running = [build() for build in peers]
+    try:
+        return compare(running, sources, rows, rounds)
+    finally:
+        for peer in running:
+            peer.close()
+
+
+def print_tables(title: str, tables: list[dict[str, Any]]) -> None:
+    """Prints tables, against CTranslate2 at int8."""
+    print(f"\n{title}\n")
+    for table in tables:
+        [base] = [
+            peer["name"] for peer in table["peers"] if peer["name"].startswith("CTranslate2 int8")
+        ]
+        print_table(table, base)
 
 
 def main() -> int:
-    """Runs the comparison."""
-    options = _options()
-    torch.set_num_threads(available_cores())
-    manifest = Manifest.load(options.artifact)
-    tokenizer = Tokenizer.load(options.artifact / "tokenizer.json")
-    lines = options.sentences.read_text(encoding="utf-8").splitlines()
-    sources = [tokenizer.encode(line) for line in lines if line.strip()] * options.repeat
-    print(f"{_machine()}\n{len(sources)} sentences, {manifest.label}, medians of rounds\n")
-    with tempfile.TemporaryDirectory() as converted:
-        model = restore(options.artifact)
-        CTranslate2Converter(model).convert(converted, force=True)
-        tables = []
-        for rows in options.rows:
-            peers = _peers(options.artifact, manifest, model, Path(converted), rows)
-            tables.append(_compare(peers, sources, rows, options.rounds))
-            _print_table(tables[-1])
-            for peer in peers:
-                peer.close()
-    report = {"machine": _machine(), "versions": _versions(), "model": manifest.label,
-              "sentences": len(sources), "tables": tables}  # fmt: skip
-    _REPORT.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    print(f"written: {_REPORT}")
-    return 0
-
-
-def _options() -> argparse.Namespace:
+    """Runs both comparisons."""
     parser = argparse.ArgumentParser(description="Compares offline decoding with other engines.")
-    parser.add_argument("--artifact", type=Path, default=Path("models/en-de/1"))
-    parser.add_argument("--sentences", type=Path, default=_SENTENCES, help="one source a line")
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 8, 32],
                         help="rows in flight in each worker")  # fmt: skip
     parser.add_argument("--rounds", type=int, default=5, help="each peer's turns")
-    parser.add_argument("--repeat", type=int, default=2, help="times the sentences are repeated")
-    return parser.parse_args()
-
-
-def _peers(
-    artifact: Path, manifest: Manifest, model: Any, converted: Path, rows: int
-) -> list[Peer]:
-    cores = available_cores()
-    peers: list[Peer] = [SeqservePeer(artifact, rows, _MAX_DECODING_LENGTH)]
-    for precision in ("float32", "int8"):
-        for layout in dict.fromkeys([(cores, 1), (1, cores)]):
-            peers.append(
-                CTranslate2Peer(converted, manifest, precision, layout, rows, _MAX_DECODING_LENGTH)
-            )
-    return [*peers, TorchPeer(model, rows, _MAX_DECODING_LENGTH)]
-
-
-def _compare(
-    peers: Sequence[Peer], sources: list[list[int]], rows: int, rounds: int
-) -> dict[str, Any]:
-    """Checks that the outputs agree, then lets the peers take turns."""
-    outputs = {peer.name: peer.decode(sources) for peer in peers}
-    ours = outputs[peers[0].name]
-    equal = {name: _equal_share(ours, rows_) for name, rows_ in outputs.items()}
-    for name, share in equal.items():
-        # Eight bits round: there only the speed is compared, and the share is shown.
-        if share < _LEAST_EQUAL_SHARE and "int8" not in name:
-            raise SystemExit(f"{name} agrees with us on {share:.1%} of sentences: not comparable")
-    speeds: dict[str, list[float]] = {peer.name: [] for peer in peers}
-    for _ in range(rounds):
-        for peer in peers:
-            began_s = time.perf_counter()
-            found = peer.decode(sources)
-            elapsed_s = time.perf_counter() - began_s
-            speeds[peer.name].append(sum(map(len, found)) / elapsed_s)
-    base = speeds[peers[0].name]
-    return {
-        "rows": rows,
-        "peers": [
-            {
-                "name": name,
-                "tokens_per_s": statistics.median(values),
-                "tokens_per_s_best": max(values),
-                "ratio": _spread([our / their for our, their in zip(base, values, strict=True)]),
-                "equal_share": equal[name],
-            }
-            for name, values in speeds.items()
-        ],
-    }
-
-
-def _equal_share(ours: list[list[int]], theirs: list[list[int]]) -> float:
-    return statistics.fmean(our == their for our, their in zip(ours, theirs, strict=True))
-
-
-def _spread(ratios: list[float]) -> dict[str, float]:
-    return {"median": statistics.median(ratios), "low": min(ratios), "high": max(ratios)}
-
-
-def _print_table(table: dict[str, Any]) -> None:
-    print(f"{table['rows']} rows in flight a worker")
-    print(f"  {'engine':26}{'tokens/s':>10}{'best':>10}   seqserve is       same output")
-    for peer in table["peers"]:
-        ratio = peer["ratio"]
-        print(
-            f"  {peer['name']:26}{peer['tokens_per_s']:10,.0f}{peer['tokens_per_s_best']:10,.0f}"
-            f"   {ratio['median']:.2f}x ({ratio['low']:.2f}-{ratio['high']:.2f})"
-            f" {peer['equal_share']:11.1%}"
-        )
-    print(flush=True)
-
-
-def _machine() -> str:
-    cpu = platform.processor() or platform.machine()
-    for line in Path("/proc/cpuinfo").read_text().splitlines() if sys.platform == "linux" else ():
-        if line.startswith("model name"):
-            cpu = line.partition(":")[2].strip()
-            break
-    return f"{available_cores()} cores of {cpu}"
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "onnxruntime": version("onnxruntime"),
-        "ctranslate2": ctranslate2.__version__,
-        "torch": torch.__version__,
-    }
+    parser.add_argument("--length", type=int, default=_FORCED_LENGTH,
+                        help="target tokens of the random model")  # fmt: skip
+    parser.add_argument("--only", choices=["sentences", "marian"])
+    options = parser.parse_args()
+    torch.set_num_threads(available_cores())
+    if options.only != "marian":
+        whole, integers = Path("models/en-de/1"), Path("models/en-de/2")
+        tables = real_sentences(whole, [integers, whole], options.rows, options.rounds)
+        print_tables("the shipped model, real sentences", tables)
+    if options.only != "sentences":
+        tables = marian_base(options.rows, options.rounds, length=options.length)
+        print_tables(f"Marian base shape, {options.length} target tokens", tables)
+    return 0
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from seqserve_model.attention import MultiHeadAttention
+from seqserve_model.config import NormPosition
 from seqserve_model.layers import DecoderLayer, EncoderLayer, FeedForward
 from seqserve_model.positions import Positions, SinusoidalPositions
 from seqserve_model.search import greedy_in_batches
@@ -41,12 +42,24 @@ class Peer(Protocol):
 class SeqservePeer:
     """This project's engine, without gRPC: one worker of one thread per core."""
 
-    def __init__(self, folder: Path, rows: int, max_decoding_length: int) -> None:
-        """Loads the artifact; ``rows`` may run at once in each worker."""
+    def __init__(self, folder: Path, rows: int, max_decoding_length: int, least: int = 0) -> None:
+        """Loads the artifact.
+
+        Args:
+            folder: Of the artifact.
+            rows: How many may run at once in each worker.
+            max_decoding_length: Most target tokens.
+            least: Fewest target tokens.
+        """
         workers = available_cores()
-        self.name = "seqserve fp32"
-        self._options = DecodingOptions(max_decoding_length=max_decoding_length)
+        self._options = DecodingOptions(
+            max_decoding_length=max_decoding_length,
+            min_decoding_length=least,
+            # As CTranslate2, which gives none unless it is asked.
+            return_scores=False,
+        )
         self._engine = Offline(folder, workers=workers, slots=rows * workers)
+        self.name = f"seqserve {self._engine.manifest.precision}"
 
     def decode(self, sources: Sequence[list[int]]) -> Rows:
         """Lets all sources wait; rows join as others leave."""
@@ -86,6 +99,7 @@ class CTranslate2Peer:
         layout: tuple[int, int],
         rows: int,
         max_decoding_length: int,
+        least: int = 0,
     ) -> None:
         """Loads a converted model.
 
@@ -96,10 +110,13 @@ class CTranslate2Peer:
             layout: Workers and threads of each.
             rows: Most sources of a batch.
             max_decoding_length: Most target tokens.
+            least: Fewest target tokens.
         """
         workers, threads = layout
-        self.name = f"CTranslate2 {precision} {workers}x{threads}"
+        shown = precision.replace("float", "fp")
+        self.name = f"CTranslate2 {shown} {workers}x{threads}"
         self._rows = rows
+        self._least = least
         self._max_decoding_length = max_decoding_length
         self._translator = ctranslate2.Translator(
             str(folder), compute_type=precision, inter_threads=workers, intra_threads=threads
@@ -113,6 +130,7 @@ class CTranslate2Peer:
             beam_size=1,
             max_batch_size=self._rows,
             max_decoding_length=self._max_decoding_length,
+            min_decoding_length=self._least,
             max_input_length=0,
         )
         return [[int(word[1:]) for word in result.hypotheses[0]] for result in results]
@@ -126,15 +144,16 @@ class CTranslate2Converter(Converter):  # type: ignore[misc]
     """Lays the weights of our torch model out as CTranslate2 wants them."""
 
     def __init__(self, model: Transformer) -> None:
-        """Takes a pre-norm model with sinusoidal positions, as the default model is one."""
+        """Takes a model with sinusoidal positions, pre-norm as the default one or post-norm."""
         self._model = model
 
     def _load(self) -> transformer_spec.TransformerSpec:
         model, config = self._model, self._model.config
+        pre_norm = config.norm_position is NormPosition.PRE
         spec = transformer_spec.TransformerSpec.from_config(
             (config.encoder_layers, config.decoder_layers),
             config.heads,
-            pre_norm=True,
+            pre_norm=pre_norm,
             activation=common_spec.Activation[config.activation.name],
         )
         words = [f"t{number}" for number in range(config.vocabulary_size)]
@@ -153,7 +172,8 @@ class CTranslate2Converter(Converter):  # type: ignore[misc]
             (spec.decoder, model.decoder_positions, model.decoder_norm),
         ):
             part.position_encodings.encodings = _table(positions)
-            _set_norm(part.layer_norm, norm)
+            if pre_norm:
+                _set_norm(part.layer_norm, norm)
         for layer, ours in zip(spec.encoder.layer, model.encoder_layers, strict=True):
             _set_encoder_layer(layer, ours)
         for layer, our in zip(spec.decoder.layer, model.decoder_layers, strict=True):

@@ -1,0 +1,77 @@
+"""All comparisons in one run: tables, ``bench/report.json`` and pictures in ``bench/plots``.
+
+python -m bench            a quarter of an hour on two cores; leave the machine alone meanwhile
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bench import offline, online, overhead, roofline
+from bench.artifacts import newest
+from bench.machine import machine, versions
+from bench.plots import draw
+from seqserve_server.cores import available_cores
+
+_FOLDER = Path(__file__).parent
+_REPORT = _FOLDER / "report.json"
+_MODEL = Path("models/en-de")
+_LENGTH = 32
+
+
+def main() -> int:
+    """Runs everything that is asked for; parts that are left out stay as they were reported."""
+    parts = ("sentences", "marian", "online", "overhead", "roofline")
+    parser = argparse.ArgumentParser(description="Compares with other engines in one run.")
+    parser.add_argument("parts", nargs="*", default=parts, help=f"of {', '.join(parts)}")
+    parser.add_argument("--rounds", type=int, default=5, help="each peer's turns, offline")
+    options = parser.parse_args()
+    torch.set_num_threads(available_cores())
+    began_s = time.perf_counter()
+    report: dict[str, Any] = json.loads(_REPORT.read_text()) if _REPORT.exists() else {}
+    report |= {"machine": machine(), "versions": versions()}
+    print(f"{report['machine']}\n{report['versions']}", flush=True)
+    for part in options.parts:
+        report[part] = _run(part, options.rounds)
+        _REPORT.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    if all(part in report for part in parts):
+        for file in draw(report, _FOLDER / "plots"):
+            print(f"drawn: {file}")
+    print(f"written: {_REPORT}, after {(time.perf_counter() - began_s) / 60:.0f} minutes")
+    return 0
+
+
+def _run(part: str, rounds: int) -> Any:
+    whole, integers = newest(_MODEL, "fp32"), newest(_MODEL, "int8")
+    if part == "sentences":
+        tables = offline.real_sentences(whole, [integers, whole], [1, 8, 32, 64], rounds)
+        offline.print_tables("The shipped model, real sentences, offline", tables)
+        return tables
+    if part == "marian":
+        tables = offline.marian_base([1, 8, 32], min(rounds, 3), length=_LENGTH)
+        offline.print_tables(f"Marian base shape, {_LENGTH} target tokens, offline", tables)
+        return tables
+    if part == "online":
+        plan = online.Plan(shares=(0.2, 0.5, 0.8, 1.0, 1.2), seconds=1.5)
+        waits = online.measure(integers, whole, plan)
+        online.print_table(waits)
+        return waits
+    if part == "overhead":
+        costs = overhead.measure(integers, overhead.Plan())
+        overhead.print_table(costs)
+        return costs
+    shares = [roofline.measure(folder, [1, 8, 32]) for folder in (integers, whole)]
+    for share in shares:
+        roofline.print_table(share)
+    return shares
+
+
+if __name__ == "__main__":
+    sys.exit(main())

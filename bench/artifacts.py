@@ -1,0 +1,34 @@
+"""Which artifacts take part."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from seqserve_server.manifest import Manifest
+
+
+def newest(model: Path, precision: str = "") -> Path:
+    """Finds the highest version of a model.
+
+    Args:
+        model: Folder of its versions.
+        precision: Only versions of this one; any where empty.
+    """
+    found = [
+        folder
+        for folder in model.iterdir()
+        if folder.name.isdecimal()
+        and (not precision or Manifest.read(folder).precision == precision)
+    ]
+    if not found:
+        raise SystemExit(f"{model}: holds no {precision} version")
+    return max(found, key=lambda folder: int(folder.name))
+
+
+def repository_of(artifact: Path, folder: Path) -> Path:
+    """Makes ``folder`` a model repository that holds one artifact and nothing else."""
+    manifest = Manifest.read(artifact)
+    versions = folder / manifest.name
+    versions.mkdir(parents=True)
+    (versions / str(manifest.version)).symlink_to(artifact.resolve(), target_is_directory=True)
+    return folder

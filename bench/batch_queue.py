@@ -1,0 +1,67 @@
+"""A queue that is emptied in batches: each is full, or its oldest item has waited long enough."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class BatchQueue(Generic[T]):
+    """First come, first served, between any number of threads."""
+
+    def __init__(self, most: int, delay_s: float) -> None:
+        """Begins empty.
+
+        Args:
+            most: Items of a batch.
+            delay_s: How long an item waits for others to come; longer only while all who take are
+                busy, and then no longer once one is free.
+        """
+        self._most = most
+        self._delay_s = delay_s
+        self._items: deque[tuple[float, T]] = deque()
+        self._is_closed = False
+        self._changed = threading.Condition()
+
+    def put(self, item: T) -> None:
+        """Adds an item; never waits."""
+        with self._changed:
+            self._items.append((time.monotonic(), item))
+            # Between the first and the last of a batch, whoever waits need not wake.
+            if len(self._items) in (1, self._most):
+                self._changed.notify()
+
+    def take(self) -> list[T]:
+        """Waits for a batch; an empty one says that the queue is closed and will stay empty."""
+        with self._changed:
+            while True:
+                left_s = self._time_left()
+                if left_s == 0.0:
+                    return self._next()
+                self._changed.wait(left_s)
+
+    def close(self) -> None:
+        """Lets those who take have the rest at once, and then empty batches."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def _time_left(self) -> float | None:
+        """Gives how long the next batch may still grow; None while nothing tells."""
+        if self._is_closed or len(self._items) >= self._most:
+            return 0.0
+        if not self._items:
+            return None
+        return max(0.0, self._items[0][0] + self._delay_s - time.monotonic())
+
+    def _next(self) -> list[T]:
+        count = min(self._most, len(self._items))
+        batch = [self._items.popleft()[1] for _ in range(count)]
+        if self._items:
+            # Whoever waits for a first item was not told of these.
+            self._changed.notify()
+        return batch

@@ -1,0 +1,100 @@
+"""Engines that take turns at the same sources, and how their speeds compare.
+
+Outputs are compared first: an engine that gives other words is not faster, it does something else.
+Then every engine runs once in each round, so that a noisy moment of the machine hits all of them
+alike; what counts is the median of the ratios within a round.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bench.peers import Peer, Rows
+
+# Others sum in another order, so near ties may fall the other way.
+_LEAST_EQUAL_SHARE = 0.98
+
+
+def compare(peers: Sequence[Peer], sources: Rows, rows: int, rounds: int) -> dict[str, Any]:
+    """Checks that outputs agree, then lets the peers take turns.
+
+    Args:
+        peers: The first one is what the others are compared with.
+        sources: Token ids; the same for all.
+        rows: In flight in each worker, for the report.
+        rounds: Turns of each peer.
+
+    Raises:
+        SystemExit: Outputs at fp32 differ, and so cannot be compared.
+    """
+    outputs = {peer.name: peer.decode(sources) for peer in peers}
+    whole = next(found for name, found in outputs.items() if "fp32" in name)
+    equal = {name: _equal_share(whole, found) for name, found in outputs.items()}
+    for name, share in equal.items():
+        # Eight bits round: there only the speed is compared, and the share is shown.
+        if share < _LEAST_EQUAL_SHARE and "int8" not in name:
+            raise SystemExit(f"{name} agrees on {share:.1%} of sources: not comparable")
+    speeds: dict[str, list[float]] = {peer.name: [] for peer in peers}
+    for _ in range(rounds):
+        for peer in peers:
+            speeds[peer.name].append(speed(peer, sources))
+    return {
+        "rows": rows,
+        "peers": [
+            {
+                "name": name,
+                "tokens_per_s": statistics.median(found),
+                "tokens_per_s_best": max(found),
+                "equal_share": equal[name],
+                "ratios": {
+                    other: spread([our / their for our, their in zip(found, theirs, strict=True)])
+                    for other, theirs in speeds.items()
+                },
+            }
+            for name, found in speeds.items()
+        ],
+    }
+
+
+def speed(peer: Peer, sources: Rows) -> float:
+    """Measures one turn of a peer, in tokens a second."""
+    began_s = time.perf_counter()
+    found = peer.decode(sources)
+    return sum(map(len, found)) / (time.perf_counter() - began_s)
+
+
+def fastest(make: Sequence[Callable[[], Peer]], sources: Rows) -> Callable[[], Peer]:
+    """Tries several layouts of one engine, each for one turn after one that warms it up."""
+    found = []
+    for build in make:
+        peer = build()
+        speed(peer, sources)
+        found.append(max(speed(peer, sources), speed(peer, sources)))
+        peer.close()
+    return make[found.index(max(found))]
+
+
+def _equal_share(ours: Rows, theirs: Rows) -> float:
+    return statistics.fmean(our == their for our, their in zip(ours, theirs, strict=True))
+
+
+def spread(ratios: list[float]) -> dict[str, float]:
+    """Gives the median of ratios, the lowest and the highest."""
+    return {"median": statistics.median(ratios), "low": min(ratios), "high": max(ratios)}
+
+
+def print_table(table: dict[str, Any], base: str) -> None:
+    """Prints what :func:`compare` gave, each peer as a multiple of ``base``."""
+    print(f"{table['rows']} rows in flight a worker")
+    print(f"  {'engine':26}{'tokens/s':>10}{'best':>10}   times {base:24} same output")
+    for peer in table["peers"]:
+        ratio = peer["ratios"][base]
+        print(
+            f"  {peer['name']:26}{peer['tokens_per_s']:10,.0f}{peer['tokens_per_s_best']:10,.0f}"
+            f"   {ratio['median']:5.2f} ({ratio['low']:.2f}-{ratio['high']:.2f})"
+            f" {peer['equal_share']:22.1%}"
+        )
+    print(flush=True)

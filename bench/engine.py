@@ -1,0 +1,150 @@
+"""The engine alone: what the server runs, with the same limits, without gRPC and without text."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import TracebackType
+
+from bench.load import MAX_DECODING_LENGTH
+from seqserve_server.config import ServeOptions
+from seqserve_server.engine.engine import Engine, EngineLimits
+from seqserve_server.engine.observer import NullObserver
+from seqserve_server.engine.request import (
+    DecodingOptions,
+    Event,
+    Failed,
+    Finished,
+    Request,
+)
+from seqserve_server.manifest import Manifest
+from seqserve_server.runtime import Runtime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineRun:
+    """One decoding of all sources."""
+
+    tokens: int
+    wall_s: float
+    cpu_s: float
+
+
+class EngineProcess:
+    """An engine in a process of its own; a context manager that ends it."""
+
+    def __init__(self, artifact: Path, sources: Sequence[list[int]], in_flight: int) -> None:
+        """Starts the process and waits until the engine runs.
+
+        Args:
+            artifact: Its folder.
+            sources: Token ids, the end token last in each.
+            in_flight: Requests that are under way at once.
+        """
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        arguments = (theirs, artifact, list(sources), in_flight)
+        self._process = context.Process(target=_run, args=arguments, daemon=True)
+        self._process.start()
+        # Held here as well, the pipe would not tell that the process has ended.
+        theirs.close()
+        self._pipe.recv()
+
+    def __enter__(self) -> EngineProcess:
+        """Gives itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Ends the process."""
+        self._pipe.close()
+        self._process.join()
+
+    def decode(self) -> EngineRun:
+        """Decodes all sources once."""
+        self._pipe.send(None)
+        run = self._pipe.recv()
+        assert isinstance(run, EngineRun)
+        return run
+
+
+def _run(pipe: Connection, artifact: Path, sources: list[list[int]], in_flight: int) -> None:
+    """Decodes whenever it is told to, until the other end of the pipe is closed."""
+    options = ServeOptions()
+    limits = EngineLimits(
+        workers=options.worker_count(),
+        slots=options.slots,
+        max_queue=options.max_queue,
+        max_source_tokens_per_step=options.max_source_tokens_per_step,
+    )
+    runtime = Runtime(artifact, Manifest.load(artifact), options.provider, options.threads)
+    engine = Engine(runtime, limits, _deliver, NullObserver())
+    engine.warm_up()
+    engine.start()
+    pipe.send(None)
+    try:
+        while True:
+            pipe.recv()
+            pipe.send(_ClosedLoop(engine, sources).run(in_flight))
+    except EOFError:
+        engine.stop()
+
+
+def _deliver(events: list[tuple[Request, Event]]) -> None:
+    for request, event in events:
+        request.receive(event)
+
+
+class _ClosedLoop:
+    """Submits a request for each that ends."""
+
+    def __init__(self, engine: Engine, sources: Sequence[list[int]]) -> None:
+        self._engine = engine
+        self._waiting = iter(sources)
+        self._left = len(sources)
+        self._tokens = 0
+        self._error: Exception | None = None
+        self._lock = threading.Lock()
+        self._done = threading.Event()
+
+    def run(self, in_flight: int) -> EngineRun:
+        wall_s, cpu_s = time.perf_counter(), time.process_time()
+        for _ in range(in_flight):
+            self._submit_next()
+        self._done.wait()
+        if self._error:
+            raise self._error
+        return EngineRun(
+            tokens=self._tokens,
+            wall_s=time.perf_counter() - wall_s,
+            cpu_s=time.process_time() - cpu_s,
+        )
+
+    def _submit_next(self) -> None:
+        with self._lock:
+            source = next(self._waiting, None)
+        if source is not None:
+            options = DecodingOptions(max_decoding_length=MAX_DECODING_LENGTH)
+            self._engine.submit(Request(source=source, options=options, receive=self._receive))
+
+    def _receive(self, event: Event) -> None:
+        """Is called from the threads of all workers."""
+        if isinstance(event, Failed):
+            self._error = event.error
+            self._done.set()
+        elif isinstance(event, Finished):
+            with self._lock:
+                self._tokens += len(event.token_ids)
+                self._left -= 1
+            if not self._left:
+                self._done.set()
+            self._submit_next()

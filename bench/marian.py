@@ -1,0 +1,102 @@
+"""A model of the shape that Marian calls base, with random weights: speed does not ask for better.
+
+Six layers on each side, post-norm and swish, as the translation models of OPUS-MT have them. Token
+ids are all that it reads and writes; its vocabulary is numbered words.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+
+import tokenizers
+import torch
+from tokenizers import models, pre_tokenizers
+from torch import Tensor
+
+from seqserve_export.artifact import Description, write_artifact
+from seqserve_model.config import Activation, NormPosition, TransformerConfig
+from seqserve_model.transformer import Transformer
+from seqserve_model.vocabulary import CONTROL_TOKENS
+from seqserve_server.manifest import Provenance
+from seqserve_server.tokenizer import UNK, Tokenizer
+
+MARIAN_BASE = TransformerConfig(
+    vocabulary_size=32_000,
+    width=512,
+    heads=8,
+    feed_forward_width=2048,
+    encoder_layers=6,
+    decoder_layers=6,
+    dropout=0.0,
+    norm_position=NormPosition.POST,
+    activation=Activation.SWISH,
+    max_source_length=128,
+    max_target_length=128,
+)
+"""60 million weights, 16 million of them the one table of embeddings."""
+
+_SHORTEST, _LONGEST = 8, 32
+_TYPICAL, _SPREAD = 16, 0.4
+
+
+@torch.no_grad()
+def marian_base(config: TransformerConfig = MARIAN_BASE, *, seed: int = 7) -> Transformer:
+    """Makes a model whose greedy targets vary with the source and seldom repeat a word.
+
+    The end token never wins, so every engine's targets are as long as they are allowed to be.
+    """
+    torch.manual_seed(seed)
+    model = Transformer(config).eval()
+    last = model.decoder_layers[-1].feed_forward_residual.norm.weight
+    # With a tied output and a last norm of ones, a word is most like itself and chosen for ever.
+    assert isinstance(last, Tensor)
+    last.normal_()
+    # What the sources say is the same at every step and must not drown the last word, which is
+    # scrambled by the last feed-forward layer: from there the next one follows.
+    for layer in model.decoder_layers:
+        layer.self_attention.output.weight *= 0.2
+        layer.cross_attention.output.weight *= 0.2
+    model.decoder_layers[-1].feed_forward.down.weight *= 4.0
+    # Short vectors have small products with everything: no control token is ever the likeliest.
+    model.target_embedding.weight[: len(CONTROL_TOKENS)] *= 0.1
+    return model
+
+
+def sources(count: int, seed: int = 7, config: TransformerConfig = MARIAN_BASE) -> list[list[int]]:
+    """Draws token ids, the end token last in each row, as many as sentences have.
+
+    Lengths are log-normal around 16 tokens and cut at 8 and 32.
+    """
+    draw = random.Random(seed)
+    words = range(len(CONTROL_TOKENS), config.vocabulary_size)
+    return [[*draw.choices(words, k=_length(draw) - 1), config.eos_id] for _ in range(count)]
+
+
+def _length(draw: random.Random) -> int:
+    length = round(draw.lognormvariate(math.log(_TYPICAL), _SPREAD))
+    return min(max(length, _SHORTEST), _LONGEST)
+
+
+def numbered_words(size: int) -> Tokenizer:
+    """Makes a vocabulary in which the word of id 17 is ``t17``; words stand between spaces."""
+    words = [*CONTROL_TOKENS, *(f"t{number}" for number in range(len(CONTROL_TOKENS), size))]
+    numbers = {word: number for number, word in enumerate(words)}
+    tokenizer = tokenizers.Tokenizer(models.WordLevel(numbers, unk_token=UNK))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.add_special_tokens(CONTROL_TOKENS)
+    return Tokenizer(tokenizer)
+
+
+def write(model: Transformer, repository: Path, name: str = "marian-base") -> Path:
+    """Exports a model of numbered words, unproven, into ``repository/<name>/1``."""
+    description = Description(
+        name=name,
+        version=1,
+        description="Random weights, for benchmarks",
+        licence="Apache-2.0",
+        provenance=Provenance(command="", commit="", data_licence="", attribution=""),
+    )
+    words = numbered_words(model.config.vocabulary_size)
+    return write_artifact(model, words, repository, description, verify=None)

@@ -1,0 +1,280 @@
+"""What callers wait for at a given load: this server and dynamic batches of other engines.
+
+    python -m bench.online             a table, some five minutes
+
+Every server is a process of its own, called over gRPC from this one, which only calls. Requests
+come as a Poisson process, at rates that are shares of what CTranslate2 at int8 can do in the same
+run. All peers get the same arrivals and take turns, round after round. Times count from when a
+request was due. A batch gives its first token with its last, so only ours is called as a stream
+too; for all others the time of the first token is the time of the whole answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import tempfile
+import time
+from collections.abc import Coroutine, Sequence
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from bench.arrivals import poisson
+from bench.artifacts import newest, repository_of
+from bench.latency import Answer
+from bench.load import Caller, closed_loop, for_seconds, open_loop
+from bench.process import ServerProcess
+from bench.series import Run, Series, capacity, figures, unloaded_s
+from seqserve_server.manifest import Manifest
+
+_SENTENCES = Path(__file__).parent / "sentences.txt"
+_BASE = "CTranslate2 int8"
+# Enough that a full batch runs on each core while another one fills.
+_IN_FLIGHT = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is measured, and for how long."""
+
+    shares: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2)
+    """Rates, ascending, as shares of the base's capacity."""
+    rounds: int = 3
+    seconds: float = 2.0
+    """Of each peer, at each rate, in each round."""
+    slo_factor: float = 4.0
+    """An answer is in time within so many times the base's unloaded median."""
+    delay_ms: float = 5.0
+    """How long a batch waits for more rows."""
+    timeout_s: float = 2.0
+    """When a caller gives up."""
+    seed: int = 1
+
+
+def measure(artifact: Path, weights: Path, plan: Plan) -> dict[str, Any]:
+    """Runs the comparison.
+
+    Args:
+        artifact: What our server serves.
+        weights: The fp32 artifact whose weights the others get.
+        plan: What is measured.
+
+    Returns:
+        All figures, in milliseconds and per second; None stands for a time that is infinite, since
+        too many requests failed.
+    """
+    sentences = _SENTENCES.read_text(encoding="utf-8").splitlines()
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        servers = {
+            name: stack.enter_context(
+                ServerProcess(module, arguments, Path(folder) / f"{name}.log")
+            )
+            for name, module, arguments in _servers(artifact, weights, plan, Path(folder))
+        }
+        series = uvloop.run(_measured(servers, sentences, plan))
+    return report_of(Manifest.read(artifact).label, series, plan)
+
+
+def _servers(
+    artifact: Path, weights: Path, plan: Plan, folder: Path
+) -> list[tuple[str, str, list[str]]]:
+    """Gives name, module and arguments of every server; ours comes first, as installed."""
+    repository = str(repository_of(artifact, folder / "models"))
+    ours = ["serve", "--model-repository", repository, "--port", "0", "--metrics-port", "0"]
+    shared = ["--artifact", str(weights), "--delay-ms", str(plan.delay_ms), "--engine"]
+    return [
+        (f"seqserve {Manifest.read(artifact).precision}", "seqserve", ours),
+        (_BASE, "bench.batcher", [*shared, "ctranslate2", "--precision", "int8"]),
+        ("CTranslate2 fp32", "bench.batcher", [*shared, "ctranslate2", "--precision", "float32"]),
+        ("torch fp32", "bench.batcher", [*shared, "torch"]),
+    ]
+
+
+async def _measured(
+    servers: dict[str, ServerProcess], sentences: Sequence[str], plan: Plan
+) -> list[Series]:
+    async with AsyncExitStack() as stack:
+        series: list[Series] = []
+        for name, server in servers.items():
+            modes = (False, True) if not series else (False,)
+            for streamed in modes:
+                caller = Caller(server.address, streamed=streamed)
+                await stack.enter_async_context(caller)
+                series.append(Series(name + " streamed" * streamed, caller))
+        for one in series:
+            # Unmeasured: what is allocated or compiled at first use.
+            await closed_loop(one.caller, sentences, _IN_FLIGHT)
+        await _closed_rounds(series, sentences, plan)
+        await _open_rounds(series, sentences, plan, capacity(_named(series, _BASE)))
+    return series
+
+
+async def _closed_rounds(series: Sequence[Series], sentences: Sequence[str], plan: Plan) -> None:
+    for round_ in range(plan.rounds):
+        for one in in_turn(series, round_):
+            one.unloaded.append(await _closed_run(one.caller, sentences, 1, plan))
+            one.full.append(await _closed_run(one.caller, sentences, _IN_FLIGHT, plan))
+
+
+async def _closed_run(caller: Caller, sentences: Sequence[str], in_flight: int, plan: Plan) -> Run:
+    sources = for_seconds(sentences, plan.seconds, plan.seed)
+    run = await _timed(closed_loop(caller, sources, in_flight), plan)
+    if failed := {answer.error for answer in run.answers if answer.error}:
+        # Nothing here is more than a server can bear, and the rates depend on it.
+        raise SystemExit(f"calls failed: {', '.join(sorted(failed))}")
+    return run
+
+
+async def _open_rounds(
+    series: Sequence[Series], sentences: Sequence[str], plan: Plan, capacity_per_s: float
+) -> None:
+    for round_ in range(plan.rounds):
+        for share in plan.shares:
+            seed = f"{plan.seed} {round_} {share}"
+            arrivals = poisson(share * capacity_per_s, plan.seconds, sentences, seed)
+            for one in in_turn(series, round_):
+                run = await _timed(open_loop(one.caller, arrivals, plan.timeout_s), plan)
+                one.points.setdefault(share, []).append(run)
+
+
+async def _timed(load: Coroutine[Any, Any, list[Answer]], plan: Plan) -> Run:
+    began_s, cpu_s = time.perf_counter(), time.process_time()
+    answers = await load
+    cpu_s, wall_s = time.process_time() - cpu_s, time.perf_counter() - began_s
+    return Run(answers, plan.seconds, cpu_s / wall_s)
+
+
+def in_turn(series: Sequence[Series], round_: int) -> list[Series]:
+    """Lets another one begin each round, so that none always comes after the same."""
+    first = round_ % len(series)
+    return [*series[first:], *series[:first]]
+
+
+def _named(series: Sequence[Series], name: str) -> Series:
+    return next(one for one in series if one.name == name)
+
+
+def report_of(model: str, series: Sequence[Series], plan: Plan) -> dict[str, Any]:
+    """Gives what :func:`measure` gives, from all that was measured of a model."""
+    base = _named(series, _BASE)
+    slo_s = plan.slo_factor * unloaded_s(base)
+    return {
+        "model": model,
+        "plan": asdict(plan),
+        "base": _BASE,
+        "capacity_per_s": capacity(base),
+        "slo_ms": 1e3 * slo_s,
+        "peers": [figures(one, capacity(base), slo_s) for one in series],
+    }
+
+
+def print_table(report: dict[str, Any]) -> None:
+    """Prints what :func:`measure` gave."""
+    plan = report["plan"]
+    print(
+        f"{report['model']}: Poisson arrivals, {plan['rounds']} rounds of {plan['seconds']} s a"
+        f" point, medians of rounds.\nIn time: within {report['slo_ms']:.1f} ms,"
+        f" {plan['slo_factor']:g} times the median of {report['base']} with one request at a"
+        " time.\n"
+        "First token: the whole answer, where it is not streamed. —: more failed than the"
+        " percentile leaves out. Milliseconds.\n"
+    )
+    for index, share in enumerate(plan["shares"]):
+        rate = share * report["capacity_per_s"]
+        print(f"{rate:,.0f} requests/s, {share:g} of {report['base']}'s capacity")
+        print(
+            f"  {'':24}{'p50':>8}{'p90':>8}{'p99':>8}{'(low - high)':>18}{'first p50':>12}"
+            f"{'p99':>8}{'served/s':>10}{'in time':>9}{'good/s':>8}  errors"
+        )
+        for peer in report["peers"]:
+            print(_line(peer["name"], peer["points"][index]))
+        print()
+    print(f"  {'':24}{'unloaded':>10}{'capacity':>10}   highest rate with p99 in time")
+    for peer in report["peers"]:
+        whole, first = _rate(peer["highest_rate"]), _rate(peer["highest_rate_first"])
+        print(
+            f"  {peer['name']:24}{peer['unloaded_ms']:7.1f} ms{peer['capacity_per_s']:8,.0f}/s"
+            f"   {whole}" + (f"; of the first token {first}" if first != whole else "")
+        )
+    print("  (where p99 first leaves the limit, linear between the rates measured)")
+    points = [point for peer in report["peers"] for point in peer["points"]]
+    late_ms = max(point["generator_late_ms"]["p99"] for point in points)
+    busy = max(point["generator_cpu_share"] for point in points)
+    print(
+        f"  The load generator was {late_ms:.1f} ms late at most (p99 of a point) and took"
+        f" {busy:.0%} of a core.\n",
+        flush=True,
+    )
+
+
+def _line(name: str, point: dict[str, Any]) -> str:
+    total, first = point["total_ms"], point["first_ms"]
+    rounds = [math.inf if value is None else value for value in point["total_p99_ms_rounds"]]
+    spread = f"({_time(min(rounds))} - {_time(max(rounds))})"
+    return (
+        f"  {name:24}{_time(total['p50']):>8}{_time(total['p90']):>8}{_time(total['p99']):>8}"
+        f"{spread:>18}{_time(first['p50']):>12}{_time(first['p99']):>8}"
+        f"{point['served_per_s']:10,.0f}{point['within_slo']:9.1%}{point['goodput_per_s']:8,.0f}"
+        f"  {', '.join(f'{count} {error}' for error, count in point['errors'].items())}"
+    )
+
+
+def _time(value_ms: float | None) -> str:
+    if value_ms is None or math.isinf(value_ms):
+        return "—"
+    return f"{value_ms:,.1f}" if value_ms < 100 else f"{value_ms:,.0f}"
+
+
+def _rate(rate: dict[str, Any]) -> str:
+    if not rate["per_s"]:
+        return "none measured"
+    return f"{'at least ' * rate['is_bound']}{rate['per_s']:,.0f}/s"
+
+
+def main() -> int:
+    """Runs the comparison and prints it."""
+    options = _options()
+    artifact = options.artifact or newest(Path("models/en-de"))
+    weights = options.weights or newest(artifact.parent, "fp32")
+    plan = Plan(
+        shares=tuple(sorted(options.shares)),
+        rounds=options.rounds,
+        seconds=options.seconds,
+        delay_ms=options.delay_ms,
+        timeout_s=options.timeout_s,
+        seed=options.seed,
+    )
+    report = measure(artifact, weights, plan)
+    print_table(report)
+    if options.report:
+        options.report.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    plan = Plan()
+    parser = argparse.ArgumentParser(description="Compares servers under open load.")
+    parser.add_argument("--artifact", type=Path, help="what we serve; the newest en-de")
+    parser.add_argument("--weights", type=Path,
+                        help="fp32 artifact for the others; the newest beside ours")  # fmt: skip
+    parser.add_argument("--shares", type=float, nargs="+", default=list(plan.shares),
+                        help=f"rates, as shares of the capacity of {_BASE}")  # fmt: skip
+    parser.add_argument("--rounds", type=int, default=plan.rounds, help="each peer's turns")
+    parser.add_argument("--seconds", type=float, default=plan.seconds, help="of a turn at a rate")
+    parser.add_argument("--delay-ms", type=float, default=plan.delay_ms,
+                        help="how long a batch of the others waits for more rows")  # fmt: skip
+    parser.add_argument("--timeout-s", type=float, default=plan.timeout_s,
+                        help="when a caller gives up")  # fmt: skip
+    parser.add_argument("--seed", type=int, default=plan.seed, help="of arrivals and sentences")
+    parser.add_argument("--report", type=Path, help="file for all figures, as JSON")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,242 @@
+"""How near a decoder step comes to what the machine can do at best, and where the rest goes.
+
+    python -m bench.roofline            a table for each artifact
+
+A step must read every weight of its products once and do two operations for each weight and row.
+The machine's own limits are measured beside it: how fast memory of the size of those weights is
+read, and how fast ONNX Runtime multiplies matrices of the model's widest shape when nothing else is
+to be done. With one row bytes are what counts, with many operations.
+
+Source of the model: Williams, Waterman and Patterson 2009, "Roofline".
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+from seqserve_server.engine.cache import SlotCache
+from seqserve_server.manifest import Manifest
+from seqserve_server.runtime import Provider, Runtime
+
+_PRODUCTS = {"Gemm": 1, "MatMul": 1, "MatMulIntegerToFloat": 1}
+"""Operators that read a weight, and which of their inputs it is."""
+_SOURCE_LENGTH, _TARGET_LENGTH = 16, 32
+_REPEATS = 40
+_PEAK_ROWS = 384  # a multiple of every kernel's block of rows
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the products of a step are made of."""
+
+    weights: int
+    """Numbers that are read, each multiplied once for every row."""
+    bytes: int
+
+    @classmethod
+    def of(cls, folder: Path) -> Work:
+        """Counts the weights that the decoder graph multiplies with."""
+        graph = onnx.load(str(folder / "decoder.onnx"), load_external_data=False).graph
+        tensors = {entry.name: entry for entry in graph.initializer}
+        # An int8 weight comes through a Transpose, which is done when the graph is loaded.
+        origin = {
+            node.output[0]: node.input[0] for node in graph.node if node.op_type == "Transpose"
+        }
+        found = []
+        for node in graph.node:
+            if node.op_type in _PRODUCTS:
+                name = node.input[_PRODUCTS[node.op_type]]
+                tensor = tensors.get(origin.get(name, name))
+                if tensor is not None:
+                    found.append(tensor)
+        sizes = [int(np.prod(tensor.dims)) for tensor in found]
+        widths = [1 if tensor.data_type == TensorProto.INT8 else 4 for tensor in found]
+        return cls(sum(sizes), sum(a * b for a, b in zip(sizes, widths, strict=True)))
+
+
+def best_s(run: Callable[[], object], repeats: int = _REPEATS) -> float:
+    """Gives the shortest of several runs; the longer ones were disturbed by something else."""
+    run()
+    found = []
+    for _ in range(repeats):
+        began_s = time.perf_counter()
+        run()
+        found.append(time.perf_counter() - began_s)
+    return min(found)
+
+
+def typical_s(run: Callable[[], object], repeats: int) -> float:
+    """Gives the median of several runs."""
+    found = []
+    for _ in range(repeats):
+        began_s = time.perf_counter()
+        run()
+        found.append(time.perf_counter() - began_s)
+    return statistics.median(found[repeats // 4 :])
+
+
+def read_bandwidth(size: int) -> float:
+    """Measures how fast one core reads memory that is ``size`` bytes large, in bytes a second."""
+    array = np.ones(max(size // 8, 1), np.int64)
+    return array.nbytes / best_s(array.max)
+
+
+def product_peak(width: int, words: int, *, integers: bool) -> float:
+    """Measures how many operations a second one thread of ONNX Runtime does in one wide product."""
+    draw = np.random.default_rng(0)
+    weight = draw.integers(-64, 64, (width, words)).astype(np.int8 if integers else np.float32)
+    x = draw.integers(0, 255, (_PEAK_ROWS, width)).astype(np.uint8 if integers else np.float32)
+    initializers = [numpy_helper.from_array(weight, "weight")]
+    if integers:
+        one, zero = np.array(1, np.float32), np.array(128, np.uint8)
+        initializers += [numpy_helper.from_array(one, "one"), numpy_helper.from_array(zero, "zero")]
+        node = helper.make_node(
+            "MatMulIntegerToFloat", ["x", "weight", "one", "one", "zero"], ["y"],
+            domain="com.microsoft",
+        )  # fmt: skip
+    else:
+        node = helper.make_node("MatMul", ["x", "weight"], ["y"])
+    kind = TensorProto.UINT8 if integers else TensorProto.FLOAT
+    graph = helper.make_graph(
+        [node],
+        "product",
+        [helper.make_tensor_value_info("x", kind, list(x.shape))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [_PEAK_ROWS, words])],
+        initializers,
+    )
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+    binding = session.io_binding()
+    binding.bind_cpu_input("x", x)
+    binding.bind_output("y")
+    elapsed_s = best_s(lambda: session.run_with_iobinding(binding), _REPEATS // 2)
+    return 2 * _PEAK_ROWS * width * words / elapsed_s
+
+
+class Steps:
+    """Steps of a number of rows, from the begin of their targets to their end and again."""
+
+    def __init__(self, runtime: Runtime, rows: int) -> None:
+        """Encodes a source for each row."""
+        self._rows = rows
+        self._cache = SlotCache(runtime, rows)
+        self._cache.scored[...] = False
+        words = runtime.manifest.architecture.vocabulary_size
+        draw = np.random.default_rng(0)
+        self._memory = runtime.encode(draw.integers(4, words, (rows, _SOURCE_LENGTH)).tolist())
+        self._left = 0
+
+    def run(self) -> None:
+        """Runs the next step."""
+        if not self._left:
+            for row in range(self._rows):
+                self._cache.join(row, self._memory, row)
+            self._left = _TARGET_LENGTH
+        self._cache.advance(self._rows)
+        self._left -= 1
+
+
+def measure(folder: Path, rows: list[int]) -> dict[str, Any]:
+    """Compares the steps of an artifact with the machine's limits.
+
+    Returns:
+        Limits, and for each number of rows its time, its shares and its time by operator.
+    """
+    manifest, work = Manifest.load(folder), Work.of(folder)
+    shape, integers = manifest.architecture, manifest.precision == "int8"
+    width = shape.heads * shape.head_size
+    bandwidth = read_bandwidth(work.bytes)
+    peak = product_peak(width, 4 * width, integers=integers)
+    runtime = Runtime(folder, manifest, Provider.CPU, threads=1)
+    points = []
+    for count in rows:
+        step_s = typical_s(Steps(runtime, count).run, 4 * _REPEATS)
+        bytes_s, products_s = work.bytes / bandwidth, 2 * work.weights * count / peak
+        points.append(
+            {
+                "rows": count,
+                "step_us": 1e6 * step_s,
+                "bytes_us": 1e6 * bytes_s,
+                "operations_us": 1e6 * products_s,
+                "share": max(bytes_s, products_s) / step_s,
+                "operators": _profile(folder, manifest, count),
+            }
+        )
+    return {
+        "model": manifest.label,
+        "precision": manifest.precision,
+        "weight_bytes": work.bytes,
+        "bandwidth_gb_s": bandwidth / 1e9,
+        "peak_gop_s": peak / 1e9,
+        "points": points,
+    }
+
+
+def _profile(folder: Path, manifest: Manifest, rows: int) -> dict[str, float]:
+    """Gives each kind of operator's share of the kernels' time, by ONNX Runtime's own profiler."""
+    with tempfile.TemporaryDirectory() as place:
+        runtime = Runtime(folder, manifest, Provider.CPU, threads=1, profile=Path(place) / "step")
+        steps = Steps(runtime, rows)
+        for _ in range(_REPEATS):
+            steps.run()
+        events = json.loads(runtime.end_profile().read_text(encoding="utf-8"))
+    total: collections.Counter[str] = collections.Counter()
+    for event in events:
+        if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
+            total[event["args"]["op_name"]] += event["dur"]
+    return {name: spent / total.total() for name, spent in total.most_common()}
+
+
+def print_table(report: dict[str, Any]) -> None:
+    """Prints what :func:`measure` gave."""
+    print(
+        f"{report['model']}, {report['precision']}: a step reads"
+        f" {report['weight_bytes'] / 1e6:.1f} MB of weights,"
+        f" at {report['bandwidth_gb_s']:.0f} GB/s at best, products at"
+        f" {report['peak_gop_s']:.0f} GOP/s at best"
+    )
+    for point in report["points"]:
+        top = ", ".join(
+            f"{name} {share:.0%}" for name, share in list(point["operators"].items())[:6]
+        )
+        print(
+            f"  {point['rows']:3} rows: {point['step_us']:6.0f} us a step; bytes alone"
+            f" {point['bytes_us']:.0f}, products alone {point['operations_us']:.0f}:"
+            f" {point['share']:.0%} of the roofline\n           {top}"
+        )
+    print(flush=True)
+
+
+def main() -> int:
+    """Prints the tables."""
+    parser = argparse.ArgumentParser(description="Compares a step with the machine's limits.")
+    parser.add_argument(
+        "artifacts", type=Path, nargs="*", default=[Path("models/en-de/1"), Path("models/en-de/2")]
+    )
+    parser.add_argument("--rows", type=int, nargs="+", default=[1, 8, 32])
+    options = parser.parse_args()
+    for folder in options.artifacts:
+        print_table(measure(folder, options.rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

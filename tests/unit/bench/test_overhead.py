@@ -1,0 +1,34 @@
+"""Figures of rounds made by hand."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from bench.engine import EngineRun
+from bench.overhead import ServerRun, throughput
+
+
+def test_figures() -> None:
+    alone = EngineRun(tokens=1000, wall_s=1.0, cpu_s=2.0)
+    served = ServerRun(
+        tokens=1000,
+        wall_s=2.0,
+        cpu_s=2.5,
+        event_loop_cpu_s=0.5,
+        client_cpu_s=0.4,
+        step_s=3.0,
+        outside_s=0.3,
+    )
+    report = json.loads(json.dumps(throughput([(alone, served)] * 3, 100)))
+    assert report["engine"]["tokens_per_s"] == 1000.0
+    assert report["server"]["tokens_per_s"] == 500.0
+    assert report["server"]["tokens_per_cpu_s"] == 400.0
+    assert report["server"]["cpu_ms_per_request"] == pytest.approx(25.0)
+    assert report["server"]["event_loop_cpu_ms_per_request"] == pytest.approx(5.0)
+    assert report["server"]["step_share_outside_runtime"] == pytest.approx(0.1)
+    # The event loop, and a tenth of what the workers take.
+    assert report["server"]["cpu_share_outside_runtime"] == pytest.approx((0.5 + 0.2) / 2.5)
+    ratio = report["server_by_engine"]
+    assert ratio["tokens_per_s"] == {"median": 0.5, "low": 0.5, "high": 0.5}
+    assert ratio["tokens_per_cpu_s"]["median"] == pytest.approx(0.8)
