@@ -1,0 +1,115 @@
+"""Memory stays flat: a real server, random shapes, callers that come, stream, cancel and leave."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import statistics
+import time
+from pathlib import Path
+
+import pytest
+from tests.e2e.process import ServerProcess, until
+
+from seqserve import AsyncClient
+
+MODELS = Path(__file__).parents[2] / "models"
+DURATION_S = float(os.environ.get("SEQSERVE_SOAK_S", "600"))
+CALLERS = 48
+WORDS = [
+    "the",
+    "coffee",
+    "tastes",
+    "good",
+    "and",
+    "nobody",
+    "waits",
+    "for",
+    "our",
+    "old",
+    "train",
+    "near",
+    "a",
+    "quiet",
+    "garden",
+]
+
+# What a page here and there, a thread's arena or a longer list may take.
+TOLERANCE_MB = 6.0
+
+pytestmark = pytest.mark.soak
+
+
+def resident_mb(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+
+class Traffic:
+    """Callers, each with shapes of its own draw."""
+
+    def __init__(self, client: AsyncClient, until_s: float) -> None:
+        self._client = client
+        self._until_s = until_s
+        self.answers = 0
+        self.cancelled = 0
+
+    async def caller(self, seed: int) -> None:
+        draw = random.Random(seed)
+        while time.monotonic() < self._until_s:
+            text = " ".join(draw.choices(WORDS, k=draw.choice((1, 5, 12, 40, 90))))
+            longest = draw.choice((1, 8, 40, 128))
+            kind = draw.random()
+            if kind < 0.1:
+                await self._given_up(text, longest, draw.random() / 50)
+            elif kind < 0.3:
+                async for _ in self._client.stream(text, max_decoding_length=longest):
+                    pass
+                self.answers += 1
+            else:
+                await self._client.generate(text, max_decoding_length=longest)
+                self.answers += 1
+            if draw.random() < 0.05:
+                await asyncio.sleep(draw.random())
+
+    async def _given_up(self, text: str, longest: int, patience_s: float) -> None:
+        call = asyncio.create_task(self._client.generate(text, max_decoding_length=longest))
+        await asyncio.sleep(patience_s)
+        call.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await call
+        self.cancelled += 1
+
+
+async def watched(server: ServerProcess) -> tuple[Traffic, list[float]]:
+    """Runs the traffic and reads the server's memory every second."""
+    samples = []
+    async with AsyncClient(server.target) as client:
+        traffic = Traffic(client, time.monotonic() + DURATION_S)
+        callers = asyncio.gather(*(traffic.caller(seed) for seed in range(CALLERS)))
+        while not callers.done():
+            await asyncio.sleep(1.0)
+            samples.append(resident_mb(server.pid))
+        await callers
+    return traffic, samples
+
+
+def test_memory_is_flat_after_warm_up(tmp_path: Path) -> None:
+    with ServerProcess(MODELS, tmp_path, "--log-level", "warning") as server:
+        began = resident_mb(server.pid)
+        traffic, samples = asyncio.run(watched(server))
+        until(server.is_idle)
+        fifth = len(samples) // 5
+        early, late = (
+            statistics.median(part) for part in (samples[fifth : 2 * fifth], samples[-fifth:])
+        )
+        print(
+            f"{traffic.answers} answers, {traffic.cancelled} given up, {len(samples)} s;"
+            f" resident {began:.0f} MB at the start, {early:.1f} after a fifth, {late:.1f} at the"
+            f" end, {max(samples):.1f} at most"
+        )
+        assert traffic.answers > 20 * DURATION_S
+        assert late - early < TOLERANCE_MB
+        assert "Traceback" not in server.stderr
