@@ -94,19 +94,12 @@ def marian_base(rows: list[int], rounds: int, *, length: int) -> list[dict[str, 
                 partial(SeqservePeer, artifact, count, length, length) for artifact in artifacts
             ]
             peers += _ctranslate2(folder / "converted", manifest, count, length, length, sources)
-            layouts = _layouts()
-            some = sources[: max(count * available_cores(), 8)]
-            peers.append(
-                fastest(
-                    [partial(HuggingFacePeer, model, count, length, layout) for layout in layouts],
-                    some,
-                )
-            )
+            # These two take long to try: one thread a worker was faster wherever both were tried.
+            layout = (available_cores(), 1)
+            peers.append(partial(HuggingFacePeer, model, count, length, layout))
             if has_optimum:
                 optimum = partial(OptimumPeer, _OPTIMUM, folder / "optimum")
-                peers.append(
-                    fastest([partial(optimum, layout, count, length) for layout in layouts], some)
-                )
+                peers.append(partial(optimum, layout, count, length))
             tables.append(_table(peers, sources, count, rounds))
     return tables
 
