@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,13 @@ def _speeds(axes: Axes, tables: list[dict[str, Any]]) -> None:
     for table in tables:
         for peer in table["peers"]:
             # Layouts differ from row to row, each the fastest there.
-            name = peer["name"].rpartition(" ")[0] if peer["name"][-1].isdigit() else peer["name"]
-            name = name if "x" in peer["name"].rpartition(" ")[2] else peer["name"]
+            name = re.sub(r" \d+x\d+$", "", peer["name"])
             lines.setdefault(name, []).append((table["rows"], peer["tokens_per_s"]))
     for name, points in lines.items():
         axes.plot(*zip(*points, strict=True), marker="o", label=name, linewidth=_width(name))
     axes.set_xscale("log", base=2)
+    rows = [table["rows"] for table in tables]
+    axes.set_xticks(rows, [str(count) for count in rows])
     axes.set_yscale("log")
     axes.set_xlabel("rows in flight on each core")
     axes.set_ylabel("tokens a second")
