@@ -78,12 +78,13 @@ class EngineFigures:
         self.stops = {reason.value: 0 for reason in StopReason}
         self._lock = Lock()
 
-    def encoded(self, sources: int, tokens: int, duration_s: float) -> None:
-        """Sources of one length were encoded together."""
+    def encoded(self, lengths: Sequence[int], duration_s: float) -> None:
+        """Sources of these lengths, in tokens, were encoded together."""
         self.histograms["encode_duration_seconds"].observe(duration_s)
-        self.histograms["source_tokens"].observe(tokens // sources, sources)
+        for length in lengths:
+            self.histograms["source_tokens"].observe(length)
         with self._lock:
-            self.totals["source_tokens"] += tokens
+            self.totals["source_tokens"] += sum(lengths)
 
     def stepped(self, rows: int, duration_s: float, outside_s: float) -> None:
         """A turn is over; its length counts once for each row that waited for it."""

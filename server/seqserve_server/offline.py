@@ -87,8 +87,8 @@ class Offline:
         options = options or DecodingOptions(max_decoding_length=limits.max_target_length)
         self._check(sources, options)
         answers = [_Answer() for _ in sources]
-        # Sources of one length are encoded together, and the longest ones do not come last, when
-        # they would run with few beside them.
+        # Sources of similar length are encoded together, and the longest ones do not come last,
+        # when they would run with few beside them.
         for index in sorted(range(len(sources)), key=lambda index: -len(sources[index])):
             receive = answers[index].receive
             self._engine.submit(Request(source=sources[index], options=options, receive=receive))

@@ -11,8 +11,8 @@ from seqserve_server.engine.request import Event, Request
 class Observer(Protocol):
     """Takes the figures of one engine, and raises nothing. No method is called per row and step."""
 
-    def encoded(self, sources: int, tokens: int, duration_s: float) -> None:
-        """Sources of one length were encoded together."""
+    def encoded(self, lengths: Sequence[int], duration_s: float) -> None:
+        """Sources of these lengths, in tokens, were encoded together."""
 
     def stepped(self, rows: int, duration_s: float, outside_s: float) -> None:
         """A turn is over: every running row has one token more.
@@ -36,7 +36,7 @@ class Observer(Protocol):
 class NullObserver:
     """Takes no notice."""
 
-    def encoded(self, sources: int, tokens: int, duration_s: float) -> None:
+    def encoded(self, lengths: Sequence[int], duration_s: float) -> None:
         """Does nothing."""
 
     def stepped(self, rows: int, duration_s: float, outside_s: float) -> None:

@@ -168,7 +168,7 @@ class Worker:
         return late
 
     def _admit(self) -> None:
-        """Encodes new sources within the budget, those of one length together."""
+        """Encodes new sources within the budget, those of similar length together."""
         held = self._held
         new = self._scheduler.take(
             held=held, free=self._cache.slots - held, budget_tokens=self._max_source_tokens
@@ -199,7 +199,7 @@ class Worker:
         duration_s = time.perf_counter() - began_s
         self._runtime_s += duration_s
         self._join(requests, memory)
-        self._observer.encoded(len(requests), memory.starts[-1], duration_s)
+        self._observer.encoded([len(request.source) for request in requests], duration_s)
 
     def _refuse(self, request: Request) -> None:
         self._joining.remove(request)

@@ -169,7 +169,7 @@ def test_step_counts_once_for_each_row_that_waited() -> None:
 def test_sources_and_first_tokens() -> None:
     metrics = Metrics()
     figures = metrics.engine("m")
-    figures.encoded(sources=3, tokens=21, duration_s=0.002)
+    figures.encoded([7, 7, 7], duration_s=0.002)
     figures.first_tokens([request(arrived_s=10.0, encode_began_s=10.5, first_token_s=12.0)])
     assert value(metrics, "source_tokens_total", model="m") == 21
     assert value(metrics, "source_tokens_bucket", model="m", le="4") == 0
@@ -221,3 +221,11 @@ def test_loads() -> None:
     assert value(metrics, "model_info", **labels) == 1
     assert value(metrics, "model_loads_total", result="success") == 1
     assert value(metrics, "model_loads_total", result="failure") == 1
+
+
+def test_sources_encoded_together_are_counted_by_their_own_lengths() -> None:
+    metrics = Metrics()
+    metrics.engine("m").encoded([2, 100], duration_s=0.002)
+    assert value(metrics, "source_tokens_total", model="m") == 102
+    for bound, count in (("2", 1), ("64", 1), ("128", 2)):
+        assert value(metrics, "source_tokens_bucket", model="m", le=bound) == count

@@ -29,14 +29,14 @@ class Notes:
     """An observer that keeps all it is told."""
 
     def __init__(self) -> None:
-        self.encodings: list[tuple[int, int]] = []
+        self.encodings: list[list[int]] = []
         self.steps: list[int] = []
         self.first: list[Request] = []
         self.ends: list[tuple[Request, Event]] = []
         self.cancellations: list[Request] = []
 
-    def encoded(self, sources: int, tokens: int, duration_s: float) -> None:
-        self.encodings.append((sources, tokens))
+    def encoded(self, lengths: Sequence[int], duration_s: float) -> None:
+        self.encodings.append(list(lengths))
 
     def stepped(self, rows: int, duration_s: float, outside_s: float) -> None:
         assert 0 <= outside_s <= duration_s
@@ -151,7 +151,7 @@ def test_sources_of_similar_length_are_encoded_together() -> None:
     bench.turn()
     # From short to long, none more than twice as long as the shortest beside it.
     assert bench.runtime.encoded == [[2, 2, 3], [5, 9]]
-    assert bench.notes.encodings == [(3, 7), (2, 14)]
+    assert bench.notes.encodings == [[2, 2, 3], [5, 9]]
     bench.finish()
     bench.assert_decoded(*requests)
 
