@@ -67,7 +67,7 @@ def speed(peer: Peer, sources: Rows) -> float:
 
 
 def fastest(make: Sequence[Callable[[], Peer]], sources: Rows) -> Callable[[], Peer]:
-    """Tries several layouts of one engine, each for one turn after one that warms it up."""
+    """Tries several layouts of one engine: the better of two turns after one that warms it up."""
     found = []
     for build in make:
         peer = build()
@@ -81,9 +81,9 @@ def _equal_share(ours: Rows, theirs: Rows) -> float:
     return statistics.fmean(our == their for our, their in zip(ours, theirs, strict=True))
 
 
-def spread(ratios: list[float]) -> dict[str, float]:
-    """Gives the median of ratios, the lowest and the highest."""
-    return {"median": statistics.median(ratios), "low": min(ratios), "high": max(ratios)}
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Gives the median, the lowest and the highest."""
+    return {"median": statistics.median(values), "low": min(values), "high": max(values)}
 
 
 def print_table(table: dict[str, Any], base: str) -> None:

@@ -13,7 +13,7 @@ from types import TracebackType
 
 from bench.load import MAX_DECODING_LENGTH
 from seqserve_server.config import ServeOptions
-from seqserve_server.engine.engine import Engine, EngineLimits
+from seqserve_server.engine.engine import Engine, deliver
 from seqserve_server.engine.observer import NullObserver
 from seqserve_server.engine.request import (
     DecodingOptions,
@@ -80,14 +80,8 @@ class EngineProcess:
 def _run(pipe: Connection, artifact: Path, sources: list[list[int]], in_flight: int) -> None:
     """Decodes whenever it is told to, until the other end of the pipe is closed."""
     options = ServeOptions()
-    limits = EngineLimits(
-        workers=options.worker_count(),
-        slots=options.slots,
-        max_queue=options.max_queue,
-        max_source_tokens_per_step=options.max_source_tokens_per_step,
-    )
     runtime = Runtime(artifact, Manifest.load(artifact), options.provider, options.threads)
-    engine = Engine(runtime, limits, _deliver, NullObserver())
+    engine = Engine(runtime, options.engine_limits(), deliver, NullObserver())
     engine.warm_up()
     engine.start()
     pipe.send(None)
@@ -97,11 +91,6 @@ def _run(pipe: Connection, artifact: Path, sources: list[list[int]], in_flight: 
             pipe.send(_ClosedLoop(engine, sources).run(in_flight))
     except EOFError:
         engine.stop()
-
-
-def _deliver(events: list[tuple[Request, Event]]) -> None:
-    for request, event in events:
-        request.receive(event)
 
 
 class _ClosedLoop:

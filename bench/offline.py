@@ -22,8 +22,10 @@ import torch
 from bench import marian
 from bench.comparison import compare, fastest, print_table
 from bench.huggingface import HuggingFacePeer, save
+from bench.load import MAX_DECODING_LENGTH
 from bench.optimum import OptimumPeer, export
 from bench.peers import CTranslate2Converter, CTranslate2Peer, Peer, Rows, SeqservePeer, TorchPeer
+from bench.sentences import everyday
 from seqserve_export.calibration import calibrate
 from seqserve_export.quantization import Caches, Scales, quantize
 from seqserve_export.restore import restore
@@ -32,8 +34,6 @@ from seqserve_server.cores import available_cores
 from seqserve_server.manifest import Manifest
 from seqserve_server.tokenizer import Tokenizer
 
-SENTENCES = Path(__file__).parent / "sentences.txt"
-_MAX_DECODING_LENGTH = 64
 _FORCED_LENGTH = 32
 _OPTIMUM = Path("build/optimum/bin/python")
 _CALIBRATION_ROWS = 16
@@ -53,8 +53,7 @@ def real_sentences(
         rounds: Turns of each peer.
     """
     tokenizer = Tokenizer.load(whole / "tokenizer.json")
-    lines = SENTENCES.read_text(encoding="utf-8").splitlines()
-    sources = [tokenizer.encode(line) for line in lines if line.strip()]
+    sources = [tokenizer.encode(line) for line in everyday()]
     model, manifest, tables = restore(whole), Manifest.read(whole), []
     with tempfile.TemporaryDirectory() as converted:
         CTranslate2Converter(model).convert(converted, force=True)
@@ -62,12 +61,10 @@ def real_sentences(
             # Several times as many as are in flight: what counts is neither the start nor the end.
             some = sources * max(1, round(8 * count * available_cores() / len(sources)))
             ours: list[Build] = [
-                partial(SeqservePeer, folder, count, _MAX_DECODING_LENGTH) for folder in artifacts
+                partial(SeqservePeer, folder, count, MAX_DECODING_LENGTH) for folder in artifacts
             ]
-            theirs = _ctranslate2(
-                Path(converted), manifest, count, _MAX_DECODING_LENGTH, 0, sources
-            )
-            torch_peer = partial(TorchPeer, model, count, _MAX_DECODING_LENGTH)
+            theirs = _ctranslate2(Path(converted), manifest, count, MAX_DECODING_LENGTH, 0, sources)
+            torch_peer = partial(TorchPeer, model, count, MAX_DECODING_LENGTH)
             tables.append(_table([*ours, *theirs, torch_peer], some, count, rounds))
     return tables
 

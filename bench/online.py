@@ -30,10 +30,10 @@ from bench.artifacts import newest, repository_of
 from bench.latency import Answer
 from bench.load import Caller, closed_loop, for_seconds, open_loop
 from bench.process import ServerProcess
+from bench.sentences import everyday
 from bench.series import Run, Series, capacity, figures, unloaded_s
 from seqserve_server.manifest import Manifest
 
-_SENTENCES = Path(__file__).parent / "sentences.txt"
 _BASE = "CTranslate2 int8"
 # Enough that a full batch runs on each core while another one fills.
 _IN_FLIGHT = 128
@@ -69,7 +69,7 @@ def measure(artifact: Path, weights: Path, plan: Plan) -> dict[str, Any]:
         All figures, in milliseconds and per second; None stands for a time that is infinite, since
         too many requests failed.
     """
-    sentences = _SENTENCES.read_text(encoding="utf-8").splitlines()
+    sentences = everyday()
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         servers = {
             name: stack.enter_context(

@@ -24,14 +24,15 @@ from typing import Any
 import uvloop
 
 from bench.artifacts import newest, repository_of
+from bench.comparison import spread
 from bench.engine import EngineProcess, EngineRun
 from bench.latency import Answer
 from bench.load import Caller, closed_loop
 from bench.process import ServerProcess
+from bench.sentences import everyday
 from seqserve_server.manifest import Manifest
 from seqserve_server.tokenizer import Tokenizer
 
-_SENTENCES = Path(__file__).parent / "sentences.txt"
 _MB = 1e6
 
 
@@ -87,7 +88,7 @@ def measure(artifact: Path, plan: Plan) -> dict[str, Any]:
         Medians over the rounds and the starts; spreads are median, low and high.
     """
     manifest = Manifest.read(artifact)
-    texts = _SENTENCES.read_text(encoding="utf-8").splitlines() * plan.repeat
+    texts = everyday() * plan.repeat
     random.Random(plan.seed).shuffle(texts)
     tokenizer = Tokenizer.load(artifact / "tokenizer.json")
     sources = [tokenizer.encode(text) for text in texts]
@@ -107,9 +108,9 @@ def measure(artifact: Path, plan: Plan) -> dict[str, Any]:
         "requests": len(texts),
         **throughput(rounds, len(texts)),
         "start": {
-            "ready_s": _spread([start.ready_s for start in starts]),
-            "ready_mb": _spread([start.ready_bytes / _MB for start in starts]),
-            "loaded_mb": _spread([start.loaded_bytes / _MB for start in starts]),
+            "ready_s": spread([start.ready_s for start in starts]),
+            "ready_mb": spread([start.ready_bytes / _MB for start in starts]),
+            "loaded_mb": spread([start.loaded_bytes / _MB for start in starts]),
         },
     }
 
@@ -208,10 +209,10 @@ def throughput(rounds: Sequence[tuple[EngineRun, ServerRun]], requests: int) -> 
             "cpu_share_outside_runtime": statistics.median([_outside_share(run) for run in served]),
         },
         "server_by_engine": {
-            "tokens_per_s": _spread(
+            "tokens_per_s": spread(
                 [engine.wall_s / server.wall_s for engine, server in rounds],
             ),
-            "tokens_per_cpu_s": _spread([engine.cpu_s / server.cpu_s for engine, server in rounds]),
+            "tokens_per_cpu_s": spread([engine.cpu_s / server.cpu_s for engine, server in rounds]),
         },
     }
 
@@ -233,10 +234,6 @@ def _rates(runs: Sequence[EngineRun] | Sequence[ServerRun], requests: int) -> di
         "cpu_ms_per_request": statistics.median([1e3 * run.cpu_s / requests for run in runs]),
         "cores_busy": statistics.median([run.cpu_s / run.wall_s for run in runs]),
     }
-
-
-def _spread(values: Sequence[float]) -> dict[str, float]:
-    return {"median": statistics.median(values), "low": min(values), "high": max(values)}
 
 
 def print_table(report: dict[str, Any]) -> None:

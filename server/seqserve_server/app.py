@@ -13,7 +13,7 @@ from seqserve.options import parse
 from seqserve_server import logs
 from seqserve_server.address import address_of
 from seqserve_server.config import ServeOptions
-from seqserve_server.engine.engine import EngineLimits
+from seqserve_server.engine.engine import deliver
 from seqserve_server.engine.request import Event, Request
 from seqserve_server.metrics import Metrics
 from seqserve_server.repository import Loader, Repository
@@ -43,12 +43,7 @@ class LoopDelivery:
     def __call__(self, events: list[tuple[Request, Event]]) -> None:
         """Hands events over; from any thread."""
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(_receive, events)
-
-
-def _receive(events: list[tuple[Request, Event]]) -> None:
-    for request, event in events:
-        request.receive(event)
+            self._loop.call_soon_threadsafe(deliver, events)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -81,16 +76,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _loader(options: ServeOptions, metrics: Metrics, delivery: LoopDelivery) -> Loader:
-    limits = EngineLimits(
-        workers=options.worker_count(),
-        slots=options.slots,
-        max_queue=options.max_queue,
-        max_source_tokens_per_step=options.max_source_tokens_per_step,
-    )
     return Loader(
         provider=options.provider,
         threads=options.threads,
-        limits=limits,
+        limits=options.engine_limits(),
         deliver=delivery,
         metrics=metrics,
     )

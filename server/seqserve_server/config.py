@@ -8,6 +8,7 @@ from pathlib import Path
 
 from seqserve.options import option
 from seqserve_server.cores import available_cores
+from seqserve_server.engine.engine import EngineLimits
 from seqserve_server.runtime import Provider
 
 
@@ -124,6 +125,15 @@ class ServeOptions:
     log_level: LogLevel = option(
         LogLevel.INFO, help="info writes a line for every call.", group=_LOG
     )
+
+    def engine_limits(self) -> EngineLimits:
+        """Gives what bounds each engine."""
+        return EngineLimits(
+            workers=self.worker_count(),
+            slots=self.slots,
+            max_queue=self.max_queue,
+            max_source_tokens_per_step=self.max_source_tokens_per_step,
+        )
 
     def worker_count(self) -> int:
         """Gives the number of workers, chosen from the cores where it was left open."""

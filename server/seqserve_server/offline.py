@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from seqserve_server.engine.engine import Engine, EngineLimits
+from seqserve_server.engine.engine import Engine, EngineLimits, deliver
 from seqserve_server.engine.observer import NullObserver
 from seqserve_server.engine.request import (
     DecodingOptions,
@@ -54,7 +54,7 @@ class Offline:
         limits = EngineLimits(
             workers=workers, slots=slots, max_queue=1_000_000, max_source_tokens_per_step=512
         )
-        self._engine = Engine(self.runtime, limits, _deliver, NullObserver())
+        self._engine = Engine(self.runtime, limits, deliver, NullObserver())
         self._engine.start()
 
     def __enter__(self) -> Offline:
@@ -139,8 +139,3 @@ class _Answer:
             raise self._event.error
         assert isinstance(self._event, Finished)
         return self._event
-
-
-def _deliver(events: list[tuple[Request, Event]]) -> None:
-    for request, event in events:
-        request.receive(event)

@@ -25,6 +25,12 @@ Deliver = Callable[[Events], None]
 _log = logging.getLogger(__name__)
 
 
+def deliver(events: Events) -> None:
+    """Tells every request its events, here and now."""
+    for request, event in events:
+        request.receive(event)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineLimits:
     """What bounds the engine's memory and patience; fixed when it starts."""
