@@ -57,8 +57,11 @@ class ServerRun:
     tokens: int
     wall_s: float
     cpu_s: float
+    """Of all processes of the server."""
+    front_cpu_s: float
+    """Of that, in the process that speaks gRPC; the others run a model each."""
     event_loop_cpu_s: float
-    """Of that, in the thread that speaks gRPC and turns text into tokens and back."""
+    """Of that in turn, in the thread that speaks gRPC and turns text into tokens and back."""
     client_cpu_s: float
     step_s: float
     """In steps, on the clock, over all workers."""
@@ -73,6 +76,7 @@ class Start:
     ready_s: float
     """From the start of the process until it serves; its files are in the system's cache."""
     ready_bytes: int
+    """Resident then, over all processes of the server, what they share counted once."""
     loaded_bytes: int
     """Resident once all slots have been in use."""
 
@@ -158,19 +162,19 @@ async def _rounds(
 async def _served(
     server: ServerProcess, caller: Caller, texts: Sequence[str], plan: Plan
 ) -> ServerRun:
-    before = _step_seconds(server)
-    cpu_s, event_loop_cpu_s = server.cpu_s(), server.main_thread_cpu_s()
+    before, cpu_s = _step_seconds(server), _cpu_seconds(server)
     client_cpu_s, began_s = time.process_time(), time.perf_counter()
     answers = await closed_loop(caller, texts, plan.in_flight)
     wall_s, client_cpu_s = time.perf_counter() - began_s, time.process_time() - client_cpu_s
-    cpu_s, event_loop_cpu_s = server.cpu_s() - cpu_s, server.main_thread_cpu_s() - event_loop_cpu_s
+    spent_s = [now - then for now, then in zip(_cpu_seconds(server), cpu_s, strict=True)]
     after = _step_seconds(server)
     _check(answers)
     return ServerRun(
         tokens=sum(answer.tokens for answer in answers),
         wall_s=wall_s,
-        cpu_s=cpu_s,
-        event_loop_cpu_s=event_loop_cpu_s,
+        cpu_s=spent_s[0],
+        front_cpu_s=spent_s[1],
+        event_loop_cpu_s=spent_s[2],
         client_cpu_s=client_cpu_s,
         step_s=after[0] - before[0],
         outside_s=after[1] - before[1],
@@ -182,6 +186,10 @@ def _step_seconds(server: ServerProcess) -> tuple[float, float]:
         server.counter("seqserve_step_seconds_total"),
         server.counter("seqserve_step_outside_runtime_seconds_total"),
     )
+
+
+def _cpu_seconds(server: ServerProcess) -> tuple[float, float, float]:
+    return server.cpu_s(), server.front_cpu_s(), server.main_thread_cpu_s()
 
 
 def _check(answers: Sequence[Answer]) -> None:
@@ -220,11 +228,11 @@ def throughput(rounds: Sequence[tuple[EngineRun, ServerRun]], requests: int) -> 
 def _outside_share(run: ServerRun) -> float:
     """Estimates the share of the server's CPU time that is not in ONNX Runtime.
 
-    All of the event loop's is not; that of the other threads, which are the workers', is taken to
-    be shared out as the time of their steps on the clock is.
+    All of the process's that speaks gRPC is not; that of the others, which is the workers', is
+    taken to be shared out as the time of their steps on the clock is.
     """
-    workers_s = run.cpu_s - run.event_loop_cpu_s
-    return (run.event_loop_cpu_s + workers_s * run.outside_s / run.step_s) / run.cpu_s
+    workers_s = run.cpu_s - run.front_cpu_s
+    return (run.front_cpu_s + workers_s * run.outside_s / run.step_s) / run.cpu_s
 
 
 def _rates(runs: Sequence[EngineRun] | Sequence[ServerRun], requests: int) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""A server as a process of its own, and what the system knows of it."""
+"""A server as processes of its own, and what the system knows of them."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 class ServerProcess:
     """A Python module that says ``ready on <address>`` once it serves; ended on leaving.
+
+    What it costs is that of the process and of its children together: ours has one for each engine.
 
     Attributes:
         address: Host and port.
@@ -83,18 +85,20 @@ class ServerProcess:
             self._process.stdout.close()
 
     def cpu_s(self) -> float:
-        """Reads the CPU seconds of all its threads."""
-        return _cpu_s(self._read("stat"))
+        """Reads the CPU seconds of all threads of all its processes."""
+        return sum(_cpu_s(process / "stat") for process in self._processes())
+
+    def front_cpu_s(self) -> float:
+        """Reads the CPU seconds of its first process, which in ours runs no model."""
+        return _cpu_s(self._front / "stat")
 
     def main_thread_cpu_s(self) -> float:
         """Reads the CPU seconds of its first thread, which is where the event loop of ours runs."""
-        return _cpu_s(self._read(f"task/{self._process.pid}/stat"))
+        return _cpu_s(self._front / "task" / str(self._process.pid) / "stat")
 
     def resident_bytes(self) -> int:
-        """Reads how much of its memory is in RAM (VmRSS of proc_pid_status(5))."""
-        found = re.search(r"^VmRSS:\s+(\d+) kB$", self._read("status"), re.MULTILINE)
-        assert found, "the process has ended"
-        return int(found[1]) * 1024
+        """Reads how much memory of all its processes is in RAM, each page counted once."""
+        return sum(map(_proportional_bytes, self._processes()))
 
     def counter(self, name: str) -> float:
         """Sums a metric over its labels, in a scrape of now."""
@@ -109,15 +113,35 @@ class ServerProcess:
         assert samples, f"{name} is not among the metrics"
         return sum(samples)
 
-    def _read(self, name: str) -> str:
-        return Path(f"/proc/{self._process.pid}/{name}").read_text(encoding="utf-8")
+    @property
+    def _front(self) -> Path:
+        return Path(f"/proc/{self._process.pid}")
+
+    def _processes(self) -> list[Path]:
+        """Lists it and its children (proc_tid_children(5)), which have none of their own."""
+        begun = [file.read_text(encoding="utf-8") for file in self._front.glob("task/*/children")]
+        return [self._front, *(Path(f"/proc/{pid}") for pids in begun for pid in pids.split())]
 
 
-def _cpu_s(stat: str) -> float:
+def _cpu_s(stat: Path) -> float:
     """Adds up seconds in user and in system mode.
 
     Source: Linux, proc_pid_stat(5), fields 14 (utime) and 15 (stime).
     """
     # The name, field 2, stands in brackets and may hold anything.
-    fields = stat.rpartition(")")[2].split()
+    fields = stat.read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _proportional_bytes(process: Path) -> int:
+    """Reads the proportional set size: a page that three processes map is a third of one in each.
+
+    Processes share their libraries, and sums of resident sizes would count those again and again.
+    What others beside them map as well, such as this process, counts in part only.
+
+    Source: Linux, proc_pid_smaps(5), ``Pss``.
+    """
+    rollup = (process / "smaps_rollup").read_text(encoding="utf-8")
+    found = re.search(r"^Pss:\s+(\d+) kB$", rollup, re.MULTILINE)
+    assert found, "the process has ended"
+    return int(found[1]) * 1024

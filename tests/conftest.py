@@ -135,7 +135,8 @@ def tiny_row_scaled_artifact(
 @pytest.fixture(scope="session")
 def tiny_runtime(tiny_artifact: Path) -> Runtime:
     from seqserve_server.manifest import Manifest
-    from seqserve_server.runtime import Provider, Runtime
+    from seqserve_server.provider import Provider
+    from seqserve_server.runtime import Runtime
 
     return Runtime(tiny_artifact, Manifest.load(tiny_artifact), Provider.CPU, threads=1)
 

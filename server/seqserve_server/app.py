@@ -8,17 +8,16 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 from seqserve.options import parse
 from seqserve_server import logs
 from seqserve_server.address import address_of
 from seqserve_server.config import ServeOptions
-from seqserve_server.engine.engine import deliver
-from seqserve_server.engine.request import Event, Request
+from seqserve_server.engine_process import EngineProcess
 from seqserve_server.metrics import Metrics
 from seqserve_server.repository import Loader, Repository
 from seqserve_server.rpc.server import Server
-from seqserve_server.runtime import check_provider
 from seqserve_server.scrape import ScrapeServer
 
 _EPILOG = """\
@@ -27,23 +26,6 @@ examples:
   seqserve serve --model-repository /srv/models --host 0.0.0.0
   SEQSERVE_SLOTS=128 SEQSERVE_LOG_FORMAT=json seqserve serve
 """
-
-
-class LoopDelivery:
-    """Brings events from the engine's threads into the event loop, once per step."""
-
-    def __init__(self) -> None:
-        """Begins without a loop; nothing runs before there is one."""
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Takes the loop whose coroutines wait for events."""
-        self._loop = loop
-
-    def __call__(self, events: list[tuple[Request, Event]]) -> None:
-        """Hands events over; from any thread."""
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(deliver, events)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,29 +48,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         epilog=_EPILOG,
     )
     logs.configure(options.log_format, options.log_level)
-    check_provider(options.provider)
-    metrics, delivery = Metrics(), LoopDelivery()
-    repository = _loader(options, metrics, delivery).load(
-        options.model_repository, options.default_model
-    )
-    _run(options, repository, metrics, delivery)
+    metrics = Metrics()
+    repository = _loader(options, metrics).load(options.model_repository, options.default_model)
+    try:
+        _run(options, repository, metrics)
+    finally:
+        for model in repository.models():
+            model.engine.discard()
     return 0
 
 
-def _loader(options: ServeOptions, metrics: Metrics, delivery: LoopDelivery) -> Loader:
+def _loader(options: ServeOptions, metrics: Metrics) -> Loader:
     return Loader(
         provider=options.provider,
         threads=options.threads,
         limits=options.engine_limits(),
-        deliver=delivery,
+        launch=partial(EngineProcess, log_format=options.log_format, log_level=options.log_level),
         metrics=metrics,
     )
 
 
-def _run(
-    options: ServeOptions, repository: Repository, metrics: Metrics, delivery: LoopDelivery
-) -> None:
-    serving = _serve(options, repository, metrics, delivery)
+def _run(options: ServeOptions, repository: Repository, metrics: Metrics) -> None:
+    serving = _serve(options, repository, metrics)
     try:
         import uvloop
     except ImportError:  # not made for every platform; only a little slower without
@@ -97,12 +78,9 @@ def _run(
         uvloop.run(serving)
 
 
-async def _serve(
-    options: ServeOptions, repository: Repository, metrics: Metrics, delivery: LoopDelivery
-) -> None:
+async def _serve(options: ServeOptions, repository: Repository, metrics: Metrics) -> None:
     """Serves until a signal, then drains."""
     loop = asyncio.get_running_loop()
-    delivery.attach(loop)
     server = Server(options, repository, metrics)
     scrape = ScrapeServer(
         options.metrics_host, options.metrics_port, metrics.registry, lambda: server.is_ready

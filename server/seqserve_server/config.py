@@ -8,8 +8,8 @@ from pathlib import Path
 
 from seqserve.options import option
 from seqserve_server.cores import available_cores
-from seqserve_server.engine.engine import EngineLimits
-from seqserve_server.runtime import Provider
+from seqserve_server.engine.limits import EngineLimits
+from seqserve_server.provider import Provider
 
 
 class LogFormat(Enum):

@@ -28,7 +28,10 @@ class Stage(Enum):
 
 
 class ServiceError(SeqserveError):
-    """Base of all errors that end one call."""
+    """Base of all errors that end one call.
+
+    Errors come out of an engine's process as pickles: what a class takes, it passes to the base.
+    """
 
 
 class InvalidRequest(ServiceError):
@@ -36,9 +39,13 @@ class InvalidRequest(ServiceError):
 
     def __init__(self, field: str, reason: str) -> None:
         """Names the field as the proto does and says what would be right."""
-        super().__init__(f"{field}: {reason}")
+        super().__init__(field, reason)
         self.field = field
         self.reason = reason
+
+    def __str__(self) -> str:
+        """Puts the field first."""
+        return f"{self.field}: {self.reason}"
 
 
 class ModelNotFound(ServiceError):
@@ -50,8 +57,13 @@ class QueueFull(ServiceError):
 
     def __init__(self, reason: str, retry_after_s: float) -> None:
         """Says when a new try makes sense."""
-        super().__init__(reason)
+        super().__init__(reason, retry_after_s)
+        self.reason = reason
         self.retry_after_s = retry_after_s
+
+    def __str__(self) -> str:
+        """Gives the reason."""
+        return self.reason
 
 
 class DeadlinePassed(ServiceError):
@@ -59,8 +71,12 @@ class DeadlinePassed(ServiceError):
 
     def __init__(self, where: Stage) -> None:
         """Says in which stage the request was."""
-        super().__init__(f"the deadline passed in {where.value}")
+        super().__init__(where)
         self.where = where
+
+    def __str__(self) -> str:
+        """Says what it means."""
+        return f"the deadline passed in {self.where.value}"
 
 
 class ModelUnavailable(ServiceError):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from threading import Lock
 
 
 def geometric(low: float, high: float, factor: float = 1.5) -> list[float]:
@@ -23,25 +22,30 @@ def powers_of_two(high: int) -> list[float]:
 
 
 class Histogram:
-    """Counts of values by bucket, and their sum. Safe to use from several threads."""
+    """Counts of values by bucket, and their sum.
+
+    One thread at a time may tell it something; any may read.
+    """
 
     def __init__(self, bounds: Sequence[float]) -> None:
         """Takes the upper bounds of the buckets, rising; one for all larger values is added."""
         self._bounds = list(bounds)
         self._counts = [0] * (len(bounds) + 1)
         self._sum = 0.0
-        self._lock = Lock()
 
     def observe(self, value: float, count: int = 1) -> None:
         """Takes a value that was seen ``count`` times."""
-        with self._lock:
-            self._counts[bisect_left(self._bounds, value)] += count
-            self._sum += value * count
+        self._counts[bisect_left(self._bounds, value)] += count
+        self._sum += value * count
+
+    def add(self, other: Histogram) -> None:
+        """Takes all that another one of the same bounds has been told."""
+        self._counts = [mine + more for mine, more in zip(self._counts, other._counts, strict=True)]
+        self._sum += other._sum
 
     def buckets(self) -> tuple[list[tuple[str, float]], float]:
         """Gives the running totals by upper bound, as Prometheus wants them, and the sum."""
-        with self._lock:
-            counts, total = list(self._counts), self._sum
+        counts, total = list(self._counts), self._sum
         running, rows = 0, []
         for bound, count in zip([*self._bounds, math.inf], counts, strict=True):
             running += count

@@ -19,12 +19,8 @@ from prometheus_client import (
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-from seqserve_server.engine_metrics import (
-    REQUEST_BOUNDS,
-    EngineFigures,
-    EnginesCollector,
-    EngineState,
-)
+from seqserve_server.engine.figures import REQUEST_BOUNDS
+from seqserve_server.engine_metrics import Asked, EnginesCollector
 from seqserve_server.histogram import Histogram
 
 
@@ -88,11 +84,7 @@ class Metrics:
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"seqserve_{name}", text, labels, registry=self.registry)
 
-    def engine(self, model: str) -> EngineFigures:
-        """Gives the observer for the engines of a model."""
-        return self._engines.figures(model)
-
-    def add_engine(self, model: str, engine: EngineState) -> None:
+    def add_engine(self, model: str, engine: Asked) -> None:
         """Shows an engine at each scrape from now on."""
         self._engines.add(model, engine)
 

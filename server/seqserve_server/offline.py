@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from seqserve_server.engine.engine import Engine, EngineLimits, deliver
+from seqserve_server.engine.engine import Engine, deliver
+from seqserve_server.engine.limits import EngineLimits
 from seqserve_server.engine.observer import NullObserver
 from seqserve_server.engine.request import (
     DecodingOptions,
@@ -19,7 +20,8 @@ from seqserve_server.engine.request import (
 )
 from seqserve_server.errors import InvalidRequest
 from seqserve_server.manifest import Manifest
-from seqserve_server.runtime import Provider, Runtime
+from seqserve_server.provider import Provider
+from seqserve_server.runtime import Runtime
 from seqserve_server.tokenizer import Tokenizer
 
 

@@ -6,13 +6,17 @@ import logging
 import os
 import re
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 
 from seqserve.errors import OptionError, SeqserveError
 from seqserve_server import logs
-from seqserve_server.engine.engine import Deliver, Engine, EngineLimits
+from seqserve_server.engine.limits import EngineLimits
+from seqserve_server.engine.mail import Setup
+from seqserve_server.engine.remote import HostProcess, RemoteEngine
 from seqserve_server.errors import (
     ArtifactError,
     ModelNotFound,
@@ -22,7 +26,7 @@ from seqserve_server.errors import (
 )
 from seqserve_server.manifest import Manifest
 from seqserve_server.metrics import Metrics
-from seqserve_server.runtime import Provider, Runtime
+from seqserve_server.provider import Provider
 from seqserve_server.tokenizer import Tokenizer
 
 # Of the models there are, and of a name that is none of them, as much as an answer can carry.
@@ -45,7 +49,7 @@ class ServedModel:
 
     manifest: Manifest
     tokenizer: Tokenizer
-    engine: Engine
+    engine: RemoteEngine
     provider: Provider
 
 
@@ -147,7 +151,7 @@ class Loader:
     provider: Provider
     threads: int
     limits: EngineLimits
-    deliver: Deliver
+    launch: Callable[[Setup], HostProcess]
     metrics: Metrics
 
     def load(self, repository: Path, default: str = "") -> Repository:
@@ -166,22 +170,36 @@ class Loader:
                 f"--model-repository: {repository} holds no <name>/<version>/ folder;"
                 " `seqserve export` makes one"
             )
-        return Repository([self._entry(folder) for folder in folders], default)
+        engines = [RemoteEngine(partial(self.launch, self._setup(folder))) for folder in folders]
+        try:
+            entries = [
+                self._entry(folder, engine) for folder, engine in zip(folders, engines, strict=True)
+            ]
+            return Repository(entries, default)
+        except BaseException:
+            for engine in engines:
+                engine.discard()
+            raise
 
-    def _entry(self, folder: Path) -> Entry:
+    def _setup(self, folder: Path) -> Setup:
+        return Setup(folder, self.provider, self.threads, self.limits)
+
+    def _entry(self, folder: Path, engine: RemoteEngine) -> Entry:
         name, version = folder.parent.name, int(folder.name)
         began_s = time.perf_counter()
         try:
-            model = self._model(folder)
+            model = self._model(folder, engine)
         except (ProviderError, StartupError):
             # The server's, not this model's: another would fare no better.
             raise
         except SeqserveError as error:
+            engine.discard()
             return self._failed(folder, str(error))
         except Exception as error:
-            # What a broken artifact makes a library raise must not keep sound ones from service.
+            # What a broken tokenizer makes a library raise must not keep sound ones from service.
             _log.error("model %s/%d", name, version, exc_info=error)
-            reason = f"{folder}: cannot be run: {type(error).__name__}: {error}"
+            engine.discard()
+            reason = f"{folder}: cannot be read: {type(error).__name__}: {error}"
             return self._failed(folder, reason)
         manifest = model.manifest
         self.metrics.model_loaded(name, version, manifest.precision, self.provider.value)
@@ -205,7 +223,7 @@ class Loader:
         logs.event("model failed", failure, logging.ERROR)
         return Entry(name=name, version=version, state=ModelState.FAILED, reason=reason)
 
-    def _model(self, folder: Path) -> ServedModel:
+    def _model(self, folder: Path, engine: RemoteEngine) -> ServedModel:
         manifest = Manifest.load(folder)
         if (manifest.name, str(manifest.version)) != (folder.parent.name, folder.name):
             raise ArtifactError(
@@ -214,16 +232,7 @@ class Loader:
         tokenizer = Tokenizer.load(folder / "tokenizer.json")
         if tokenizer.vocabulary_size > manifest.architecture.vocabulary_size:
             raise ArtifactError(f"{folder}: tokenizer.json has more words than the model")
-        runtime = Runtime(folder, manifest, self.provider, self.threads)
-        figures = self.metrics.engine(manifest.name)
-        try:
-            engine = Engine(runtime, self.limits, self.deliver, figures)
-        except MemoryError:
-            raise StartupError(
-                f"--slots: the caches of {self.limits.slots} rows of {manifest.label} do not fit"
-                " into memory; ask for fewer"
-            ) from None
-        engine.warm_up()
+        engine.load()
         self.metrics.add_engine(manifest.name, engine)
         return ServedModel(
             manifest=manifest, tokenizer=tokenizer, engine=engine, provider=self.provider

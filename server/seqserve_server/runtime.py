@@ -10,7 +10,6 @@ import os
 import re
 import threading
 from collections.abc import Sequence
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from seqserve_server.errors import ArtifactError, ProviderError
 from seqserve_server.manifest import Manifest
+from seqserve_server.provider import Provider
 from seqserve_server.sources import Memory, laid_out, starts_of
 
 # It reports to its maker over the network unless it is told not to before it is imported.
@@ -26,13 +26,6 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import onnxruntime as ort
 
 Array = NDArray[Any]
-
-
-class Provider(Enum):
-    """Who runs the graphs."""
-
-    CPU = "cpu"
-    CUDA = "cuda"
 
 
 _PROVIDERS = {Provider.CPU: "CPUExecutionProvider", Provider.CUDA: "CUDAExecutionProvider"}

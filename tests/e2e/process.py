@@ -1,7 +1,8 @@
-"""``seqserve serve`` as an operator starts it: a process of its own on free ports."""
+"""``seqserve serve`` as an operator starts it: processes of its own on free ports."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -32,8 +33,27 @@ def until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+def members(group: int) -> list[int]:
+    """Lists the processes of a group that run.
+
+    Source: Linux, proc_pid_stat(5), fields 3 (state) and 5 (pgrp).
+    """
+    found = []
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            # The name, field 2, stands in brackets and may hold anything.
+            state, _, its_group, *_ = file.read_text(encoding="utf-8").rpartition(")")[2].split()
+            # One that has ended may still wait to be asked for.
+            if state != "Z" and int(its_group) == group:
+                found.append(int(file.parent.name))
+    return sorted(found)
+
+
 class ServerProcess:
-    """A server, once :meth:`wait_ready` returns; a context manager that ends it."""
+    """A server, once :meth:`wait_ready` returns; a context manager that ends it.
+
+    It leads a group of processes, of which the others hold an engine each.
+    """
 
     def __init__(self, repository: Path, folder: Path, *options: str) -> None:
         """Starts ``seqserve serve``; what it prints goes to files in ``folder``."""
@@ -52,6 +72,7 @@ class ServerProcess:
                 stdout=stdout,
                 stderr=stderr,
                 env=environment,
+                process_group=0,
             )
         self.target = self.metrics_url = ""
 
@@ -78,6 +99,10 @@ class ServerProcess:
         assert found, f"it did not start: {self.stdout}{self.stderr}"
         self.target, self.metrics_url = found.groups()
 
+    def signal_all(self, number: signal.Signals) -> None:
+        """Tells every process of it, as a terminal does."""
+        os.killpg(self.pid, number)
+
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
@@ -86,13 +111,20 @@ class ServerProcess:
         return self._process.wait(PATIENCE_S)
 
     def kill(self) -> None:
+        """Ends it where it has not ended yet, and waits until nothing of it is left."""
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait(PATIENCE_S)
+        # Those that hold its engines notice, and end too.
+        until(lambda: not members(self.pid))
 
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    def engines(self) -> list[int]:
+        """Lists the processes that hold its engines."""
+        return [pid for pid in members(self.pid) if pid != self.pid]
 
     @property
     def stdout(self) -> str:

@@ -7,7 +7,7 @@ import json
 import shutil
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,22 +32,28 @@ SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
-def test_no_accepted_call_is_lost(repository: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_told_to_all", [False, True], ids=["the server", "its group"])
+def test_no_accepted_call_is_lost(repository: Path, tmp_path: Path, is_told_to_all: bool) -> None:
     with ServerProcess(repository, tmp_path, "--slots", "4", "--workers", "2") as server:
-        results = asyncio.run(end_under_load(server))
+        # As Ctrl-C in a terminal does, and what stops a service.
+        end = server.signal_all if is_told_to_all else server.signal
+        results = asyncio.run(end_under_load(server, end))
         assert server.wait() == 0
+        assert server.engines() == []
     assert len({result.hypotheses for result in results}) == 1
     assert results[0].generated_tokens == 1500
     assert "all_finished=True" in server.stderr
     assert "Traceback" not in server.stderr
 
 
-async def end_under_load(server: ServerProcess) -> list[Result]:
+async def end_under_load(
+    server: ServerProcess, end: Callable[[signal.Signals], None]
+) -> list[Result]:
     """Asks as many as must wait, ends the server meanwhile, and asks once more."""
     async with AsyncClient(server.target, retry=ONCE) as client:
         calls = [asyncio.create_task(client.generate(SOURCE, **LONG)) for _ in range(CALLS)]
         await until_taken(server, CALLS)
-        server.signal(signal.SIGTERM)
+        end(signal.SIGTERM)
         await asyncio.to_thread(until, lambda: server.get("/readyz")[0] == 503)
         assert server.get("/healthz")[0] == 200
         with pytest.raises(Unavailable) as refused:
@@ -84,7 +90,9 @@ def test_second_signal_ends_at_once(repository: Path, tmp_path: Path) -> None:
         until(lambda: "draining" in server.stderr)
         server.signal(signal.SIGINT)
         assert server.wait() == 130
+        until(lambda: not server.engines())
         pieces.close()
+    assert "Traceback" not in server.stderr
 
 
 def test_idle_server_ends_well(repository: Path, tmp_path: Path) -> None:

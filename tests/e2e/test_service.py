@@ -198,15 +198,20 @@ def test_nothing_is_left_behind_by_calls(server: ServerProcess, client: Client) 
         until(server.is_idle)
 
     use()
-    threads, files = threads_and_files(server.pid)
+    threads, files = threads_and_files(server)
     use()
-    assert threads_and_files(server.pid)[0] <= threads
+    assert threads_and_files(server)[0] <= threads
     # A scrape under way has a connection of its own.
-    assert threads_and_files(server.pid)[1] <= files + 1
+    assert threads_and_files(server)[1] <= files + 1
 
 
-def threads_and_files(pid: int) -> tuple[int, int]:
-    return len(os.listdir(f"/proc/{pid}/task")), len(os.listdir(f"/proc/{pid}/fd"))
+def threads_and_files(server: ServerProcess) -> tuple[int, int]:
+    """Of all its processes."""
+    pids = (server.pid, *server.engines())
+    threads, files = (
+        sum(len(os.listdir(f"/proc/{pid}/{folder}")) for pid in pids) for folder in ("task", "fd")
+    )
+    return threads, files
 
 
 def counts(server: ServerProcess) -> dict[str, float]:

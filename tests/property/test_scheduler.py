@@ -38,7 +38,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.rows: list[list[Request]] = [[] for _ in range(WORKERS)]
         self.cancelled: set[Request] = set()
         self.done: list[Request] = []
-        self.draining = self.stopped = False
+        self.stopped = False
 
     @rule(
         target=requests,
@@ -52,7 +52,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             receive=lambda event: None,
             deadline_s=None if patience_s is None else self.now_s + patience_s,
         )
-        if self.draining:
+        if self.stopped:
             with pytest.raises(Draining):
                 self.scheduler.submit(request)
         elif len(self.waiting) == MAX_QUEUE:
@@ -139,19 +139,13 @@ class SchedulerMachine(RuleBasedStateMachine):
     def forget(self, request: Request) -> None:
         """Keeps cancellations from falling mostly on requests that ended long ago."""
 
-    @precondition(lambda self: self.done)
-    @rule()
-    def drain(self) -> None:
-        self.draining = True
-        assert self.scheduler.drain(0.0) == (not self.waiting and not any(self.rows))
-
     @precondition(lambda self: len(self.done) > 3)
     @rule()
     def stop(self) -> None:
         assert self.scheduler.stop() == self.waiting
         self.done += self.waiting
         self.waiting = []
-        self.draining = self.stopped = True
+        self.stopped = True
 
     @invariant()
     def counts_agree(self) -> None:

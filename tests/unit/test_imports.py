@@ -44,5 +44,10 @@ def test_no_module_of_the_server_loads_torch_or_onnx() -> None:
     assert found == []
 
 
+def test_what_serves_calls_loads_nothing_that_runs_models() -> None:
+    """That is for the engines' processes alone."""
+    assert loaded(IMPORT, "seqserve_server.app", "numpy onnxruntime torch")[1] == []
+
+
 def test_model_loads_no_onnx() -> None:
     assert loaded(WALK, "seqserve_model", "onnx onnxscript seqserve_export")[1] == []

@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from seqserve_server.engine.limits import EngineLimits
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.request import Failed, Request
 from seqserve_server.engine.scheduler import Scheduler
@@ -29,20 +29,6 @@ def deliver(events: Events) -> None:
     """Tells every request its events, here and now."""
     for request, event in events:
         request.receive(event)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineLimits:
-    """What bounds the engine's memory and patience; fixed when it starts."""
-
-    workers: int
-    """Threads that run steps, each with slots of its own."""
-    slots: int
-    """Rows that may run at once, over all workers."""
-    max_queue: int
-    """Requests that may wait for a slot."""
-    max_source_tokens_per_step: int
-    """Source tokens that a worker encodes between two steps while rows are running."""
 
 
 class Engine:
@@ -97,7 +83,7 @@ class Engine:
 
         Raises:
             QueueFull: There is no room to wait.
-            Draining: The engine takes no new requests.
+            Draining: The engine was stopped.
         """
         self._scheduler.submit(request)
 
@@ -108,10 +94,6 @@ class Engine:
         """
         if self._scheduler.cancel(request):
             self._observer.cancelled(request)
-
-    def drain(self, timeout_s: float) -> bool:
-        """Finishes what was taken and takes nothing new; False where time ran out."""
-        return self._scheduler.drain(timeout_s)
 
     def stop(self) -> None:
         """Ends the workers; whatever still waited or ran fails."""

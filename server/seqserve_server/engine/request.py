@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any, NamedTuple
 
 from seqserve_server.errors import ServiceError
 
@@ -38,7 +39,7 @@ class DecodingOptions:
     """Whether the score is wanted; a step is a little cheaper when no row asks for it."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class Timeline:
     """When a request reached each stage, on the monotonic clock, in seconds; 0 where it did not."""
 
@@ -48,16 +49,24 @@ class Timeline:
     first_token_s: float = 0.0
     finished_s: float = 0.0
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Makes its pickle small; one goes from process to process with every answer."""
+        return Timeline, (
+            self.arrived_s,
+            self.encode_began_s,
+            self.encode_ended_s,
+            self.first_token_s,
+            self.finished_s,
+        )
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+
+class Progress(NamedTuple):
     """New tokens of a streamed request."""
 
     token_ids: list[int]
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(NamedTuple):
     """The whole answer; the last event of a request that went well."""
 
     token_ids: list[int]
@@ -68,8 +77,7 @@ class Finished:
     stop_reason: StopReason
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """The last event of a request that did not go well."""
 
     error: ServiceError
@@ -91,5 +99,7 @@ class Request:
     """On the monotonic clock."""
     streamed: bool = False
     """Whether progress is told at every step."""
+    number: int = 0
+    """What stands for it between two processes."""
     state: RequestState = RequestState.NEW
     timeline: Timeline = field(default_factory=Timeline)

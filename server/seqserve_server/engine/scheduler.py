@@ -37,7 +37,6 @@ class Scheduler:
         self._running: set[Request] = set()
         self._cancelled: set[Request] = set()
         self._changed = threading.Condition()
-        self._draining = False
         self._stopped = False
         # No waiting request is late before; what left the queue may keep it too low for a while.
         self._next_deadline_s = math.inf
@@ -62,7 +61,7 @@ class Scheduler:
             Draining: No new requests are taken any more.
         """
         with self._changed:
-            if self._draining:
+            if self._stopped:
                 raise Draining("the server is shutting down; call another one")
             if len(self._waiting) >= self._max_queue:
                 raise QueueFull(
@@ -84,7 +83,6 @@ class Scheduler:
             if request.state is RequestState.WAITING:
                 self._waiting.remove(request)
                 request.state = RequestState.DONE
-                self._changed.notify_all()
                 return True
             if request.state is RequestState.RUNNING:
                 self._cancelled.add(request)
@@ -118,8 +116,7 @@ class Scheduler:
                 self._running.add(request)
                 taken.append(request)
             if self._waiting:
-                # All of them, since it may be one that drains who is woken.
-                self._changed.notify_all()
+                self._changed.notify()
         return taken
 
     def expire(self, now_s: float) -> list[Request]:
@@ -139,8 +136,6 @@ class Scheduler:
                     still.append(request)
                     self._next_deadline_s = min(self._next_deadline_s, deadline_s)
             self._waiting = still
-            # Whoever drains waits for the last one, however it leaves.
-            self._changed.notify_all()
         return late
 
     def take_cancelled(self, running: Iterable[Request | None]) -> list[Request]:
@@ -160,26 +155,16 @@ class Scheduler:
                 self._running.discard(request)
                 self._cancelled.discard(request)
                 self._note_completion()
-            if self._draining:
-                self._changed.notify_all()
 
     def wait_for_work(self, timeout_s: float) -> bool:
         """Blocks an idle worker until something waits; False where it should look again."""
         with self._changed:
             return self._changed.wait_for(lambda: bool(self._waiting) or self._stopped, timeout_s)
 
-    def drain(self, timeout_s: float) -> bool:
-        """Takes no new requests and waits until all have finished; False where time ran out."""
-        with self._changed:
-            self._draining = True
-            return self._changed.wait_for(
-                lambda: not self._waiting and not self._running, timeout_s
-            )
-
     def stop(self) -> list[Request]:
         """Ends the workers; gives the requests that still waited."""
         with self._changed:
-            self._draining = self._stopped = True
+            self._stopped = True
             left = list(self._waiting)
             self._waiting.clear()
             for request in left:

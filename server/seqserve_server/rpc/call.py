@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
 
-from seqserve_server.engine.engine import Engine
+from seqserve_server.engine.remote import RemoteEngine
 from seqserve_server.engine.request import (
     DecodingOptions,
     Event,
@@ -29,7 +29,7 @@ class EngineCall:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: RemoteEngine,
         source: list[int],
         options: DecodingOptions,
         *,
@@ -61,40 +61,53 @@ class EngineCall:
         )
 
     async def finished(self) -> Finished:
-        """Waits for the whole answer.
+        """Submits the request and waits for the whole answer.
 
         Raises:
             ServiceError: The request failed.
         """
-        async with aclosing(self.progress()) as progress:
-            async for _ in progress:
-                pass
+        with self._under_way():
+            while self._last is None:
+                await self._news()
         return self.result()
 
-    def result(self) -> Finished:
-        """Gives the whole answer once :meth:`progress` has come to its end."""
-        assert isinstance(self._last, Finished)
-        return self._last
-
     async def progress(self) -> AsyncGenerator[list[int], None]:
-        """Gives new tokens as they come, until the answer is whole.
+        """Submits the request and gives new tokens as they come, until the answer is whole.
 
         Raises:
             ServiceError: The request failed.
         """
-        self._engine.submit(self.request)
-        try:
+        with self._under_way():
             while self._last is None:
-                await self._changed.wait()
-                self._changed.clear()
+                await self._news()
                 tokens, self._pending = self._pending, []
                 if tokens:
                     yield tokens
+        self.result()
+
+    def result(self) -> Finished:
+        """Gives the whole answer once it is there.
+
+        Raises:
+            ServiceError: The request failed.
+        """
+        if isinstance(self._last, Failed):
+            raise self._last.error
+        assert isinstance(self._last, Finished)
+        return self._last
+
+    @contextmanager
+    def _under_way(self) -> Iterator[None]:
+        self._engine.submit(self.request)
+        try:
+            yield
         finally:
             if self._last is None:
                 self._leave()
-        if isinstance(self._last, Failed):
-            raise self._last.error
+
+    async def _news(self) -> None:
+        await self._changed.wait()
+        self._changed.clear()
 
     def _leave(self) -> None:
         request, now_s = self.request, time.monotonic()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
+import secrets
 import time
-import uuid
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -36,4 +36,4 @@ def request_id(metadata: Sequence[tuple[str, str | bytes]] | None) -> str:
     for key, value in metadata or ():
         if key == REQUEST_ID and isinstance(value, str) and _SANE_ID.fullmatch(value):
             return value
-    return uuid.uuid4().hex[:16]
+    return secrets.token_hex(8)

@@ -62,16 +62,31 @@ class Server:
         )
         self._add_services()
         self.port = self._bind(options.host, options.port)
-        self.is_ready = False
+        self._is_serving = False
+        self._telling: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Starts the engines and answers calls from now on."""
         for model in self._repository.models():
-            model.engine.start()
+            model.engine.on_change = self._on_engine_change
+            await model.engine.start()
+        await self._tell_health()
+        await self._server.start()
+        self._is_serving = True
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether calls are taken, and an engine is there for them."""
+        return self._is_serving and any(model.engine.is_up for model in self._repository.models())
+
+    def _on_engine_change(self, is_up: bool) -> None:
+        task = asyncio.create_task(self._tell_health())
+        self._telling.add(task)
+        task.add_done_callback(self._telling.discard)
+
+    async def _tell_health(self) -> None:
         for name, status in self._statuses().items():
             await self._health.set(name, status)
-        await self._server.start()
-        self.is_ready = True
 
     async def drain(self, timeout_s: float) -> bool:
         """Finishes the calls that were accepted, queued ones too, refuses new ones, and ends.
@@ -83,17 +98,16 @@ class Server:
             Whether every call was finished.
         """
         deadline_s = time.monotonic() + timeout_s
-        self.is_ready = False
+        self._is_serving = False
         await self._health.enter_graceful_shutdown()
         engines = [model.engine for model in self._repository.models()]
         for engine in engines:
             # Each refuses new calls at once, before any is waited for.
-            engine.drain(0)
-        waits = (asyncio.to_thread(engine.drain, timeout_s) for engine in engines)
-        finished = all(await asyncio.gather(*waits)) and await self._calls_end(deadline_s)
+            engine.close()
+        idle = await asyncio.gather(*(engine.wait_idle(timeout_s) for engine in engines))
+        finished = all(idle) and await self._calls_end(deadline_s)
         await self._server.stop(_FLUSH_S if finished else None)
-        for engine in engines:
-            await asyncio.to_thread(engine.stop)
+        await asyncio.gather(*(engine.stop() for engine in engines))
         return finished
 
     async def _calls_end(self, deadline_s: float) -> bool:
@@ -131,7 +145,8 @@ class Server:
         """Gives the health of the whole, of each service, of each model and of each version."""
         statuses = dict.fromkeys(("", *_SERVICES), _SERVING)
         for entry in self._repository.entries:
-            status = _SERVING if entry.model else _NOT_SERVING
+            is_up = entry.model is not None and entry.model.engine.is_up
+            status = _SERVING if is_up else _NOT_SERVING
             statuses[entry.label] = status
             if statuses.get(entry.name) != _SERVING:
                 statuses[entry.name] = status

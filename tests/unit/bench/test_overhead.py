@@ -15,6 +15,7 @@ def test_figures() -> None:
         tokens=1000,
         wall_s=2.0,
         cpu_s=2.5,
+        front_cpu_s=0.7,
         event_loop_cpu_s=0.5,
         client_cpu_s=0.4,
         step_s=3.0,
@@ -27,8 +28,8 @@ def test_figures() -> None:
     assert report["server"]["cpu_ms_per_request"] == pytest.approx(25.0)
     assert report["server"]["event_loop_cpu_ms_per_request"] == pytest.approx(5.0)
     assert report["server"]["step_share_outside_runtime"] == pytest.approx(0.1)
-    # The event loop, and a tenth of what the workers take.
-    assert report["server"]["cpu_share_outside_runtime"] == pytest.approx((0.5 + 0.2) / 2.5)
+    # The process of the event loop, and a tenth of what the workers take.
+    assert report["server"]["cpu_share_outside_runtime"] == pytest.approx((0.7 + 0.18) / 2.5)
     ratio = report["server_by_engine"]
     assert ratio["tokens_per_s"] == {"median": 0.5, "low": 0.5, "high": 0.5}
     assert ratio["tokens_per_cpu_s"]["median"] == pytest.approx(0.8)

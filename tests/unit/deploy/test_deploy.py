@@ -190,7 +190,6 @@ def test_the_probe_of_the_image_exists() -> None:
 
 def _metric_names() -> Iterator[str]:
     metrics = Metrics()
-    metrics.engine("any")
     for family in metrics.registry.collect():
         yield f"{family.name}_total" if family.type == "counter" else family.name
 

@@ -26,7 +26,8 @@ from seqserve_model.transformer import AttentionRecord, Transformer
 from seqserve_server.engine.request import DecodingOptions, Finished
 from seqserve_server.manifest import Manifest
 from seqserve_server.offline import Offline
-from seqserve_server.runtime import Provider, Runtime
+from seqserve_server.provider import Provider
+from seqserve_server.runtime import Runtime
 from seqserve_server.tokenizer import Tokenizer
 
 WORDS, EOS = 384, 2

@@ -10,7 +10,7 @@ import pytest
 from seqserve.errors import OptionError
 from seqserve.options import parse
 from seqserve_server.config import LogFormat, ServeOptions
-from seqserve_server.runtime import Provider
+from seqserve_server.provider import Provider
 
 
 def read(*argv: str, **environ: str) -> ServeOptions:

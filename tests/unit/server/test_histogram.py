@@ -41,6 +41,21 @@ def test_value_seen_many_times() -> None:
     assert histogram.buckets() == ([("1", 64.0), ("+Inf", 64.0)], 32.0)
 
 
+def test_others_are_added() -> None:
+    histogram, other = Histogram([1.0, 2.0]), Histogram([1.0, 2.0])
+    histogram.observe(0.5)
+    other.observe(0.5, count=3)
+    other.observe(9.0)
+    histogram.add(other)
+    assert histogram.buckets() == ([("1", 4.0), ("2", 4.0), ("+Inf", 5.0)], 11.0)
+    assert other.buckets() == ([("1", 3.0), ("2", 3.0), ("+Inf", 4.0)], 10.5)
+
+
+def test_others_of_other_bounds_are_refused() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        Histogram([1.0, 2.0]).add(Histogram([1.0]))
+
+
 @given(st.lists(st.floats(0, 1000)))
 def test_totals_rise_to_the_number_of_values(values: list[float]) -> None:
     histogram = Histogram(geometric(0.001, 100.0))

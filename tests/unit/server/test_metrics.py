@@ -1,22 +1,15 @@
-"""Metrics: the names and labels that rules and dashboards rely on, and how figures add up."""
+"""Metrics: the names and labels that rules and dashboards rely on."""
 
 from __future__ import annotations
 
-import time
+from concurrent.futures import Future
 
 import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from seqserve_server.engine.request import (
-    DecodingOptions,
-    Failed,
-    Finished,
-    Request,
-    StopReason,
-    Timeline,
-)
-from seqserve_server.errors import DeadlinePassed, EngineFault, Stage
+from seqserve_server.engine.figures import Figures
+from seqserve_server.engine.mail import Report
 from seqserve_server.metrics import Metrics
 
 MODEL = {"model"}
@@ -51,15 +44,20 @@ FAMILIES = {
 
 
 class Busy:
+    """Stands where a remote engine would be."""
+
     slots = 8
-    queue_depth = 3
-    slots_in_use = 5
     cache_bytes = 1000
+    report = Report(queue_depth=3, slots_in_use=5, figures=Figures())
+
+    def ask(self) -> Future[Report]:
+        answer: Future[Report] = Future()
+        answer.set_result(self.report)
+        return answer
 
 
 def metrics_of_a_server() -> Metrics:
     metrics = Metrics()
-    metrics.engine("m")
     metrics.add_engine("m", Busy())
     metrics.model_loaded("m", 1, "int8", "cpu")
     metrics.called("m", "GenerationService.Generate", "OK", 0.1)
@@ -69,15 +67,6 @@ def metrics_of_a_server() -> Metrics:
 
 def value(metrics: Metrics, name: str, **labels: str) -> float | None:
     return metrics.registry.get_sample_value(f"seqserve_{name}", labels)
-
-
-def request(**timeline: float) -> Request:
-    return Request(
-        source=[5, 2],
-        options=DecodingOptions(max_decoding_length=3),
-        receive=lambda event: None,
-        timeline=Timeline(**timeline),
-    )
 
 
 def test_names_types_and_labels() -> None:
@@ -145,74 +134,6 @@ def test_buckets(name: str, first: float, at_least: float) -> None:
     assert bounds[0] == first and bounds[-2] >= at_least
 
 
-def test_versions_of_a_model_are_one_series() -> None:
-    metrics = Metrics()
-    assert metrics.engine("m") is metrics.engine("m")
-    metrics.add_engine("m", Busy())
-    metrics.add_engine("m", Busy())
-    assert value(metrics, "queue_depth", model="m") == 6
-    assert value(metrics, "slots", model="m") == 16
-
-
-def test_step_counts_once_for_each_row_that_waited() -> None:
-    metrics = Metrics()
-    metrics.engine("m").stepped(rows=12, duration_s=0.004, outside_s=0.001)
-    assert value(metrics, "step_duration_seconds_count", model="m") == 1
-    assert value(metrics, "inter_token_duration_seconds_count", model="m") == 12
-    assert value(metrics, "inter_token_duration_seconds_sum", model="m") == pytest.approx(0.048)
-    assert value(metrics, "batch_rows_bucket", model="m", le="8") == 0
-    assert value(metrics, "batch_rows_bucket", model="m", le="16") == 1
-    assert value(metrics, "step_seconds_total", model="m") == pytest.approx(0.004)
-    assert value(metrics, "step_outside_runtime_seconds_total", model="m") == pytest.approx(0.001)
-
-
-def test_sources_and_first_tokens() -> None:
-    metrics = Metrics()
-    figures = metrics.engine("m")
-    figures.encoded([7, 7, 7], duration_s=0.002)
-    figures.first_tokens([request(arrived_s=10.0, encode_began_s=10.5, first_token_s=12.0)])
-    assert value(metrics, "source_tokens_total", model="m") == 21
-    assert value(metrics, "source_tokens_bucket", model="m", le="4") == 0
-    assert value(metrics, "source_tokens_bucket", model="m", le="8") == 3
-    assert value(metrics, "queue_duration_seconds_sum", model="m") == pytest.approx(0.5)
-    assert value(metrics, "time_to_first_token_seconds_sum", model="m") == pytest.approx(2.0)
-
-
-def test_ends() -> None:
-    metrics = Metrics()
-    figures = metrics.engine("m")
-    answer = Finished(token_ids=[4, 5, 6], score=-1.0, stop_reason=StopReason.LENGTH)
-    figures.ended(request(), answer)
-    figures.ended(request(), Failed(DeadlinePassed(Stage.DECODE)))
-    figures.ended(request(), Failed(EngineFault("a step failed")))
-    figures.cancelled(request())
-    assert value(metrics, "generated_tokens_total", model="m") == 3
-    assert value(metrics, "generated_tokens_count", model="m") == 1
-    assert value(metrics, "stop_total", model="m", reason="length") == 1
-    assert value(metrics, "stop_total", model="m", reason="eos") == 0
-    assert value(metrics, "deadline_exceeded_total", model="m", where="decode") == 1
-    assert value(metrics, "deadline_exceeded_total", model="m", where="queue") == 0
-    assert value(metrics, "cancelled_total", model="m") == 1
-
-
-def test_requests_that_are_late_in_the_queue_count_in_its_duration() -> None:
-    metrics = Metrics()
-    late = request(arrived_s=time.monotonic() - 2.0)
-    metrics.engine("m").ended(late, Failed(DeadlinePassed(Stage.QUEUE)))
-    seconds = value(metrics, "queue_duration_seconds_sum", model="m")
-    assert seconds is not None and seconds >= 2.0
-
-
-@pytest.mark.parametrize(("encode_began_s", "where"), [(0.0, "queue"), (1.0, "decode")])
-def test_cancel_at_the_deadline_counts_as_late(encode_began_s: float, where: str) -> None:
-    metrics = Metrics()
-    late = request(encode_began_s=encode_began_s)
-    late.deadline_s = time.monotonic()
-    metrics.engine("m").cancelled(late)
-    assert value(metrics, "deadline_exceeded_total", model="m", where=where) == 1
-    assert value(metrics, "cancelled_total", model="m") == 0
-
-
 def test_loads() -> None:
     metrics = Metrics()
     metrics.model_loaded("m", 3, "int8", "cpu")
@@ -221,11 +142,3 @@ def test_loads() -> None:
     assert value(metrics, "model_info", **labels) == 1
     assert value(metrics, "model_loads_total", result="success") == 1
     assert value(metrics, "model_loads_total", result="failure") == 1
-
-
-def test_sources_encoded_together_are_counted_by_their_own_lengths() -> None:
-    metrics = Metrics()
-    metrics.engine("m").encoded([2, 100], duration_s=0.002)
-    assert value(metrics, "source_tokens_total", model="m") == 102
-    for bound, count in (("2", 1), ("64", 1), ("128", 2)):
-        assert value(metrics, "source_tokens_bucket", model="m", le=bound) == count

@@ -11,7 +11,8 @@ import pytest
 from seqserve_server import runtime as module
 from seqserve_server.errors import ArtifactError, ProviderError
 from seqserve_server.manifest import Manifest, Requirements
-from seqserve_server.runtime import Provider, Runtime, check_provider
+from seqserve_server.provider import Provider
+from seqserve_server.runtime import Runtime, check_provider
 
 
 @pytest.fixture

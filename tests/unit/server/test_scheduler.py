@@ -132,48 +132,6 @@ def test_deadline_of_a_request_that_left_the_queue_harms_nobody() -> None:
     assert scheduler.expire(3.0) == [second]
 
 
-def draining(scheduler: Scheduler) -> tuple[threading.Thread, list[bool]]:
-    """Drains in a thread of its own, and waits until it does."""
-    answers: list[bool] = []
-    thread = threading.Thread(target=lambda: answers.append(scheduler.drain(PATIENCE_S)))
-    thread.start()
-    while True:
-        try:
-            scheduler.submit(probe := request())
-        except Draining:
-            return thread, answers
-        scheduler.cancel(probe)
-
-
-def test_drain_refuses_new_requests_and_waits_for_the_others() -> None:
-    scheduler = Scheduler(workers=1, max_queue=9)
-    a, b = submitted(scheduler, 1, 1)
-    scheduler.take(held=0, free=1, budget_tokens=9)
-    assert not scheduler.drain(0.0)
-    thread, answers = draining(scheduler)
-    scheduler.finish([a])
-    scheduler.take(held=0, free=1, budget_tokens=9)
-    assert not answers
-    scheduler.finish([b])
-    thread.join(PATIENCE_S / 2)
-    assert answers == [True]
-
-
-@pytest.mark.parametrize("leave", ["expire", "cancel", "stop"])
-def test_drain_ends_however_the_last_waiting_request_leaves(leave: str) -> None:
-    scheduler = Scheduler(workers=1, max_queue=9)
-    last = request(deadline_s=1.0)
-    scheduler.submit(last)
-    thread, answers = draining(scheduler)
-    {
-        "expire": lambda: scheduler.expire(2.0),
-        "cancel": lambda: scheduler.cancel(last),
-        "stop": scheduler.stop,
-    }[leave]()
-    thread.join(PATIENCE_S / 2)
-    assert answers == [True], "it slept on until its time ran out"
-
-
 def test_stop_gives_what_waited_and_hands_out_nothing_more() -> None:
     scheduler = Scheduler(workers=1, max_queue=9)
     a, b = submitted(scheduler, 1, 1)

@@ -1,12 +1,16 @@
-"""A whole service in the loop of a test: real gRPC, real engine, a model that echoes."""
+"""A whole service in the loop of a test: real gRPC, real engine, a model that echoes.
+
+The engine is where the server's would be, at the other end of a socket, but in a thread.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import grpc
 from google.protobuf.message import Message
@@ -15,25 +19,52 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2_grpc
-from seqserve_server.app import LoopDelivery
 from seqserve_server.config import ServeOptions
-from seqserve_server.engine.engine import Engine, EngineLimits
+from seqserve_server.engine.engine import Engine
+from seqserve_server.engine.limits import EngineLimits
+from seqserve_server.engine.remote import RemoteEngine
 from seqserve_server.metrics import Metrics
+from seqserve_server.provider import Provider
 from seqserve_server.repository import Entry, ModelState, Repository, ServedModel
 from seqserve_server.rpc.server import Server
-from seqserve_server.runtime import Provider, Runtime
 
+from ..thread_host import ThreadHost
 from .echo import PATIENCE_S, EchoRuntime, byte_tokenizer, manifest
+
+
+class Hosts:
+    """Launches hosts, one after the other, as long as it may."""
+
+    def __init__(self, runtime: EchoRuntime, limits: EngineLimits) -> None:
+        self._runtime, self._limits = runtime, limits
+        self._launched: list[ThreadHost] = []
+        self.may_launch = threading.Event()
+        self.may_launch.set()
+
+    def launch(self) -> ThreadHost:
+        assert self.may_launch.wait(PATIENCE_S)
+        self._launched.append(ThreadHost(self._runtime, self._limits))
+        return self.last
+
+    @property
+    def last(self) -> ThreadHost:
+        return self._launched[-1]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     server: Server
     repository: Repository
-    engine: Engine
+    remote: RemoteEngine
+    hosts: Hosts
     runtime: EchoRuntime
     metrics: Metrics
     channel: Any
+
+    @property
+    def engine(self) -> Engine:
+        """The one behind the socket."""
+        return self.hosts.last.engine
 
     @property
     def generation(self) -> Any:
@@ -43,13 +74,21 @@ class Service:
     def models(self) -> Any:
         return model_pb2_grpc.ModelServiceStub(self.channel)
 
-    def value(self, name: str, **labels: str) -> float:
+    async def value(self, name: str, **labels: str) -> float:
         """What a scrape shows of a series; 0 where it is not there."""
-        return self.metrics.registry.get_sample_value(f"seqserve_{name}", labels) or 0.0
+        # A scrape waits for engines that answer through the loop.
+        read = self.metrics.registry.get_sample_value
+        return await asyncio.to_thread(read, f"seqserve_{name}", labels) or 0.0
 
-    def scraped(self) -> dict[str, set[frozenset[str]]]:
+    async def until_value(self, value: float, name: str, **labels: str) -> None:
+        """Waits for a value that is sure to come."""
+        async with asyncio.timeout(PATIENCE_S):
+            while await self.value(name, **labels) != value:
+                await asyncio.sleep(0.002)
+
+    async def scraped(self) -> dict[str, set[frozenset[str]]]:
         """The names of all families, each with the label sets of its samples."""
-        text = generate_latest(self.metrics.registry).decode()
+        text = (await asyncio.to_thread(generate_latest, self.metrics.registry)).decode()
         return {
             family.name: {frozenset(sample.labels) - {"le"} for sample in family.samples}
             for family in text_string_to_metric_families(text)
@@ -61,18 +100,19 @@ async def serving(
     *, slots: int = 4, max_queue: int = 16, max_message_bytes: int = 1 << 20
 ) -> AsyncIterator[Service]:
     """Serves one model ``echo/2``, beside a broken ``echo/1``."""
-    metrics, delivery = Metrics(), LoopDelivery()
-    delivery.attach(asyncio.get_running_loop())
+    metrics = Metrics()
     described = manifest(version=2)
     runtime = EchoRuntime(described)
     limits = EngineLimits(
         workers=1, slots=slots, max_queue=max_queue, max_source_tokens_per_step=64
     )
-    engine = Engine(cast(Runtime, runtime), limits, delivery, metrics.engine("echo"))
-    metrics.add_engine("echo", engine)
+    hosts = Hosts(runtime, limits)
+    remote = RemoteEngine(hosts.launch)
+    remote.load()
+    metrics.add_engine("echo", remote)
     metrics.model_loaded("echo", 2, "fp32", "cpu")
     model = ServedModel(
-        manifest=described, tokenizer=byte_tokenizer(), engine=engine, provider=Provider.CPU
+        manifest=described, tokenizer=byte_tokenizer(), engine=remote, provider=Provider.CPU
     )
     entries = [
         Entry(name="echo", version=1, state=ModelState.FAILED, reason="weights.bin: damaged"),
@@ -87,7 +127,8 @@ async def serving(
         yield Service(
             server=server,
             repository=repository,
-            engine=engine,
+            remote=remote,
+            hosts=hosts,
             runtime=runtime,
             metrics=metrics,
             channel=channel,

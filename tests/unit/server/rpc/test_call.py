@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from seqserve_server.engine.engine import Engine
+from seqserve_server.engine.remote import RemoteEngine
 from seqserve_server.engine.request import (
     DecodingOptions,
     Failed,
@@ -41,7 +41,7 @@ class Notes:
 
 def call(engine: Notes, age_s: float = 0.0, remaining_s: float | None = None) -> EngineCall:
     return EngineCall(
-        cast(Engine, engine),
+        cast(RemoteEngine, engine),
         [7, 2],
         DecodingOptions(max_decoding_length=5),
         arrived_s=time.monotonic() - age_s,

@@ -12,7 +12,7 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.tokenizer import Tokenizer
 
 from .echo import MAX_TARGET, TOKEN_SCORE
-from .service import Service, request, until
+from .service import Service, request
 
 TEXT = "Grüße aus Köln 🙂"
 
@@ -90,7 +90,7 @@ async def test_slow_reader_does_not_hold_the_engine(service: Service) -> None:
     call = service.generation.GenerateStream(request(text))
     await call.read()
     # gRPC buffers a few messages on its own; what matters is that the engine does not wait.
-    await until(lambda: service.value("stop_total", model="echo", reason="eos") == 1)
+    await service.until_value(1, "stop_total", model="echo", reason="eos")
     assert service.engine.slots_in_use == 0
     call.cancel()
 

@@ -18,8 +18,9 @@ STREAM = "GenerationService.GenerateStream"
 SECRET = "the words of a user"
 
 
-def requests_total(service: Service, method: str, code: str, model: str = "echo") -> float:
-    return service.value("requests_total", method=method, code=code, model=model)
+def labels(method: str, code: str, model: str = "echo") -> dict[str, str]:
+    """Labels of calls that ended so."""
+    return {"method": method, "code": code, "model": model}
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
@@ -92,10 +93,10 @@ async def test_deadline_in_the_queue() -> None:
         assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
         service.runtime.may_run.set()
         await first
-        await until(lambda: requests_total(service, GENERATE, "DEADLINE_EXCEEDED") == 1)
+        await service.until_value(1, "requests_total", **labels(GENERATE, "DEADLINE_EXCEEDED"))
         late = {"model": "echo", "where": "queue"}
-        await until(lambda: service.value("deadline_exceeded_total", **late) == 1)
-        assert service.value("cancelled_total", model="echo") == 0
+        await service.until_value(1, "deadline_exceeded_total", **late)
+        assert await service.value("cancelled_total", model="echo") == 0
         assert service.engine.queue_depth == 0
 
 
@@ -106,12 +107,12 @@ async def test_deadline_in_decode_frees_the_slot(service: Service, streamed: boo
     error = await failure(stub(request("a" * 48), timeout=0.5))
     assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     late = {"model": "echo", "where": "decode"}
-    await until(lambda: service.value("deadline_exceeded_total", **late) == 1)
+    await service.until_value(1, "deadline_exceeded_total", **late)
     await until(lambda: service.engine.slots_in_use == 0)
     method = STREAM if streamed else GENERATE
-    await until(lambda: requests_total(service, method, "DEADLINE_EXCEEDED") == 1)
-    assert service.value("cancelled_total", model="echo") == 0
-    assert service.value("stop_total", model="echo", reason="eos") == 0
+    await service.until_value(1, "requests_total", **labels(method, "DEADLINE_EXCEEDED"))
+    assert await service.value("cancelled_total", model="echo") == 0
+    assert await service.value("stop_total", model="echo", reason="eos") == 0
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -128,9 +129,9 @@ async def test_cancel_frees_the_slot(service: Service, streamed: bool) -> None:
             task = asyncio.ensure_future(call.read())
     await until(lambda: service.engine.slots_in_use == 0)
     method = STREAM if streamed else GENERATE
-    await until(lambda: requests_total(service, method, "CANCELLED") == 1)
-    assert service.value("cancelled_total", model="echo") == 1
-    assert service.value("stop_total", model="echo", reason="eos") == 0
+    await service.until_value(1, "requests_total", **labels(method, "CANCELLED"))
+    assert await service.value("cancelled_total", model="echo") == 1
+    assert await service.value("stop_total", model="echo", reason="eos") == 0
 
 
 async def _awaited(call: Any) -> Any:
@@ -151,7 +152,7 @@ async def test_cancel_in_the_queue_leaves_the_queue() -> None:
         assert (await first).hypotheses[0].text == "first"
         with pytest.raises(asyncio.CancelledError):
             await second
-        assert service.value("cancelled_total", model="echo") == 1
+        assert await service.value("cancelled_total", model="echo") == 1
 
 
 async def test_channel_that_closes_frees_the_slot(service: Service) -> None:
@@ -160,18 +161,18 @@ async def test_channel_that_closes_frees_the_slot(service: Service) -> None:
         call = generation_pb2_grpc.GenerationServiceStub(channel).GenerateStream(request("a" * 48))
         await call.read()
     await until(lambda: service.engine.slots_in_use == 0)
-    await until(lambda: service.value("cancelled_total", model="echo") == 1)
+    await service.until_value(1, "cancelled_total", model="echo")
 
 
 async def test_calls_are_counted_and_timed(service: Service) -> None:
     await service.generation.Generate(request("a"))
     await failure(service.generation.Generate(request("")))
     await failure(service.generation.Generate(request("a", model="made up")))
-    assert requests_total(service, GENERATE, "OK") == 1
-    assert requests_total(service, GENERATE, "INVALID_ARGUMENT") == 1
+    assert await service.value("requests_total", **labels(GENERATE, "OK")) == 1
+    assert await service.value("requests_total", **labels(GENERATE, "INVALID_ARGUMENT")) == 1
     # A name that a caller makes up must not become a label.
-    assert requests_total(service, GENERATE, "NOT_FOUND", model="") == 1
-    count = service.value("request_duration_seconds_count", method=GENERATE, model="echo")
+    assert await service.value("requests_total", **labels(GENERATE, "NOT_FOUND", model="")) == 1
+    count = await service.value("request_duration_seconds_count", method=GENERATE, model="echo")
     assert count == 2
 
 
@@ -179,4 +180,4 @@ async def test_unknown_methods_are_not_counted(service: Service) -> None:
     call = service.channel.unary_unary("/seqserve.v1.GenerationService/Nothing")
     error = await failure(call(b""))
     assert error.code() is grpc.StatusCode.UNIMPLEMENTED
-    assert service.scraped()["seqserve_requests"] == set()
+    assert (await service.scraped())["seqserve_requests"] == set()

@@ -9,18 +9,18 @@ from typing import cast
 
 import grpc
 import pytest
-from google.rpc.error_details_pb2 import RetryInfo
+from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from seqserve_server.address import address_of
 from seqserve_server.config import ServeOptions
-from seqserve_server.engine.engine import Engine
+from seqserve_server.engine.remote import RemoteEngine
 from seqserve_server.errors import StartupError
 from seqserve_server.metrics import Metrics
+from seqserve_server.provider import Provider
 from seqserve_server.repository import Entry, ModelState, Repository, ServedModel
 from seqserve_server.rpc.server import Server
-from seqserve_server.runtime import Provider
 
 from .echo import PATIENCE_S, byte_tokenizer, manifest
 from .service import Service, details, failure, request, serving, until
@@ -33,6 +33,12 @@ async def health(service: Service, name: str) -> int:
     stub = health_pb2_grpc.HealthStub(service.channel)
     answer = await stub.Check(health_pb2.HealthCheckRequest(service=name))
     return int(answer.status)
+
+
+async def until_health(service: Service, name: str, status: int) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while await health(service, name) != status:
+            await asyncio.sleep(0.002)
 
 
 @pytest.mark.parametrize(
@@ -113,26 +119,30 @@ async def test_watchers_of_health_do_not_hold_the_drain() -> None:
 
 
 class Drained:
-    """Stands where an engine would be, and notes how long it was given to drain."""
+    """Stands where an engine would be, and notes what it is told to do."""
 
-    slots = queue_depth = slots_in_use = cache_bytes = 0
+    slots = cache_bytes = 0
+    is_up = True
 
-    def __init__(self, given_s: list[float]) -> None:
-        self._given_s = given_s
+    def __init__(self, notes: list[str]) -> None:
+        self._notes = notes
 
-    def start(self) -> None:
-        pass
+    async def start(self) -> None:
+        self._notes.append("start")
 
-    def drain(self, timeout_s: float) -> bool:
-        self._given_s.append(timeout_s)
+    def close(self) -> None:
+        self._notes.append("close")
+
+    async def wait_idle(self, timeout_s: float) -> bool:
+        self._notes.append(f"wait {timeout_s:g} s")
         return True
 
-    def stop(self) -> None:
-        pass
+    async def stop(self) -> None:
+        self._notes.append("stop")
 
 
 async def test_all_engines_refuse_before_any_is_waited_for() -> None:
-    given_s: list[float] = []
+    notes: list[str] = []
     tokenizer = byte_tokenizer()
     entries = [
         Entry(
@@ -142,7 +152,7 @@ async def test_all_engines_refuse_before_any_is_waited_for() -> None:
             model=ServedModel(
                 manifest=manifest(f"model-{number}"),
                 tokenizer=tokenizer,
-                engine=cast(Engine, Drained(given_s)),
+                engine=cast(RemoteEngine, Drained(notes)),
                 provider=Provider.CPU,
             ),
         )
@@ -151,7 +161,54 @@ async def test_all_engines_refuse_before_any_is_waited_for() -> None:
     server = Server(ServeOptions(port=0), Repository(entries), Metrics())
     await server.start()
     assert await server.drain(5.0)
-    assert given_s == [0, 0, 0, 5.0, 5.0, 5.0]
+    assert notes == ["start"] * 3 + ["close"] * 3 + ["wait 5 s"] * 3 + ["stop"] * 3
+
+
+# ---- an engine that breaks down
+
+
+async def test_calls_under_way_end_and_say_when_to_come_back(service: Service) -> None:
+    service.runtime.may_run.clear()
+    streamed = asyncio.ensure_future(failure(service.generation.GenerateStream(request("a"))))
+    whole = asyncio.ensure_future(failure(service.generation.Generate(request("b"))))
+    await until(lambda: service.engine.slots_in_use + service.engine.queue_depth == 2)
+    service.hosts.last.break_down()
+    for error in await asyncio.gather(streamed, whole):
+        assert error.code() is grpc.StatusCode.UNAVAILABLE
+        assert details(error, RetryInfo).retry_delay.ToMilliseconds() > 0
+        assert details(error, ErrorInfo).reason == "MODEL_UNAVAILABLE"
+    service.runtime.may_run.set()
+
+
+async def test_another_one_takes_over(service: Service) -> None:
+    await service.generation.Generate(request("before"))
+    watch = health_pb2_grpc.HealthStub(service.channel).Watch(
+        health_pb2.HealthCheckRequest(service="echo/2")
+    )
+    assert (await watch.read()).status == SERVING
+    service.hosts.may_launch.clear()
+    service.hosts.last.break_down()
+    assert (await watch.read()).status == NOT_SERVING
+    await until_health(service, "echo", NOT_SERVING)
+    assert not service.server.is_ready
+    error = await failure(service.generation.Generate(request("meanwhile")))
+    assert error.code() is grpc.StatusCode.UNAVAILABLE
+    assert await service.value("slots", model="echo") == 4
+    service.hosts.may_launch.set()
+    assert (await watch.read()).status == SERVING
+    await until_health(service, "echo", SERVING)
+    assert service.server.is_ready
+    answer = await service.generation.Generate(request("after"))
+    assert answer.hypotheses[0].text == "after"
+    watch.cancel()
+
+
+async def test_server_ends_without_its_engine(service: Service) -> None:
+    service.hosts.may_launch.clear()
+    service.hosts.last.break_down()
+    await until(lambda: not service.remote.is_up)
+    assert await asyncio.wait_for(service.server.drain(3600), PATIENCE_S)
+    service.hosts.may_launch.set()
 
 
 async def _text_of(stream: grpc.aio.UnaryStreamCall) -> str:  # type: ignore[type-arg]

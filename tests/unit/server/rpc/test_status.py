@@ -54,7 +54,7 @@ async def test_bad_field(service: Service) -> None:
     (violation,) = details(error, BadRequest).field_violations
     assert violation.field == "source" and violation.description
     assert details(error, ErrorInfo).reason == "INVALID_FIELD"
-    assert service.value("rejected_total", reason="invalid", model="echo") == 1
+    assert await service.value("rejected_total", reason="invalid", model="echo") == 1
 
 
 async def test_unknown_model(service: Service) -> None:
@@ -83,19 +83,19 @@ async def test_full_queue() -> None:
         assert error.code() is Code.RESOURCE_EXHAUSTED
         assert details(error, RetryInfo).retry_delay.ToMilliseconds() > 0
         assert details(error, ErrorInfo).reason == "QUEUE_FULL"
-        assert service.value("rejected_total", reason="queue_full", model="echo") == 1
+        assert await service.value("rejected_total", reason="queue_full", model="echo") == 1
         service.runtime.may_run.set()
         answers = await asyncio.gather(running_too, waiting)
         assert [answer.hypotheses[0].text for answer in answers] == ["a", "b"]
 
 
 async def test_draining(service: Service) -> None:
-    service.engine.drain(0)
+    service.remote.close()
     error = await failure(service.generation.Generate(request("a")))
     assert error.code() is Code.UNAVAILABLE
     assert details(error, RetryInfo).retry_delay.ToMilliseconds() > 0
     assert details(error, ErrorInfo).reason == "DRAINING"
-    assert service.value("rejected_total", reason="draining", model="echo") == 1
+    assert await service.value("rejected_total", reason="draining", model="echo") == 1
 
 
 async def test_fault_in_a_step(service: Service) -> None:

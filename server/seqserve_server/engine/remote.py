@@ -1,0 +1,280 @@
+"""An engine in another process, as the event loop sees it; the other end is a :mod:`host`.
+
+Whoever drains, and what happens to calls when the engine's process ends, is decided here. All
+methods belong to the loop, but for :meth:`RemoteEngine.load` and :meth:`RemoteEngine.ask`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import socket
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Protocol
+
+from seqserve.errors import SeqserveError
+from seqserve_server.engine.figures import Figures
+from seqserve_server.engine.mail import (
+    Ask,
+    Cancel,
+    Message,
+    Ready,
+    Report,
+    Submit,
+    Told,
+    Unable,
+    Unpacker,
+    packed,
+    read,
+)
+from seqserve_server.engine.request import Event, Failed, Request
+from seqserve_server.errors import Draining, EngineFault, ModelUnavailable, ServiceError
+
+_FIRST_DELAY_S = 0.5
+_LONGEST_DELAY_S = 30.0
+
+_log = logging.getLogger(__name__)
+
+
+class HostProcess(Protocol):
+    """What holds the engine."""
+
+    channel: socket.socket
+    """Our end; the first message, of what to load, is on its way already."""
+
+    def end(self) -> None:
+        """Waits until it has ended, and makes it where it does not; blocks."""
+
+
+class RemoteEngine:
+    """Takes requests and brings their events into the loop, once per step."""
+
+    def __init__(self, launch: Callable[[], HostProcess]) -> None:
+        """Launches at once, so that several engines load beside each other.
+
+        Args:
+            launch: Begins a host; called again when one has ended unasked.
+        """
+        self._launch = launch
+        self._host: HostProcess | None = launch()
+        self._numbers = itertools.count(1)
+        self._requests: dict[int, Request] = {}
+        self._transport: asyncio.WriteTransport | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._restart: asyncio.Task[None] | None = None
+        self._asked: deque[Future[Report]] = deque()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._closed = False
+        # Of hosts that have ended: counters never fall.
+        self._past = Figures()
+        self.slots = self.cache_bytes = 0
+        self.report = Report(0, 0, Figures())
+        """The last one."""
+        self.on_change: Callable[[bool], None] = lambda is_up: None
+        """Told when the engine's process has ended unasked, and when another one has begun."""
+
+    def load(self) -> None:
+        """Waits until the host is ready; blocks.
+
+        Raises:
+            SeqserveError: The host could not load the model.
+        """
+        host = self._host = self._host or self._launch()
+        if self._closed:
+            self.discard()
+            raise EngineFault("the engine was stopped")
+        try:
+            # Nothing more comes before it is asked for.
+            with host.channel.makefile("rb") as stream:
+                message = read(stream)
+        except BaseException:
+            self.discard()
+            raise
+        if isinstance(message, Ready):
+            self.slots, self.cache_bytes = message.slots, message.cache_bytes
+            return
+        self.discard()
+        if isinstance(message, Unable):
+            raise message.error
+        raise EngineFault("the engine's process ended while it loaded the model")
+
+    def discard(self) -> None:
+        """Ends a host that serves nothing; blocks."""
+        host, self._host = self._host, None
+        if host is None:
+            return
+        with suppress(OSError):
+            # Wakes whoever waits for it to load.
+            host.channel.shutdown(socket.SHUT_RDWR)
+        host.channel.close()
+        host.end()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether requests can be taken."""
+        return self._transport is not None
+
+    async def start(self) -> None:
+        """Listens to a host that is ready."""
+        assert self._host is not None
+        self._loop = asyncio.get_running_loop()
+        channel = self._host.channel
+        channel.setblocking(False)
+        self._transport, _ = await self._loop.create_unix_connection(
+            lambda: _Reader(self), sock=channel
+        )
+
+    def submit(self, request: Request) -> None:
+        """Takes a request; its events come in the loop.
+
+        Raises:
+            Draining: No new requests are taken.
+            ModelUnavailable: The engine's process has ended, and another one begins.
+        """
+        if self._closed:
+            raise Draining("the server is shutting down; call another one")
+        if self._transport is None:
+            raise ModelUnavailable("the engine has failed and is being started again")
+        request.number = next(self._numbers)
+        self._requests[request.number] = request
+        self._idle.clear()
+        self._send(
+            Submit(
+                request.number,
+                request.source,
+                request.options,
+                request.deadline_s,
+                request.streamed,
+                request.timeline.arrived_s,
+            )
+        )
+
+    def cancel(self, request: Request) -> None:
+        """Forgets a request; no event follows."""
+        if self._forget(request.number):
+            self._send(Cancel(request.number, request.deadline_s))
+
+    def close(self) -> None:
+        """Takes no new requests from now on."""
+        self._closed = True
+
+    async def wait_idle(self, timeout_s: float) -> bool:
+        """Waits until every request has got its last event; False where time ran out."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def stop(self) -> None:
+        """Ends the host; what is still under way fails."""
+        self._closed = True
+        if self._restart is not None:
+            self._restart.cancel()
+        if self._transport is not None:
+            self._transport.abort()
+            self._transport = None
+        self._fail(EngineFault("the engine was stopped"))
+        await asyncio.to_thread(self.discard)
+
+    def ask(self) -> Future[Report]:
+        """Asks how the engine is doing; from any thread."""
+        asked: Future[Report] = Future()
+        if self._loop is None or self._loop.is_closed():
+            asked.set_result(self.report)
+        else:
+            self._loop.call_soon_threadsafe(self._ask, asked)
+        return asked
+
+    def _ask(self, asked: Future[Report]) -> None:
+        if self._transport is None:
+            asked.set_result(self.report)
+        else:
+            self._asked.append(asked)
+            self._send(Ask())
+
+    def _send(self, message: Message) -> None:
+        if self._transport is not None:
+            self._transport.write(packed(message))
+
+    def receive(self, message: Message) -> None:
+        """Takes a message of the host."""
+        if isinstance(message, Told):
+            for number, event, timeline in message.events:
+                request = self._requests.get(number)
+                if request is None:
+                    # Cancelled while this was on its way.
+                    continue
+                if timeline is not None:
+                    request.timeline = timeline
+                    self._forget(number)
+                request.receive(event)
+        elif isinstance(message, Report):
+            total = Figures()
+            total.add(self._past)
+            total.add(message.figures)
+            self.report = message._replace(figures=total)
+            self._asked.popleft().set_result(self.report)
+
+    def lost(self) -> None:
+        """Fails what was under way, because the host has ended, and begins another one."""
+        if self._transport is None:
+            return
+        self._transport = None
+        self._past = self.report.figures
+        self.report = self.report._replace(queue_depth=0, slots_in_use=0)
+        while self._asked:
+            self._asked.popleft().set_result(self.report)
+        _log.error("the engine's process has ended; %d requests fail", len(self._requests))
+        self._fail(ModelUnavailable("the engine has failed and is being started again"))
+        self.on_change(False)
+        if not self._closed:
+            self._restart = asyncio.create_task(self._begin_again())
+
+    async def _begin_again(self) -> None:
+        delay_s = _FIRST_DELAY_S
+        while not self._closed:
+            try:
+                await asyncio.to_thread(self.discard)
+                await asyncio.to_thread(self.load)
+                await self.start()
+            except (SeqserveError, OSError) as error:
+                _log.error("the engine could not be started again: %s", error)
+                await asyncio.sleep(delay_s)
+                delay_s = min(2 * delay_s, _LONGEST_DELAY_S)
+            else:
+                self.on_change(True)
+                return
+
+    def _forget(self, number: int) -> bool:
+        known = self._requests.pop(number, None) is not None
+        if not self._requests:
+            self._idle.set()
+        return known
+
+    def _fail(self, error: ServiceError) -> None:
+        event: Event = Failed(error)
+        for number, request in list(self._requests.items()):
+            self._forget(number)
+            request.receive(event)
+
+
+class _Reader(asyncio.Protocol):
+    """Brings what comes over the socket to an engine."""
+
+    def __init__(self, engine: RemoteEngine) -> None:
+        self._engine = engine
+        self._unpacker = Unpacker()
+
+    def data_received(self, data: bytes) -> None:
+        for message in self._unpacker.feed(data):
+            self._engine.receive(message)
+
+    def connection_lost(self, exception: Exception | None) -> None:
+        self._engine.lost()

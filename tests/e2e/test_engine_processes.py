@@ -1,0 +1,204 @@
+"""Engines have processes of their own: one that dies takes nobody along, none is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from seqserve import AsyncClient, Client, Result, RetryPolicy
+from seqserve.errors import Unavailable
+
+from .babble import MAX_TARGET, NAME
+from .process import PATIENCE_S, ServerProcess, until
+from .test_lifecycle import copy_version, tamper
+
+CALLS = 6
+SOURCE = "The old train waits for"
+ENDLESS: dict[str, Any] = {"min_decoding_length": MAX_TARGET}
+ONCE = RetryPolicy(max_attempts=1)
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+@pytest.fixture(scope="module")
+def pair(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server of ``babble/1`` and ``babble/2``, with one worker and four slots for each."""
+    folder = tmp_path_factory.mktemp("pair")
+    for version in (1, 2):
+        copy_version(repository, folder / "models", version)
+    options = ("--slots", "4", "--workers", "1")
+    with ServerProcess(folder / "models", folder, *options) as server:
+        yield server
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+    assert "Traceback" not in server.stderr
+
+
+def cpu_s(pid: int) -> float:
+    """Source: Linux, proc_pid_stat(5), fields 14 (utime) and 15 (stime)."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def engine_of(server: ServerProcess, version: int) -> int:
+    """Finds the process of a version: the one that uses up time when it has something to do."""
+    before = {pid: cpu_s(pid) for pid in server.engines()}
+    with Client(server.target) as client:
+        pieces = client.stream(SOURCE, version=version, **ENDLESS)
+        busy: list[int] = []
+        while not busy:
+            next(pieces)
+            busy = [pid for pid in before if cpu_s(pid) - before[pid] >= 0.2]
+        pieces.close()
+    until(server.is_idle)
+    [found] = busy
+    return found
+
+
+@contextmanager
+def watched(server: ServerProcess, name: str) -> Iterator[Iterator[int]]:
+    """Gives the health of a service, as it changes."""
+    with grpc.insecure_channel(server.target) as channel:
+        request = health_pb2.HealthCheckRequest(service=name)
+        watch = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=PATIENCE_S)
+        yield (int(answer.status) for answer in watch)
+        watch.cancel()
+
+
+def health(server: ServerProcess, name: str) -> int:
+    with watched(server, name) as changes:
+        return next(changes)
+
+
+def test_each_version_has_one_and_the_server_runs_no_model(pair: ServerProcess) -> None:
+    with Client(pair.target) as client:
+        client.generate(SOURCE, max_decoding_length=3)
+    assert len(pair.engines()) == 2
+    for pid in (pair.pid, *pair.engines()):
+        libraries = Path(f"/proc/{pid}/maps").read_text(encoding="utf-8")
+        assert ("onnxruntime" in libraries) == ("numpy" in libraries) == (pid != pair.pid)
+
+
+def test_killed_engine_begins_again_and_its_neighbour_goes_on(pair: ServerProcess) -> None:
+    killed = engine_of(pair, version=1)
+    lost = pair.value("requests_total", code="UNAVAILABLE", model=NAME)
+    with (
+        Client(pair.target, retry=ONCE) as client,
+        watched(pair, f"{NAME}/1") as first,
+        watched(pair, f"{NAME}/2") as second,
+    ):
+        assert (next(first), next(second)) == (SERVING, SERVING)
+        ought = client.generate(SOURCE, version=1, max_decoding_length=30)
+        tokens = pair.value("generated_tokens_total")
+        neighbour = client.stream(SOURCE, version=2, **ENDLESS)
+        next(neighbour)
+        for error in asyncio.run(killed_under_load(pair, killed)):
+            assert isinstance(error, Unavailable)
+            assert error.retry_after_s is not None
+        assert next(first) == NOT_SERVING
+        while True:
+            # What there was to see is there all the while.
+            assert pair.value("generated_tokens_total") >= tokens
+            assert pair.value("slots", model=NAME) == 8
+            if health(pair, f"{NAME}/1") == SERVING:
+                break
+        assert next(first) == SERVING
+        again = client.generate(SOURCE, version=1, max_decoding_length=30)
+        assert again.hypotheses == ought.hypotheses
+        next(neighbour)
+        neighbour.close()
+    until(pair.is_idle)
+    assert pair.value("generated_tokens_total") > tokens
+    assert pair.value("requests_total", code="UNAVAILABLE", model=NAME) == lost + CALLS
+    assert f"the engine's process has ended; {CALLS} requests fail" in pair.stderr
+    assert killed not in pair.engines()
+
+
+async def killed_under_load(server: ServerProcess, engine: int) -> list[Result | BaseException]:
+    """Kills an engine with calls in its slots and its queue; gives what became of them."""
+    async with AsyncClient(server.target, retry=ONCE) as client:
+        calls = [client.generate(SOURCE, version=1, **ENDLESS) for _ in range(CALLS)]
+        together = asyncio.gather(*calls, return_exceptions=True)
+        # One row is the neighbour's.
+        while server.rows_in_use() + server.value("queue_depth") < CALLS + 1:
+            await asyncio.sleep(0.01)
+        os.kill(engine, signal.SIGKILL)
+        return await together
+
+
+def test_client_that_tries_again_is_answered(pair: ServerProcess) -> None:
+    with Client(pair.target) as client:
+        os.kill(engine_of(pair, version=2), signal.SIGKILL)
+        for _ in range(3):
+            result = client.generate(SOURCE, version=2, max_decoding_length=3)
+            assert result.version == 2
+
+
+def test_engine_that_cannot_begin_again_is_tried_until_it_can(
+    repository: Path, tmp_path: Path
+) -> None:
+    weights = copy_version(repository, tmp_path / "models", 1) / "weights.bin"
+    with (
+        ServerProcess(tmp_path / "models", tmp_path) as server,
+        Client(server.target, retry=ONCE) as client,
+    ):
+        [engine] = server.engines()
+        tamper(weights)
+        os.kill(engine, signal.SIGKILL)
+        until(lambda: "could not be started again" in server.stderr)
+        assert "weights.bin: sha256" in server.stderr
+        assert server.get("/readyz")[0] == 503
+        assert server.get("/healthz")[0] == 200
+        assert health(server, f"{NAME}/1") == NOT_SERVING
+        with pytest.raises(Unavailable):
+            client.generate(SOURCE)
+        assert server.value("slots", model=NAME) > 0
+        # Twice is as if it had not been.
+        tamper(weights)
+        until(lambda: server.get("/readyz")[0] == 200)
+        assert client.generate(SOURCE, max_decoding_length=3).generated_tokens <= 3
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+    assert "Traceback" not in server.stderr
+
+
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_no_engine_outlives_a_server_that_is_killed(
+    repository: Path, tmp_path: Path, is_busy: bool
+) -> None:
+    with ServerProcess(repository, tmp_path) as server, Client(server.target) as client:
+        assert len(server.engines()) == 1
+        if is_busy:
+            streams = [client.stream(SOURCE, **ENDLESS) for _ in range(8)]
+            for pieces in streams:
+                next(pieces)
+        server.signal(signal.SIGKILL)
+        assert server.wait() == -signal.SIGKILL
+        until(lambda: not server.engines())
+    assert "Traceback" not in server.stderr
+
+
+@pytest.mark.parametrize("is_sound", [False, True])
+def test_server_ends_while_an_engine_begins_again(
+    repository: Path, tmp_path: Path, is_sound: bool
+) -> None:
+    weights = copy_version(repository, tmp_path / "models", 1) / "weights.bin"
+    with ServerProcess(tmp_path / "models", tmp_path) as server:
+        [engine] = server.engines()
+        if not is_sound:
+            tamper(weights)
+        os.kill(engine, signal.SIGKILL)
+        until(lambda: "the engine's process has ended" in server.stderr)
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+        assert server.engines() == []
+    assert "Traceback" not in server.stderr
