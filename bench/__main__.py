@@ -28,7 +28,7 @@ _LENGTH = 32
 
 def main() -> int:
     """Runs everything that is asked for; parts that are left out stay as they were reported."""
-    parts = ("sentences", "marian", "online", "overhead", "roofline")
+    parts = ("sentences", "decoding", "marian", "online", "overhead", "roofline")
     parser = argparse.ArgumentParser(description="Compares with other engines in one run.")
     parser.add_argument("parts", nargs="*", default=parts, help=f"of {', '.join(parts)}")
     parser.add_argument("--rounds", type=int, default=5, help="each peer's turns, offline")
@@ -53,6 +53,10 @@ def _run(part: str, rounds: int) -> Any:
     if part == "sentences":
         tables = offline.real_sentences(whole, [integers, whole], [1, 8, 32, 64], rounds)
         offline.print_tables("The shipped model, real sentences, offline", tables)
+        return tables
+    if part == "decoding":
+        tables = offline.decoding(whole, [integers, whole], offline.BEAMED_ROWS, rounds)
+        offline.print_tables("The shipped model, ways to decode, offline", tables)
         return tables
     if part == "marian":
         tables = offline.marian_base([1, 8, 32], min(rounds, 3), length=_LENGTH)

@@ -33,6 +33,7 @@ from bench.peers import CTranslate2Converter, CTranslate2Peer, Peer, Rows, Torch
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 from seqserve_export.restore import restore
 from seqserve_server.cores import available_cores
+from seqserve_server.engine.request import DecodingOptions
 from seqserve_server.manifest import Manifest
 from seqserve_server.tokenizer import Tokenizer
 
@@ -179,7 +180,7 @@ def _engine(options: argparse.Namespace, workers: int) -> Peer:
             options.precision,
             (workers, 1),
             options.rows,
-            MAX_DECODING_LENGTH,
+            DecodingOptions(max_decoding_length=MAX_DECODING_LENGTH),
         )
 
 

@@ -24,6 +24,7 @@ from seqserve_server.engine.request import (
 )
 from seqserve_server.manifest import Manifest
 from seqserve_server.runtime import Runtime
+from seqserve_server.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +82,8 @@ def _run(pipe: Connection, artifact: Path, sources: list[list[int]], in_flight: 
     """Decodes whenever it is told to, until the other end of the pipe is closed."""
     options = ServeOptions()
     runtime = Runtime(artifact, Manifest.load(artifact), options.provider, options.threads)
-    engine = Engine(runtime, options.engine_limits(), deliver, NullObserver())
+    detokenize = Tokenizer.load(artifact / "tokenizer.json").decode
+    engine = Engine(runtime, options.engine_limits(), deliver, NullObserver(), detokenize)
     engine.warm_up()
     engine.start()
     pipe.send(None)
@@ -132,7 +134,7 @@ class _ClosedLoop:
             self._done.set()
         elif isinstance(event, Finished):
             with self._lock:
-                self._tokens += len(event.token_ids)
+                self._tokens += len(event.best.token_ids)
                 self._left -= 1
             if not self._left:
                 self._done.set()

@@ -31,12 +31,24 @@ from seqserve_export.quantization import Caches, Scales, quantize
 from seqserve_export.restore import restore
 from seqserve_model.transformer import Transformer
 from seqserve_server.cores import available_cores
+from seqserve_server.engine.request import DecodingOptions, Sampling
 from seqserve_server.manifest import Manifest
 from seqserve_server.tokenizer import Tokenizer
 
 _FORCED_LENGTH = 32
+BEAMED_ROWS = 8
+"""Sources in flight on each core where ways to decode are compared."""
 _OPTIMUM = Path("build/optimum/bin/python")
 _CALIBRATION_ROWS = 16
+
+_TO_THE_END = DecodingOptions(max_decoding_length=MAX_DECODING_LENGTH)
+_WAYS = {
+    "beam of 5": DecodingOptions(max_decoding_length=MAX_DECODING_LENGTH, beam_size=5),
+    "sampling": DecodingOptions(
+        max_decoding_length=MAX_DECODING_LENGTH,
+        sampling=Sampling(temperature=1.0, top_k=40, top_p=1.0, min_p=0.0, seed=1),
+    ),
+}
 
 Build = Callable[[], Peer]
 
@@ -61,17 +73,43 @@ def real_sentences(
             # Several times as many as are in flight: what counts is neither the start nor the end.
             some = sources * max(1, round(8 * count * available_cores() / len(sources)))
             ours: list[Build] = [
-                partial(SeqservePeer, folder, count, MAX_DECODING_LENGTH) for folder in artifacts
+                partial(SeqservePeer, folder, count, _TO_THE_END) for folder in artifacts
             ]
-            theirs = _ctranslate2(Path(converted), manifest, count, MAX_DECODING_LENGTH, 0, sources)
+            theirs = _ctranslate2(Path(converted), manifest, count, _TO_THE_END, sources)
             torch_peer = partial(TorchPeer, model, count, MAX_DECODING_LENGTH)
             tables.append(_table([*ours, *theirs, torch_peer], some, count, rounds))
+    return tables
+
+
+def decoding(whole: Path, artifacts: list[Path], rows: int, rounds: int) -> list[dict[str, Any]]:
+    """Compares ways to decode everyday sentences: beam search and sampling.
+
+    Args:
+        whole: The fp32 artifact, whose weights CTranslate2 gets.
+        artifacts: What of ours is compared, an fp32 one among them.
+        rows: Sources in flight in each worker, whatever rows each takes.
+        rounds: Turns of each peer.
+    """
+    tokenizer = Tokenizer.load(whole / "tokenizer.json")
+    sources = [tokenizer.encode(line) for line in everyday()]
+    model, manifest, tables = restore(whole), Manifest.read(whole), []
+    with tempfile.TemporaryDirectory() as converted:
+        CTranslate2Converter(model).convert(converted, force=True)
+        for name, options in _WAYS.items():
+            ours: list[Build] = [
+                partial(SeqservePeer, folder, rows, options) for folder in artifacts
+            ]
+            theirs = _ctranslate2(Path(converted), manifest, rows, options, sources)
+            drawn = options.sampling is not None
+            table = _table([*ours, *theirs], sources, rows, rounds, drawn=drawn)
+            tables.append(table | {"name": name})
     return tables
 
 
 def marian_base(rows: list[int], rounds: int, *, length: int) -> list[dict[str, Any]]:
     """Compares on random weights of Marian's base shape, with targets of ``length`` tokens."""
     model = marian.marian_base()
+    forced = DecodingOptions(max_decoding_length=length, min_decoding_length=length)
     tables = []
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
@@ -88,9 +126,9 @@ def marian_base(rows: list[int], rounds: int, *, length: int) -> list[dict[str, 
             # Two full batches for each worker.
             sources = marian.sources(max(2 * count * available_cores(), 8))
             peers: list[Build] = [
-                partial(SeqservePeer, artifact, count, length, length) for artifact in artifacts
+                partial(SeqservePeer, artifact, count, forced) for artifact in artifacts
             ]
-            peers += _ctranslate2(folder / "converted", manifest, count, length, length, sources)
+            peers += _ctranslate2(folder / "converted", manifest, count, forced, sources)
             # These two take long to try: one thread a worker was faster wherever both were tried.
             layout = (available_cores(), 1)
             peers.append(partial(HuggingFacePeer, model, count, length, layout))
@@ -112,13 +150,13 @@ def _artifacts(model: Transformer, repository: Path) -> list[Path]:
 
 
 def _ctranslate2(
-    folder: Path, manifest: Manifest, rows: int, length: int, least: int, sources: Rows
+    folder: Path, manifest: Manifest, rows: int, options: DecodingOptions, sources: Rows
 ) -> list[Build]:
     """Gives CTranslate2 at both precisions, each in the layout that is fastest here."""
     return [
         fastest(
             [
-                partial(CTranslate2Peer, folder, manifest, precision, layout, rows, length, least)
+                partial(CTranslate2Peer, folder, manifest, precision, layout, rows, options)
                 for layout in _layouts()
             ],
             sources[: max(rows * available_cores(), 8)],
@@ -133,10 +171,12 @@ def _layouts() -> list[tuple[int, int]]:
     return list(dict.fromkeys([(cores, 1), (1, cores)]))
 
 
-def _table(peers: list[Build], sources: Rows, rows: int, rounds: int) -> dict[str, Any]:
+def _table(
+    peers: list[Build], sources: Rows, rows: int, rounds: int, *, drawn: bool = False
+) -> dict[str, Any]:
     running = [build() for build in peers]
     try:
-        return compare(running, sources, rows, rounds)
+        return compare(running, sources, rows, rounds, drawn=drawn)
     finally:
         for peer in running:
             peer.close()
@@ -153,21 +193,25 @@ def print_tables(title: str, tables: list[dict[str, Any]]) -> None:
 
 
 def main() -> int:
-    """Runs both comparisons."""
+    """Runs the comparisons."""
     parser = argparse.ArgumentParser(description="Compares offline decoding with other engines.")
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 8, 32],
                         help="rows in flight in each worker")  # fmt: skip
     parser.add_argument("--rounds", type=int, default=5, help="each peer's turns")
     parser.add_argument("--length", type=int, default=_FORCED_LENGTH,
                         help="target tokens of the random model")  # fmt: skip
-    parser.add_argument("--only", choices=["sentences", "marian"])
+    parser.add_argument("--only", choices=["sentences", "decoding", "marian"])
     options = parser.parse_args()
     torch.set_num_threads(available_cores())
-    if options.only != "marian":
-        whole, integers = Path("models/en-de/1"), Path("models/en-de/2")
+    whole, integers = Path("models/en-de/1"), Path("models/en-de/2")
+    parts = [options.only] if options.only else ["sentences", "decoding", "marian"]
+    if "sentences" in parts:
         tables = real_sentences(whole, [integers, whole], options.rows, options.rounds)
         print_tables("the shipped model, real sentences", tables)
-    if options.only != "sentences":
+    if "decoding" in parts:
+        tables = decoding(whole, [integers, whole], BEAMED_ROWS, options.rounds)
+        print_tables("the shipped model, ways to decode", tables)
+    if "marian" in parts:
         tables = marian_base(options.rows, options.rounds, length=options.length)
         print_tables(f"Marian base shape, {options.length} target tokens", tables)
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -42,28 +43,23 @@ class Peer(Protocol):
 class SeqservePeer:
     """This project's engine, without gRPC: one worker of one thread per core."""
 
-    def __init__(self, folder: Path, rows: int, max_decoding_length: int, least: int = 0) -> None:
+    def __init__(self, folder: Path, rows: int, options: DecodingOptions) -> None:
         """Loads the artifact.
 
         Args:
             folder: Of the artifact.
-            rows: How many may run at once in each worker.
-            max_decoding_length: Most target tokens.
-            least: Fewest target tokens.
+            rows: How many sources may run at once in each worker.
+            options: How to decode.
         """
         workers = available_cores()
-        self._options = DecodingOptions(
-            max_decoding_length=max_decoding_length,
-            min_decoding_length=least,
-            # As CTranslate2, which gives none unless it is asked.
-            return_scores=False,
-        )
-        self._engine = Offline(folder, workers=workers, slots=rows * workers)
+        # As CTranslate2, which gives no scores unless it is asked.
+        self._options = dataclasses.replace(options, return_scores=False)
+        self._engine = Offline(folder, workers=workers, slots=rows * options.rows * workers)
         self.name = f"seqserve {self._engine.manifest.precision}"
 
     def decode(self, sources: Sequence[list[int]]) -> Rows:
         """Lets all sources wait; rows join as others leave."""
-        return [answer.token_ids for answer in self._engine.decode(sources, self._options)]
+        return [answer.best.token_ids for answer in self._engine.decode(sources, self._options)]
 
     def close(self) -> None:
         """Stops the workers."""
@@ -98,8 +94,7 @@ class CTranslate2Peer:
         precision: str,
         layout: tuple[int, int],
         rows: int,
-        max_decoding_length: int,
-        least: int = 0,
+        options: DecodingOptions,
     ) -> None:
         """Loads a converted model.
 
@@ -109,15 +104,13 @@ class CTranslate2Peer:
             precision: ``float32`` or ``int8``.
             layout: Workers and threads of each.
             rows: Most sources of a batch.
-            max_decoding_length: Most target tokens.
-            least: Fewest target tokens.
+            options: How to decode: length, beam and sampling.
         """
         workers, threads = layout
         shown = precision.replace("float", "fp")
         self.name = f"CTranslate2 {shown} {workers}x{threads}"
         self._rows = rows
-        self._least = least
-        self._max_decoding_length = max_decoding_length
+        self._how = _translation(options)
         self._translator = ctranslate2.Translator(
             str(folder), compute_type=precision, inter_threads=workers, intra_threads=threads
         )
@@ -126,18 +119,30 @@ class CTranslate2Peer:
         """Hands over all sources at once."""
         words = [[f"t{token}" for token in source] for source in sources]
         results = self._translator.translate_batch(
-            words,
-            beam_size=1,
-            max_batch_size=self._rows,
-            max_decoding_length=self._max_decoding_length,
-            min_decoding_length=self._least,
-            max_input_length=0,
+            words, max_batch_size=self._rows, max_input_length=0, **self._how
         )
         return [[int(word[1:]) for word in result.hypotheses[0]] for result in results]
 
     def close(self) -> None:
         """Unloads the model."""
         self._translator.unload_model()
+
+
+def _translation(options: DecodingOptions) -> dict[str, Any]:
+    """Gives options as CTranslate2 has them."""
+    how: dict[str, Any] = {
+        "beam_size": options.beam_size,
+        "length_penalty": options.length_penalty,
+        "max_decoding_length": options.max_decoding_length,
+        "min_decoding_length": options.min_decoding_length,
+    }
+    if options.sampling is not None:
+        how |= {
+            "sampling_topk": options.sampling.top_k,
+            "sampling_topp": options.sampling.top_p,
+            "sampling_temperature": options.sampling.temperature,
+        }
+    return how
 
 
 class CTranslate2Converter(Converter):  # type: ignore[misc]

@@ -6,6 +6,7 @@ graph       in                                               out
 encoder     words of sources, and where each belongs         keys and values of the memory for each
                                                              decoder layer, projected once
 decoder     last words, lengths, caches                      next words, their log-probabilities,
+                                                             the best words, scores of all words,
                                                              caches with one more entry
 teacher     a source and a target                            log-probability of each target word,
                                                              attention weights of every layer
@@ -242,6 +243,8 @@ class DecoderGraph(Graph):
         adjust_index: Tensor,
         adjust_value: Tensor,
         scored: Tensor,
+        ranks: Tensor,
+        columns: Tensor,
         caches: list[list[Tensor]],
     ) -> tuple[Tensor, ...]:
         """Advances every row by one word.
@@ -255,12 +258,16 @@ class DecoderGraph(Graph):
             adjust_index: Words whose scores are changed, int64 ``[B, A]``.
             adjust_value: What is added to them, ``[B, A]``.
             scored: Whether log-probabilities are wanted, bool ``[]``; zeros are given if not.
+            ranks: As long as there are best words to be listed, int64 ``[K]``; may be empty.
+            columns: As long as there are words whose scores are to be given out, from the first of
+                the vocabulary on, int64 ``[N]``; may be empty.
             caches: For each layer: self key, self value ``[B, H, C, D]``, cross key, cross value
                 ``[B, H, S, D]``, and the cross key and value of the last source word ``[B, 1, W]``.
 
         Returns:
-            Next word int64 ``[B, 1]``, its log-probability ``[B]``, then the four caches of each
-            layer.
+            Next word int64 ``[B, 1]``, its log-probability ``[B]``, the best words int64
+            ``[B, K]``, best first, their log-probabilities ``[B, K]``, scores ``[B, N]``, then the
+            four caches of each layer.
         """
         x = self._embed_step(tokens, lengths)
         updated: list[Tensor] = []
@@ -283,7 +290,8 @@ class DecoderGraph(Graph):
             scores = scores.squeeze(1)  # [B, V]
         scores = operators.add_at(scores, adjust_index, adjust_value)
         word = operators.argmax(scores)  # [B, 1]
-        return word, operators.log_softmax_at(scores, word, scored), *updated
+        listed = operators.log_softmax(scores, word, ranks, scored)
+        return word, *listed, scores[:, : columns.size(0)], *updated
 
     def _embed_step(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         if self.flat:

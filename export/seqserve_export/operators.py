@@ -145,20 +145,32 @@ def block_size(words: int) -> int:
     return min(divisors, key=lambda size: abs(size - 128))
 
 
-def log_softmax_at(scores: Tensor, index: Tensor, asked: Tensor) -> Tensor:
-    """Gives the log-probability of ``index [B, 1]`` under softmax(``scores [B, V]``), ``[B]``.
+def log_softmax(
+    scores: Tensor, word: Tensor, ranks: Tensor, asked: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gives log-probabilities under softmax(``scores [B, V]``); zeros, at no cost, unless asked.
 
-    Or zeros, at no cost, unless ``asked``, a bool ``[]``.
+    Args:
+        scores: ``[B, V]``.
+        word: int64 ``[B, 1]``.
+        ranks: As long as there are best words to be listed, ``[K]``.
+        asked: bool ``[]``.
+
+    Returns:
+        That of the word ``[B]``; the best words, best first, and theirs, ``[B, K]`` each.
     """
-    return torch.cond(asked, _log_softmax_at, _zeros, (scores, index))  # type: ignore[no-any-return]
+    return torch.cond(asked, _log_softmax, _zeros, (scores, word, ranks))  # type: ignore[no-any-return]
 
 
-def _log_softmax_at(scores: Tensor, index: Tensor) -> Tensor:
-    return torch.log_softmax(scores, -1).gather(1, index).squeeze(1)
+def _log_softmax(scores: Tensor, word: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    found = torch.log_softmax(scores, -1)
+    best, words = torch.topk(found, ranks.size(0))
+    return found.gather(1, word).squeeze(1), words, best
 
 
-def _zeros(scores: Tensor, index: Tensor) -> Tensor:
-    return scores.new_zeros(scores.size(0))
+def _zeros(scores: Tensor, word: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    rows, count = scores.size(0), ranks.size(0)
+    return scores.new_zeros(rows), word.new_zeros(rows, count), scores.new_zeros(rows, count)
 
 
 def first(x: Tensor, size: Tensor) -> Tensor:

@@ -96,8 +96,8 @@ def verify(
         best = tokens if whole is model else greedy_in_batches(whole, sources, longest, _BATCH_ROWS)
         decode, references = artifact.tokenizer.decode, [pair.target for pair in pairs]
         of_torch = score([decode(ids) for ids in best], references)
-        of_artifact = score([decode(answer.token_ids) for answer in found], references)
-    equal = sum(ids == answer.token_ids for ids, answer in zip(tokens, found, strict=True))
+        of_artifact = score([decode(answer.best.token_ids) for answer in found], references)
+    equal = sum(ids == answer.best.token_ids for ids, answer in zip(tokens, found, strict=True))
     return Verification(
         data=data,
         sentences=len(pairs),
@@ -155,11 +155,12 @@ class _Chosen:
     @classmethod
     def of(cls, config: TransformerConfig, chosen: list[tuple[list[int], Finished]]) -> _Chosen:
         ended = [
-            [*answer.token_ids, config.eos_id][: config.max_target_length] for _, answer in chosen
+            [*answer.best.token_ids, config.eos_id][: config.max_target_length]
+            for _, answer in chosen
         ]
         source, source_lengths = padded([ids for ids, _ in chosen], config.pad_id)
         target, _ = padded([[config.bos_id, *ids] for ids in ended], config.pad_id)
-        scores = [answer.score for _, answer in chosen if answer.score is not None]
+        scores = [answer.best.score for _, answer in chosen if answer.best.score is not None]
         return cls(
             source=source,
             source_lengths=source_lengths,

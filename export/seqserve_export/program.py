@@ -99,6 +99,7 @@ def _decoder(model: Transformer) -> Program:
         names += [*both, f"last_key_{layer}", f"last_value_{layer}"]
         outputs += [f"new_{name}" for name in both]
     adjust = torch.zeros(rows, 3)
+    ranks, columns = torch.zeros(4, dtype=torch.int64), torch.zeros(5, dtype=torch.int64)
     return Program(
         module=DecoderGraph(model),
         example=(
@@ -110,6 +111,8 @@ def _decoder(model: Transformer) -> Program:
             adjust.long(),
             adjust,
             torch.tensor(True),
+            ranks,
+            columns,
             caches,
         ),
         shapes=(
@@ -121,6 +124,8 @@ def _decoder(model: Transformer) -> Program:
             {0: _FREE, 1: _FREE},
             {0: _FREE, 1: _FREE},
             {},
+            {0: _FREE},
+            {0: _FREE},
             shapes,
         ),
         inputs=[
@@ -132,9 +137,18 @@ def _decoder(model: Transformer) -> Program:
             "adjust_index",
             "adjust_value",
             "scored",
+            "ranks",
+            "columns",
             *names,
         ],
-        outputs=["next_tokens", "log_probabilities", *outputs],
+        outputs=[
+            "next_tokens",
+            "log_probabilities",
+            "best_tokens",
+            "best_log_probabilities",
+            "scores",
+            *outputs,
+        ],
     )
 
 

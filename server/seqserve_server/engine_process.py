@@ -79,11 +79,13 @@ def load(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
     from seqserve_server.engine.engine import Engine
     from seqserve_server.manifest import Manifest
     from seqserve_server.runtime import Runtime
+    from seqserve_server.tokenizer import Tokenizer
 
     manifest = Manifest.load(setup.folder)
     try:
         runtime = Runtime(setup.folder, manifest, setup.provider, setup.threads)
-        engine = Engine(runtime, setup.limits, deliver, observer)
+        detokenize = Tokenizer.load(setup.folder / "tokenizer.json").decode
+        engine = Engine(runtime, setup.limits, deliver, observer, detokenize)
         engine.warm_up()
     except SeqserveError:
         raise

@@ -56,7 +56,7 @@ class Offline:
         limits = EngineLimits(
             workers=workers, slots=slots, max_queue=1_000_000, max_source_tokens_per_step=512
         )
-        self._engine = Engine(self.runtime, limits, deliver, NullObserver())
+        self._engine = Engine(self.runtime, limits, deliver, NullObserver(), self.tokenizer.decode)
         self._engine.start()
 
     def __enter__(self) -> Offline:
@@ -122,7 +122,7 @@ class Offline:
     def __call__(self, texts: Sequence[str], /) -> list[str]:
         """Translates texts, in order."""
         answers = self.decode([self.encode(text) for text in texts])
-        return [self.tokenizer.decode(answer.token_ids) for answer in answers]
+        return [self.tokenizer.decode(answer.best.token_ids) for answer in answers]
 
 
 class _Answer:

@@ -11,7 +11,7 @@ import re
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,32 @@ _DISABLED_OPTIMIZERS = ["SkipLayerNormFusion"]
 _CACHE_TYPES = {"tensor(float)": np.float32, "tensor(int8)": np.int8}
 
 
+class Sizes(NamedTuple):
+    """What a step is asked for beside the next words; nothing costs nothing."""
+
+    adjusted: int = 1
+    """Words of each row whose scores are changed."""
+    ranked: int = 0
+    """Best words of each row to be listed."""
+    shown: int = 0
+    """Words of the vocabulary, from the first on, whose scores are to be given out."""
+
+
+_COMMON = ("longest", "source_longest", "scored")
+"""Inputs of a step that are one for all rows."""
+_ALONE = {"ranks": "ranked", "columns": "shown"}
+"""Inputs whose length is one of the sizes."""
+_SIZED = {
+    "adjust_index": "adjusted",
+    "adjust_value": "adjusted",
+    "best_tokens": "ranked",
+    "best_log_probabilities": "ranked",
+    "scores": "shown",
+}
+"""What has one of the sizes for each row, one row after the other in a buffer of one axis."""
+_MOST_BINDINGS = 1024
+
+
 class Step:
     """One decoder step over fixed buffers, for any number of leading rows.
 
@@ -47,44 +73,47 @@ class Step:
     def __init__(
         self, session: ort.InferenceSession, inputs: dict[str, Array], outputs: dict[str, Array]
     ) -> None:
-        """Keeps the buffers; bindings are made when a number of rows is first run.
+        """Keeps the buffers; bindings are made when they are first needed.
 
         Args:
             session: Of the decoder graph.
             inputs: A buffer for each input; its first axis is the row, but for those in
-                :data:`_COMMON`.
+                :data:`_COMMON`, :data:`_ALONE` and :data:`_SIZED`.
             outputs: A buffer for each output.
         """
         self._session = session
         self._inputs = inputs
         self._outputs = outputs
-        self._bindings: dict[int, Any] = {}
+        self._bindings: dict[tuple[int, Sizes], Any] = {}
 
-    def run(self, rows: int) -> None:
+    def run(self, rows: int, sizes: Sizes) -> None:
         """Advances rows 0 to ``rows`` - 1 by one word."""
-        binding = self._bindings.get(rows)
+        binding = self._bindings.get((rows, sizes))
         if binding is None:
-            binding = self._bindings[rows] = self._bind(rows)
+            if len(self._bindings) >= _MOST_BINDINGS:
+                self._bindings.clear()
+            binding = self._bindings[rows, sizes] = self._bind(rows, sizes)
         self._session._sess.run_with_iobinding(binding, None)
 
-    def _bind(self, rows: int) -> Any:
+    def _bind(self, rows: int, sizes: Sizes) -> Any:
         binding = self._session.io_binding()
         for name, array in self._inputs.items():
-            shape = _leading(name, array, rows)
+            shape = _bound(name, array, rows, sizes)
             binding.bind_input(name, "cpu", 0, array.dtype, shape, array.ctypes.data)
         for name, array in self._outputs.items():
-            shape = _leading(name, array, rows)
+            shape = _bound(name, array, rows, sizes)
             binding.bind_output(name, "cpu", 0, array.dtype, shape, array.ctypes.data)
         return binding._iobinding
 
 
-_COMMON = ("longest", "source_longest", "scored")
-"""Inputs of a step that are one for all rows."""
-
-
-def _leading(name: str, array: Array, rows: int) -> list[int]:
+def _bound(name: str, array: Array, rows: int, sizes: Sizes) -> list[int]:
+    """Gives the part of a buffer that a step uses."""
     if name in _COMMON:
         return list(array.shape)
+    if name in _ALONE:
+        return [getattr(sizes, _ALONE[name])]
+    if name in _SIZED:
+        return [rows, getattr(sizes, _SIZED[name])]
     return [rows, *array.shape[1:]]
 
 

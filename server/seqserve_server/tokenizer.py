@@ -111,9 +111,14 @@ class Tokenizer:
         """Gives each id as the vocabulary writes it."""
         return [self._tokenizer.id_to_token(id_) or UNK for id_ in ids]
 
-    def stream(self) -> TextStream:
-        """Starts decoding piece by piece."""
-        return TextStream(self)
+    def id_of(self, token: str) -> int | None:
+        """Gives the id of a token as the vocabulary writes it; None where there is none."""
+        id_: int | None = self._tokenizer.token_to_id(token)
+        return id_
+
+    def stream(self, stops: Sequence[str] = ()) -> TextStream:
+        """Starts decoding piece by piece; of texts that stop it no part is given out."""
+        return TextStream(self, max((len(stop) - 1 for stop in stops), default=0))
 
     def is_byte(self, id_: int) -> bool:
         """Tells whether an id is one byte of a character that the vocabulary cannot write whole."""
@@ -129,12 +134,12 @@ class Tokenizer:
         return [*(unk if id_ in controls else id_ for id_ in ids), self.eos_id]
 
     def _id_of(self, token: str) -> int:
-        id_ = self._tokenizer.token_to_id(token)
+        id_ = self.id_of(token)
         if id_ is None:
             raise OptionError(
                 f"tokenizer: {token!r} is not in the vocabulary; name the right token"
             )
-        return int(id_)
+        return id_
 
 
 class TextStream:
@@ -144,9 +149,16 @@ class TextStream:
     :meth:`Tokenizer.decode` gives for all ids together.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        """Starts with no ids."""
+    def __init__(self, tokenizer: Tokenizer, held: int = 0) -> None:
+        """Starts with no ids.
+
+        Args:
+            tokenizer: Of the ids.
+            held: Characters that are held back, since they may be the beginning of what is cut.
+        """
         self._tokenizer = tokenizer
+        self._held = held
+        self._pending = ""
         self._window: list[int] = []
         self._shown = ""
         self._sent_chars = 0
@@ -164,22 +176,24 @@ class TextStream:
         text = self._tokenizer.decode(self._window)
         if text.endswith(_REPLACEMENT) or len(text) <= len(self._shown):
             return ""
-        piece = text[len(self._shown) :]
-        self._sent_chars += len(piece)
+        self._pending += text[len(self._shown) :]
         self._shown = text
         # Only the latest ids are decoded again, so that a piece costs the same late in a text. Ids
         # without text cannot stand in for the others: what follows would look like a beginning.
         latest = self._tokenizer.decode(visible)
         if latest:
             self._window, self._shown = visible, latest
+        sent = max(0, len(self._pending) - self._held)
+        piece, self._pending = self._pending[:sent], self._pending[sent:]
+        self._sent_chars += len(piece)
         return piece
 
-    def flush(self, full_ids: Sequence[int]) -> str:
+    def flush(self, text: str) -> str:
         """Gives what :meth:`push` held back.
 
         Args:
-            full_ids: All ids of the text, those pushed before included.
+            text: The whole text.
         """
-        rest = self._tokenizer.decode(full_ids)[self._sent_chars :]
+        rest = text[self._sent_chars :]
         self._sent_chars += len(rest)
         return rest

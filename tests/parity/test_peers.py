@@ -10,12 +10,14 @@ from bench.peers import CTranslate2Converter, CTranslate2Peer, SeqservePeer, Tor
 
 from seqserve_export.restore import restore
 from seqserve_model.transformer import Transformer
+from seqserve_server.engine.request import DecodingOptions
 from seqserve_server.manifest import Manifest
 from seqserve_server.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parents[2]
 ARTIFACT = ROOT / "models" / "en-de" / "1"
 LONGEST = 64
+OPTIONS = DecodingOptions(max_decoding_length=LONGEST)
 
 pytestmark = pytest.mark.parity
 
@@ -29,7 +31,7 @@ def sources() -> list[list[int]]:
 
 @pytest.fixture(scope="module")
 def ours(sources: list[list[int]]) -> list[list[int]]:
-    peer = SeqservePeer(ARTIFACT, 8, LONGEST)
+    peer = SeqservePeer(ARTIFACT, 8, OPTIONS)
     try:
         return peer.decode(sources)
     finally:
@@ -54,7 +56,7 @@ def test_ctranslate2_gives_the_same_words(
 ) -> None:
     folder = tmp_path / "converted"
     CTranslate2Converter(model).convert(str(folder))
-    peer = CTranslate2Peer(folder, Manifest.read(ARTIFACT), "float32", (2, 1), 8, LONGEST)
+    peer = CTranslate2Peer(folder, Manifest.read(ARTIFACT), "float32", (2, 1), 8, OPTIONS)
     theirs = peer.decode(sources)
     peer.close()
     different = [index for index, row in enumerate(theirs) if row != ours[index]]

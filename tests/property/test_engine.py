@@ -20,7 +20,14 @@ from seqserve_server.engine import worker as worker_module
 from seqserve_server.engine.engine import Engine, deliver
 from seqserve_server.engine.limits import EngineLimits
 from seqserve_server.engine.observer import NullObserver
-from seqserve_server.engine.request import DecodingOptions, Event, Finished, Progress, Request
+from seqserve_server.engine.request import (
+    DecodingOptions,
+    Event,
+    Finished,
+    Progress,
+    Request,
+    StopReason,
+)
 from seqserve_server.engine.scheduler import Scheduler
 from seqserve_server.engine.worker import Worker
 from seqserve_server.errors import ServiceError
@@ -87,13 +94,23 @@ class Alone:
         assert isinstance(last, Finished)
         # Always with its score, so that whether it is asked for changes nothing else either.
         ought = self.alone(arrival.source, replace(arrival.options, return_scores=True))
-        assert last == (ought if arrival.scored else ought._replace(score=None)), "not as alone"
+        assert last == (ought if arrival.scored else unscored(ought)), "not as alone"
         words: list[int] = []
         for event in progress:
             assert isinstance(event, Progress)
             words += event.token_ids
-        assert words == (last.token_ids if arrival.streamed else [])
+        assert words == (streamed(last) if arrival.streamed else [])
         return last
+
+
+def unscored(answer: Finished) -> Finished:
+    return Finished([answer.best._replace(score=None, normalized_score=None)])
+
+
+def streamed(answer: Finished) -> list[int]:
+    """Gives the words that are told before the answer, which brings its last one itself."""
+    words = answer.best.token_ids
+    return words if answer.best.stop_reason is StopReason.EOS else words[:-1]
 
 
 class Oracle(Alone):
@@ -107,10 +124,10 @@ class Oracle(Alone):
         last = super().check(arrival, events)
         ought: Reference = self.ought(arrival.source, arrival.options)
         if ought.margin > 1e-4:
-            assert last.token_ids == ought.token_ids
-            assert last.stop_reason is ought.stop_reason
+            assert last.best.token_ids == ought.token_ids
+            assert last.best.stop_reason is ought.stop_reason
             if arrival.scored:
-                assert last.score == pytest.approx(ought.score, abs=1e-4)
+                assert last.best.score == pytest.approx(ought.score, abs=1e-4)
         return last
 
 
@@ -136,7 +153,7 @@ class Day:
     def __init__(self, runtime: Runtime, workers: int, slots: int, budget_tokens: int) -> None:
         self.scheduler = Scheduler(workers=workers, max_queue=1000)
         self.workers = [
-            Worker(runtime, self.scheduler, slots, budget_tokens, NullObserver())
+            Worker(runtime, self.scheduler, slots, budget_tokens, NullObserver(), str)
             for _ in range(workers)
         ]
         self.requests: list[Request] = []
@@ -230,7 +247,7 @@ def test_threads_decode_as_alone_and_leave_nothing_behind(
     ends = [threading.Event() for _ in plan]
     events: list[list[Event]] = [[] for _ in plan]
     limits = EngineLimits(workers=workers, slots=4, max_queue=100, max_source_tokens_per_step=30)
-    engine = Engine(tiny_runtime, limits, deliver, NullObserver())
+    engine = Engine(tiny_runtime, limits, deliver, NullObserver(), str)
     engine.start()
     requests = []
     for number, arrival in enumerate(plan):
@@ -265,11 +282,11 @@ def test_threads_decode_as_alone_and_leave_nothing_behind(
 def assert_worth_comparing(offline: Offline) -> None:
     """Rows of one and the same answer could be swapped unseen."""
     answers = offline.decode([[word, word + 1, EOS] for word in range(4, 84)])
-    assert len({tuple(answer.token_ids) for answer in answers}) > 60
-    lengths = {len(answer.token_ids) for answer in answers}
+    assert len({tuple(answer.best.token_ids) for answer in answers}) > 60
+    lengths = {len(answer.best.token_ids) for answer in answers}
     assert len(lengths) > 5, "targets end at few places"
     assert MAX_TARGET in lengths, "none is cut off"
-    steps = [pair for answer in answers for pair in pairwise(answer.token_ids)]
+    steps = [pair for answer in answers for pair in pairwise(answer.best.token_ids)]
     assert sum(a == b for a, b in steps) < 0.4 * len(steps), "they repeat one word"
 
 

@@ -16,9 +16,25 @@ def main(target: str) -> None:
         result = client.generate("The coffee tastes good.")
         print(f"{result.text}  (score {result.score:.2f}, {result.timings.total_ms:.1f} ms)")
 
+        for hypothesis in client.generate(
+            "Good morning.", beam_size=4, num_hypotheses=3
+        ).hypotheses:
+            print(f"{hypothesis.normalized_score:.2f}  {hypothesis.text}")
+
+        sample = client.generate("Good morning.", temperature=0.8, top_p=0.9, seed=7)
+        print(f"{sample.text}  (one sample)")
+
         for piece in client.stream("We watched a film."):
             print(piece.text, end="", flush=True)
         print()
+
+        scored = client.score("Good morning.", "Guten Morgen.")
+        for token, score in zip(scored.tokens, scored.token_scores, strict=True):
+            print(f"{score:6.2f}  {token}")
+
+        attention = client.attention("Good morning.", "Guten Morgen.")
+        for token, row in zip(attention.target_tokens, attention.cross.mean(), strict=True):
+            print(f"{token} attended to {attention.source_tokens[row.index(max(row))]}")
 
         try:
             client.generate("Good morning.", max_decoding_length=0)

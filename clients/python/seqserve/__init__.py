@@ -7,7 +7,9 @@ packages beside this one, which they import and which never imports them.
 __version__ = "0.1.0"
 
 from seqserve.async_client import AsyncClient
+from seqserve.attention import AttentionResult, AttentionWeights
 from seqserve.client import Client
+from seqserve.decoding import GenerateOptions
 from seqserve.errors import (
     CallError,
     Cancelled,
@@ -22,12 +24,23 @@ from seqserve.errors import (
     Unauthenticated,
     Unavailable,
 )
-from seqserve.messages import GenerateOptions
-from seqserve.results import Hypothesis, Model, ModelState, Piece, Result, StopReason, Timings
+from seqserve.results import (
+    Hypothesis,
+    Model,
+    ModelState,
+    Piece,
+    Result,
+    ScoreResult,
+    StopReason,
+    Timings,
+    TopToken,
+)
 from seqserve.retry import RetryPolicy
 
 __all__ = [
     "AsyncClient",
+    "AttentionResult",
+    "AttentionWeights",
     "CallError",
     "Cancelled",
     "Client",
@@ -45,9 +58,11 @@ __all__ = [
     "Piece",
     "Result",
     "RetryPolicy",
+    "ScoreResult",
     "SeqserveError",
     "StopReason",
     "Timings",
+    "TopToken",
     "Unauthenticated",
     "Unavailable",
     "__version__",

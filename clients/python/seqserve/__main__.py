@@ -7,6 +7,7 @@ reader of the output went away.
 from __future__ import annotations
 
 import difflib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -29,6 +30,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Texts are of any language, whatever the locale.
+        sys.stdout.reconfigure(encoding="utf-8")
     try:
         status = _dispatch(arguments)
         sys.stdout.flush()

@@ -9,7 +9,8 @@ from typing import Any, Self, Unpack
 
 from google.protobuf.message import Message
 
-from seqserve import messages
+from seqserve import requests, responses
+from seqserve.attention import AttentionResult
 from seqserve.calls import async_messages_of
 from seqserve.channel import AsyncGrpcTransport
 from seqserve.client import (
@@ -18,9 +19,9 @@ from seqserve.client import (
     DEFAULT_TIMEOUT_S,
     MAX_MESSAGE_BYTES,
 )
+from seqserve.decoding import GenerateOptions
 from seqserve.many import async_in_order
-from seqserve.messages import GenerateOptions
-from seqserve.results import Model, Piece, Result
+from seqserve.results import Model, Piece, Result, ScoreResult
 from seqserve.retry import Attempts, RetryPolicy
 from seqserve.transport import AsyncTransport, Method
 from seqserve.v1 import generation_pb2, model_pb2
@@ -83,8 +84,8 @@ class AsyncClient:
         Raises:
             CallError: The call failed; the class says how.
         """
-        request = messages.generate_request(source, **options)
-        return messages.result_of(await self._unary(Method.GENERATE, request, timeout_s))
+        request = requests.generate_request(source, **options)
+        return responses.result_of(await self._unary(Method.GENERATE, request, timeout_s))
 
     async def generate_many(
         self,
@@ -138,8 +139,56 @@ class AsyncClient:
         Raises:
             CallError: The call failed; the class says how.
         """
-        request = messages.generate_request(source, **options)
+        request = requests.generate_request(source, **options)
         return self._pieces(request, self._attempts(timeout_s))
+
+    async def score(
+        self,
+        source: str,
+        target: str,
+        *,
+        model: str | None = None,
+        version: int | None = None,
+        timeout_s: float | None = None,
+    ) -> ScoreResult:
+        """Gives the log-probability of every token of a target that is known.
+
+        Args:
+            source: The source text.
+            target: The target text.
+            model: Name of the model; the server's default where None.
+            version: Version of the model; the highest sound one where None.
+            timeout_s: Time for the call and its retries; the client's where None.
+
+        Raises:
+            CallError: The call failed; the class says how.
+        """
+        request = requests.score_request(source, target, model, version)
+        return responses.score_of(await self._unary(Method.SCORE, request, timeout_s))
+
+    async def attention(
+        self,
+        source: str,
+        target: str | None = None,
+        *,
+        model: str | None = None,
+        version: int | None = None,
+        timeout_s: float | None = None,
+    ) -> AttentionResult:
+        """Gives what every layer and head attended to.
+
+        Args:
+            source: The source text.
+            target: The target text; what greedy search gives where None.
+            model: Name of the model; the server's default where None.
+            version: Version of the model; the highest sound one where None.
+            timeout_s: Time for the call and its retries; the client's where None.
+
+        Raises:
+            CallError: The call failed; the class says how.
+        """
+        request = requests.attention_request(source, target, model, version)
+        return responses.attention_of(await self._unary(Method.ATTENTION, request, timeout_s))
 
     async def models(self, *, timeout_s: float | None = None) -> list[Model]:
         """Lists every version of every model of the server.
@@ -150,7 +199,7 @@ class AsyncClient:
         response: model_pb2.ListModelsResponse = await self._unary(
             Method.LIST_MODELS, model_pb2.ListModelsRequest(), timeout_s
         )
-        return [messages.model_of(model) for model in response.models]
+        return [responses.model_of(model) for model in response.models]
 
     async def model(
         self,
@@ -164,11 +213,11 @@ class AsyncClient:
         Raises:
             CallError: The call failed; the class says how.
         """
-        request = messages.get_model_request(name, version)
+        request = requests.get_model_request(name, version)
         response: model_pb2.GetModelResponse = await self._unary(
             Method.GET_MODEL, request, timeout_s
         )
-        return messages.model_of(response.model)
+        return responses.model_of(response.model)
 
     async def close(self) -> None:
         """Cancels the calls under way and closes the connection."""
@@ -199,11 +248,11 @@ class AsyncClient:
     async def _pieces(
         self, request: generation_pb2.GenerateRequest, attempts: Attempts
     ) -> AsyncGenerator[Piece, None]:
-        responses = async_messages_of(self._transport, Method.GENERATE_STREAM, request, attempts)
-        async with aclosing(responses):
-            async for response in responses:
-                piece = messages.piece_of(response)
+        answers = async_messages_of(self._transport, Method.GENERATE_STREAM, request, attempts)
+        async with aclosing(answers):
+            async for answer in answers:
+                piece = responses.piece_of(answer)
                 yield piece
                 if piece.result is not None:
                     return
-        raise messages.broken_off()
+        raise responses.broken_off()

@@ -9,12 +9,13 @@ from typing import Any, Self, Unpack
 
 from google.protobuf.message import Message
 
-from seqserve import messages
+from seqserve import requests, responses
+from seqserve.attention import AttentionResult
 from seqserve.calls import messages_of
 from seqserve.channel import GrpcTransport
+from seqserve.decoding import GenerateOptions
 from seqserve.many import CallGroup, in_order
-from seqserve.messages import GenerateOptions
-from seqserve.results import Model, Piece, Result
+from seqserve.results import Model, Piece, Result, ScoreResult
 from seqserve.retry import Attempts, RetryPolicy
 from seqserve.transport import Method, Transport
 from seqserve.v1 import generation_pb2, model_pb2
@@ -82,7 +83,7 @@ class Client:
         Raises:
             CallError: The call failed; the class says how.
         """
-        request = messages.generate_request(source, **options)
+        request = requests.generate_request(source, **options)
         return self._generate(self._transport, request, timeout_s)
 
     def generate_many(
@@ -111,7 +112,7 @@ class Client:
         group = CallGroup(self._transport)
 
         def generate(source: str) -> Result:
-            request = messages.generate_request(source, **options)
+            request = requests.generate_request(source, **options)
             return self._generate(group, request, timeout_s)
 
         try:
@@ -142,8 +143,58 @@ class Client:
         Raises:
             CallError: The call failed; the class says how.
         """
-        request = messages.generate_request(source, **options)
+        request = requests.generate_request(source, **options)
         return self._pieces(request, self._attempts(timeout_s))
+
+    def score(
+        self,
+        source: str,
+        target: str,
+        *,
+        model: str | None = None,
+        version: int | None = None,
+        timeout_s: float | None = None,
+    ) -> ScoreResult:
+        """Gives the log-probability of every token of a target that is known.
+
+        Args:
+            source: The source text.
+            target: The target text.
+            model: Name of the model; the server's default where None.
+            version: Version of the model; the highest sound one where None.
+            timeout_s: Time for the call and its retries; the client's where None.
+
+        Raises:
+            CallError: The call failed; the class says how.
+        """
+        request = requests.score_request(source, target, model, version)
+        return responses.score_of(self._unary(self._transport, Method.SCORE, request, timeout_s))
+
+    def attention(
+        self,
+        source: str,
+        target: str | None = None,
+        *,
+        model: str | None = None,
+        version: int | None = None,
+        timeout_s: float | None = None,
+    ) -> AttentionResult:
+        """Gives what every layer and head attended to.
+
+        Args:
+            source: The source text.
+            target: The target text; what greedy search gives where None.
+            model: Name of the model; the server's default where None.
+            version: Version of the model; the highest sound one where None.
+            timeout_s: Time for the call and its retries; the client's where None.
+
+        Raises:
+            CallError: The call failed; the class says how.
+        """
+        request = requests.attention_request(source, target, model, version)
+        return responses.attention_of(
+            self._unary(self._transport, Method.ATTENTION, request, timeout_s)
+        )
 
     def models(self, *, timeout_s: float | None = None) -> list[Model]:
         """Lists every version of every model of the server.
@@ -154,7 +205,7 @@ class Client:
         response: model_pb2.ListModelsResponse = self._unary(
             self._transport, Method.LIST_MODELS, model_pb2.ListModelsRequest(), timeout_s
         )
-        return [messages.model_of(model) for model in response.models]
+        return [responses.model_of(model) for model in response.models]
 
     def model(
         self,
@@ -168,11 +219,11 @@ class Client:
         Raises:
             CallError: The call failed; the class says how.
         """
-        request = messages.get_model_request(name, version)
+        request = requests.get_model_request(name, version)
         response: model_pb2.GetModelResponse = self._unary(
             self._transport, Method.GET_MODEL, request, timeout_s
         )
-        return messages.model_of(response.model)
+        return responses.model_of(response.model)
 
     def close(self) -> None:
         """Cancels the calls under way and closes the connection."""
@@ -200,7 +251,7 @@ class Client:
         request: generation_pb2.GenerateRequest,
         timeout_s: float | None,
     ) -> Result:
-        return messages.result_of(self._unary(transport, Method.GENERATE, request, timeout_s))
+        return responses.result_of(self._unary(transport, Method.GENERATE, request, timeout_s))
 
     def _unary(
         self, transport: Transport, method: Method, request: Message, timeout_s: float | None
@@ -212,10 +263,10 @@ class Client:
         self, request: generation_pb2.GenerateRequest, attempts: Attempts
     ) -> Generator[Piece, None, None]:
         pieces = messages_of(self._transport, Method.GENERATE_STREAM, request, attempts)
-        with closing(pieces) as responses:
-            for response in responses:
-                piece = messages.piece_of(response)
+        with closing(pieces) as answers:
+            for answer in answers:
+                piece = responses.piece_of(answer)
                 yield piece
                 if piece.result is not None:
                     return
-        raise messages.broken_off()
+        raise responses.broken_off()

@@ -11,7 +11,9 @@ A command states its options as a frozen dataclass whose fields are made by :fun
 ``port`` is then ``--port`` on the command line and ``SEQSERVE_PORT`` in the environment. A flag
 wins over a variable, a variable over the default; an empty variable counts as not set, for that is
 what compose files make of ``SEQSERVE_PORT=${PORT:-}``. Understood types: str, int, float, bool,
-Path, Enum, each also as ``X | None``; a ``list[str]`` only as the last positional argument.
+Path, Enum, each also as ``X | None``, and lists of them. The flag of a list is repeated, one
+element each time; its variable holds all elements, quoted as in a shell; the last positional
+argument may be a list too. An element of ``list[list[str]]`` is words with spaces between.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import argparse
 import dataclasses
 import math
 import os
+import shlex
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -31,7 +34,7 @@ from seqserve.errors import OptionError
 
 T = TypeVar("T")
 
-_METAVARS = {str: "TEXT", int: "NUMBER", float: "NUMBER", Path: "PATH"}
+_METAVARS = {str: "TEXT", int: "NUMBER", float: "NUMBER", Path: "PATH", list[str]: "WORDS"}
 _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off"}
 
@@ -113,10 +116,11 @@ def parse(
     given = vars(read(argv))
     values = {}
     for field in fields:
-        found = _find(field, given, environ)
+        kind = _strip_optional(hints[field.name])
+        found = _find(field, kind, given, environ)
         if found is not None:
-            source, text = found
-            values[field.name] = _convert(text, hints[field.name], field.metadata, source)
+            source, value = found
+            values[field.name] = _convert(value, kind, field.metadata, source)
     return options(**values)
 
 
@@ -131,7 +135,7 @@ def variable_of(name: str) -> str:
 
 
 def _find(
-    field: dataclasses.Field[Any], given: Mapping[str, Any], environ: Mapping[str, str]
+    field: dataclasses.Field[Any], kind: Any, given: Mapping[str, Any], environ: Mapping[str, str]
 ) -> tuple[str, Any] | None:
     """Gives where a value was found and what it is; None where the default is to stand."""
     flag, variable = flag_of(field.name), variable_of(field.name)
@@ -141,7 +145,8 @@ def _find(
     if is_positional:
         return None
     if environ.get(variable):
-        return variable, environ[variable]
+        text = environ[variable]
+        return variable, _shell_words(text, variable) if _is_list(kind) else text
     if _is_required(field):
         raise OptionError(f"{flag} (or {variable}) is required; see --help")
     return None
@@ -153,24 +158,25 @@ def _is_required(field: dataclasses.Field[Any]) -> bool:
 
 def _add_argument(group: Any, field: dataclasses.Field[Any], hint: Any) -> None:
     kind = _strip_optional(hint)
+    many = _is_list(kind)
+    element = typing.get_args(kind)[0] if many else kind
     text = field.metadata["help"].replace("%", "%%")
-    choices = [member.value for member in kind] if _is_enum(kind) else None
-    if choices:
-        text += f" One of: {', '.join(map(str, choices))}."
+    if _is_enum(element):
+        text += f" One of: {', '.join(str(member.value) for member in element)}."
     if field.metadata["positional"]:
-        many = typing.get_origin(kind) is list
         nargs = "*" if many else (None if _is_required(field) else "?")
         group.add_argument(field.name, nargs=nargs, metavar=field.name.upper(), help=text)
         return
-    default = _shown_default(field)
-    text += f" [{variable_of(field.name)}{default}]"
+    text += " May be repeated." if many else ""
+    text += f" [{variable_of(field.name)}{_shown_default(field)}]"
     if kind is bool:
         group.add_argument(
             flag_of(field.name), action=argparse.BooleanOptionalAction, default=None, help=text
         )
     else:
-        metavar = _METAVARS.get(kind, "VALUE")
-        group.add_argument(flag_of(field.name), default=None, metavar=metavar, help=text)
+        action = "append" if many else "store"
+        metavar = _METAVARS.get(element, "VALUE")
+        group.add_argument(flag_of(field.name), action=action, metavar=metavar, help=text)
 
 
 def _shown_default(field: dataclasses.Field[Any]) -> str:
@@ -190,14 +196,26 @@ def _strip_optional(hint: Any) -> Any:
     return hint
 
 
+def _is_list(kind: Any) -> bool:
+    return typing.get_origin(kind) is list
+
+
 def _is_enum(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Enum)
 
 
-def _convert(value: Any, hint: Any, metadata: Mapping[str, Any], source: str) -> Any:
-    kind = _strip_optional(hint)
-    if isinstance(value, list) or typing.get_origin(kind) is list:
-        return list(value)
+def _shell_words(text: str, source: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        raise OptionError(f"{source}: {text!r} has a quote that is not closed") from None
+
+
+def _convert(value: Any, kind: Any, metadata: Mapping[str, Any], source: str) -> Any:
+    if _is_list(kind):
+        (element,) = typing.get_args(kind)
+        parts = value.split() if isinstance(value, str) else value
+        return [_convert(part, element, metadata, source) for part in parts]
     try:
         converted = _to_bool(value) if kind is bool else kind(value)
     except ValueError:

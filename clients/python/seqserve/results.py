@@ -37,6 +37,18 @@ class ModelState(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopToken:
+    """One of the most probable tokens of a step."""
+
+    token: str
+    """The token as the tokenizer writes it."""
+    token_id: int
+    """Its number in the vocabulary."""
+    score: float
+    """Its natural log-probability."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hypothesis:
     """One generated text."""
 
@@ -47,9 +59,21 @@ class Hypothesis:
     token_ids: tuple[int, ...]
     """The same tokens as numbers of the vocabulary."""
     score: float
-    """Sum of the natural log-probabilities of the tokens, the end token's included."""
+    """Sum of the natural log-probabilities of the tokens, the end token's included where it was
+    generated, those of a prefix left out; 0 where scores were not wanted."""
+    normalized_score: float
+    """The score divided by the length to the power of the length penalty; hypotheses are ranked by
+    it."""
     stop_reason: StopReason
     """Why decoding stopped."""
+    token_scores: tuple[float, ...] = ()
+    """The natural log-probability of each token, then that of the end token where it was generated;
+    not a number for tokens of a prefix. Empty unless asked for."""
+    top_tokens: tuple[tuple[TopToken, ...], ...] = ()
+    """The most probable tokens of each step, best first; empty unless asked for."""
+    attention: tuple[tuple[float, ...], ...] = ()
+    """For each token a weight for each of the result's ``source_pieces``; empty unless asked
+    for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +108,9 @@ class Result:
     """Target tokens generated over all hypotheses, the end tokens not counted."""
     timings: Timings
     """Where the time went."""
+    source_pieces: tuple[str, ...] = ()
+    """The source tokens as the tokenizer writes them, the end token last; empty unless attention is
+    asked for."""
 
     @property
     def text(self) -> str:
@@ -121,6 +148,28 @@ class Piece:
     """The tokens that the new text came from."""
     result: Result | None = None
     """The whole answer, in the last piece; None before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreResult:
+    """How probable a target is."""
+
+    model: str
+    """Name of the model that answered."""
+    version: int
+    """Version of the model that answered."""
+    tokens: tuple[str, ...]
+    """The tokens of the target as the tokenizer writes them, the end token last."""
+    token_ids: tuple[int, ...]
+    """The same tokens as numbers of the vocabulary."""
+    token_scores: tuple[float, ...]
+    """The natural log-probability of each of them."""
+    score: float
+    """Their sum."""
+    normalized_score: float
+    """The score divided by the number of tokens."""
+    source_tokens: int
+    """Source tokens read, the end token counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,8 @@ class Method(Enum):
 
     GENERATE = "Generate"
     GENERATE_STREAM = "GenerateStream"
+    SCORE = "Score"
+    ATTENTION = "Attention"
     LIST_MODELS = "ListModels"
     GET_MODEL = "GetModel"
 

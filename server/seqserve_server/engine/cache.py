@@ -1,4 +1,4 @@
-"""The arrays of running rows: last words, lengths, and the keys and values of every layer.
+"""The arrays of running rows: words, lengths, and the keys and values of every layer.
 
 All is allocated once, from the limits. Running rows are always the leading ones, 0 to n - 1, so
 that a step reads one contiguous block: a row that leaves is replaced by the last one. What a cache
@@ -8,19 +8,27 @@ longest source and target.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqserve_server.manifest import Manifest
-from seqserve_server.runtime import Runtime
+from seqserve_server.runtime import Runtime, Sizes
 from seqserve_server.sources import Memory
 
 Array = NDArray[Any]
 
 # The attention operator takes a longest length of 1 for the start of a prompt.
 _LEAST_LONGEST = 2
+
+MOST_RANKS = 64
+"""Best words that a step can list for each row."""
+MOST_BANS = 1024
+"""Words that can be kept from a row in one step."""
+# Lower than any score, yet finite, so that a sum with it stays a number.
+_NEVER = np.float32(-1e30)
 
 
 class SlotCache:
@@ -32,11 +40,11 @@ class SlotCache:
         self._shape = manifest.architecture
         self._bos, self._eos = manifest.tokens.bos, manifest.tokens.eos
         self.slots = slots
+        self._words = manifest.architecture.vocabulary_size
         self.tokens = np.zeros((slots, 1), np.int64)
         self.log_probabilities = np.zeros(slots, np.float32)
         self.lengths = np.zeros(slots, np.int32)
         self.source_lengths = np.zeros(slots, np.int32)
-        self.adjust_value = np.zeros((slots, 1), np.float32)
         self._source_last = np.zeros(slots, np.int32)
         # How many rows the two below belong to; 0 where they are to be found again.
         self._rows_measured = 0
@@ -44,6 +52,18 @@ class SlotCache:
         self._longest = np.full(1, _LEAST_LONGEST, np.int32)
         self._source_longest = np.full(1, _LEAST_LONGEST, np.int32)
         self.scored = np.array(True)
+        # What is asked of the next step; see :class:`Sizes`.
+        self.ranked = 0
+        self.shows_scores = False
+        self._bans: dict[int, Sequence[int]] = {}
+        self._bans_laid = True
+        self._ban_rows = slots
+        self._ban_places = 1
+        self._adjust_index = np.full(slots * MOST_BANS, self._eos, np.int64)
+        self._adjust_value = np.zeros(slots * MOST_BANS, np.float32)
+        self._best_tokens = np.zeros(slots * MOST_RANKS, np.int64)
+        self._best_log_probabilities = np.zeros(slots * MOST_RANKS, np.float32)
+        self._scores = np.zeros(slots * self._words, np.float32)
         self._own, self._memory, self._last = self._allocate(manifest, slots, runtime.cache_type)
         self._step = runtime.step(*self._buffers())
 
@@ -71,9 +91,11 @@ class SlotCache:
             "longest": self._longest,
             "source_last": self._source_last,
             "source_longest": self._source_longest,
-            "adjust_index": np.full((self.slots, 1), self._eos, np.int64),
-            "adjust_value": self.adjust_value,
+            "adjust_index": self._adjust_index,
+            "adjust_value": self._adjust_value,
             "scored": self.scored,
+            "ranks": np.zeros(MOST_RANKS, np.int64),
+            "columns": np.zeros(self._words, np.int64),
             **self._own,
             **self._memory,
             **self._last,
@@ -82,6 +104,9 @@ class SlotCache:
         outputs: dict[str, Array] = {
             "next_tokens": self.tokens,
             "log_probabilities": self.log_probabilities,
+            "best_tokens": self._best_tokens,
+            "best_log_probabilities": self._best_log_probabilities,
+            "scores": self._scores,
             **{f"new_{name}": array for name, array in written.items()},
         }
         return inputs, outputs
@@ -110,7 +135,6 @@ class SlotCache:
         self.lengths[row] = 0
         self.source_lengths[row] = length
         self._source_last[row] = length - 1
-        self.adjust_value[row] = 0.0
         self._rows_measured = 0
 
     def move(self, source: int, target: int) -> None:
@@ -122,14 +146,25 @@ class SlotCache:
             cache[target, :, :source_length] = cache[source, :, :source_length]
         for cache in self._last.values():
             cache[target] = cache[source]
-        for array in (
-            self.tokens,
-            self.lengths,
-            self.source_lengths,
-            self._source_last,
-            self.adjust_value,
-        ):
+        for array in (self.tokens, self.lengths, self.source_lengths, self._source_last):
             array[target] = array[source]
+        self.unban(target)
+        if source in self._bans:
+            self.ban(target, self._bans[source])
+            self.unban(source)
+        self._rows_measured = 0
+
+    def branch(self, sources: list[int], targets: list[int]) -> None:
+        """Copies what rows have said over other rows of the same source.
+
+        Args:
+            sources: Rows, any of them more than once.
+            targets: As many rows, none of them among the sources.
+        """
+        length = int(self.lengths[sources].max())
+        for cache in self._own.values():
+            cache[targets, :, :length] = cache[sources, :, :length]
+        self.lengths[targets] = self.lengths[sources]
         self._rows_measured = 0
 
     def clear(self) -> None:
@@ -151,14 +186,57 @@ class SlotCache:
         ):
             array[:] = 0
 
+    def ban(self, row: int, words: Sequence[int]) -> None:
+        """Keeps a row from saying some words, at most :data:`MOST_BANS`, until told else."""
+        assert len(words) <= MOST_BANS
+        self._bans[row] = words
+        self._bans_laid = False
+
+    def unban(self, row: int) -> None:
+        """Lets a row say everything."""
+        if self._bans.pop(row, None) is not None:
+            self._bans_laid = False
+
+    def best(self, rows: list[int]) -> tuple[Array, Array]:
+        """Gives the best words of rows in the last step and their log-probabilities, ``[R, K]``."""
+        end = self.slots * self.ranked
+        shape = (self.slots, self.ranked)
+        words = self._best_tokens[:end].reshape(shape)
+        log_probabilities = self._best_log_probabilities[:end].reshape(shape)
+        return words[rows], log_probabilities[rows]
+
+    def scores(self, row: int) -> Array:
+        """Gives the scores of all words for a row in the last step, ``[V]``."""
+        return self._scores[row * self._words : (row + 1) * self._words]
+
     def advance(self, rows: int) -> None:
         """Runs one step: each row reads its last word, and its next word takes that place."""
         if rows != self._rows_measured:
             self._measure(rows)
         self._longest[0] = max(self._most_words + 1, _LEAST_LONGEST)
-        self._step.run(rows)
+        if not self._bans_laid or rows > self._ban_rows:
+            self._lay_bans(rows)
+        shown = self._words if self.shows_scores else 0
+        self._step.run(rows, Sizes(self._ban_places, self.ranked, shown))
         self.lengths[:rows] += 1
         self._most_words += 1
+
+    def _lay_bans(self, rows: int) -> None:
+        """Lays out what is banned, as many places for each row."""
+        most = max((len(words) for words in self._bans.values()), default=1)
+        # Few sizes, so that few bindings are made.
+        places = 1 << (most - 1).bit_length()
+        if not self._bans:
+            # Once for all, until there are some again.
+            rows = self.slots
+        self._adjust_index[: rows * places] = self._eos
+        self._adjust_value[: rows * places] = 0.0
+        for row, words in self._bans.items():
+            if row < rows:
+                begin = row * places
+                self._adjust_index[begin : begin + len(words)] = words
+                self._adjust_value[begin : begin + len(words)] = _NEVER
+        self._bans_laid, self._ban_rows, self._ban_places = True, rows, places
 
     def _measure(self, rows: int) -> None:
         """Finds the longest of the rows; not needed while the same ones run on."""

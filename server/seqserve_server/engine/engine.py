@@ -11,10 +11,13 @@ import logging
 import threading
 from collections.abc import Callable
 
+from seqserve_server.engine.constraints import Detokenize
 from seqserve_server.engine.limits import EngineLimits
 from seqserve_server.engine.observer import Observer
-from seqserve_server.engine.request import Failed, Request
+from seqserve_server.engine.request import Event, Failed, Finished, Request
 from seqserve_server.engine.scheduler import Scheduler
+from seqserve_server.engine.search import MOST_BEAMS
+from seqserve_server.engine.teacher import Teacher
 from seqserve_server.engine.worker import Events, Worker, doubling
 from seqserve_server.errors import EngineFault
 from seqserve_server.runtime import Runtime
@@ -35,7 +38,12 @@ class Engine:
     """Workers over one runtime and one queue."""
 
     def __init__(
-        self, runtime: Runtime, limits: EngineLimits, deliver: Deliver, observer: Observer
+        self,
+        runtime: Runtime,
+        limits: EngineLimits,
+        deliver: Deliver,
+        observer: Observer,
+        detokenize: Detokenize,
     ) -> None:
         """Allocates every cache; nothing runs before :meth:`start`.
 
@@ -44,6 +52,7 @@ class Engine:
             limits: Bounds of memory and queue.
             deliver: Takes events.
             observer: Takes figures.
+            detokenize: Gives the text of tokens, in which stop sequences are looked for.
         """
         self._runtime = runtime
         self._observer = observer
@@ -51,14 +60,24 @@ class Engine:
         self._deliver = deliver
         slots = -(-limits.slots // limits.workers)
         self._workers = [
-            Worker(runtime, self._scheduler, slots, limits.max_source_tokens_per_step, observer)
+            Worker(
+                runtime,
+                self._scheduler,
+                slots,
+                limits.max_source_tokens_per_step,
+                observer,
+                detokenize,
+            )
             for _ in range(limits.workers)
         ]
         self._threads = [
             threading.Thread(target=self._work, args=(worker,), name=f"step-{number}", daemon=True)
             for number, worker in enumerate(self._workers)
         ]
+        self._teacher = Teacher(runtime, limits.max_queue, self._tell_one)
         self.slots = slots * limits.workers
+        self.most_rows = min(slots, MOST_BEAMS)
+        """Slots that one request can have."""
 
     def warm_up(self) -> None:
         """Runs the graphs at sizes from least to most, before :meth:`start`.
@@ -75,6 +94,7 @@ class Engine:
 
     def start(self) -> None:
         """Starts the workers."""
+        self._teacher.start()
         for thread in self._threads:
             thread.start()
 
@@ -85,14 +105,21 @@ class Engine:
             QueueFull: There is no room to wait.
             Draining: The engine was stopped.
         """
-        self._scheduler.submit(request)
+        if request.target is None:
+            self._scheduler.submit(request)
+        else:
+            self._teacher.submit(request)
 
     def cancel(self, request: Request) -> None:
         """Forgets a request; its slot is free before the next step.
 
         No event follows, but for those of a step that is under way.
         """
-        if self._scheduler.cancel(request):
+        left = self._scheduler.cancel(request)
+        if self._teacher.cancel(request):
+            # An answer that only waited for its attention is counted already.
+            left = request.target is not None
+        if left:
             self._observer.cancelled(request)
 
     def stop(self) -> None:
@@ -101,6 +128,7 @@ class Engine:
         for thread in self._threads:
             if thread.is_alive():
                 thread.join()
+        left += self._teacher.stop()
         error = EngineFault("the engine was stopped")
         events: Events = [(request, Failed(error)) for request in left]
         for request, event in events:
@@ -132,7 +160,22 @@ class Engine:
                 # A fault ends the rows of this worker, not the worker.
                 _log.exception("a step failed")
                 events = worker.fail(EngineFault("a step failed"))
-            self._tell(events)
+            self._tell(self._annotated(events))
+
+    def _annotated(self, events: Events) -> Events:
+        """Hands answers that are to show their attention to the teacher, which tells them then."""
+        told: Events = []
+        for request, event in events:
+            if isinstance(event, Finished) and request.options.return_attention:
+                self._teacher.annotate(request, event)
+            else:
+                told.append((request, event))
+        return told
+
+    def _tell_one(self, request: Request, event: Event) -> None:
+        if request.target is not None:
+            self._observer.ended(request, event)
+        self._tell([(request, event)])
 
     def _tell(self, events: Events) -> None:
         if not events:

@@ -140,7 +140,8 @@ class Tally:
         self._figures.deadlines[stage.value] += 1
 
     def _finished(self, event: Finished) -> None:
-        tokens = len(event.token_ids)
-        self._observe("generated_tokens", tokens)
-        self._figures.totals["generated_tokens"] += tokens
-        self._figures.stops[event.stop_reason.value] += 1
+        for hypothesis in event.hypotheses:
+            tokens = len(hypothesis.token_ids)
+            self._observe("generated_tokens", tokens)
+            self._figures.totals["generated_tokens"] += tokens
+            self._figures.stops[hypothesis.stop_reason.value] += 1

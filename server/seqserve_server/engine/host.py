@@ -64,7 +64,7 @@ class Host:
                 self._send(Unable(error))
                 return
             engine.start()
-            self._send(Ready(engine.slots, engine.cache_bytes))
+            self._send(Ready(engine.slots, engine.most_rows, engine.cache_bytes))
             while (message := read(stream)) is not None:
                 self._handle(engine, message)
             engine.stop()
@@ -88,6 +88,8 @@ class Host:
             receive=_ignore,
             deadline_s=message.deadline_s,
             streamed=message.streamed,
+            target=message.target,
+            weighed=message.weighed,
             number=message.number,
             timeline=Timeline(arrived_s=message.arrived_s),
         )

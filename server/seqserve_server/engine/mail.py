@@ -33,6 +33,8 @@ class Ready(NamedTuple):
     """The engine waits for requests."""
 
     slots: int
+    most_rows: int
+    """Slots that one request can have."""
     cache_bytes: int
 
 
@@ -51,6 +53,8 @@ class Submit(NamedTuple):
     deadline_s: float | None
     streamed: bool
     arrived_s: float
+    target: list[int] | None = None
+    weighed: bool = False
 
 
 class Cancel(NamedTuple):

@@ -72,7 +72,7 @@ class RemoteEngine:
         self._closed = False
         # Of hosts that have ended: counters never fall.
         self._past = Figures()
-        self.slots = self.cache_bytes = 0
+        self.slots = self.most_rows = self.cache_bytes = 0
         self.report = Report(0, 0, Figures())
         """The last one."""
         self.on_change: Callable[[bool], None] = lambda is_up: None
@@ -96,7 +96,7 @@ class RemoteEngine:
             self.discard()
             raise
         if isinstance(message, Ready):
-            self.slots, self.cache_bytes = message.slots, message.cache_bytes
+            self.slots, self.most_rows, self.cache_bytes = message
             return
         self.discard()
         if isinstance(message, Unable):
@@ -151,6 +151,8 @@ class RemoteEngine:
                 request.deadline_s,
                 request.streamed,
                 request.timeline.arrived_s,
+                request.target,
+                request.weighed,
             )
         )
 

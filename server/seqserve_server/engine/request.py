@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -16,6 +16,22 @@ class StopReason(Enum):
 
     EOS = "eos"
     LENGTH = "length"
+    STOP_SEQUENCE = "stop_sequence"
+
+
+class Sampling(NamedTuple):
+    """How words are drawn; in this order."""
+
+    temperature: float
+    """What logits are divided by."""
+    top_k: int
+    """How many most probable words stay; 0 for all."""
+    top_p: float
+    """How much probability the words that stay have together, at least."""
+    min_p: float
+    """How probable they are at least, as a share of the most probable one."""
+    seed: int
+    """Where the random numbers begin."""
 
 
 class RequestState(Enum):
@@ -32,11 +48,69 @@ class DecodingOptions:
     """How to decode, checked and with the model's defaults filled in."""
 
     max_decoding_length: int
-    """Most target tokens, the end token not counted."""
+    """Most target tokens, a prefix counted, the end token not."""
     min_decoding_length: int = 0
     """Fewest target tokens before the end token is allowed."""
+    beam_size: int = 1
+    """Hypotheses kept at every step; with 1 each row chooses for itself."""
+    patience: float = 1.0
+    """Search ends when ``beam_size`` times so many hypotheses are finished."""
+    length_penalty: float = 1.0
+    """Exponent of the length by which scores are divided to rank hypotheses."""
+    num_hypotheses: int = 1
+    """Best hypotheses of a beam, or samples."""
+    sampling: Sampling | None = None
+    """How to draw words; the best one is taken where None."""
+    repetition_penalty: float = 1.0
+    """What the scores of words that a hypothesis holds are divided by, or multiplied."""
+    no_repeat_ngram_size: int = 0
+    """Length of sequences that are not generated twice; 0 for none."""
+    suppressed: tuple[tuple[int, ...], ...] = ()
+    """Sequences of tokens that are not generated."""
+    end_ids: tuple[int, ...] = ()
+    """Tokens that end a hypothesis; the model's own where empty."""
+    stops: tuple[str, ...] = ()
+    """Texts that end a hypothesis."""
+    prefix: tuple[int, ...] = ()
+    """Tokens that every hypothesis begins with."""
     return_scores: bool = True
     """Whether the score is wanted; a step is a little cheaper when no row asks for it."""
+    return_token_scores: bool = False
+    """Whether the score of each token is wanted."""
+    return_top_tokens: int = 0
+    """How many best tokens of each step are wanted."""
+    return_attention: bool = False
+    """Whether the attention to the source is wanted."""
+
+    @property
+    def rows(self) -> int:
+        """Slots that a request takes."""
+        return max(self.beam_size, self.num_hypotheses)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the graph's own choice, the best word, is all that is needed."""
+        return (
+            self.rows == 1
+            and self.sampling is None
+            and self.repetition_penalty == 1.0
+            and not self.no_repeat_ngram_size
+            and not (self.suppressed or self.end_ids or self.stops or self.prefix)
+            and not (self.return_token_scores or self.return_top_tokens)
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Makes its pickle small: most requests change little."""
+        changed = {
+            entry.name: value
+            for entry in fields(self)
+            if (value := getattr(self, entry.name)) != entry.default
+        }
+        return _options, (changed,)
+
+
+def _options(changed: dict[str, Any]) -> DecodingOptions:
+    return DecodingOptions(**changed)
 
 
 @dataclass(slots=True)
@@ -66,15 +140,47 @@ class Progress(NamedTuple):
     token_ids: list[int]
 
 
-class Finished(NamedTuple):
-    """The whole answer; the last event of a request that went well."""
+class Hypothesis(NamedTuple):
+    """One target."""
 
     token_ids: list[int]
     """Without the end token."""
     score: float | None
-    """Sum of log-probabilities, that of the end token included where it was generated; None where
-    it was not asked for."""
+    """Sum of log-probabilities, that of the end token included where it was generated and those of
+    a prefix left out; None where it was not asked for."""
     stop_reason: StopReason
+    normalized_score: float | None = None
+    """What hypotheses are ranked by: the score by the length, to the power asked for."""
+    token_scores: Sequence[float] = ()
+    """Of each token and of the end token, not a number within a prefix; empty unless asked for."""
+    top_tokens: Sequence[list[tuple[int, float]]] = ()
+    """Best tokens of each step and their log-probabilities; empty unless asked for."""
+    text_length: int | None = None
+    """Characters of the text that count, where a stop sequence comes after them."""
+    attention: bytes = b""
+    """Weights of the source for each token, float32 ``[T, S]``; empty unless asked for."""
+
+
+class Finished(NamedTuple):
+    """The whole answer; the last event of a request that went well."""
+
+    hypotheses: list[Hypothesis]
+    """Best first."""
+
+    @property
+    def best(self) -> Hypothesis:
+        """Gives the first of them."""
+        return self.hypotheses[0]
+
+
+class Taught(NamedTuple):
+    """What is known of a target that came with its request; its last event where it went well."""
+
+    token_scores: list[float]
+    """The log-probability of each token."""
+    weights: list[bytes]
+    """Attention of encoder ``[L, H, S, S]``, decoder ``[L, H, T, T]`` and from the one to the
+    other ``[L, H, T, S]``, float32; empty where it was not asked for."""
 
 
 class Failed(NamedTuple):
@@ -83,7 +189,7 @@ class Failed(NamedTuple):
     error: ServiceError
 
 
-Event = Progress | Finished | Failed
+Event = Progress | Finished | Taught | Failed
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -99,6 +205,10 @@ class Request:
     """On the monotonic clock."""
     streamed: bool = False
     """Whether progress is told at every step."""
+    target: list[int] | None = None
+    """Token ids to be scored, where nothing is to be generated."""
+    weighed: bool = False
+    """Whether the attention of the target is wanted too."""
     number: int = 0
     """What stands for it between two processes."""
     state: RequestState = RequestState.NEW

@@ -35,6 +35,8 @@ class Scheduler:
         self._max_queue = max_queue
         self._waiting: deque[Request] = deque()
         self._running: set[Request] = set()
+        # Rows are counted, not requests: a beam takes several.
+        self._running_rows = self._waiting_rows = 0
         self._cancelled: set[Request] = set()
         self._changed = threading.Condition()
         self._stopped = False
@@ -50,8 +52,8 @@ class Scheduler:
 
     @property
     def running(self) -> int:
-        """Requests that hold a slot, over all workers."""
-        return len(self._running)
+        """Slots that are held, over all workers."""
+        return self._running_rows
 
     def submit(self, request: Request) -> None:
         """Lets a request wait for a slot.
@@ -69,6 +71,7 @@ class Scheduler:
                 )
             request.state = RequestState.WAITING
             self._waiting.append(request)
+            self._waiting_rows += request.options.rows
             if request.deadline_s is not None:
                 self._next_deadline_s = min(self._next_deadline_s, request.deadline_s)
             self._changed.notify()
@@ -82,6 +85,7 @@ class Scheduler:
         with self._changed:
             if request.state is RequestState.WAITING:
                 self._waiting.remove(request)
+                self._waiting_rows -= request.options.rows
                 request.state = RequestState.DONE
                 return True
             if request.state is RequestState.RUNNING:
@@ -105,19 +109,26 @@ class Scheduler:
         with self._changed:
             if self._stopped:
                 return taken
-            share = -(-(len(self._running) + len(self._waiting)) // self._workers)
-            room = min(free, share - held)
-            while self._waiting and len(taken) < room:
+            share = -(-(self._running_rows + self._waiting_rows) // self._workers)
+            while self._waiting and held < share and self._waiting[0].options.rows <= free:
                 budget_tokens -= len(self._waiting[0].source)
                 if taken and budget_tokens < 0:
                     break
-                request = self._waiting.popleft()
-                request.state = RequestState.RUNNING
-                self._running.add(request)
+                request = self._begin_next()
                 taken.append(request)
+                held += request.options.rows
+                free -= request.options.rows
             if self._waiting:
                 self._changed.notify()
         return taken
+
+    def _begin_next(self) -> Request:
+        request = self._waiting.popleft()
+        request.state = RequestState.RUNNING
+        self._running.add(request)
+        self._waiting_rows -= request.options.rows
+        self._running_rows += request.options.rows
+        return request
 
     def expire(self, now_s: float) -> list[Request]:
         """Takes out of the queue every request whose deadline has passed."""
@@ -136,6 +147,7 @@ class Scheduler:
                     still.append(request)
                     self._next_deadline_s = min(self._next_deadline_s, deadline_s)
             self._waiting = still
+            self._waiting_rows -= sum(request.options.rows for request in late)
         return late
 
     def take_cancelled(self, running: Iterable[Request | None]) -> list[Request]:
@@ -143,7 +155,11 @@ class Scheduler:
         if not self._cancelled:
             return []
         with self._changed:
-            mine = [request for request in running if request and request in self._cancelled]
+            mine = [
+                request
+                for request in dict.fromkeys(running)
+                if request and request in self._cancelled
+            ]
             self._cancelled.difference_update(mine)
         return mine
 
@@ -152,7 +168,9 @@ class Scheduler:
         with self._changed:
             for request in requests:
                 request.state = RequestState.DONE
-                self._running.discard(request)
+                if request in self._running:
+                    self._running.remove(request)
+                    self._running_rows -= request.options.rows
                 self._cancelled.discard(request)
                 self._note_completion()
 
@@ -167,6 +185,7 @@ class Scheduler:
             self._stopped = True
             left = list(self._waiting)
             self._waiting.clear()
+            self._waiting_rows = 0
             for request in left:
                 request.state = RequestState.DONE
             self._changed.notify_all()

@@ -1,103 +1,155 @@
-"""Greedy search over the running rows: keeps their words, says which are done and why.
+"""How rows come by their next words, whatever each request has asked for.
 
-Everything here is one array operation for all rows; rows are told apart only when they end.
+Rows that want the best word are searched all together; requests that want more have a search of
+their own, which sees only their rows.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+from seqserve_server.engine.beam import BeamSearch
+from seqserve_server.engine.cache import MOST_RANKS, SlotCache
+from seqserve_server.engine.choice import Choice, RequestSearch, View
+from seqserve_server.engine.constraints import Constraints, Detokenize
+from seqserve_server.engine.greedy import GreedyRows
+from seqserve_server.engine.independent import IndependentSearch
+from seqserve_server.engine.request import DecodingOptions, Finished, Request
+from seqserve_server.manifest import Manifest
 
-from seqserve_server.engine.cache import SlotCache
-from seqserve_server.engine.request import DecodingOptions, Finished, StopReason
-
-Array = NDArray[Any]
-
-# Lower than any score, yet finite, so that a sum with it stays a number.
-_NEVER = np.float32(-1e30)
+MOST_BEAMS = MOST_RANKS // 2
+"""Hypotheses that a beam can keep: twice as many words are ranked."""
 
 
-class GreedySearch:
-    """What was generated in each slot so far. Rows join and leave with those of the cache."""
+class Advance(NamedTuple):
+    """What a step has ended."""
 
-    def __init__(self, cache: SlotCache, eos: int, max_target_length: int) -> None:
-        """Allocates room for the longest target in every slot.
+    rows: list[int]
+    """Rows that are free now, in rising order."""
+    finished: list[tuple[Request, Finished]]
+    """Requests that have got their answer."""
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """The rows of a request that searches for itself."""
+
+    request: Request
+    search: RequestSearch
+    rows: list[int]
+
+
+class Search:
+    """The searches of all rows. Rows join, move and leave with those of the cache."""
+
+    def __init__(self, cache: SlotCache, manifest: Manifest, detokenize: Detokenize) -> None:
+        """Begins with no row.
 
         Args:
-            cache: Whose rows it reads.
-            eos: Id of the end token.
-            max_target_length: Most words, the end token not counted.
+            cache: Whose rows it reads, and tells what to say.
+            manifest: Of the model.
+            detokenize: Gives the text of tokens.
         """
         self._cache = cache
-        self._eos = eos
-        self._words = np.zeros((cache.slots, max_target_length + 1), np.int32)
-        self._scores = np.zeros(cache.slots)
-        self._asked = np.zeros(cache.slots, np.bool_)
-        self._longest = np.zeros(cache.slots, np.int32)
-        self._shortest = np.zeros(cache.slots, np.int32)
-        self._rows = np.arange(cache.slots)
-        self._any_held = False
+        self._eos = manifest.tokens.eos
+        self._most = min(MOST_RANKS, manifest.architecture.vocabulary_size)
+        self._detokenize = detokenize
+        self._greedy = GreedyRows(cache, self._eos, manifest.limits.max_target_length)
+        self._requests: dict[int, Request] = {}
+        self._groups: dict[int, _Group] = {}
 
-    def join(self, row: int, options: DecodingOptions) -> None:
-        """Starts a row."""
-        self._scores[row] = 0.0
-        self._asked[row] = options.return_scores
-        self._longest[row] = options.max_decoding_length
-        self._shortest[row] = options.min_decoding_length
-        if options.min_decoding_length:
-            self._cache.adjust_value[row] = _NEVER
-            self._any_held = True
+    def join(self, rows: list[int], request: Request) -> None:
+        """Starts the rows of a request, as many as its options say."""
+        for row in rows:
+            self._requests[row] = request
+        if request.options.is_plain:
+            self._greedy.join(rows[0], request.options)
+            return
+        group = _Group(request, self._search(request.options), rows)
+        self._groups.update(dict.fromkeys(rows, group))
+        self._ban(group)
+        self._ask()
+
+    def _search(self, options: DecodingOptions) -> RequestSearch:
+        constraints = Constraints(options, self._eos, self._detokenize)
+        kind = BeamSearch if options.beam_size > 1 else IndependentSearch
+        return kind(options, constraints)
 
     def move(self, source: int, target: int) -> None:
-        """Copies one row over another."""
-        length = self._cache.lengths[source]
-        self._words[target, :length] = self._words[source, :length]
-        self._scores[target] = self._scores[source]
-        self._asked[target] = self._asked[source]
-        self._longest[target] = self._longest[source]
-        self._shortest[target] = self._shortest[source]
+        """Brings a row to the place of one that has left."""
+        self._requests[target] = self._requests.pop(source)
+        group = self._groups.pop(source, None)
+        if group is None:
+            self._greedy.move(source, target)
+        else:
+            group.rows[group.rows.index(source)] = target
+            self._groups[target] = group
 
-    def advance(self, rows: int) -> list[int]:
-        """Takes in the words of the step just run.
-
-        Args:
-            rows: How many leading rows ran.
-
-        Returns:
-            The rows that are done, in rising order.
-        """
-        words = self._cache.tokens[:rows, 0]
-        lengths = self._cache.lengths[:rows]
-        self._words[self._rows[:rows], lengths - 1] = words
-        if self._cache.scored:
-            self._scores[:rows] += self._cache.log_probabilities[:rows]
-        if self._any_held:
-            self._hold(lengths)
-        done = (words == self._eos) | (lengths >= self._longest[:rows])
-        return done.nonzero()[0].tolist()  # type: ignore[no-any-return]
-
-    def _hold(self, lengths: Array) -> None:
-        """Holds the end token back until the shortest length is reached."""
-        held = lengths < self._shortest[: len(lengths)]
-        self._cache.adjust_value[: len(lengths), 0] = np.where(held, _NEVER, 0.0)
-        self._any_held = bool(held.any())
+    def leave(self, row: int) -> None:
+        """Forgets a row."""
+        self._cache.unban(row)
+        self._requests.pop(row, None)
+        if self._groups.pop(row, None) is None:
+            self._greedy.leave(row)
+        else:
+            self._ask()
 
     def word(self, row: int) -> int:
         """Gives the newest word of a row."""
         return int(self._cache.tokens[row, 0])
 
-    def is_end(self, row: int) -> bool:
-        """Tells whether the newest word of a row is the end token."""
-        return self.word(row) == self._eos
+    def advance(self, rows: int) -> Advance:
+        """Takes in the step just run over the leading ``rows`` and writes what each says next."""
+        done = self._greedy.advance(rows)
+        finished = [(self._requests[row], self._greedy.result(row)) for row in done]
+        sources: list[int] = []
+        targets: list[int] = []
+        for group in dict.fromkeys(self._groups.values()):
+            choice = group.search.choose(View(self._cache, group.rows))
+            free, copies = self._follow(group, choice)
+            sources += [source for source, _ in copies]
+            targets += [target for _, target in copies]
+            done += free
+            if choice.finished:
+                finished.append((group.request, Finished(choice.finished)))
+        if targets:
+            self._cache.branch(sources, targets)
+        return Advance(sorted(done), finished)
 
-    def result(self, row: int) -> Finished:
-        """Gives the answer of a row that is done."""
-        ended = self.is_end(row)
-        length = int(self._cache.lengths[row]) - ended
-        return Finished(
-            token_ids=self._words[row, :length].tolist(),
-            score=float(self._scores[row]) if self._asked[row] else None,
-            stop_reason=StopReason.EOS if ended else StopReason.LENGTH,
-        )
+    def _follow(self, group: _Group, choice: Choice) -> tuple[list[int], list[tuple[int, int]]]:
+        """Gives each next row of a group a place, that of its parent where it is still free.
+
+        Returns:
+            Places left over, and which rows are to be copied where.
+        """
+        free = dict.fromkeys(group.rows)
+        parents = [group.rows[parent] for parent in choice.parents]
+        # The first of a row's children stays where it is.
+        stays = [free.pop(parent, parent) is None for parent in parents]
+        left = list(free)
+        rows = [parent if stay else left.pop() for parent, stay in zip(parents, stays, strict=True)]
+        copies = [(parent, row) for parent, row in zip(parents, rows, strict=True) if parent != row]
+        # What is left over is known to the group until it leaves.
+        group.rows = rows
+        for row, word in zip(rows, choice.words, strict=True):
+            self._cache.tokens[row, 0] = word
+        self._ban(group)
+        return left, copies
+
+    def _ban(self, group: _Group) -> None:
+        if not (group.rows and group.search.bans_some):
+            return
+        for row, words in zip(group.rows, group.search.bans(), strict=True):
+            if words:
+                self._cache.ban(row, words)
+            else:
+                self._cache.unban(row)
+
+    def _ask(self) -> None:
+        """Asks the next step for what the searches need."""
+        searches = [group.search for group in self._groups.values()]
+        ranked = max((search.ranked for search in searches), default=0)
+        # Few sizes, so that few bindings are made.
+        self._cache.ranked = min(1 << (ranked - 1).bit_length(), self._most) if ranked else 0
+        self._cache.shows_scores = any(search.shows_scores for search in searches)

@@ -7,10 +7,11 @@ import math
 import time
 
 from seqserve_server.engine.cache import SlotCache
+from seqserve_server.engine.constraints import Detokenize
 from seqserve_server.engine.observer import Observer
-from seqserve_server.engine.request import Event, Failed, Progress, Request
+from seqserve_server.engine.request import Event, Failed, Finished, Progress, Request
 from seqserve_server.engine.scheduler import Scheduler
-from seqserve_server.engine.search import GreedySearch
+from seqserve_server.engine.search import Search
 from seqserve_server.errors import DeadlinePassed, EngineFault, ServiceError, Stage
 from seqserve_server.runtime import Runtime
 from seqserve_server.sources import Memory
@@ -52,6 +53,7 @@ class Worker:
         slots: int,
         max_source_tokens: int,
         observer: Observer,
+        detokenize: Detokenize,
     ) -> None:
         """Allocates the slots.
 
@@ -61,6 +63,7 @@ class Worker:
             slots: Most rows.
             max_source_tokens: Source tokens encoded between two steps while rows run.
             observer: Takes figures.
+            detokenize: Gives the text of tokens.
         """
         manifest = runtime.manifest
         self._runtime = runtime
@@ -68,9 +71,7 @@ class Worker:
         self._max_source_tokens = max_source_tokens
         self._observer = observer
         self._cache = SlotCache(runtime, slots)
-        self._search = GreedySearch(
-            self._cache, manifest.tokens.eos, manifest.limits.max_target_length
-        )
+        self._search = Search(self._cache, manifest, detokenize)
         # No row is late before; what has left may keep it too early for a while.
         self._next_deadline_s = math.inf
         self._rows: list[Request | None] = []
@@ -122,10 +123,16 @@ class Worker:
     def _held(self) -> int:
         return len(self._rows) - len(self._holes)
 
+    def _running(self) -> list[Request]:
+        """Lists the requests that hold rows."""
+        return [request for request in dict.fromkeys(self._rows) if request]
+
     def fail(self, error: ServiceError) -> Events:
         """Ends every row with an error; gives also what the turn had to tell before it failed."""
-        ended = [request for request in self._rows if request] + self._joining
+        # One that was about to join may hold rows already.
+        ended = list(dict.fromkeys([*self._running(), *self._joining]))
         self._scheduler.finish(ended)
+        self._vacate([row for row, request in enumerate(self._rows) if request])
         self._rows.clear()
         self._holes.clear()
         self._joining.clear()
@@ -152,14 +159,16 @@ class Worker:
             late = self._late(now_s, gone)
             self._events += [(request, Failed(DeadlinePassed(Stage.DECODE))) for request in late]
             gone += late
-        self._leave([self._rows.index(request) for request in gone])
+        if gone:
+            self._vacate([row for row, request in enumerate(self._rows) if request in gone])
+            self._end(gone)
 
     def _late(self, now_s: float, gone: list[Request]) -> list[Request]:
-        """Finds rows whose deadline has passed, and when the next one will."""
+        """Finds requests whose deadline has passed, and when the next one will."""
         timed = [
             (request.deadline_s, request)
-            for request in self._rows
-            if request and request.deadline_s is not None and request not in gone
+            for request in self._running()
+            if request.deadline_s is not None and request not in gone
         ]
         late = [request for deadline_s, request in timed if deadline_s <= now_s]
         self._next_deadline_s = min(
@@ -209,20 +218,26 @@ class Worker:
     def _join(self, requests: list[Request], memory: Memory) -> None:
         """Lays encoded sources into rows that others have left, or after the last."""
         for index, request in enumerate(requests):
-            row = self._holes[-1] if self._holes else len(self._rows)
-            self._cache.join(row, memory, index)
-            self._search.join(row, request.options)
+            rows = [self._take_row(request) for _ in range(request.options.rows)]
+            for row in rows:
+                self._cache.join(row, memory, index)
+            self._search.join(rows, request)
             if request.deadline_s is not None:
                 self._next_deadline_s = min(self._next_deadline_s, request.deadline_s)
-            if self._holes:
-                self._rows[self._holes.pop()] = request
-            else:
-                self._rows.append(request)
             self._joining.remove(request)
             self._fresh.append(request)
-            self._streamed += request.streamed
-            self._scored += request.options.return_scores
+            self._streamed += _is_streamed(request)
+            self._scored += _is_scored(request)
             request.timeline.encode_ended_s = time.monotonic()
+
+    def _take_row(self, request: Request) -> int:
+        if self._holes:
+            row = self._holes.pop()
+            self._rows[row] = request
+        else:
+            row = len(self._rows)
+            self._rows.append(request)
+        return row
 
     def _compact(self) -> None:
         """Moves the last rows into what holes are left, so that a step runs over no dead row."""
@@ -241,14 +256,16 @@ class Worker:
         began_s = time.perf_counter()
         self._cache.advance(rows)
         self._runtime_s += time.perf_counter() - began_s
-        done = self._search.advance(rows)
+        ended = self._search.advance(rows)
         now_s = time.monotonic()
         if self._fresh:
             self._note_first_tokens(now_s)
+        if ended.rows:
+            self._vacate(ended.rows)
         if self._streamed:
             self._note_progress()
-        if done:
-            self._finish(done, now_s)
+        if ended.finished:
+            self._finish(ended.finished, now_s)
 
     def _note_first_tokens(self, now_s: float) -> None:
         for request in self._fresh:
@@ -257,29 +274,36 @@ class Worker:
         self._fresh = []
 
     def _note_progress(self) -> None:
+        """Tells new words; the last one of an answer comes with the answer."""
         for row, request in enumerate(self._rows):
-            if request and request.streamed and not self._search.is_end(row):
+            if request and _is_streamed(request):
                 self._events.append((request, Progress([self._search.word(row)])))
 
-    def _finish(self, done: list[int], now_s: float) -> None:
-        for row in done:
-            request = self._rows[row]
-            assert request is not None
+    def _finish(self, finished: list[tuple[Request, Finished]], now_s: float) -> None:
+        for request, answer in finished:
             request.timeline.finished_s = now_s
-            self._events.append((request, self._search.result(row)))
-        self._leave(done)
+            self._events.append((request, answer))
+        self._end([request for request, _ in finished])
 
-    def _leave(self, rows: list[int]) -> None:
+    def _vacate(self, rows: list[int]) -> None:
         """Frees slots; whoever joins next takes them."""
-        if not rows:
-            return
-        gone = []
         for row in rows:
-            request = self._rows[row]
-            assert request is not None
-            gone.append(request)
+            self._search.leave(row)
             self._rows[row] = None
         self._holes = sorted(self._holes + rows, reverse=True)
-        self._streamed -= sum(request.streamed for request in gone)
-        self._scored -= sum(request.options.return_scores for request in gone)
-        self._scheduler.finish(gone)
+
+    def _end(self, requests: list[Request]) -> None:
+        """Lets requests go that hold no slot any more."""
+        self._streamed -= sum(_is_streamed(request) for request in requests)
+        self._scored -= sum(_is_scored(request) for request in requests)
+        self._scheduler.finish(requests)
+
+
+def _is_streamed(request: Request) -> bool:
+    """Tells whether progress is told: of several hypotheses nobody knows yet which is best."""
+    return request.streamed and request.options.rows == 1
+
+
+def _is_scored(request: Request) -> bool:
+    """Tells whether steps are to give log-probabilities."""
+    return request.options.return_scores or not request.options.is_plain

@@ -15,6 +15,7 @@ from seqserve_server.engine.request import (
     Finished,
     Progress,
     Request,
+    Taught,
     Timeline,
 )
 from seqserve_server.rpc.deadline import has_passed
@@ -36,6 +37,8 @@ class EngineCall:
         arrived_s: float,
         remaining_s: float | None,
         streamed: bool = False,
+        target: list[int] | None = None,
+        weighed: bool = False,
     ) -> None:
         """Prepares the request.
 
@@ -46,6 +49,8 @@ class EngineCall:
             arrived_s: When the call came, on the monotonic clock.
             remaining_s: Until its deadline; None without one.
             streamed: Whether progress is wanted.
+            target: Token ids to be scored, where nothing is to be generated.
+            weighed: Whether the attention of the target is wanted.
         """
         self._engine = engine
         self._changed = asyncio.Event()
@@ -57,6 +62,8 @@ class EngineCall:
             receive=self._receive,
             deadline_s=None if remaining_s is None else arrived_s + remaining_s,
             streamed=streamed,
+            target=target,
+            weighed=weighed,
             timeline=Timeline(arrived_s=arrived_s),
         )
 
@@ -66,10 +73,25 @@ class EngineCall:
         Raises:
             ServiceError: The request failed.
         """
+        await self._ended()
+        return self.result()
+
+    async def taught(self) -> Taught:
+        """Submits the request and waits for what is known of its target.
+
+        Raises:
+            ServiceError: The request failed.
+        """
+        await self._ended()
+        if isinstance(self._last, Failed):
+            raise self._last.error
+        assert isinstance(self._last, Taught)
+        return self._last
+
+    async def _ended(self) -> None:
         with self._under_way():
             while self._last is None:
                 await self._news()
-        return self.result()
 
     async def progress(self) -> AsyncGenerator[list[int], None]:
         """Submits the request and gives new tokens as they come, until the answer is whole.

@@ -11,21 +11,27 @@ from typing import Any
 import grpc
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
-from seqserve_server.engine.request import Finished, StopReason, Timeline
+from seqserve_server.engine.request import DecodingOptions, Finished
 from seqserve_server.repository import Repository, ServedModel
+from seqserve_server.rpc.answers import response_of, weights_of
 from seqserve_server.rpc.call import EngineCall
+from seqserve_server.rpc.options import decoding_options
 from seqserve_server.rpc.record import current
-from seqserve_server.rpc.validation import check_source, check_source_tokens, decoding_options
+from seqserve_server.rpc.validation import (
+    check_source,
+    check_source_tokens,
+    check_target,
+    check_target_tokens,
+)
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
 # A longer text is tokenised in a thread, so that other calls need not wait for it.
 _INLINE_CHARACTERS = 1024
 
-_STOP_REASONS = {
-    StopReason.EOS: generation_pb2.STOP_REASON_EOS,
-    StopReason.LENGTH: generation_pb2.STOP_REASON_LENGTH,
-}
+_Request = (
+    generation_pb2.GenerateRequest | generation_pb2.ScoreRequest | generation_pb2.AttentionRequest
+)
 
 
 class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
@@ -38,16 +44,18 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
     async def Generate(
         self, request: generation_pb2.GenerateRequest, context: Context
     ) -> generation_pb2.GenerateResponse:
-        """Answers when the whole text is there."""
-        model, call = await self._call(request, context, streamed=False)
-        return _response(model, call, await call.finished())
+        """Answers when every hypothesis is finished."""
+        model, call = await self._generation(request, context, streamed=False)
+        return _response(model, call, await call.finished(), request.options)
 
     async def GenerateStream(
         self, request: generation_pb2.GenerateRequest, context: Context
     ) -> AsyncGenerator[generation_pb2.GenerateStreamResponse, None]:
         """Sends text as soon as it is final, then the whole answer."""
-        model, call = await self._call(request, context, streamed=True)
-        text = model.tokenizer.stream()
+        # A word that may still be replaced is shown to nobody.
+        streamed = not request.options.replace_unknowns
+        model, call = await self._generation(request, context, streamed=streamed)
+        text = model.tokenizer.stream(call.request.options.stops)
         told: list[int] = []
         shown = 0
         async with aclosing(call.progress()) as progress:
@@ -56,32 +64,90 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
                 if piece := text.push(tokens):
                     yield _piece(piece, told[shown:])
                     shown = len(told)
-        result = call.result()
-        if rest := text.flush(result.token_ids):
-            yield _piece(rest, result.token_ids[shown:])
-        yield generation_pb2.GenerateStreamResponse(result=_response(model, call, result))
+        response = _response(model, call, call.result(), request.options)
+        best = response.hypotheses[0]
+        if rest := text.flush(best.text):
+            yield _piece(rest, best.token_ids[shown:])
+        yield generation_pb2.GenerateStreamResponse(result=response)
 
-    async def _call(
+    async def Score(
+        self, request: generation_pb2.ScoreRequest, context: Context
+    ) -> generation_pb2.ScoreResponse:
+        """Scores a known target."""
+        model = self._model(request)
+        source = await _source(model, request.source)
+        target = await _target(model, request.target)
+        call = _call(model, source, _nothing(model), context, target=target)
+        scores = (await call.taught()).token_scores
+        return generation_pb2.ScoreResponse(
+            model=model.manifest.name,
+            version=model.manifest.version,
+            tokens=model.tokenizer.tokens(target),
+            token_ids=target,
+            token_scores=scores,
+            score=sum(scores),
+            normalized_score=sum(scores) / len(scores),
+            source_tokens=len(source),
+        )
+
+    async def Attention(
+        self, request: generation_pb2.AttentionRequest, context: Context
+    ) -> generation_pb2.AttentionResponse:
+        """Shows what a target attended to; one that is not given is generated."""
+        model = self._model(request)
+        source = await _source(model, request.source)
+        if request.HasField("target"):
+            target = await _target(model, request.target)
+        else:
+            answer = await _call(model, source, _nothing(model), context).finished()
+            target = [*answer.best.token_ids, model.manifest.tokens.eos]
+        call = _call(model, source, _nothing(model), context, target=target, weighed=True)
+        encoder, decoder, cross = (await call.taught()).weights
+        heads, read, written = model.manifest.architecture.heads, len(source), len(target)
+        return generation_pb2.AttentionResponse(
+            model=model.manifest.name,
+            version=model.manifest.version,
+            source_tokens=model.tokenizer.tokens(source),
+            target_tokens=model.tokenizer.tokens(target),
+            encoder=weights_of(encoder, heads, read, read),
+            decoder=weights_of(decoder, heads, written, written),
+            cross=weights_of(cross, heads, written, read),
+        )
+
+    async def _generation(
         self, request: generation_pb2.GenerateRequest, context: Context, *, streamed: bool
     ) -> tuple[ServedModel, EngineCall]:
-        record = current.get()
-        model = self._repository.resolve(request.model, request.version)
-        record.model = model.manifest.name
-        options = decoding_options(request.options, model.manifest)
-        check_source(request.source, model.manifest)
-        source = await _tokens(model, request.source)
-        check_source_tokens(source, model.manifest)
-        record.facts["source_tokens"] = len(source)
-        remaining_s = context.time_remaining()
-        elapsed_s = time.monotonic() - record.began_s
-        return model, EngineCall(
-            model.engine,
-            source,
-            options,
-            arrived_s=record.began_s,
-            remaining_s=None if remaining_s is None else remaining_s + elapsed_s,
-            streamed=streamed,
+        model = self._model(request)
+        options = decoding_options(
+            request.options, model.manifest, model.tokenizer, model.engine.most_rows
         )
+        source = await _source(model, request.source)
+        return model, _call(model, source, options, context, streamed=streamed)
+
+    def _model(self, request: _Request) -> ServedModel:
+        model = self._repository.resolve(request.model, request.version)
+        current.get().model = model.manifest.name
+        return model
+
+
+def _nothing(model: ServedModel) -> DecodingOptions:
+    """Gives the options of a request that has none."""
+    return DecodingOptions(max_decoding_length=model.manifest.limits.max_target_length)
+
+
+async def _source(model: ServedModel, text: str) -> list[int]:
+    check_source(text, model.manifest)
+    tokens = await _tokens(model, text)
+    check_source_tokens(tokens, model.manifest)
+    current.get().facts["source_tokens"] = len(tokens)
+    return tokens
+
+
+async def _target(model: ServedModel, text: str) -> list[int]:
+    check_target(text, model.manifest)
+    tokens = await _tokens(model, text)
+    check_target_tokens(tokens, model.manifest)
+    return tokens
 
 
 async def _tokens(model: ServedModel, text: str) -> list[int]:
@@ -95,38 +161,47 @@ def _piece(text: str, token_ids: list[int]) -> generation_pb2.GenerateStreamResp
     return generation_pb2.GenerateStreamResponse(piece=piece)
 
 
+def _call(
+    model: ServedModel,
+    source: list[int],
+    options: DecodingOptions,
+    context: Context,
+    *,
+    streamed: bool = False,
+    target: list[int] | None = None,
+    weighed: bool = False,
+) -> EngineCall:
+    began_s = current.get().began_s
+    remaining_s = context.time_remaining()
+    elapsed_s = time.monotonic() - began_s
+    return EngineCall(
+        model.engine,
+        source,
+        options,
+        arrived_s=began_s,
+        remaining_s=None if remaining_s is None else remaining_s + elapsed_s,
+        streamed=streamed,
+        target=target,
+        weighed=weighed,
+    )
+
+
 def _response(
-    model: ServedModel, call: EngineCall, result: Finished
+    model: ServedModel,
+    call: EngineCall,
+    answer: Finished,
+    options: generation_pb2.GenerationOptions,
 ) -> generation_pb2.GenerateResponse:
-    timings = _timings(call.request.timeline)
+    response = response_of(
+        model,
+        call.request,
+        answer,
+        replaces=options.replace_unknowns,
+        attends=options.return_attention,
+    )
     current.get().facts.update(
-        generated_tokens=len(result.token_ids),
-        queue_ms=timings.queue_ms,
-        first_token_ms=timings.first_token_ms,
+        generated_tokens=response.generated_tokens,
+        queue_ms=response.timings.queue_ms,
+        first_token_ms=response.timings.first_token_ms,
     )
-    hypothesis = generation_pb2.Hypothesis(
-        text=model.tokenizer.decode(result.token_ids),
-        tokens=model.tokenizer.tokens(result.token_ids),
-        token_ids=result.token_ids,
-        score=result.score,
-        stop_reason=_STOP_REASONS[result.stop_reason],
-    )
-    return generation_pb2.GenerateResponse(
-        model=model.manifest.name,
-        version=model.manifest.version,
-        hypotheses=[hypothesis],
-        source_tokens=len(call.request.source),
-        generated_tokens=len(result.token_ids),
-        timings=timings,
-    )
-
-
-def _timings(timeline: Timeline) -> generation_pb2.Timings:
-    arrived_s = timeline.arrived_s
-    return generation_pb2.Timings(
-        queue_ms=1e3 * (timeline.encode_began_s - arrived_s),
-        encode_ms=1e3 * (timeline.encode_ended_s - timeline.encode_began_s),
-        decode_ms=1e3 * (timeline.finished_s - timeline.encode_ended_s),
-        first_token_ms=1e3 * (timeline.first_token_s - arrived_s),
-        total_ms=1e3 * (time.monotonic() - arrived_s),
-    )
+    return response

@@ -1,13 +1,7 @@
-"""Checks what a caller sent, field by field, before anything is computed."""
+"""Checks the texts that a caller sent, before anything is computed."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from google.protobuf.unknown_fields import UnknownFieldSet
-
-from seqserve.v1 import generation_pb2
-from seqserve_server.engine.request import DecodingOptions
 from seqserve_server.errors import InvalidRequest
 from seqserve_server.manifest import Manifest
 
@@ -23,11 +17,22 @@ def check_source(source: str, manifest: Manifest) -> None:
     """
     if not source.strip():
         raise InvalidRequest("source", "is empty")
-    limit = manifest.limits.max_source_length
-    if len(source) > limit * _MOST_CHARACTERS_PER_TOKEN:
+    _check_length("source", source, manifest.limits.max_source_length, manifest)
+
+
+def check_target(target: str, manifest: Manifest) -> None:
+    """Refuses a target that need not be tokenised to be known as wrong; an empty one is fine.
+
+    Raises:
+        InvalidRequest: It is far too long.
+    """
+    _check_length("target", target, manifest.limits.max_target_length, manifest)
+
+
+def _check_length(field: str, text: str, limit: int, manifest: Manifest) -> None:
+    if len(text) > limit * _MOST_CHARACTERS_PER_TOKEN:
         raise InvalidRequest(
-            "source",
-            f"has {len(source):,} characters; {manifest.label} reads at most {limit} tokens",
+            field, f"has {len(text):,} characters; {manifest.label} takes at most {limit} tokens"
         )
 
 
@@ -48,34 +53,14 @@ def check_source_tokens(tokens: list[int], manifest: Manifest) -> None:
         raise InvalidRequest("source", "has no character that the model reads")
 
 
-def decoding_options(
-    options: generation_pb2.GenerationOptions, manifest: Manifest
-) -> DecodingOptions:
-    """Checks options and fills in the model's defaults.
+def check_target_tokens(tokens: list[int], manifest: Manifest) -> None:
+    """Refuses a target with more tokens than the model writes, the end token not counted.
 
     Raises:
-        InvalidRequest: One is unknown or out of its range, or they contradict each other.
+        InvalidRequest: It is one.
     """
-    # Options change the answer, so one from a newer client must not be passed over in silence.
-    unknown_fields: Any = UnknownFieldSet(options)
-    for unknown in unknown_fields:
-        raise InvalidRequest(
-            "options", f"field {unknown.field_number} is not known to this server; upgrade it"
-        )
     limit = manifest.limits.max_target_length
-    longest, shortest = limit, 0
-    if options.HasField("max_decoding_length"):
-        longest = options.max_decoding_length
-        if not 1 <= longest <= limit:
-            raise InvalidRequest(
-                "options.max_decoding_length",
-                f"is {longest}; {manifest.label} takes 1 to {limit}",
-            )
-    if options.HasField("min_decoding_length"):
-        shortest = options.min_decoding_length
-        if not 0 <= shortest <= longest:
-            raise InvalidRequest(
-                "options.min_decoding_length",
-                f"is {shortest}; it must be 0 to max_decoding_length, which is {longest}",
-            )
-    return DecodingOptions(max_decoding_length=longest, min_decoding_length=shortest)
+    if len(tokens) - 1 > limit:
+        raise InvalidRequest(
+            "target", f"has {len(tokens) - 1} tokens; {manifest.label} writes at most {limit}"
+        )

@@ -52,7 +52,7 @@ def test_transformers_gives_our_words_where_the_end_is_held_back(tmp_path: Path)
     assert any(len(row) < LENGTH for row in free)  # there is something to hold back
     forced = DecodingOptions(max_decoding_length=LENGTH, min_decoding_length=LENGTH)
     with Offline(write(model, tmp_path), slots=4) as offline:
-        expected = [answer.token_ids for answer in offline.decode(ours, forced)]
+        expected = [answer.best.token_ids for answer in offline.decode(ours, forced)]
     assert {len(row) for row in expected} == {LENGTH}
     peer = HuggingFacePeer(model, 4, LENGTH, (2, 1))
     try:
@@ -74,7 +74,8 @@ def test_ctranslate2_gives_our_words(
     ours = sources(9, config=TINY)
     CTranslate2Converter(model).convert(str(tmp_path / "converted"))
     manifest = Manifest.read(tiny_artifact)  # its special tokens are those of every model here
-    peer = CTranslate2Peer(tmp_path / "converted", manifest, "float32", (1, 1), 4, LENGTH)
+    options = DecodingOptions(max_decoding_length=LENGTH)
+    peer = CTranslate2Peer(tmp_path / "converted", manifest, "float32", (1, 1), 4, options)
     try:
         assert peer.decode(ours) == greedy_in_batches(model, ours, LENGTH, 4)
     finally:

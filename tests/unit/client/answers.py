@@ -1,36 +1,110 @@
-"""What the fakes answer: the source in capitals, one token a word."""
+"""What the fakes answer: the source in capitals, one token a word.
+
+A known target is scored with -0.5, -1.0, -1.5 and so on. There are two layers of two heads. In
+layer 1 head 0 attends to the token at the same place, head 1 to all alike; in layer 0 they have
+changed parts.
+"""
 
 from __future__ import annotations
 
+import math
+
 from seqserve.v1 import generation_pb2
 
+PLAIN = generation_pb2.GenerationOptions()
 
-def answer(source: str, *, model: str = "", version: int = 0) -> generation_pb2.GenerateResponse:
+
+def answer(
+    source: str,
+    *,
+    model: str = "",
+    version: int = 0,
+    options: generation_pb2.GenerationOptions = PLAIN,
+) -> generation_pb2.GenerateResponse:
     words = source.upper().split()
-    hypothesis = generation_pb2.Hypothesis(
-        text=source.upper(),
-        tokens=words,
-        token_ids=range(10, 10 + len(words)),
-        score=-1.5,
-        stop_reason=generation_pb2.STOP_REASON_EOS,
-    )
+    total = options.num_hypotheses or 1
     return generation_pb2.GenerateResponse(
         model=model or "capitals",
         version=version or 2,
-        hypotheses=[hypothesis],
+        hypotheses=[hypothesis(source.upper(), rank, options) for rank in range(total)],
         source_tokens=len(words) + 1,
         generated_tokens=len(words),
         timings=generation_pb2.Timings(
             queue_ms=1.0, encode_ms=2.0, decode_ms=3.0, first_token_ms=4.0, total_ms=6.0
         ),
+        source_pieces=[*source.split(), "</s>"] if options.return_attention else [],
     )
 
 
-def stream_of(source: str) -> list[generation_pb2.GenerateStreamResponse]:
+def hypothesis(
+    text: str, rank: int, options: generation_pb2.GenerationOptions
+) -> generation_pb2.Hypothesis:
+    words = text.split()
+    message = generation_pb2.Hypothesis(
+        text=text + "!" * rank,
+        tokens=words,
+        token_ids=range(10, 10 + len(words)),
+        score=-1.5 - rank,
+        normalized_score=-0.5 - rank,
+        stop_reason=generation_pb2.STOP_REASON_EOS,
+    )
+    if options.return_token_scores:
+        message.token_scores.extend([math.nan] + [-0.5] * len(words))
+    for _ in range(len(words) + 1 if options.return_top_tokens else 0):
+        best = range(options.return_top_tokens)
+        message.top_tokens.add(
+            tokens=[f"T{n}" for n in best], token_ids=best, scores=[-0.5 - n for n in best]
+        )
+    for place in range(len(words) if options.return_attention else 0):
+        message.attention.add(weights=[float(key == place) for key in range(len(words) + 1)])
+    return message
+
+
+def stream_of(
+    source: str, options: generation_pb2.GenerationOptions = PLAIN
+) -> list[generation_pb2.GenerateStreamResponse]:
     pieces = [
         generation_pb2.GenerateStreamResponse(
             piece=generation_pb2.Piece(text=character.upper(), token_ids=[number])
         )
         for number, character in enumerate(source)
     ]
-    return [*pieces, generation_pb2.GenerateStreamResponse(result=answer(source))]
+    result = answer(source, options=options)
+    return [*pieces, generation_pb2.GenerateStreamResponse(result=result)]
+
+
+def scored(request: generation_pb2.ScoreRequest) -> generation_pb2.ScoreResponse:
+    tokens = [*request.target.split(), "</s>"]
+    scores = [-0.5 * (place + 1) for place in range(len(tokens))]
+    return generation_pb2.ScoreResponse(
+        model=request.model or "capitals",
+        version=request.version or 2,
+        tokens=tokens,
+        token_ids=range(10, 10 + len(tokens)),
+        token_scores=scores,
+        score=sum(scores),
+        normalized_score=sum(scores) / len(scores),
+        source_tokens=len(request.source.split()) + 1,
+    )
+
+
+def attended(request: generation_pb2.AttentionRequest) -> generation_pb2.AttentionResponse:
+    source = [*request.source.split(), "</s>"]
+    target = [*(request.target or request.source.upper()).split(), "</s>"]
+    return generation_pb2.AttentionResponse(
+        model=request.model or "capitals",
+        version=request.version or 2,
+        source_tokens=source,
+        target_tokens=target,
+        encoder=weights(len(source), len(source)),
+        decoder=weights(len(target), len(target)),
+        cross=weights(len(target), len(source)),
+    )
+
+
+def weights(queries: int, keys: int) -> generation_pb2.AttentionWeights:
+    message = generation_pb2.AttentionWeights(layers=2, heads=2, queries=queries, keys=keys)
+    same = [float(key == min(query, keys - 1)) for query in range(queries) for key in range(keys)]
+    alike = [1.0 / keys] * (queries * keys)
+    message.weights.extend([*alike, *same, *same, *alike])
+    return message

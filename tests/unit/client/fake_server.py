@@ -18,9 +18,9 @@ from google.protobuf import any_pb2, duration_pb2
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
-from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2, model_pb2_grpc
+from seqserve.v1 import generation_pb2_grpc, model_pb2, model_pb2_grpc
 
-from .answers import answer, stream_of
+from .answers import answer, attended, scored, stream_of
 
 PATIENCE_S = 20.0
 """How long a test waits for what must happen; only a failing one waits so long."""
@@ -30,7 +30,7 @@ class FakeServer(
     generation_pb2_grpc.GenerationServiceServicer, model_pb2_grpc.ModelServiceServicer
 ):
     def __init__(self) -> None:
-        self.requests: list[generation_pb2.GenerateRequest] = []
+        self.requests: list[Any] = []
         self.cancelled = threading.Event()
         self.most_at_once = 0
         self._seen: Counter[str] = Counter()
@@ -55,18 +55,31 @@ class FakeServer(
             self._begin(request, context)
             if request.source.startswith("hang"):
                 self.cancelled.wait(3 * PATIENCE_S)
-            return answer(request.source, model=request.model, version=request.version)
+            return answer(
+                request.source,
+                model=request.model,
+                version=request.version,
+                options=request.options,
+            )
         finally:
             with self._lock:
                 self._running -= 1
 
     def GenerateStream(self, request: Any, context: Any) -> Iterator[Any]:
         self._begin(request, context)
-        messages = stream_of(request.source)
+        messages = stream_of(request.source, request.options)
         if request.source.startswith("hang"):
             yield from messages[:2]
             self.cancelled.wait(3 * PATIENCE_S)
         yield from messages
+
+    def Score(self, request: Any, context: Any) -> Any:
+        self._begin(request, context)
+        return scored(request)
+
+    def Attention(self, request: Any, context: Any) -> Any:
+        self._begin(request, context)
+        return attended(request)
 
     def ListModels(self, request: Any, context: Any) -> Any:
         return model_pb2.ListModelsResponse(models=MODELS)

@@ -36,11 +36,15 @@ def test_verbs(server: FakeServer) -> None:
         result = client.generate("good day", model="m", version=7, max_decoding_length=5)
         pieces = list(client.stream("good day"))
         names = [model.name for model in client.models()]
+        score = client.score("good day", "Guten Tag", model="m")
+        attention = client.attention("good day", version=3)
         assert (result.text, result.model, result.version) == ("GOOD DAY", "m", 7)
         assert result.stop_reason is StopReason.EOS
         assert "".join(piece.text for piece in pieces) == "GOOD DAY"
         assert pieces[-1].result is not None and pieces[-1].result.text == "GOOD DAY"
         assert names == ["capitals", "broken"]
+        assert (score.model, score.score) == ("m", -3.0)
+        assert (attention.version, attention.target_tokens) == (3, ("GOOD", "DAY", "</s>"))
         assert client.model("broken", 1).state_reason.startswith("decoder.onnx")
     assert server.requests[0].options.max_decoding_length == 5
     assert not server.requests[0].options.HasField("min_decoding_length")
@@ -51,10 +55,14 @@ async def test_async_verbs(server: FakeServer) -> None:
         result = await client.generate("good day", model="m", version=7)
         pieces = [piece async for piece in client.stream("good day")]
         names = [model.name for model in await client.models()]
+        score = await client.score("good day", "Guten Tag", model="m")
+        attention = await client.attention("good day", version=3)
         assert (result.text, result.model, result.version) == ("GOOD DAY", "m", 7)
         assert "".join(piece.text for piece in pieces) == "GOOD DAY"
         assert pieces[-1].result is not None and pieces[-1].result.text == "GOOD DAY"
         assert names == ["capitals", "broken"]
+        assert (score.model, score.score) == ("m", -3.0)
+        assert (attention.version, attention.target_tokens) == (3, ("GOOD", "DAY", "</s>"))
         assert (await client.model()).is_default
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from seqserve import (
     AsyncClient,
+    AttentionResult,
     Client,
     InternalError,
     InvalidArgument,
@@ -20,12 +21,13 @@ from seqserve import (
     Piece,
     Result,
     RetryPolicy,
+    ScoreResult,
     Unavailable,
 )
 from seqserve.transport import Method
 from seqserve.v1 import generation_pb2, model_pb2
 
-from .answers import answer, stream_of
+from .answers import answer, attended, scored, stream_of
 from .fake_transport import AsyncFakeTransport, FakeCall, FakeTransport, Outcome
 
 AT_ONCE = RetryPolicy(max_attempts=4, initial_backoff_s=0.0)
@@ -55,6 +57,14 @@ class Session:
 
     def stream(self, source: str, **options: Any) -> list[Piece]:
         return self._gather(self.client.stream(source, **options))
+
+    def score(self, source: str, target: str, **options: Any) -> ScoreResult:
+        result: ScoreResult = self._wait(self.client.score(source, target, **options))
+        return result
+
+    def attention(self, *texts: str, **options: Any) -> AttentionResult:
+        result: AttentionResult = self._wait(self.client.attention(*texts, **options))
+        return result
 
     def models(self) -> list[Model]:
         models: list[Model] = self._wait(self.client.models())
@@ -191,6 +201,51 @@ def test_a_failure_ends_many_after_what_came_before(session: Callable[..., Sessi
     run = session([answer("a")], [refused], [answer("c")])
     with pytest.raises(InvalidArgument, match="too long"):
         run.generate_many(["a", "b", "c"], concurrency=1)
+
+
+def test_every_verb_of_generation_takes_every_option(session: Callable[..., Session]) -> None:
+    said: dict[str, Any] = {"beam_size": 4, "top_p": 0.5, "suppress_sequences": [["a", "b"], ["c"]]}
+    run = session([answer("a")], stream_of("a"), [answer("a")])
+    run.generate("a", **said)
+    run.stream("a", **said)
+    run.generate_many(["a"], **said)
+    wanted = generation_pb2.GenerationOptions(
+        beam_size=4,
+        top_p=0.5,
+        suppress_sequences=[
+            generation_pb2.TokenSequence(tokens=["a", "b"]),
+            generation_pb2.TokenSequence(tokens=["c"]),
+        ],
+    )
+    assert [call.request.options for call in run.calls] == [wanted] * 3
+
+
+def test_an_option_that_cannot_be_sent_is_not_sent(session: Callable[..., Session]) -> None:
+    run = session()
+    for call in (run.generate, run.stream, lambda *_, **said: run.generate_many(["a"], **said)):
+        with pytest.raises(InvalidArgument, match="stop_sequences: 'end' is not a list of texts"):
+            call("a", stop_sequences="end")
+    assert run.calls == []
+
+
+def test_score(session: Callable[..., Session]) -> None:
+    request = generation_pb2.ScoreRequest(source="good day", target="Tag", model="m", version=3)
+    run = session([UNAVAILABLE], [scored(request)])
+    result = run.score("good day", "Tag", model="m", version=3, timeout_s=7.0)
+    assert (result.tokens, result.score) == (("Tag", "</s>"), -1.5)
+    assert [(call.method, call.request) for call in run.calls] == [(Method.SCORE, request)] * 2
+    assert max(call.timeout_s or 0.0 for call in run.calls) <= 7.0
+
+
+def test_attention(session: Callable[..., Session]) -> None:
+    request = generation_pb2.AttentionRequest(source="good day", model="m", version=3)
+    known = generation_pb2.AttentionRequest(source="good day", target="Tag")
+    run = session([UNAVAILABLE], [attended(request)], [attended(known)])
+    result = run.attention("good day", model="m", version=3, timeout_s=7.0)
+    assert (result.target_tokens, result.cross.layers) == (("GOOD", "DAY", "</s>"), 2)
+    assert run.attention("good day", "Tag").target_tokens == ("Tag", "</s>")
+    assert [call.request for call in run.calls] == [request, request, known]
+    assert {call.method for call in run.calls} == {Method.ATTENTION}
 
 
 def test_models(session: Callable[..., Session]) -> None:

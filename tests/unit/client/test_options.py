@@ -27,6 +27,10 @@ class Options:
     json: bool = option(False, help="JSON.")
     color: bool = option(True, help="Colour.")
     limit: int | None = option(None, help="Limit.", minimum=1, group="limits")
+    words: list[str] | None = option(None, help="Words.")
+    sizes: list[int] = option([], help="Sizes.", minimum=1)
+    rows: list[list[str]] | None = option(None, help="Rows.")
+    providers: list[Provider] | None = option(None, help="Providers.")
     texts: list[str] = option([], help="Texts.", positional=True)
 
 
@@ -66,6 +70,39 @@ def test_a_flag_and_a_variable_say_the_same(name: str, text: str, value: Any) ->
     assert getattr(read(f"--{name}", text), name) == value
     assert getattr(read(f"--{name}={text}"), name) == value
     assert getattr(read(**{f"SEQSERVE_{name.upper()}": text}), name) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "texts", "variable", "value"),
+    [
+        ("words", ["a"], "a", ["a"]),
+        ("words", ["a b", "", "c"], "'a b' '' c", ["a b", "", "c"]),
+        ("words", ["don't"], '"don\'t"', ["don't"]),
+        ("sizes", ["1", "22"], " 1  22 ", [1, 22]),
+        ("rows", ["a b", "c"], "'a b' c", [["a", "b"], ["c"]]),
+        ("rows", [" ' s "], '" \' s "', [["'", "s"]]),
+        ("providers", ["cuda", "cpu"], "cuda cpu", [Provider.CUDA, Provider.CPU]),
+    ],
+)
+def test_a_list_is_a_repeated_flag_or_a_variable_quoted_as_in_a_shell(
+    name: str, texts: list[str], variable: str, value: list[Any]
+) -> None:
+    assert getattr(read(*(f"--{name}={text}" for text in texts)), name) == value
+    assert getattr(read(**{f"SEQSERVE_{name.upper()}": variable}), name) == value
+
+
+def test_the_flags_of_a_list_go_before_its_variable_and_leave_the_texts_alone() -> None:
+    options = read("--words", "a", "text", "--words", "b", "texts", SEQSERVE_WORDS="c d")
+    assert (options.words, options.texts) == (["a", "b"], ["text", "texts"])
+
+
+def test_an_error_in_a_list_names_where_it_came_from() -> None:
+    with pytest.raises(OptionError, match="--sizes: 0 is less than 1, the smallest allowed"):
+        read("--sizes", "2", "--sizes", "0")
+    with pytest.raises(OptionError, match="SEQSERVE_SIZES: 'x' is not a whole number"):
+        read(SEQSERVE_SIZES="1 x")
+    with pytest.raises(OptionError, match=r"SEQSERVE_WORDS: .* has a quote that is not closed"):
+        read(SEQSERVE_WORDS="don't")
 
 
 @pytest.mark.parametrize(
@@ -175,5 +212,9 @@ def test_help_shows_variables_defaults_and_choices(capsys: pytest.CaptureFixture
     assert "--provider VALUE Provider. One of: cpu, cuda. [SEQSERVE_PROVIDER; cpu]" in shown
     assert "--json, --no-json JSON. [SEQSERVE_JSON; false]" in shown
     assert "limits: --limit NUMBER Limit. [SEQSERVE_LIMIT]" in shown
+    assert "--words TEXT Words. May be repeated. [SEQSERVE_WORDS]" in shown
+    assert "--sizes NUMBER Sizes. May be repeated. [SEQSERVE_SIZES]" in shown
+    assert "--rows WORDS Rows. May be repeated. [SEQSERVE_ROWS]" in shown
+    assert "--providers VALUE Providers. One of: cpu, cuda. May be repeated." in shown
     assert "TEXTS Texts." in shown
     assert "MISSING" not in shown and "None" not in shown

@@ -117,8 +117,8 @@ OPTIONS = DecodingOptions(max_decoding_length=12, min_decoding_length=3)
 def answers_of(folder: Path) -> list[Finished]:
     with Offline(folder, slots=5) as offline:
         answers = offline.decode(make_sources(), OPTIONS)
-    assert len({tuple(answer.token_ids) for answer in answers}) > 5, "all sources decode alike"
-    assert any(len(set(answer.token_ids)) > 3 for answer in answers), "targets repeat one word"
+    assert len({tuple(answer.best.token_ids) for answer in answers}) > 5, "all sources decode alike"
+    assert any(len(set(answer.best.token_ids)) > 3 for answer in answers), "targets repeat one word"
     return answers
 
 
@@ -138,9 +138,9 @@ def test_exported_steps_equal_torch(
         if ought.margin < 1e-4:
             ties += 1
             continue
-        assert answer.token_ids == ought.token_ids
+        assert answer.best.token_ids == ought.token_ids
         assert answer.stop_reason is ought.stop_reason
-        assert answer.score == pytest.approx(ought.score, abs=1e-4)
+        assert answer.best.score == pytest.approx(ought.score, abs=1e-4)
     assert ties <= 2, "hardly anything was compared"
 
 
@@ -148,10 +148,10 @@ def assert_integers_equal(model: Transformer, folder: Path) -> None:
     same, differences = 0, []
     for source, answer in zip(make_sources(), answers_of(folder), strict=True):
         ought = decode(model, source, OPTIONS)
-        if answer.token_ids == ought.token_ids:
+        if answer.best.token_ids == ought.token_ids:
             assert answer.stop_reason is ought.stop_reason
-            assert answer.score is not None
-            differences.append(abs(answer.score - ought.score))
+            assert answer.best.score is not None
+            differences.append(abs(answer.best.score - ought.score))
             same += 1
     # A sum that differs in its last bit may be rounded the other way, and all after it differs.
     assert same >= 24

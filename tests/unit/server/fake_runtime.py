@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from seqserve_server.engine.request import DecodingOptions, Finished, StopReason
+from seqserve_server.engine.request import DecodingOptions, Finished, Hypothesis, StopReason
 from seqserve_server.manifest import (
     Architecture,
     FileDigest,
@@ -21,6 +21,7 @@ from seqserve_server.manifest import (
     Requirements,
     Tokens,
 )
+from seqserve_server.runtime import Sizes
 from seqserve_server.sources import Memory, starts_of
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
@@ -64,6 +65,18 @@ def next_word(source: list[int], words: list[int], *, may_end: bool) -> tuple[in
     return word, -(value % 97) / 8
 
 
+def detokenize(words: Sequence[int]) -> str:
+    """Gives a character for each word."""
+    return "".join(map(chr, (ord("A") + word for word in words)))
+
+
+def answer(words: list[int], score: float | None, reason: StopReason) -> Finished:
+    """Makes an answer of one hypothesis, the length penalty being 1."""
+    read = len(words) + (reason is StopReason.EOS)
+    normalized = None if score is None else score / read
+    return Finished([Hypothesis(words, score, reason, normalized)])
+
+
 def expected(source: list[int], options: DecodingOptions) -> Finished:
     """Decodes a source without any engine."""
     words, score = [BOS], 0.0
@@ -73,10 +86,10 @@ def expected(source: list[int], options: DecodingOptions) -> Finished:
         score += log_probability
         told = score if options.return_scores else None
         if word == EOS:
-            return Finished(words[1:], told, StopReason.EOS)
+            return answer(words[1:], told, StopReason.EOS)
         words.append(word)
         if len(words) - 1 == options.max_decoding_length:
-            return Finished(words[1:], told, StopReason.LENGTH)
+            return answer(words[1:], told, StopReason.LENGTH)
 
 
 class FakeStep:
@@ -86,7 +99,8 @@ class FakeStep:
         self._runtime = runtime
         self._inputs, self._outputs = inputs, outputs
 
-    def run(self, rows: int) -> None:
+    def run(self, rows: int, sizes: Sizes) -> None:
+        self._places = sizes.adjusted
         self._runtime.rows.append(rows)
         self._runtime.scored.append(bool(self._inputs["scored"]))
         self._runtime.before_step()
@@ -106,7 +120,10 @@ class FakeStep:
                 assert cross[-1] == inputs[f"last_{part}_{layer}"][row, 0, 0]
         source = inputs[f"cross_value_{last}"][row, 0, :source_length, 0].astype(int).tolist()
         words = inputs[f"self_value_{last}"][row, 0, : length + 1, 0].astype(int).tolist()
-        may_end = bool(inputs["adjust_value"][row, 0] == 0)
+        places = slice(row * self._places, (row + 1) * self._places)
+        banned = inputs["adjust_index"][places][inputs["adjust_value"][places] < 0]
+        assert set(banned.tolist()) <= {EOS}
+        may_end = not banned.size
         word, score = next_word(source, words, may_end=may_end)
         self._outputs["next_tokens"][row, 0] = word
         # Where no score was asked for, none is to be relied on.

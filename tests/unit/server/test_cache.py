@@ -1,11 +1,22 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.manifest import Limits
 
 from .fake_runtime import BOS, EOS, MAX_SOURCE, MAX_TARGET, FakeRuntime, make_manifest, next_word
+
+
+class Sayer(FakeRuntime):
+    """Says whatever it likes: for tests of what the graph is told."""
+
+    def step(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
+        return SimpleNamespace(run=lambda rows, sizes: None)
+
 
 # Of different length and different to the last word, which the cache keeps a second time.
 SOURCES = [[7, 8, 9], [11, 12], [20, 21, 22, 23, 24, 25]]
@@ -59,11 +70,60 @@ def test_moved_row_goes_on_where_it_was() -> None:
     assert stayed == alone(SOURCES[1], 7)[3:]
 
 
-def test_moved_row_keeps_its_penalty() -> None:
-    cache = filled(FakeRuntime())
-    cache.adjust_value[2] = -1.0
+def banned(cache: SlotCache, rows: int) -> list[list[int]]:
+    """What each row was kept from saying in the last step, as the graph was told."""
+    inputs, _ = cache._buffers()
+    places = cache._ban_places
+    index = inputs["adjust_index"][: rows * places].reshape(rows, places)
+    value = inputs["adjust_value"][: rows * places].reshape(rows, places)
+    return [sorted(set(index[row][value[row] < -1e29].tolist())) for row in range(rows)]
+
+
+def test_bans_hold_until_told_else() -> None:
+    cache = filled(Sayer())
+    cache.ban(1, [7, 8, 9])
+    cache.ban(2, [EOS])
+    for _ in range(2):
+        cache.advance(3)
+        assert banned(cache, 3) == [[], [7, 8, 9], [EOS]]
+    cache.unban(1)
+    cache.advance(3)
+    assert banned(cache, 3) == [[], [], [EOS]]
+    cache.ban(0, [4, 5])
+    cache.advance(1)
+    assert banned(cache, 1) == [[4, 5]]
+    # More rows than were laid out before.
+    cache.advance(3)
+    assert banned(cache, 3) == [[4, 5], [], [EOS]]
+    cache.unban(0)
+    cache.unban(2)
+    cache.advance(1)
+    cache.advance(3)
+    assert banned(cache, 3) == [[], [], []]
+
+
+def test_moved_row_keeps_its_bans_and_nobody_elses() -> None:
+    cache = filled(Sayer())
+    cache.ban(2, [7])
+    cache.ban(0, [8])
     cache.move(2, 0)
-    assert cache.adjust_value[:, 0].tolist() == [-1.0, 0.0, -1.0]
+    cache.advance(3)
+    assert banned(cache, 3) == [[7], [], []]
+
+
+def test_branch_copies_what_rows_have_said() -> None:
+    runtime = FakeRuntime()
+    cache = SlotCache(runtime, 4)
+    for row in range(4):
+        cache.join(row, runtime.encode([SOURCES[0]]), 0)
+    words_of(cache, 3, 4)
+    cache.tokens[1, 0] = 40
+    said = words_of(cache, 2, 2)
+    assert said[0] != said[1]
+    cache.branch([1, 1], [0, 3])
+    cache.tokens[[0, 3], 0] = cache.tokens[1, 0]
+    first, second, _, last = words_of(cache, 3, 4)
+    assert first == second == last
 
 
 def test_slot_is_used_again_from_its_beginning() -> None:

@@ -12,7 +12,7 @@ from seqserve_server.engine.observer import NullObserver
 from seqserve_server.engine.request import DecodingOptions, Event, Failed, Progress, Request
 from seqserve_server.errors import Draining, EngineFault, QueueFull
 
-from .fake_runtime import EOS, FakeRuntime, expected
+from .fake_runtime import EOS, FakeRuntime, detokenize, expected
 
 PATIENCE_S = 30.0
 
@@ -56,7 +56,7 @@ class Harness:
         limits = EngineLimits(
             workers=workers, slots=slots, max_queue=max_queue, max_source_tokens_per_step=20
         )
-        self.engine = Engine(self.runtime, limits, self._deliver, self.observer)
+        self.engine = Engine(self.runtime, limits, self._deliver, self.observer, detokenize)
         self.broken = 0
 
     def _step(self) -> None:

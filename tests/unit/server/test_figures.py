@@ -15,6 +15,7 @@ from seqserve_server.engine.request import (
     DecodingOptions,
     Failed,
     Finished,
+    Hypothesis,
     Request,
     StopReason,
     Timeline,
@@ -77,7 +78,7 @@ def test_sources_encoded_together_are_counted_by_their_own_lengths() -> None:
 
 def test_ends() -> None:
     tally = Tally()
-    answer = Finished(token_ids=[4, 5, 6], score=-1.0, stop_reason=StopReason.LENGTH)
+    answer = Finished([Hypothesis([4, 5, 6], -1.0, StopReason.LENGTH)])
     tally.ended(request(), answer)
     tally.ended(request(), Failed(DeadlinePassed(Stage.DECODE)))
     tally.ended(request(), Failed(EngineFault("a step failed")))
@@ -85,7 +86,7 @@ def test_ends() -> None:
     figures = tally.figures()
     assert figures.totals["generated_tokens"] == 3
     assert observed(figures, "generated_tokens") == (1, 3)
-    assert figures.stops == {"length": 1, "eos": 0}
+    assert figures.stops == {"length": 1, "eos": 0, "stop_sequence": 0}
     assert figures.deadlines == {"decode": 1, "queue": 0}
     assert figures.totals["cancelled"] == 1
 

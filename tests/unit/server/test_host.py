@@ -32,7 +32,7 @@ from seqserve_server.engine.request import DecodingOptions, Event, Failed, Finis
 from seqserve_server.errors import ArtifactError, EngineFault, QueueFull
 from seqserve_server.provider import Provider
 
-from .fake_runtime import EOS, FakeRuntime, expected
+from .fake_runtime import EOS, FakeRuntime, detokenize, expected
 
 PATIENCE_S = 30.0
 OPTIONS = DecodingOptions(max_decoding_length=10)
@@ -62,7 +62,7 @@ class Correspondent:
     def _load(self, setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
         if self.fault is not None:
             raise self.fault
-        self.engine = Engine(self.runtime, setup.limits, deliver, observer)
+        self.engine = Engine(self.runtime, setup.limits, deliver, observer, detokenize)
         return self.engine
 
     def _step(self) -> None:
@@ -145,7 +145,7 @@ def test_it_says_what_it_has() -> None:
     with correspondent(workers=3, slots=4) as other:
         ready = other.set_up()
         assert other.engine is not None
-        assert ready == Ready(slots=6, cache_bytes=other.engine.cache_bytes)
+        assert ready == Ready(slots=6, most_rows=2, cache_bytes=other.engine.cache_bytes)
 
 
 def test_request_is_answered_by_its_number(other: Correspondent) -> None:
@@ -160,12 +160,13 @@ def test_request_is_answered_by_its_number(other: Correspondent) -> None:
 def test_progress_is_told_step_by_step(other: Correspondent) -> None:
     ought = expected([5, EOS], ENDLESS)
     other.submit(1, 5, options=ENDLESS, streamed=True)
-    steps = [other.told().events for _ in ought.token_ids]
-    # The last word and the whole answer are of one step.
-    assert [len(events) for events in steps] == [1] * 9 + [2]
+    words = ought.best.token_ids
+    steps = [other.told().events for _ in words]
+    # The last word comes with the whole answer.
+    assert [len(events) for events in steps] == [1] * 10
     *progress, (number, last, timeline) = [event for events in steps for event in events]
     assert (number, last) == (1, ought) and timeline is not None
-    assert progress == [(1, Progress([word]), None) for word in ought.token_ids]
+    assert progress == [(1, Progress([word]), None) for word in words[:-1]]
 
 
 def test_events_of_a_step_come_together(other: Correspondent) -> None:
@@ -248,7 +249,7 @@ def test_report_counts_from_the_beginning(other: Correspondent) -> None:
         other.submit(number, 4 + number)
         event = other.last(number)
         assert isinstance(event, Finished)
-        tokens += len(event.token_ids)
+        tokens += len(event.best.token_ids)
         figures = other.report().figures
         assert figures.totals["generated_tokens"] == tokens
         assert figures.totals["source_tokens"] == 2 * number

@@ -31,8 +31,10 @@ from seqserve_server.engine.request import (
     Event,
     Failed,
     Finished,
+    Hypothesis,
     Progress,
     StopReason,
+    Taught,
     Timeline,
 )
 from seqserve_server.errors import ArtifactError, QueueFull
@@ -49,7 +51,21 @@ options = st.builds(
     min_decoding_length=st.integers(0, 500),
     return_scores=st.booleans(),
 )
-ends = st.builds(Finished, words, st.none() | st.floats(-1e3, 0), st.sampled_from(StopReason))
+scores = st.none() | st.floats(-1e3, 0)
+hypotheses = st.builds(
+    Hypothesis,
+    words,
+    scores,
+    st.sampled_from(StopReason),
+    scores,
+    st.lists(st.floats(-1e3, 0), max_size=3),
+    top_tokens=st.lists(st.lists(st.tuples(numbers, st.floats(-9, 0)), max_size=2), max_size=2),
+    text_length=st.none() | numbers,
+    attention=st.binary(max_size=9),
+)
+ends = st.builds(Finished, st.lists(hypotheses, min_size=1, max_size=2)) | st.builds(
+    Taught, st.lists(st.floats(-1e3, 0), max_size=3), st.lists(st.binary(max_size=9), max_size=3)
+)
 timelines = st.builds(Timeline, *[seconds] * 5)
 events = st.tuples(numbers, st.builds(Progress, words), st.none()) | st.tuples(
     numbers, ends, timelines
@@ -57,7 +73,7 @@ events = st.tuples(numbers, st.builds(Progress, words), st.none()) | st.tuples(
 folders = st.builds(Path, st.text())
 messages = st.one_of(
     st.builds(Setup, folders, st.sampled_from(Provider), numbers, st.just(LIMITS)),
-    st.builds(Ready, numbers, numbers),
+    st.builds(Ready, numbers, numbers, numbers),
     st.builds(Submit, numbers, words, options, st.none() | seconds, st.booleans(), seconds),
     st.builds(Cancel, numbers, st.none() | seconds),
     st.builds(Told, st.lists(events, max_size=9)),

@@ -32,6 +32,7 @@ from seqserve_server.engine.request import (
     Event,
     Failed,
     Finished,
+    Hypothesis,
     Progress,
     Request,
     StopReason,
@@ -50,7 +51,7 @@ from .fake_runtime import EOS, FakeRuntime, expected
 from .thread_host import ThreadHost
 
 PATIENCE_S = 30.0
-ANSWER = Finished([4, 5], -1.0, StopReason.EOS)
+ANSWER = Finished([Hypothesis([4, 5], -1.0, StopReason.EOS)])
 
 Kind = TypeVar("Kind", bound=Message)
 
@@ -96,7 +97,7 @@ class Puppet:
 
 
 def ready() -> Puppet:
-    return Puppet(Ready(slots=4, cache_bytes=1000))
+    return Puppet(Ready(slots=4, most_rows=2, cache_bytes=1000))
 
 
 class Hosts:
@@ -447,7 +448,7 @@ async def test_nothing_is_taken_until_another_one_is_ready() -> None:
         with pytest.raises(ModelUnavailable):
             engine.submit(Inbox(5).request)
         assert await engine.wait_idle(0.0)
-        hosts.launched[1].say(Ready(slots=2, cache_bytes=500))
+        hosts.launched[1].say(Ready(slots=2, most_rows=1, cache_bytes=500))
         await until(lambda: engine.is_up)
         assert (engine.slots, engine.cache_bytes) == (2, 500)
         submitted(engine, 1)
@@ -469,7 +470,7 @@ async def test_counters_never_fall() -> None:
         meanwhile = await report_of(engine)
         assert (meanwhile.queue_depth, meanwhile.slots_in_use) == (0, 0)
         assert rows_of(meanwhile) == 4
-        hosts.launched[1].say(Ready(4, 1000))
+        hosts.launched[1].say(Ready(4, 2, 1000))
         await until(lambda: len(changes) == 2)
         assert rows_of(await report_of(engine, hosts.launched[1], rows=5)) == 4 + 5
         hosts.launched[1].die()

@@ -102,7 +102,7 @@ def test_a_bad_file_is_named(tmp_path: Path, content: str | None) -> None:
 def pieces_of(tokenizer: Tokenizer, groups: list[list[int]]) -> list[str]:
     stream = tokenizer.stream()
     pieces = [stream.push(group) for group in groups]
-    return [*pieces, stream.flush([id_ for group in groups for id_ in group])]
+    return [*pieces, stream.flush(tokenizer.decode([id_ for group in groups for id_ in group]))]
 
 
 @given(st.data())
@@ -129,7 +129,7 @@ def test_text_is_given_out_as_soon_as_it_is_final(tokenizer: Tokenizer) -> None:
     for count, id_ in enumerate(ids, start=1):
         before = tokenizer.decode(ids[: count - 1])
         assert stream.push([id_]) == tokenizer.decode(ids[:count])[len(before) :]
-    assert stream.flush(ids) == ""
+    assert stream.flush(tokenizer.decode(ids)) == ""
 
 
 def test_an_invalid_run_of_bytes_does_not_change_text_given_out() -> None:

@@ -22,7 +22,7 @@ from seqserve_server.engine.worker import Worker, doubling
 from seqserve_server.errors import DeadlinePassed, EngineFault, Stage
 from seqserve_server.manifest import Limits
 
-from .fake_runtime import EOS, WORDS, FakeRuntime, expected, make_manifest
+from .fake_runtime import EOS, WORDS, FakeRuntime, detokenize, expected, make_manifest
 
 
 class Notes:
@@ -59,7 +59,9 @@ class Bench:
         self.runtime = FakeRuntime()
         self.notes = Notes()
         self.scheduler = Scheduler(workers=1, max_queue=100)
-        self.worker = Worker(self.runtime, self.scheduler, slots, budget_tokens, self.notes)
+        self.worker = Worker(
+            self.runtime, self.scheduler, slots, budget_tokens, self.notes, detokenize
+        )
         self.events: list[tuple[Request, Event]] = []
 
     def submit(
@@ -141,7 +143,7 @@ def test_one_token_needs_one_turn() -> None:
     request = bench.submit(5, longest=1, shortest=1)
     bench.turn()
     bench.assert_decoded(request)
-    assert bench.told(request)[0].stop_reason is StopReason.LENGTH  # type: ignore[union-attr]
+    assert bench.told(request)[0].best.stop_reason is StopReason.LENGTH  # type: ignore[union-attr]
 
 
 def test_sources_of_similar_length_are_encoded_together() -> None:
@@ -196,7 +198,9 @@ def test_streamed_words_are_those_of_the_answer() -> None:
     assert last == expected(request.source, request.options)
     words = [word for event in progress if isinstance(event, Progress) for word in event.token_ids]
     assert isinstance(last, Finished)
-    assert words == last.token_ids
+    # What comes last comes with the answer.
+    told = last.best.token_ids
+    assert words == (told[:-1] if last.best.stop_reason is StopReason.LENGTH else told)
     bench.assert_decoded(other)
 
 
@@ -206,7 +210,7 @@ def test_streamed_row_is_told_beside_rows_that_are_not() -> None:
     requests[0].streamed = True
     bench.finish()
     assert [len(bench.told(request)) for request in requests] == [
-        1 + len(expected(requests[0].source, requests[0].options).token_ids),
+        len(expected(requests[0].source, requests[0].options).best.token_ids),
         1,
         1,
     ]
@@ -363,7 +367,7 @@ def test_scores_are_computed_only_while_a_row_asks() -> None:
     assert bench.runtime.scored == [False, True, True, True, False]
     bench.finish()
     bench.assert_decoded(plain, *asking)
-    assert bench.told(plain)[0].score is None  # type: ignore[union-attr]
+    assert bench.told(plain)[0].best.score is None  # type: ignore[union-attr]
 
 
 def test_row_that_asks_and_is_cancelled_asks_no_more() -> None:
@@ -591,7 +595,7 @@ def test_fault_loses_nothing_that_the_turn_had_to_tell() -> None:
 
 def test_warm_up_outgrows_no_cache_and_leaves_no_trace() -> None:
     runtime = FakeRuntime(make_manifest(limits=Limits(max_source_length=1, max_target_length=1)))
-    worker = Worker(runtime, Scheduler(workers=1, max_queue=1), 9, 100, Notes())
+    worker = Worker(runtime, Scheduler(workers=1, max_queue=1), 9, 100, Notes(), detokenize)
     memory = runtime.encode([[EOS]])
     worker.warm_up(memory)
     assert runtime.rows == [1, 2, 4, 8, 9]

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
+from seqserve_server.engine.constraints import Detokenize
 from seqserve_server.engine.engine import Deliver, Engine
 from seqserve_server.engine.host import Host
 from seqserve_server.engine.limits import EngineLimits
@@ -30,21 +31,25 @@ class ThreadHost:
 
     engine: Engine
 
-    def __init__(self, runtime: Any, limits: EngineLimits = LIMITS) -> None:
+    def __init__(
+        self, runtime: Any, limits: EngineLimits = LIMITS, detokenize: Detokenize = str
+    ) -> None:
         """Begins at once, as a process does.
 
         Args:
             runtime: What the engine runs.
             limits: Of the engine.
+            detokenize: Gives the text of tokens.
         """
         self._runtime = cast(Runtime, runtime)
+        self._detokenize = detokenize
         self.channel, self._theirs = socket.socketpair()
         self._thread = threading.Thread(target=Host(self._theirs, self._load).run, daemon=True)
         self.channel.sendall(packed(Setup(Path(), Provider.CPU, 1, limits)))
         self._thread.start()
 
     def _load(self, setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
-        self.engine = Engine(self._runtime, setup.limits, deliver, observer)
+        self.engine = Engine(self._runtime, setup.limits, deliver, observer, self._detokenize)
         return self.engine
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""The options of every sub-command that calls a server."""
+"""The options of the sub-commands that call a server."""
 
 from __future__ import annotations
 
@@ -31,3 +31,13 @@ class ConnectionOptions:
             OptionError: The target is malformed.
         """
         return Client(self.target, timeout_s=self.timeout_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCallOptions(ConnectionOptions):
+    """Which model of the server is called."""
+
+    model: str | None = option(None, help="Name of the model; the server's default if not given.")
+    model_version: int | None = option(
+        None, help="Version of the model; the highest sound one if not given.", minimum=1
+    )

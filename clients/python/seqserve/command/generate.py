@@ -7,38 +7,54 @@ it and all before it are there, so that a program at the other end of a pipe may
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
 from seqserve.client import DEFAULT_CONCURRENCY, Client
-from seqserve.command.connection import ConnectionOptions
+from seqserve.command.connection import ModelCallOptions
+from seqserve.command.decoding import OUTPUT, DecodingOptions
 from seqserve.command.writer import JsonWriter, TextWriter, Writer
-from seqserve.errors import CallError, NotFound, PermissionDenied, Unauthenticated, Unavailable
+from seqserve.decoding import GenerateOptions
+from seqserve.errors import (
+    CallError,
+    InvalidArgument,
+    NotFound,
+    OptionError,
+    PermissionDenied,
+    Unauthenticated,
+    Unavailable,
+)
 from seqserve.many import in_order
-from seqserve.messages import GenerateOptions
-from seqserve.options import option, parse
+from seqserve.options import flag_of, option, parse
 from seqserve.results import Result
 
 _EPILOG = """\
 Without TEXTS each line of standard input is a source, and each line of standard output its answer.
 An empty line is answered with an empty line. A line that fails is reported on standard error with
 its number, its answer is left empty, and the exit status is 1 at the end. A failure that would
-befall every line (no server, no such model, not allowed) ends the run at once.
+befall every line (no server, no such model, a wrong option, not allowed) ends the run at once.
+
+With --num-hypotheses N every source is answered with N lines, best first; those for which there is
+no hypothesis are empty. With --return-scores a line is SCORE, a tab and the text. SCORE is the sum
+of the log-probabilities; hypotheses are ranked by it divided by their length: see --length-penalty.
 
 examples:
   seqserve generate "The coffee tastes good."
   seqserve generate --stream "We watched a film."
   seqserve generate < source.txt > target.txt
+  seqserve generate --beam-size 5 --num-hypotheses 5 --return-scores "Good morning."
+  seqserve generate --temperature 0.8 --top-p 0.9 --seed 7 "Good morning."
+  seqserve generate --target-prefix "Der" --stop-sequences "," --stop-sequences "!" "The coffee."
+  seqserve generate --suppress-sequences "▁guten ▁Morgen" "Good morning."
   seqserve generate --json "Good morning." | jq .timings"""
 
 _ENDS_THE_RUN = (Unavailable, NotFound, Unauthenticated, PermissionDenied)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GenerateCommandOptions(ConnectionOptions):
+class GenerateCommandOptions(ModelCallOptions, DecodingOptions):
     """The options of ``seqserve generate``."""
 
     texts: list[str] = option(
@@ -46,19 +62,13 @@ class GenerateCommandOptions(ConnectionOptions):
         help="Texts to generate from; without any, the lines of standard input.",
         positional=True,
     )
-    model: str | None = option(None, help="Name of the model; the server's default if not given.")
-    model_version: int | None = option(
-        None, help="Version of the model; the highest sound one if not given.", minimum=1
+    stream: bool = option(
+        False, help="Print text as it is decoded, one source after the other.", group=OUTPUT
     )
-    max_decoding_length: int | None = option(
-        None, help="Most target tokens; the model's default if not given.", minimum=1
+    json: bool = option(
+        False, help="Print one JSON object a line, with all the server said.", group=OUTPUT
     )
-    min_decoding_length: int | None = option(
-        None, help="Fewest target tokens; the model's default if not given.", minimum=0
-    )
-    stream: bool = option(False, help="Print text as it is decoded, one source after the other.")
-    json: bool = option(False, help="Print one JSON object a line, with all the server said.")
-    verbose: bool = option(False, help="Report tokens and timings on standard error.")
+    verbose: bool = option(False, help="Report tokens and timings on standard error.", group=OUTPUT)
     concurrency: int = option(
         DEFAULT_CONCURRENCY,
         help="Most calls at once: more keep the server's batch full, fewer leave room for others.",
@@ -66,13 +76,35 @@ class GenerateCommandOptions(ConnectionOptions):
         maximum=1024,
     )
 
-    def decoding(self) -> GenerateOptions:
+    def __post_init__(self) -> None:
+        """Refuses what lines of text have no place for.
+
+        Raises:
+            OptionError: An option needs another, or forbids it.
+        """
+        if self.json:
+            return
+        for name in ("return_token_scores", "return_top_tokens", "return_attention"):
+            if getattr(self, name):
+                raise OptionError(f"{flag_of(name)}: needs --json, for a line has no place for it")
+        if self.stream and (self.return_scores or (self.num_hypotheses or 1) > 1):
+            reason = "shows one text before its score is there; several, or scores, need --json"
+            raise OptionError(f"--stream: {reason}")
+
+    def call(self) -> GenerateOptions:
         """Gives what goes with each source."""
-        return GenerateOptions(
-            model=self.model,
-            version=self.model_version,
-            max_decoding_length=self.max_decoding_length,
-            min_decoding_length=self.min_decoding_length,
+        return {"model": self.model, "version": self.model_version, **self.decoding()}
+
+    def writer(self) -> Writer:
+        """Makes what writes the answers."""
+        unit = "text" if self.texts else "line"
+        if self.json:
+            return JsonWriter(unit, verbose=self.verbose)
+        return TextWriter(
+            unit,
+            verbose=self.verbose,
+            hypotheses=self.num_hypotheses or 1,
+            scores=bool(self.return_scores),
         )
 
 
@@ -95,11 +127,8 @@ def main(argv: list[str]) -> int:
         description="Generates from texts, or from the lines of standard input.",
         epilog=_EPILOG,
     )
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(encoding="utf-8")
     sources: Iterable[str] = options.texts or _lines()
-    kind = JsonWriter if options.json else TextWriter
-    writer = kind("text" if options.texts else "line", verbose=options.verbose)
+    writer = options.writer()
     with options.connect() as client:
         answer = _stream if options.stream else _answer
         answer(client, options, sources, writer)
@@ -109,36 +138,40 @@ def main(argv: list[str]) -> int:
 def _answer(
     client: Client, options: GenerateCommandOptions, sources: Iterable[str], writer: Writer
 ) -> None:
-    decoding = options.decoding()
+    call = options.call()
 
     def generate(source: str) -> Result | None:
-        return client.generate(source, **decoding) if source.strip() else None
+        return client.generate(source, **call) if source.strip() else None
 
     with closing(in_order(generate, sources, options.concurrency)) as outcomes:
         for number, outcome in enumerate(outcomes, start=1):
             try:
                 writer.result(number, outcome.result())
-            except _ENDS_THE_RUN:
-                raise
             except CallError as error:
+                _raise_if_it_befalls_all(error)
                 writer.failure(number, error)
 
 
 def _stream(
     client: Client, options: GenerateCommandOptions, sources: Iterable[str], writer: Writer
 ) -> None:
-    decoding = options.decoding()
+    call = options.call()
     for number, source in enumerate(sources, start=1):
         if not source.strip():
             writer.result(number, None)
             continue
         try:
-            for piece in client.stream(source, **decoding):
+            for piece in client.stream(source, **call):
                 writer.piece(number, piece)
-        except _ENDS_THE_RUN:
-            raise
         except CallError as error:
+            _raise_if_it_befalls_all(error)
             writer.failure(number, error)
+
+
+def _raise_if_it_befalls_all(error: CallError) -> None:
+    is_option = isinstance(error, InvalidArgument) and error.field not in ("", "source")
+    if is_option or isinstance(error, _ENDS_THE_RUN):
+        raise error
 
 
 def _lines() -> Iterator[str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from seqserve.command.columns import aligned
 from seqserve.command.connection import ConnectionOptions
 from seqserve.command.json_line import json_line
 from seqserve.options import option, parse
@@ -47,19 +47,13 @@ def main(argv: list[str]) -> int:
     )
     with options.connect() as client:
         models = client.models()
-    lines = [json_line(asdict(model)) for model in models] if options.json else _table_of(models)
+    if options.json:
+        lines = [json_line(asdict(model)) for model in models]
+    else:
+        lines = aligned([_HEADINGS, *(_row_of(model) for model in models)])
     for line in lines:
         print(line)
     return 0
-
-
-def _table_of(models: Sequence[Model]) -> list[str]:
-    rows = [_HEADINGS, *(_row_of(model) for model in models)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
 
 
 def _row_of(model: Model) -> tuple[str, ...]:

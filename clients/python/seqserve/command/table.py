@@ -47,6 +47,14 @@ COMMANDS = {
         module="seqserve.command.generate",
         help="generate from texts, or from the lines of standard input",
     ),
+    "score": Command(
+        module="seqserve.command.score",
+        help="tell how probable a known target is, token by token",
+    ),
+    "attention": Command(
+        module="seqserve.command.attention",
+        help="draw which tokens a model attended to",
+    ),
     "models": Command(module="seqserve.command.models", help="list the models of a server"),
     "version": Command(module="seqserve.command.version", help="tell the versions of all parts"),
 }
@@ -67,6 +75,8 @@ ask a server that runs:
   seqserve generate "The coffee tastes good."
   seqserve generate --stream "We watched a film."
   seqserve generate < source.txt > target.txt
+  seqserve score "The coffee tastes good." "Der Kaffee schmeckt gut."
+  seqserve attention "The coffee tastes good."
 
 make a model and serve it:
   seqserve prepare --numbers 20000 --out data/numbers.tsv

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 from seqserve.command.json_line import json_line
 from seqserve.errors import CallError
-from seqserve.results import Piece, Result
+from seqserve.results import Hypothesis, Piece, Result
 
 
 class Writer:
@@ -66,17 +66,39 @@ class Writer:
 
 
 class TextWriter(Writer):
-    """Writes the text and nothing else."""
+    """Writes so many lines for each source; those that no hypothesis fills are empty."""
+
+    def __init__(self, unit: str, *, verbose: bool, hypotheses: int, scores: bool) -> None:
+        """Keeps the settings.
+
+        Args:
+            unit: What a source is called in reports: a text or a line.
+            verbose: Report tokens and timings too.
+            hypotheses: Lines for each source.
+            scores: Write the score, and a tab, before each text.
+        """
+        super().__init__(unit, verbose=verbose)
+        self._hypotheses = hypotheses
+        self._scores = scores
 
     def _write_result(self, result: Result | None) -> None:
-        print("" if result is None else _one_line(result.text), flush=True)
+        lines = [] if result is None else [self._line_of(each) for each in result.hypotheses]
+        self._write_lines(lines)
 
     def _write_piece(self, piece: Piece) -> None:
         print(_one_line(piece.text), end="" if piece.result is None else "\n", flush=True)
 
     def _write_failure(self, error: CallError) -> None:
-        # Ends what a stream may have begun; the line stays in step with its source.
-        print(flush=True)
+        # Ends what a stream may have begun; the lines stay in step with their source.
+        self._write_lines([])
+
+    def _write_lines(self, lines: list[str]) -> None:
+        missing = [""] * (self._hypotheses - len(lines))
+        print(*lines, *missing, sep="\n", flush=True)
+
+    def _line_of(self, hypothesis: Hypothesis) -> str:
+        score = f"{hypothesis.score:.4f}\t" if self._scores else ""
+        return score + _one_line(hypothesis.text)
 
 
 class JsonWriter(Writer):

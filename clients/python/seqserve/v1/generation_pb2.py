@@ -24,29 +24,45 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cseqserve/v1/generation.proto\x12\x0bseqserve.v1\"r\n\x0fGenerateRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\x12\x0e\n\x06source\x18\x03 \x01(\t\x12/\n\x07options\x18\x04 \x01(\x0b\x32\x1e.seqserve.v1.GenerationOptions\"\x87\x01\n\x11GenerationOptions\x12 \n\x13max_decoding_length\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12 \n\x13min_decoding_length\x18\x02 \x01(\x05H\x01\x88\x01\x01\x42\x16\n\x14_max_decoding_lengthB\x16\n\x14_min_decoding_length\"\xb7\x01\n\x10GenerateResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\x12+\n\nhypotheses\x18\x03 \x03(\x0b\x32\x17.seqserve.v1.Hypothesis\x12\x15\n\rsource_tokens\x18\x04 \x01(\r\x12\x18\n\x10generated_tokens\x18\x05 \x01(\r\x12%\n\x07timings\x18\x06 \x01(\x0b\x32\x14.seqserve.v1.Timings\"z\n\nHypothesis\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x0e\n\x06tokens\x18\x02 \x03(\t\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\x12\r\n\x05score\x18\x04 \x01(\x02\x12,\n\x0bstop_reason\x18\x05 \x01(\x0e\x32\x17.seqserve.v1.StopReason\"w\n\x16GenerateStreamResponse\x12#\n\x05piece\x18\x01 \x01(\x0b\x32\x12.seqserve.v1.PieceH\x00\x12/\n\x06result\x18\x02 \x01(\x0b\x32\x1d.seqserve.v1.GenerateResponseH\x00\x42\x07\n\x05\x65vent\"(\n\x05Piece\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\"k\n\x07Timings\x12\x10\n\x08queue_ms\x18\x01 \x01(\x01\x12\x11\n\tencode_ms\x18\x02 \x01(\x01\x12\x11\n\tdecode_ms\x18\x03 \x01(\x01\x12\x16\n\x0e\x66irst_token_ms\x18\x04 \x01(\x01\x12\x10\n\x08total_ms\x18\x05 \x01(\x01*\xac\x01\n\nStopReason\x12\x1b\n\x17STOP_REASON_UNSPECIFIED\x10\x00\x12\x13\n\x0fSTOP_REASON_EOS\x10\x01\x12\x16\n\x12STOP_REASON_LENGTH\x10\x02\x12\x1d\n\x19STOP_REASON_STOP_SEQUENCE\x10\x03\x12\x1a\n\x16STOP_REASON_TIME_LIMIT\x10\x04\x12\x19\n\x15STOP_REASON_CANCELLED\x10\x05\x32\xb3\x01\n\x11GenerationService\x12G\n\x08Generate\x12\x1c.seqserve.v1.GenerateRequest\x1a\x1d.seqserve.v1.GenerateResponse\x12U\n\x0eGenerateStream\x12\x1c.seqserve.v1.GenerateRequest\x1a#.seqserve.v1.GenerateStreamResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1cseqserve/v1/generation.proto\x12\x0bseqserve.v1\"r\n\x0fGenerateRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\x12\x0e\n\x06source\x18\x03 \x01(\t\x12/\n\x07options\x18\x04 \x01(\x0b\x32\x1e.seqserve.v1.GenerationOptions\"\xbe\x08\n\x11GenerationOptions\x12 \n\x13max_decoding_length\x18\x01 \x01(\x05H\x00\x88\x01\x01\x12 \n\x13min_decoding_length\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x16\n\tbeam_size\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x15\n\x08patience\x18\x04 \x01(\x02H\x03\x88\x01\x01\x12\x1b\n\x0elength_penalty\x18\x05 \x01(\x02H\x04\x88\x01\x01\x12\x1b\n\x0enum_hypotheses\x18\x06 \x01(\x05H\x05\x88\x01\x01\x12\x18\n\x0btemperature\x18\x07 \x01(\x02H\x06\x88\x01\x01\x12\x12\n\x05top_k\x18\x08 \x01(\x05H\x07\x88\x01\x01\x12\x12\n\x05top_p\x18\t \x01(\x02H\x08\x88\x01\x01\x12\x12\n\x05min_p\x18\n \x01(\x02H\t\x88\x01\x01\x12\x11\n\x04seed\x18\x0b \x01(\x04H\n\x88\x01\x01\x12\x1f\n\x12repetition_penalty\x18\x0c \x01(\x02H\x0b\x88\x01\x01\x12!\n\x14no_repeat_ngram_size\x18\r \x01(\x05H\x0c\x88\x01\x01\x12\x18\n\x0b\x64isable_unk\x18\x0e \x01(\x08H\r\x88\x01\x01\x12\x17\n\x0fsuppress_tokens\x18\x0f \x03(\t\x12\x36\n\x12suppress_sequences\x18\x10 \x03(\x0b\x32\x1a.seqserve.v1.TokenSequence\x12\x12\n\nend_tokens\x18\x11 \x03(\t\x12\x16\n\x0estop_sequences\x18\x12 \x03(\t\x12\x1a\n\rtarget_prefix\x18\x13 \x01(\tH\x0e\x88\x01\x01\x12\x1c\n\x14target_prefix_tokens\x18\x14 \x03(\t\x12\x1a\n\rreturn_scores\x18\x15 \x01(\x08H\x0f\x88\x01\x01\x12 \n\x13return_token_scores\x18\x16 \x01(\x08H\x10\x88\x01\x01\x12\x1e\n\x11return_top_tokens\x18\x17 \x01(\x05H\x11\x88\x01\x01\x12\x1d\n\x10return_attention\x18\x18 \x01(\x08H\x12\x88\x01\x01\x12\x1d\n\x10replace_unknowns\x18\x19 \x01(\x08H\x13\x88\x01\x01\x42\x16\n\x14_max_decoding_lengthB\x16\n\x14_min_decoding_lengthB\x0c\n\n_beam_sizeB\x0b\n\t_patienceB\x11\n\x0f_length_penaltyB\x11\n\x0f_num_hypothesesB\x0e\n\x0c_temperatureB\x08\n\x06_top_kB\x08\n\x06_top_pB\x08\n\x06_min_pB\x07\n\x05_seedB\x15\n\x13_repetition_penaltyB\x17\n\x15_no_repeat_ngram_sizeB\x0e\n\x0c_disable_unkB\x10\n\x0e_target_prefixB\x10\n\x0e_return_scoresB\x16\n\x14_return_token_scoresB\x14\n\x12_return_top_tokensB\x13\n\x11_return_attentionB\x13\n\x11_replace_unknowns\"\x1f\n\rTokenSequence\x12\x0e\n\x06tokens\x18\x01 \x03(\t\"\xce\x01\n\x10GenerateResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\x12+\n\nhypotheses\x18\x03 \x03(\x0b\x32\x17.seqserve.v1.Hypothesis\x12\x15\n\rsource_tokens\x18\x04 \x01(\r\x12\x18\n\x10generated_tokens\x18\x05 \x01(\r\x12%\n\x07timings\x18\x06 \x01(\x0b\x32\x14.seqserve.v1.Timings\x12\x15\n\rsource_pieces\x18\x07 \x03(\t\"\x86\x02\n\nHypothesis\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x0e\n\x06tokens\x18\x02 \x03(\t\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\x12\r\n\x05score\x18\x04 \x01(\x02\x12,\n\x0bstop_reason\x18\x05 \x01(\x0e\x32\x17.seqserve.v1.StopReason\x12\x18\n\x10normalized_score\x18\x06 \x01(\x02\x12\x14\n\x0ctoken_scores\x18\x07 \x03(\x02\x12*\n\ntop_tokens\x18\x08 \x03(\x0b\x32\x16.seqserve.v1.TopTokens\x12.\n\tattention\x18\t \x03(\x0b\x32\x1b.seqserve.v1.TokenAttention\">\n\tTopTokens\x12\x0e\n\x06tokens\x18\x01 \x03(\t\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\x12\x0e\n\x06scores\x18\x03 \x03(\x02\"!\n\x0eTokenAttention\x12\x0f\n\x07weights\x18\x01 \x03(\x02\"N\n\x0cScoreRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\x12\x0e\n\x06source\x18\x03 \x01(\t\x12\x0e\n\x06target\x18\x04 \x01(\t\"\xa8\x01\n\rScoreResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\x12\x0e\n\x06tokens\x18\x03 \x03(\t\x12\x11\n\ttoken_ids\x18\x04 \x03(\r\x12\x14\n\x0ctoken_scores\x18\x05 \x03(\x02\x12\r\n\x05score\x18\x06 \x01(\x02\x12\x18\n\x10normalized_score\x18\x07 \x01(\x02\x12\x15\n\rsource_tokens\x18\x08 \x01(\r\"b\n\x10\x41ttentionRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\x12\x0e\n\x06source\x18\x03 \x01(\t\x12\x13\n\x06target\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\t\n\x07_target\"\xef\x01\n\x11\x41ttentionResponse\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\x12\x15\n\rsource_tokens\x18\x03 \x03(\t\x12\x15\n\rtarget_tokens\x18\x04 \x03(\t\x12.\n\x07\x65ncoder\x18\x05 \x01(\x0b\x32\x1d.seqserve.v1.AttentionWeights\x12.\n\x07\x64\x65\x63oder\x18\x06 \x01(\x0b\x32\x1d.seqserve.v1.AttentionWeights\x12,\n\x05\x63ross\x18\x07 \x01(\x0b\x32\x1d.seqserve.v1.AttentionWeights\"a\n\x10\x41ttentionWeights\x12\x0e\n\x06layers\x18\x01 \x01(\r\x12\r\n\x05heads\x18\x02 \x01(\r\x12\x0f\n\x07queries\x18\x03 \x01(\r\x12\x0c\n\x04keys\x18\x04 \x01(\r\x12\x0f\n\x07weights\x18\x05 \x03(\x02\"w\n\x16GenerateStreamResponse\x12#\n\x05piece\x18\x01 \x01(\x0b\x32\x12.seqserve.v1.PieceH\x00\x12/\n\x06result\x18\x02 \x01(\x0b\x32\x1d.seqserve.v1.GenerateResponseH\x00\x42\x07\n\x05\x65vent\"(\n\x05Piece\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\"k\n\x07Timings\x12\x10\n\x08queue_ms\x18\x01 \x01(\x01\x12\x11\n\tencode_ms\x18\x02 \x01(\x01\x12\x11\n\tdecode_ms\x18\x03 \x01(\x01\x12\x16\n\x0e\x66irst_token_ms\x18\x04 \x01(\x01\x12\x10\n\x08total_ms\x18\x05 \x01(\x01*\xac\x01\n\nStopReason\x12\x1b\n\x17STOP_REASON_UNSPECIFIED\x10\x00\x12\x13\n\x0fSTOP_REASON_EOS\x10\x01\x12\x16\n\x12STOP_REASON_LENGTH\x10\x02\x12\x1d\n\x19STOP_REASON_STOP_SEQUENCE\x10\x03\x12\x1a\n\x16STOP_REASON_TIME_LIMIT\x10\x04\x12\x19\n\x15STOP_REASON_CANCELLED\x10\x05\x32\xbf\x02\n\x11GenerationService\x12G\n\x08Generate\x12\x1c.seqserve.v1.GenerateRequest\x1a\x1d.seqserve.v1.GenerateResponse\x12U\n\x0eGenerateStream\x12\x1c.seqserve.v1.GenerateRequest\x1a#.seqserve.v1.GenerateStreamResponse0\x01\x12>\n\x05Score\x12\x19.seqserve.v1.ScoreRequest\x1a\x1a.seqserve.v1.ScoreResponse\x12J\n\tAttention\x12\x1d.seqserve.v1.AttentionRequest\x1a\x1e.seqserve.v1.AttentionResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'seqserve.v1.generation_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_STOPREASON']._serialized_start=882
-  _globals['_STOPREASON']._serialized_end=1054
+  _globals['_STOPREASON']._serialized_start=2821
+  _globals['_STOPREASON']._serialized_end=2993
   _globals['_GENERATEREQUEST']._serialized_start=45
   _globals['_GENERATEREQUEST']._serialized_end=159
   _globals['_GENERATIONOPTIONS']._serialized_start=162
-  _globals['_GENERATIONOPTIONS']._serialized_end=297
-  _globals['_GENERATERESPONSE']._serialized_start=300
-  _globals['_GENERATERESPONSE']._serialized_end=483
-  _globals['_HYPOTHESIS']._serialized_start=485
-  _globals['_HYPOTHESIS']._serialized_end=607
-  _globals['_GENERATESTREAMRESPONSE']._serialized_start=609
-  _globals['_GENERATESTREAMRESPONSE']._serialized_end=728
-  _globals['_PIECE']._serialized_start=730
-  _globals['_PIECE']._serialized_end=770
-  _globals['_TIMINGS']._serialized_start=772
-  _globals['_TIMINGS']._serialized_end=879
-  _globals['_GENERATIONSERVICE']._serialized_start=1057
-  _globals['_GENERATIONSERVICE']._serialized_end=1236
+  _globals['_GENERATIONOPTIONS']._serialized_end=1248
+  _globals['_TOKENSEQUENCE']._serialized_start=1250
+  _globals['_TOKENSEQUENCE']._serialized_end=1281
+  _globals['_GENERATERESPONSE']._serialized_start=1284
+  _globals['_GENERATERESPONSE']._serialized_end=1490
+  _globals['_HYPOTHESIS']._serialized_start=1493
+  _globals['_HYPOTHESIS']._serialized_end=1755
+  _globals['_TOPTOKENS']._serialized_start=1757
+  _globals['_TOPTOKENS']._serialized_end=1819
+  _globals['_TOKENATTENTION']._serialized_start=1821
+  _globals['_TOKENATTENTION']._serialized_end=1854
+  _globals['_SCOREREQUEST']._serialized_start=1856
+  _globals['_SCOREREQUEST']._serialized_end=1934
+  _globals['_SCORERESPONSE']._serialized_start=1937
+  _globals['_SCORERESPONSE']._serialized_end=2105
+  _globals['_ATTENTIONREQUEST']._serialized_start=2107
+  _globals['_ATTENTIONREQUEST']._serialized_end=2205
+  _globals['_ATTENTIONRESPONSE']._serialized_start=2208
+  _globals['_ATTENTIONRESPONSE']._serialized_end=2447
+  _globals['_ATTENTIONWEIGHTS']._serialized_start=2449
+  _globals['_ATTENTIONWEIGHTS']._serialized_end=2546
+  _globals['_GENERATESTREAMRESPONSE']._serialized_start=2548
+  _globals['_GENERATESTREAMRESPONSE']._serialized_end=2667
+  _globals['_PIECE']._serialized_start=2669
+  _globals['_PIECE']._serialized_end=2709
+  _globals['_TIMINGS']._serialized_start=2711
+  _globals['_TIMINGS']._serialized_end=2818
+  _globals['_GENERATIONSERVICE']._serialized_start=2996
+  _globals['_GENERATIONSERVICE']._serialized_end=3315
 # @@protoc_insertion_point(module_scope)

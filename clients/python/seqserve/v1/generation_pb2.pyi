@@ -34,42 +34,196 @@ class GenerateRequest(_message.Message):
     def __init__(self, model: _Optional[str] = ..., version: _Optional[int] = ..., source: _Optional[str] = ..., options: _Optional[_Union[GenerationOptions, _Mapping]] = ...) -> None: ...
 
 class GenerationOptions(_message.Message):
-    __slots__ = ("max_decoding_length", "min_decoding_length")
+    __slots__ = ("max_decoding_length", "min_decoding_length", "beam_size", "patience", "length_penalty", "num_hypotheses", "temperature", "top_k", "top_p", "min_p", "seed", "repetition_penalty", "no_repeat_ngram_size", "disable_unk", "suppress_tokens", "suppress_sequences", "end_tokens", "stop_sequences", "target_prefix", "target_prefix_tokens", "return_scores", "return_token_scores", "return_top_tokens", "return_attention", "replace_unknowns")
     MAX_DECODING_LENGTH_FIELD_NUMBER: _ClassVar[int]
     MIN_DECODING_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    BEAM_SIZE_FIELD_NUMBER: _ClassVar[int]
+    PATIENCE_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_PENALTY_FIELD_NUMBER: _ClassVar[int]
+    NUM_HYPOTHESES_FIELD_NUMBER: _ClassVar[int]
+    TEMPERATURE_FIELD_NUMBER: _ClassVar[int]
+    TOP_K_FIELD_NUMBER: _ClassVar[int]
+    TOP_P_FIELD_NUMBER: _ClassVar[int]
+    MIN_P_FIELD_NUMBER: _ClassVar[int]
+    SEED_FIELD_NUMBER: _ClassVar[int]
+    REPETITION_PENALTY_FIELD_NUMBER: _ClassVar[int]
+    NO_REPEAT_NGRAM_SIZE_FIELD_NUMBER: _ClassVar[int]
+    DISABLE_UNK_FIELD_NUMBER: _ClassVar[int]
+    SUPPRESS_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    SUPPRESS_SEQUENCES_FIELD_NUMBER: _ClassVar[int]
+    END_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    STOP_SEQUENCES_FIELD_NUMBER: _ClassVar[int]
+    TARGET_PREFIX_FIELD_NUMBER: _ClassVar[int]
+    TARGET_PREFIX_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    RETURN_SCORES_FIELD_NUMBER: _ClassVar[int]
+    RETURN_TOKEN_SCORES_FIELD_NUMBER: _ClassVar[int]
+    RETURN_TOP_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    RETURN_ATTENTION_FIELD_NUMBER: _ClassVar[int]
+    REPLACE_UNKNOWNS_FIELD_NUMBER: _ClassVar[int]
     max_decoding_length: int
     min_decoding_length: int
-    def __init__(self, max_decoding_length: _Optional[int] = ..., min_decoding_length: _Optional[int] = ...) -> None: ...
+    beam_size: int
+    patience: float
+    length_penalty: float
+    num_hypotheses: int
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    seed: int
+    repetition_penalty: float
+    no_repeat_ngram_size: int
+    disable_unk: bool
+    suppress_tokens: _containers.RepeatedScalarFieldContainer[str]
+    suppress_sequences: _containers.RepeatedCompositeFieldContainer[TokenSequence]
+    end_tokens: _containers.RepeatedScalarFieldContainer[str]
+    stop_sequences: _containers.RepeatedScalarFieldContainer[str]
+    target_prefix: str
+    target_prefix_tokens: _containers.RepeatedScalarFieldContainer[str]
+    return_scores: bool
+    return_token_scores: bool
+    return_top_tokens: int
+    return_attention: bool
+    replace_unknowns: bool
+    def __init__(self, max_decoding_length: _Optional[int] = ..., min_decoding_length: _Optional[int] = ..., beam_size: _Optional[int] = ..., patience: _Optional[float] = ..., length_penalty: _Optional[float] = ..., num_hypotheses: _Optional[int] = ..., temperature: _Optional[float] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., min_p: _Optional[float] = ..., seed: _Optional[int] = ..., repetition_penalty: _Optional[float] = ..., no_repeat_ngram_size: _Optional[int] = ..., disable_unk: bool = ..., suppress_tokens: _Optional[_Iterable[str]] = ..., suppress_sequences: _Optional[_Iterable[_Union[TokenSequence, _Mapping]]] = ..., end_tokens: _Optional[_Iterable[str]] = ..., stop_sequences: _Optional[_Iterable[str]] = ..., target_prefix: _Optional[str] = ..., target_prefix_tokens: _Optional[_Iterable[str]] = ..., return_scores: bool = ..., return_token_scores: bool = ..., return_top_tokens: _Optional[int] = ..., return_attention: bool = ..., replace_unknowns: bool = ...) -> None: ...
+
+class TokenSequence(_message.Message):
+    __slots__ = ("tokens",)
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    tokens: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, tokens: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class GenerateResponse(_message.Message):
-    __slots__ = ("model", "version", "hypotheses", "source_tokens", "generated_tokens", "timings")
+    __slots__ = ("model", "version", "hypotheses", "source_tokens", "generated_tokens", "timings", "source_pieces")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     HYPOTHESES_FIELD_NUMBER: _ClassVar[int]
     SOURCE_TOKENS_FIELD_NUMBER: _ClassVar[int]
     GENERATED_TOKENS_FIELD_NUMBER: _ClassVar[int]
     TIMINGS_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_PIECES_FIELD_NUMBER: _ClassVar[int]
     model: str
     version: int
     hypotheses: _containers.RepeatedCompositeFieldContainer[Hypothesis]
     source_tokens: int
     generated_tokens: int
     timings: Timings
-    def __init__(self, model: _Optional[str] = ..., version: _Optional[int] = ..., hypotheses: _Optional[_Iterable[_Union[Hypothesis, _Mapping]]] = ..., source_tokens: _Optional[int] = ..., generated_tokens: _Optional[int] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ...) -> None: ...
+    source_pieces: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, model: _Optional[str] = ..., version: _Optional[int] = ..., hypotheses: _Optional[_Iterable[_Union[Hypothesis, _Mapping]]] = ..., source_tokens: _Optional[int] = ..., generated_tokens: _Optional[int] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., source_pieces: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Hypothesis(_message.Message):
-    __slots__ = ("text", "tokens", "token_ids", "score", "stop_reason")
+    __slots__ = ("text", "tokens", "token_ids", "score", "stop_reason", "normalized_score", "token_scores", "top_tokens", "attention")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     SCORE_FIELD_NUMBER: _ClassVar[int]
     STOP_REASON_FIELD_NUMBER: _ClassVar[int]
+    NORMALIZED_SCORE_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_SCORES_FIELD_NUMBER: _ClassVar[int]
+    TOP_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    ATTENTION_FIELD_NUMBER: _ClassVar[int]
     text: str
     tokens: _containers.RepeatedScalarFieldContainer[str]
     token_ids: _containers.RepeatedScalarFieldContainer[int]
     score: float
     stop_reason: StopReason
-    def __init__(self, text: _Optional[str] = ..., tokens: _Optional[_Iterable[str]] = ..., token_ids: _Optional[_Iterable[int]] = ..., score: _Optional[float] = ..., stop_reason: _Optional[_Union[StopReason, str]] = ...) -> None: ...
+    normalized_score: float
+    token_scores: _containers.RepeatedScalarFieldContainer[float]
+    top_tokens: _containers.RepeatedCompositeFieldContainer[TopTokens]
+    attention: _containers.RepeatedCompositeFieldContainer[TokenAttention]
+    def __init__(self, text: _Optional[str] = ..., tokens: _Optional[_Iterable[str]] = ..., token_ids: _Optional[_Iterable[int]] = ..., score: _Optional[float] = ..., stop_reason: _Optional[_Union[StopReason, str]] = ..., normalized_score: _Optional[float] = ..., token_scores: _Optional[_Iterable[float]] = ..., top_tokens: _Optional[_Iterable[_Union[TopTokens, _Mapping]]] = ..., attention: _Optional[_Iterable[_Union[TokenAttention, _Mapping]]] = ...) -> None: ...
+
+class TopTokens(_message.Message):
+    __slots__ = ("tokens", "token_ids", "scores")
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    SCORES_FIELD_NUMBER: _ClassVar[int]
+    tokens: _containers.RepeatedScalarFieldContainer[str]
+    token_ids: _containers.RepeatedScalarFieldContainer[int]
+    scores: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, tokens: _Optional[_Iterable[str]] = ..., token_ids: _Optional[_Iterable[int]] = ..., scores: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class TokenAttention(_message.Message):
+    __slots__ = ("weights",)
+    WEIGHTS_FIELD_NUMBER: _ClassVar[int]
+    weights: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, weights: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class ScoreRequest(_message.Message):
+    __slots__ = ("model", "version", "source", "target")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    version: int
+    source: str
+    target: str
+    def __init__(self, model: _Optional[str] = ..., version: _Optional[int] = ..., source: _Optional[str] = ..., target: _Optional[str] = ...) -> None: ...
+
+class ScoreResponse(_message.Message):
+    __slots__ = ("model", "version", "tokens", "token_ids", "token_scores", "score", "normalized_score", "source_tokens")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_SCORES_FIELD_NUMBER: _ClassVar[int]
+    SCORE_FIELD_NUMBER: _ClassVar[int]
+    NORMALIZED_SCORE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    version: int
+    tokens: _containers.RepeatedScalarFieldContainer[str]
+    token_ids: _containers.RepeatedScalarFieldContainer[int]
+    token_scores: _containers.RepeatedScalarFieldContainer[float]
+    score: float
+    normalized_score: float
+    source_tokens: int
+    def __init__(self, model: _Optional[str] = ..., version: _Optional[int] = ..., tokens: _Optional[_Iterable[str]] = ..., token_ids: _Optional[_Iterable[int]] = ..., token_scores: _Optional[_Iterable[float]] = ..., score: _Optional[float] = ..., normalized_score: _Optional[float] = ..., source_tokens: _Optional[int] = ...) -> None: ...
+
+class AttentionRequest(_message.Message):
+    __slots__ = ("model", "version", "source", "target")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    version: int
+    source: str
+    target: str
+    def __init__(self, model: _Optional[str] = ..., version: _Optional[int] = ..., source: _Optional[str] = ..., target: _Optional[str] = ...) -> None: ...
+
+class AttentionResponse(_message.Message):
+    __slots__ = ("model", "version", "source_tokens", "target_tokens", "encoder", "decoder", "cross")
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    TARGET_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    ENCODER_FIELD_NUMBER: _ClassVar[int]
+    DECODER_FIELD_NUMBER: _ClassVar[int]
+    CROSS_FIELD_NUMBER: _ClassVar[int]
+    model: str
+    version: int
+    source_tokens: _containers.RepeatedScalarFieldContainer[str]
+    target_tokens: _containers.RepeatedScalarFieldContainer[str]
+    encoder: AttentionWeights
+    decoder: AttentionWeights
+    cross: AttentionWeights
+    def __init__(self, model: _Optional[str] = ..., version: _Optional[int] = ..., source_tokens: _Optional[_Iterable[str]] = ..., target_tokens: _Optional[_Iterable[str]] = ..., encoder: _Optional[_Union[AttentionWeights, _Mapping]] = ..., decoder: _Optional[_Union[AttentionWeights, _Mapping]] = ..., cross: _Optional[_Union[AttentionWeights, _Mapping]] = ...) -> None: ...
+
+class AttentionWeights(_message.Message):
+    __slots__ = ("layers", "heads", "queries", "keys", "weights")
+    LAYERS_FIELD_NUMBER: _ClassVar[int]
+    HEADS_FIELD_NUMBER: _ClassVar[int]
+    QUERIES_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
+    WEIGHTS_FIELD_NUMBER: _ClassVar[int]
+    layers: int
+    heads: int
+    queries: int
+    keys: int
+    weights: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, layers: _Optional[int] = ..., heads: _Optional[int] = ..., queries: _Optional[int] = ..., keys: _Optional[int] = ..., weights: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class GenerateStreamResponse(_message.Message):
     __slots__ = ("piece", "result")

@@ -45,6 +45,16 @@ class GenerationServiceStub(object):
                 request_serializer=seqserve_dot_v1_dot_generation__pb2.GenerateRequest.SerializeToString,
                 response_deserializer=seqserve_dot_v1_dot_generation__pb2.GenerateStreamResponse.FromString,
                 _registered_method=True)
+        self.Score = channel.unary_unary(
+                '/seqserve.v1.GenerationService/Score',
+                request_serializer=seqserve_dot_v1_dot_generation__pb2.ScoreRequest.SerializeToString,
+                response_deserializer=seqserve_dot_v1_dot_generation__pb2.ScoreResponse.FromString,
+                _registered_method=True)
+        self.Attention = channel.unary_unary(
+                '/seqserve.v1.GenerationService/Attention',
+                request_serializer=seqserve_dot_v1_dot_generation__pb2.AttentionRequest.SerializeToString,
+                response_deserializer=seqserve_dot_v1_dot_generation__pb2.AttentionResponse.FromString,
+                _registered_method=True)
 
 
 class GenerationServiceServicer(object):
@@ -65,6 +75,20 @@ class GenerationServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Score(self, request, context):
+        """Gives the log-probability of every token of a target that is known.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Attention(self, request, context):
+        """Gives what every layer and head attended to, for a source and its target.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GenerationServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -77,6 +101,16 @@ def add_GenerationServiceServicer_to_server(servicer, server):
                     servicer.GenerateStream,
                     request_deserializer=seqserve_dot_v1_dot_generation__pb2.GenerateRequest.FromString,
                     response_serializer=seqserve_dot_v1_dot_generation__pb2.GenerateStreamResponse.SerializeToString,
+            ),
+            'Score': grpc.unary_unary_rpc_method_handler(
+                    servicer.Score,
+                    request_deserializer=seqserve_dot_v1_dot_generation__pb2.ScoreRequest.FromString,
+                    response_serializer=seqserve_dot_v1_dot_generation__pb2.ScoreResponse.SerializeToString,
+            ),
+            'Attention': grpc.unary_unary_rpc_method_handler(
+                    servicer.Attention,
+                    request_deserializer=seqserve_dot_v1_dot_generation__pb2.AttentionRequest.FromString,
+                    response_serializer=seqserve_dot_v1_dot_generation__pb2.AttentionResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -134,6 +168,60 @@ class GenerationService(object):
             '/seqserve.v1.GenerationService/GenerateStream',
             seqserve_dot_v1_dot_generation__pb2.GenerateRequest.SerializeToString,
             seqserve_dot_v1_dot_generation__pb2.GenerateStreamResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Score(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/seqserve.v1.GenerationService/Score',
+            seqserve_dot_v1_dot_generation__pb2.ScoreRequest.SerializeToString,
+            seqserve_dot_v1_dot_generation__pb2.ScoreResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Attention(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/seqserve.v1.GenerationService/Attention',
+            seqserve_dot_v1_dot_generation__pb2.AttentionRequest.SerializeToString,
+            seqserve_dot_v1_dot_generation__pb2.AttentionResponse.FromString,
             options,
             channel_credentials,
             insecure,

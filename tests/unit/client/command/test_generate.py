@@ -6,11 +6,11 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
-
-from seqserve.__main__ import main
 
 from ..fake_server import FakeServer
 
@@ -81,26 +81,35 @@ def test_an_endless_input_ends_with_its_reader(server: FakeServer) -> None:
     endless.wait(20)
 
 
-class Run:
-    """The command in this process, for what needs no standard input."""
-
-    def __init__(self, server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
-        self._target = server.target
-        self._capsys = capsys
-
-    def __call__(self, *argv: str) -> tuple[int, str, str]:
-        status = main(["generate", "--target", self._target, *argv])
-        streams = self._capsys.readouterr()
-        return status, streams.out, streams.err
+Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> Run:
-    return Run(server, capsys)
+def run(seqserve: Run) -> Run:
+    return partial(seqserve, "generate")
 
 
 def test_texts(run: Run) -> None:
     assert run("good day", "and night") == (0, "GOOD DAY\nAND NIGHT\n", "")
+
+
+N_BEST = "GOOD DAY\nGOOD DAY!\nGOOD DAY!!\n"
+
+
+def test_each_source_is_answered_with_as_many_lines_as_hypotheses(run: Run) -> None:
+    status, out, _ = run("--num-hypotheses", "3", "good day", "", "fail INTERNAL", "a")
+    assert (status, out) == (1, N_BEST + "\n" * 6 + "A\nA!\nA!!\n")
+
+
+def test_scores_stand_before_the_text(run: Run) -> None:
+    scored = "-1.5000\tGOOD DAY\n-2.5000\tGOOD DAY!\n"
+    assert run("--return-scores", "good day", "", "a") == (
+        0,
+        "-1.5000\tGOOD DAY\n\n-1.5000\tA\n",
+        "",
+    )
+    assert run("--return-scores", "--num-hypotheses", "2", "good day") == (0, scored, "")
+    assert run("--no-return-scores", "good day") == (0, "GOOD DAY\n", "")
 
 
 def test_options_reach_the_server(run: Run, server: FakeServer) -> None:
@@ -110,6 +119,15 @@ def test_options_reach_the_server(run: Run, server: FakeServer) -> None:
     assert (first.model, first.version, first.HasField("options")) == ("m", 3, False)
     assert second.options.max_decoding_length == 9
     assert second.options.HasField("min_decoding_length")
+
+
+def test_an_option_that_is_wrong_ends_the_run(run: Run, server: FakeServer) -> None:
+    status, out, err = run("--beam-size", str(1 << 31), "a", "b")
+    assert (status, out, server.requests) == (1, "", [])
+    assert err == (
+        "seqserve: INVALID_ARGUMENT: beam_size: 2147483648 is not a whole number that fits 32 "
+        "bits\n"
+    )
 
 
 @pytest.mark.parametrize("form", [[], ["--stream"]])
@@ -158,6 +176,21 @@ def test_json(run: Run) -> None:
     assert failed["error"]["field"] == "source"
 
 
+@pytest.mark.parametrize("form", [[], ["--stream"]])
+def test_json_has_what_was_asked_for(run: Run, form: list[str]) -> None:
+    asked = ["--num-hypotheses", "2", "--return-token-scores", "--return-attention"]
+    status, out, _ = run("--json", *form, *asked, "--return-top-tokens", "1", "good day")
+    answered = objects(out)[-1]
+    assert status == 0
+    assert answered["source_pieces"] == ["good", "day", "</s>"]
+    best, second = answered["hypotheses"]
+    assert (best["score"], second["score"], second["normalized_score"]) == (-1.5, -2.5, -1.5)
+    # Not a number, for a token of a prefix; JSON has no word for it.
+    assert best["token_scores"] == [None, -0.5, -0.5]
+    assert best["top_tokens"] == [[{"token": "T0", "token_id": 0, "score": -0.5}]] * 3
+    assert best["attention"] == [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+
+
 def test_json_of_a_stream(run: Run) -> None:
     status, out, _ = run("--json", "--stream", "ab")
     first, second, last = objects(out)
@@ -173,6 +206,12 @@ def test_json_of_a_stream(run: Run) -> None:
         (["--concurrency", "0"], "--concurrency: 0 is less than 1"),
         (["--timeout-s", "soon"], "--timeout-s: 'soon' is not a number"),
         (["--target", "nowhere"], "target: 'nowhere' is not host:port"),
+        (["--top-p", "1.5"], "--top-p: 1.5 is more than 1"),
+        (["--stream", "--return-scores"], "--stream: shows one text before its score is there"),
+        (["--stream", "--num-hypotheses", "2"], "--stream: shows one text"),
+        (["--return-token-scores"], "--return-token-scores: needs --json"),
+        (["--return-top-tokens", "2"], "--return-top-tokens: needs --json"),
+        (["--return-attention"], "--return-attention: needs --json"),
     ],
 )
 def test_wrong_usage(run: Run, argv: list[str], message: str) -> None:

@@ -20,6 +20,7 @@ from seqserve_server.manifest import (
     Requirements,
     Tokens,
 )
+from seqserve_server.runtime import Sizes
 from seqserve_server.sources import Memory, starts_of
 from seqserve_server.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 
@@ -89,7 +90,7 @@ class EchoStep:
     ) -> None:
         self._runtime, self._inputs, self._outputs = runtime, inputs, outputs
 
-    def run(self, rows: int) -> None:
+    def run(self, rows: int, sizes: Sizes) -> None:
         self._runtime.may_run.wait(PATIENCE_S)
         time.sleep(self._runtime.step_s)
         if self._runtime.fault is not None:

@@ -43,7 +43,7 @@ class Hosts:
 
     def launch(self) -> ThreadHost:
         assert self.may_launch.wait(PATIENCE_S)
-        self._launched.append(ThreadHost(self._runtime, self._limits))
+        self._launched.append(ThreadHost(self._runtime, self._limits, byte_tokenizer().decode))
         return self.last
 
     @property

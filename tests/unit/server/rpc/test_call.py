@@ -12,6 +12,7 @@ from seqserve_server.engine.request import (
     DecodingOptions,
     Failed,
     Finished,
+    Hypothesis,
     Progress,
     Request,
     StopReason,
@@ -19,7 +20,7 @@ from seqserve_server.engine.request import (
 from seqserve_server.errors import EngineFault, QueueFull
 from seqserve_server.rpc.call import EngineCall
 
-ANSWER = Finished(token_ids=[1, 2, 3], score=-1.0, stop_reason=StopReason.EOS)
+ANSWER = Finished([Hypothesis([1, 2, 3], -1.0, StopReason.EOS)])
 
 
 class Notes:

@@ -6,9 +6,10 @@ import pytest
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.errors import InvalidRequest
-from seqserve_server.rpc.validation import check_source, check_source_tokens, decoding_options
+from seqserve_server.rpc.options import decoding_options
+from seqserve_server.rpc.validation import check_source, check_source_tokens
 
-from .echo import MAX_SOURCE, MAX_TARGET, manifest
+from .echo import MAX_SOURCE, MAX_TARGET, byte_tokenizer, manifest
 
 MANIFEST = manifest()
 Options = generation_pb2.GenerationOptions
@@ -51,7 +52,7 @@ def test_token_counts_let_through(tokens: int) -> None:
     ],
 )
 def test_options(options: Options, longest: int, shortest: int) -> None:
-    found = decoding_options(options, MANIFEST)
+    found = decoding_options(options, MANIFEST, byte_tokenizer(), 8)
     assert (found.max_decoding_length, found.min_decoding_length) == (longest, shortest)
 
 
@@ -68,11 +69,11 @@ def test_options(options: Options, longest: int, shortest: int) -> None:
 )
 def test_options_refused(options: Options, field: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        decoding_options(options, MANIFEST)
+        decoding_options(options, MANIFEST, byte_tokenizer(), 8)
     assert caught.value.field == f"options.{field}"
 
 
 def test_option_of_a_newer_client_is_refused() -> None:
     options = Options.FromString(b"\xf8\x07\x05")  # field 127 = 5
     with pytest.raises(InvalidRequest, match="field 127 is not known"):
-        decoding_options(options, MANIFEST)
+        decoding_options(options, MANIFEST, byte_tokenizer(), 8)

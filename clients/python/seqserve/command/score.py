@@ -1,0 +1,74 @@
+"""``seqserve score``: how probable a known target is, token by token."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+
+from seqserve.command.columns import aligned
+from seqserve.command.connection import ModelCallOptions
+from seqserve.command.json_line import json_line
+from seqserve.options import option, parse
+from seqserve.results import ScoreResult
+
+_HEADINGS = ("TOKEN", "ID", "LOG-PROBABILITY", "PROBABILITY")
+_EPILOG = """\
+Logarithms are natural ones. SUM is the score of the target, MEAN the score divided by the number of
+its tokens, the end token counted.
+
+examples:
+  seqserve score "The coffee tastes good." "Der Kaffee schmeckt gut."
+  seqserve score --json "Good morning." "Guten Morgen." | jq .score"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreOptions(ModelCallOptions):
+    """The options of ``seqserve score``."""
+
+    source: str = option(help="The source text.", positional=True)
+    target_text: str = option(help="The target whose probability is wanted.", positional=True)
+    json: bool = option(False, help="Print one JSON object, with every field.")
+
+
+def main(argv: list[str]) -> int:
+    """Prints the log-probability of every token of a target.
+
+    Args:
+        argv: Arguments after the command's name.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        SeqserveError: An option is wrong or the call failed.
+    """
+    options = parse(
+        ScoreOptions,
+        argv,
+        prog="seqserve score",
+        description="Tells how probable a target is, token by token.",
+        epilog=_EPILOG,
+    )
+    with options.connect() as client:
+        result = client.score(
+            options.source,
+            options.target_text,
+            model=options.model,
+            version=options.model_version,
+        )
+    print(json_line(asdict(result)) if options.json else "\n".join(_table_of(result)))
+    return 0
+
+
+def _table_of(result: ScoreResult) -> list[str]:
+    tokens = zip(result.tokens, result.token_ids, result.token_scores, strict=True)
+    rows = [
+        _HEADINGS,
+        *(
+            (token, str(number), f"{score:.4f}", f"{math.exp(score):.4f}")
+            for token, number, score in tokens
+        ),
+        ("SUM", "", f"{result.score:.4f}", ""),
+        ("MEAN", "", f"{result.normalized_score:.4f}", ""),
+    ]
+    return aligned(rows, right=(1, 2, 3))

@@ -1,0 +1,81 @@
+"""A field of a message, set to what a caller gave; what no message can carry is refused by name.
+
+The checks are thin on purpose: what a field may hold is the server's to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableSequence, Sequence
+from typing import Any
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from seqserve.errors import InvalidArgument
+
+_KINDS = {
+    FieldDescriptor.CPPTYPE_STRING: "a text",
+    FieldDescriptor.CPPTYPE_BOOL: "true or false",
+    FieldDescriptor.CPPTYPE_FLOAT: "a number",
+    FieldDescriptor.CPPTYPE_INT32: "a whole number that fits 32 bits",
+    FieldDescriptor.CPPTYPE_UINT32: "a whole number that fits 32 bits",
+    FieldDescriptor.CPPTYPE_UINT64: "a whole number that fits 64 bits",
+}
+
+
+def set_fields(message: Message, **values: Any) -> None:
+    """Sets fields; None leaves one to the server.
+
+    Raises:
+        InvalidArgument: A value does not fit its field.
+    """
+    for name, value in values.items():
+        if value is not None:
+            set_field(message, name, value)
+
+
+def set_field(message: Message, name: str, value: Any) -> None:
+    """Sets a field.
+
+    Args:
+        message: Whose field it is.
+        name: Name of the field.
+        value: A text, number or truth, a list of texts, or a list of lists of them.
+
+    Raises:
+        InvalidArgument: The value does not fit the field.
+    """
+    holder = getattr(message, name)
+    try:
+        if isinstance(holder, MutableSequence):
+            _extend(holder, value)
+        elif isinstance(value, bool) is isinstance(holder, bool):
+            setattr(message, name, value)
+        else:
+            # protobuf takes True for 1 and, depending on its version, 1 for True.
+            raise TypeError
+    except UnicodeEncodeError as error:
+        reason = f"holds half a character (a lone surrogate) at position {error.start}; send text"
+        raise InvalidArgument("INVALID_ARGUMENT", f"{name}: {reason}", field=name) from None
+    except (TypeError, ValueError):
+        reason = f"{name}: {value!r:.80} is not {_kind_of(message, name)}"
+        raise InvalidArgument("INVALID_ARGUMENT", reason, field=name) from None
+
+
+def _extend(holder: Any, value: Any) -> None:
+    # A text would pass for a list of its characters.
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+        raise TypeError
+    if hasattr(holder, "add"):
+        for tokens in value:
+            _extend(holder.add().tokens, tokens)
+    else:
+        holder.extend(value)
+
+
+def _kind_of(message: Message, name: str) -> str:
+    cpp_type = message.DESCRIPTOR.fields_by_name[name].cpp_type
+    if cpp_type == FieldDescriptor.CPPTYPE_MESSAGE:
+        return "a list of lists of texts"
+    is_list = isinstance(getattr(message, name), MutableSequence)
+    return "a list of texts" if is_list else _KINDS[cpp_type]

@@ -1,0 +1,69 @@
+"""From the caller's values to the requests of ``seqserve.v1``."""
+
+from __future__ import annotations
+
+from typing import Unpack
+
+from seqserve.decoding import GenerateOptions
+from seqserve.fields import set_field, set_fields
+from seqserve.v1 import generation_pb2, model_pb2
+
+
+def generate_request(
+    source: str, **options: Unpack[GenerateOptions]
+) -> generation_pb2.GenerateRequest:
+    """Builds the request of Generate and GenerateStream from a source and its options.
+
+    Raises:
+        InvalidArgument: A value does not fit its field.
+    """
+    request, decoding = generation_pb2.GenerateRequest(), generation_pb2.GenerationOptions()
+    set_field(request, "source", source)
+    for name, value in options.items():
+        if name not in GenerateOptions.__annotations__:
+            raise TypeError(f"there is no option {name!r}; seqserve.GenerateOptions lists them")
+        owner = request if name in request.DESCRIPTOR.fields_by_name else decoding
+        set_fields(owner, **{name: value})
+    if decoding.ListFields():
+        request.options.CopyFrom(decoding)
+    return request
+
+
+def score_request(
+    source: str, target: str, model: str | None, version: int | None
+) -> generation_pb2.ScoreRequest:
+    """Builds the request of Score; None leaves a field to the server.
+
+    Raises:
+        InvalidArgument: A value does not fit its field.
+    """
+    request = generation_pb2.ScoreRequest()
+    set_field(request, "source", source)
+    set_field(request, "target", target)
+    set_fields(request, model=model, version=version)
+    return request
+
+
+def attention_request(
+    source: str, target: str | None, model: str | None, version: int | None
+) -> generation_pb2.AttentionRequest:
+    """Builds the request of Attention; None leaves a field to the server.
+
+    Raises:
+        InvalidArgument: A value does not fit its field.
+    """
+    request = generation_pb2.AttentionRequest()
+    set_field(request, "source", source)
+    set_fields(request, target=target, model=model, version=version)
+    return request
+
+
+def get_model_request(name: str | None, version: int | None) -> model_pb2.GetModelRequest:
+    """Builds the request of GetModel; None leaves a field to the server.
+
+    Raises:
+        InvalidArgument: A value does not fit its field.
+    """
+    request = model_pb2.GetModelRequest()
+    set_fields(request, model=name, version=version)
+    return request

@@ -1,0 +1,178 @@
+"""From the messages of ``seqserve.v1`` to the results of the client.
+
+What breaks the server's contract is an :class:`~seqserve.InternalError`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, TypeVar
+
+from seqserve.attention import AttentionResult, AttentionWeights
+from seqserve.errors import InternalError
+from seqserve.results import (
+    Hypothesis,
+    Model,
+    ModelState,
+    Piece,
+    Result,
+    ScoreResult,
+    StopReason,
+    Timings,
+    TopToken,
+)
+from seqserve.v1 import generation_pb2, model_pb2
+
+E = TypeVar("E", bound=Enum)
+
+
+def result_of(response: generation_pb2.GenerateResponse) -> Result:
+    """Converts the answer of Generate.
+
+    Raises:
+        InternalError: The answer has no hypothesis, or one that does not agree with itself.
+    """
+    _demand(len(response.hypotheses) > 0, "no hypothesis")
+    timings = response.timings
+    return Result(
+        hypotheses=tuple(_hypothesis_of(hypothesis) for hypothesis in response.hypotheses),
+        model=response.model,
+        version=response.version,
+        source_tokens=response.source_tokens,
+        generated_tokens=response.generated_tokens,
+        timings=Timings(
+            queue_ms=timings.queue_ms,
+            encode_ms=timings.encode_ms,
+            decode_ms=timings.decode_ms,
+            first_token_ms=timings.first_token_ms,
+            total_ms=timings.total_ms,
+        ),
+        source_pieces=tuple(response.source_pieces),
+    )
+
+
+def piece_of(response: generation_pb2.GenerateStreamResponse) -> Piece:
+    """Converts one message of GenerateStream; the one that holds the result has no text.
+
+    Raises:
+        InternalError: The result breaks the server's contract.
+    """
+    if response.HasField("result"):
+        return Piece(text="", result=result_of(response.result))
+    return Piece(text=response.piece.text, token_ids=tuple(response.piece.token_ids))
+
+
+def broken_off() -> InternalError:
+    """Gives the error for a stream that ended without its result."""
+    return InternalError("INTERNAL", "the server ended the stream without a result")
+
+
+def score_of(response: generation_pb2.ScoreResponse) -> ScoreResult:
+    """Converts the answer of Score.
+
+    Raises:
+        InternalError: A token lacks its number or its score.
+    """
+    counts = {len(response.tokens), len(response.token_ids), len(response.token_scores)}
+    _demand(len(counts) == 1, "tokens that lack a score")
+    return ScoreResult(
+        model=response.model,
+        version=response.version,
+        tokens=tuple(response.tokens),
+        token_ids=tuple(response.token_ids),
+        token_scores=tuple(response.token_scores),
+        score=response.score,
+        normalized_score=response.normalized_score,
+        source_tokens=response.source_tokens,
+    )
+
+
+def attention_of(response: generation_pb2.AttentionResponse) -> AttentionResult:
+    """Converts the answer of Attention.
+
+    Raises:
+        InternalError: Weights are missing.
+    """
+    source, target = len(response.source_tokens), len(response.target_tokens)
+    return AttentionResult(
+        model=response.model,
+        version=response.version,
+        source_tokens=tuple(response.source_tokens),
+        target_tokens=tuple(response.target_tokens),
+        encoder=_weights_of(response.encoder, source, source),
+        decoder=_weights_of(response.decoder, target, target),
+        cross=_weights_of(response.cross, target, source),
+    )
+
+
+def model_of(message: model_pb2.Model) -> Model:
+    """Converts one model of ListModels or GetModel."""
+    return Model(
+        name=message.name,
+        version=message.version,
+        state=_member(ModelState, model_pb2.ModelState, "MODEL_STATE_", message.state),
+        state_reason=message.state_reason,
+        is_default=message.is_default,
+        precision=message.precision,
+        provider=message.provider,
+        max_source_length=message.max_source_length,
+        max_target_length=message.max_target_length,
+        vocabulary_size=message.vocabulary_size,
+        description=message.description,
+        licence=message.licence,
+    )
+
+
+def _hypothesis_of(message: generation_pb2.Hypothesis) -> Hypothesis:
+    return Hypothesis(
+        text=message.text,
+        tokens=tuple(message.tokens),
+        token_ids=tuple(message.token_ids),
+        score=message.score,
+        normalized_score=message.normalized_score,
+        stop_reason=_member(
+            StopReason, generation_pb2.StopReason, "STOP_REASON_", message.stop_reason
+        ),
+        token_scores=tuple(message.token_scores),
+        top_tokens=tuple(_top_tokens_of(step) for step in message.top_tokens),
+        attention=tuple(tuple(token.weights) for token in message.attention),
+    )
+
+
+def _top_tokens_of(message: generation_pb2.TopTokens) -> tuple[TopToken, ...]:
+    counts = {len(message.tokens), len(message.token_ids), len(message.scores)}
+    _demand(len(counts) == 1, "top tokens that lack a score")
+    return tuple(
+        TopToken(token=token, token_id=token_id, score=score)
+        for token, token_id, score in zip(
+            message.tokens, message.token_ids, message.scores, strict=True
+        )
+    )
+
+
+def _weights_of(
+    message: generation_pb2.AttentionWeights, queries: int, keys: int
+) -> AttentionWeights:
+    expected = message.layers * message.heads * queries * keys
+    _demand(
+        (message.queries, message.keys, len(message.weights)) == (queries, keys, expected),
+        "weights that do not belong to the tokens",
+    )
+    return AttentionWeights(
+        layers=message.layers,
+        heads=message.heads,
+        queries=message.queries,
+        keys=message.keys,
+        weights=tuple(message.weights),
+    )
+
+
+def _demand(is_so: bool, otherwise: str) -> None:
+    if not is_so:
+        raise InternalError("INTERNAL", f"the server answered with {otherwise}")
+
+
+def _member(members: type[E], wire: Any, prefix: str, number: int) -> E:
+    # Enums of proto3 are open: a newer server may send a number that has no name here.
+    name = wire.Name(number).removeprefix(prefix) if number in wire.values() else "UNSPECIFIED"
+    return members[name]

@@ -1,0 +1,143 @@
+"""What ``seqserve attention`` draws of the fake's weights, which ``answers`` describes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from seqserve.v1 import generation_pb2
+
+from ..fake_server import FakeServer
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def test_numbers_where_there_is_no_terminal(seqserve: Run) -> None:
+    status, out, err = seqserve("attention", "good day", "Guten Tag heute")
+    assert (status, err) == (0, "")
+    assert out.splitlines() == [
+        "capitals/2: cross attention, layer 1, mean of 2 heads",
+        "",
+        "      good  day </s>",
+        "Guten 0.67 0.17 0.17",
+        "Tag   0.17 0.67 0.17",
+        "heute 0.17 0.17 0.67",
+        "</s>  0.17 0.17 0.67",
+    ]
+
+
+def picture(out: str) -> list[str]:
+    """The rows of a drawing, heading and legend left out."""
+    return out.splitlines()[2:-2]
+
+
+def test_a_head_of_a_layer_of_a_kind(seqserve: Run) -> None:
+    chosen = ["--style", "shades", "--layer", "1", "--head", "0"]
+    _, encoder, _ = seqserve("attention", *chosen, "--kind", "encoder", "good day")
+    _, decoder, _ = seqserve("attention", *chosen, "--kind", "decoder", "good day")
+    assert encoder.startswith("capitals/2: encoder attention, layer 1, head 0\n")
+    assert picture(encoder) == [
+        "     good day </s>",
+        "good ████",
+        "day       ███",
+        "</s>          ████",
+    ]
+    assert picture(decoder) == [
+        "     (begin) GOOD DAY",
+        "GOOD ███████",
+        "DAY          ████",
+        "</s>              ███",
+    ]
+    assert decoder.endswith("\n\n0   ░░▒▒▓▓██ 1\n")
+
+
+def test_layers_and_heads_count_from_0(seqserve: Run) -> None:
+    _, alike, _ = seqserve("attention", "--layer", "0", "--head", "0", "a")
+    assert alike.splitlines()[3:] == ["A    0.50 0.50", "</s> 0.50 0.50"]
+    _, mean, _ = seqserve("attention", "--layer", "0", "a")
+    assert mean.splitlines()[3:] == ["A    0.75 0.25", "</s> 0.25 0.75"]
+
+
+@pytest.mark.parametrize("flag", ["--layer", "--head"])
+def test_a_layer_or_head_that_is_not_there(seqserve: Run, flag: str) -> None:
+    assert seqserve("attention", flag, "2", "a") == (
+        2,
+        "",
+        f"seqserve: {flag}: 2 is more than 1, the last one of the model\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("environ", "sign"),
+    [
+        ({}, "\x1b[48;5;"),
+        ({"NO_COLOR": "1"}, "▓"),
+        ({"TERM": "dumb"}, "▓"),
+    ],
+)
+def test_a_terminal_is_painted(
+    seqserve: Run, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], sign: str
+) -> None:
+    for name, value in {"TERM": "xterm", "NO_COLOR": "", **environ}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    _, out, _ = seqserve("attention", "good day")
+    assert sign in out
+    assert "0.67" not in out
+
+
+def test_what_is_wider_than_the_terminal_is_drawn_below(
+    seqserve: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((12, 24)))
+    _, out, _ = seqserve("attention", "--style", "numbers", "good day", "Tag")
+    assert out.splitlines()[2:] == [
+        "     good",
+        "Tag  0.67",
+        "</s> 0.17",
+        "",
+        "      day",
+        "Tag  0.17",
+        "</s> 0.67",
+        "",
+        "     </s>",
+        "Tag  0.17",
+        "</s> 0.17",
+    ]
+
+
+def test_json(seqserve: Run) -> None:
+    status, out, _ = seqserve("attention", "--json", "a", "b c")
+    facts = json.loads(out)
+    assert status == 0
+    assert (facts["model"], facts["version"]) == ("capitals", 2)
+    assert (facts["source_tokens"], facts["target_tokens"]) == (["a", "</s>"], ["b", "c", "</s>"])
+    assert facts["cross"][1] == [
+        [[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]],
+        [[0.5, 0.5], [0.5, 0.5], [0.5, 0.5]],
+    ]
+    assert len(facts["encoder"][0][0]) == 2
+    assert len(facts["decoder"][0][0]) == 3
+
+
+def test_options_reach_the_server(seqserve: Run, server: FakeServer) -> None:
+    seqserve("attention", "a", "--model", "m", "--model-version", "3")
+    seqserve("attention", "a", "b")
+    assert server.requests == [
+        generation_pb2.AttentionRequest(source="a", model="m", version=3),
+        generation_pb2.AttentionRequest(source="a", target="b"),
+    ]
+
+
+def test_a_failure(seqserve: Run) -> None:
+    assert seqserve("attention", "fail INVALID_ARGUMENT") == (
+        1,
+        "",
+        "seqserve: INVALID_ARGUMENT: invalid_argument, says the fake\n",
+    )

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import pytest
+
+from seqserve.command.columns import aligned, width_of
+
+
+def test_columns_stand_below_each_other() -> None:
+    rows = [("NAME", "COUNT", "ABOUT"), ("a", "7", ""), ("long name", "10000", "x")]
+    assert aligned(rows, right=(1,)) == [
+        "NAME       COUNT  ABOUT",
+        "a              7",
+        "long name  10000  x",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "width"), [("", 0), ("▁gut", 4), ("咖啡", 4), ("e\u0301", 1), ("a\u200d", 1)]
+)
+def test_what_a_text_takes_in_a_terminal(text: str, width: int) -> None:
+    assert width_of(text) == width
+
+
+def test_wide_characters_do_not_shift_a_column() -> None:
+    assert aligned([("咖啡", "x"), ("cafe", "x")]) == ["咖啡  x", "cafe  x"]

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqserve.command.columns import width_of
+from seqserve.command.heat_map import Style, heat_map
+
+NAMES = st.lists(st.sampled_from(["a", "▁Kaffee", "咖啡", "schmeckt"]), min_size=1, max_size=9)
+
+
+def test_numbers() -> None:
+    assert heat_map([[0.0, 1.0], [0.256, 0.744]], ["a", "bcd"], ["x", "tokens"], Style.NUMBERS) == [
+        "       x tokens",
+        "a   0.00   1.00",
+        "bcd 0.26   0.74",
+    ]
+
+
+def test_shades() -> None:
+    weights = [[0.0, 0.125, 0.126, 0.5, 1.0]]
+    assert heat_map(weights, ["a"], ["v", "w", "x", "咖", "z"], Style.SHADES) == [
+        "   v  w  x 咖  z",
+        "a       ░░ ▒▒ ██",
+        "",
+        "0   ░░▒▒▓▓██ 1",
+    ]
+
+
+def test_colours_end_where_their_cell_ends() -> None:
+    (_, row, _, legend) = heat_map([[0.0, 1.0]], ["a"], ["x", "yyy"], Style.COLOURS)
+    assert row == "a \x1b[48;5;16m  \x1b[0m \x1b[48;5;229m   \x1b[0m"
+    assert legend.startswith("0 \x1b[48;5;16m  \x1b[0m\x1b[48;5;17m")
+    assert legend.endswith("\x1b[48;5;229m  \x1b[0m 1")
+
+
+@given(NAMES, NAMES, st.sampled_from(Style), st.integers(1, 60), st.data())
+def test_every_weight_is_drawn_once_and_fits(
+    rows: list[str], columns: list[str], style: Style, width: int, data: st.DataObject
+) -> None:
+    weights = data.draw(
+        st.lists(
+            st.lists(st.floats(0, 1), min_size=len(columns), max_size=len(columns)),
+            min_size=len(rows),
+            max_size=len(rows),
+        )
+    )
+    lines = heat_map(weights, rows, columns, style, width)
+    drawn = lines if style is Style.NUMBERS else lines[:-2]
+    bare = [re.sub("\x1b[^m]*m", "", line) for line in drawn]
+    widest = max(map(width_of, rows)) + 1 + max(4, *map(width_of, columns))
+    assert max(map(width_of, bare)) <= max(width, widest)
+    height = len(rows) + 2
+    headings = bare[::height]
+    assert " ".join(headings).split() == columns
+    assert [line.split()[0] for line in bare[1:] if line][: len(rows)] == rows
+    if style is Style.NUMBERS:
+        found = " ".join(bare[1::height]).split()
+        assert [cell for cell in found if cell != rows[0]] == [f"{x:.2f}" for x in weights[0]]
+
+
+@pytest.mark.parametrize("style", Style)
+def test_weights_above_1_by_rounding_do_no_harm(style: Style) -> None:
+    assert heat_map([[1.0000001]], ["a"], ["x"], style) == heat_map([[1.0]], ["a"], ["x"], style)

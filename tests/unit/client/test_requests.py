@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import re
+import typing
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from seqserve import GenerateOptions, requests
+from seqserve.errors import InvalidArgument
+from seqserve.v1 import generation_pb2, model_pb2
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+WIDE = {"seed": st.integers(0, 2**64 - 1), "version": st.integers(0, 2**32 - 1)}
+VALUES: dict[Any, st.SearchStrategy[Any]] = {
+    str: TEXTS,
+    bool: st.booleans(),
+    int: st.integers(-(2**31), 2**31 - 1),
+    float: st.floats(width=32, allow_nan=False),
+    Sequence[str]: st.lists(TEXTS, max_size=4),
+    Sequence[Sequence[str]]: st.lists(st.lists(TEXTS, max_size=3), max_size=3),
+}
+
+
+def kind_of(name: str) -> Any:
+    """What a value of an option is, None left aside."""
+    (kind, none) = typing.get_args(typing.get_type_hints(GenerateOptions)[name])
+    assert none is type(None)
+    return kind
+
+
+DECODING = sorted(set(GenerateOptions.__annotations__) - {"model", "version"})
+ALL = st.fixed_dictionaries(
+    {},
+    optional={
+        name: st.none() | WIDE.get(name, VALUES[kind_of(name)])
+        for name in GenerateOptions.__annotations__
+    },
+)
+
+
+def plain(value: Any) -> Any:
+    """What a field holds, in lists in place of protobuf's containers."""
+    if isinstance(value, generation_pb2.TokenSequence):
+        return list(value.tokens)
+    if isinstance(value, str | float | int):
+        return value
+    return [plain(element) for element in value]
+
+
+def test_what_is_not_said_is_left_to_the_server() -> None:
+    request = requests.generate_request("Hallo")
+    assert request == generation_pb2.GenerateRequest(source="Hallo")
+    assert not request.HasField("options")
+
+
+def test_the_options_are_those_of_the_wire() -> None:
+    assert sorted(generation_pb2.GenerationOptions.DESCRIPTOR.fields_by_name) == DECODING
+
+
+@given(TEXTS, ALL)
+@example("Hallo", {"min_decoding_length": 0, "suppress_tokens": [], "disable_unk": False})
+def test_what_is_said_is_sent_and_nothing_else(source: str, said: GenerateOptions) -> None:
+    sent = generation_pb2.GenerateRequest.FromString(
+        requests.generate_request(source, **said).SerializeToString()
+    )
+    assert sent.source == source
+    assert (sent.model, sent.version) == (said.get("model") or "", said.get("version") or 0)
+    wanted = {
+        name: value
+        for name, value in said.items()
+        if value not in (None, []) and name not in ("model", "version")
+    }
+    present = {field.name: plain(value) for field, value in sent.options.ListFields()}
+    assert present == wanted
+    assert sent.HasField("options") == bool(wanted)
+
+
+def test_any_sequence_is_a_list() -> None:
+    request = requests.generate_request(
+        "a", suppress_tokens=("b", "c"), suppress_sequences=(["d", "e"], ("f",))
+    )
+    assert list(request.options.suppress_tokens) == ["b", "c"]
+    assert plain(request.options.suppress_sequences) == [["d", "e"], ["f"]]
+
+
+WRONG: dict[Any, tuple[str, list[Any]]] = {
+    str: ("a text", [7, ["a"], True]),
+    bool: ("true or false", [1, "true", 0.0, [True]]),
+    int: ("a whole number that fits 32 bits", [1.5, "1", True, [1], 1 << 31]),
+    float: ("a number", ["1", True, [1.0]]),
+    Sequence[str]: ("a list of texts", ["abc", 5, [1], ["a", None], {"a"}, [["a"]]]),
+    Sequence[Sequence[str]]: (
+        "a list of lists of texts",
+        ["abc", 5, ["abc"], [[1]], [["a"], None]],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DECODING)
+def test_what_no_option_can_carry_names_it(name: str) -> None:
+    kind, values = WRONG[kind_of(name)]
+    for value in values:
+        if name == "seed":
+            kind, value = kind.replace("32", "64"), -1 if value == 1 << 31 else value
+        reason = re.escape(f"INVALID_ARGUMENT: {name}: {value!r} is not {kind}")
+        with pytest.raises(InvalidArgument, match=f"^{reason}$") as refused:
+            requests.generate_request("text", **{name: value})
+        assert refused.value.field == name
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("target_prefix", "\ud83dx"),
+        ("stop_sequences", ["a", "\ud83d"]),
+        ("suppress_sequences", [["a"], ["\ud83d"]]),
+    ],
+)
+def test_half_a_character_names_its_option(name: str, value: Any) -> None:
+    with pytest.raises(InvalidArgument, match=f"{name}: holds half a character .* position 0"):
+        requests.generate_request("text", **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "reason"),
+    [
+        ("source", None, "None is not a text"),
+        ("source", 7, "7 is not a text"),
+        ("source", ["a"], "is not a text"),
+        ("source", "ab\ud83dc", "half a character .* at position 2"),
+        ("model", 7, "7 is not a text"),
+        ("version", -1, "-1 is not a whole number that fits 32 bits"),
+        ("version", 1 << 32, "whole number"),
+        ("version", "1", "whole number"),
+    ],
+)
+def test_what_no_message_can_carry_names_its_field(field: str, value: Any, reason: str) -> None:
+    arguments = {"source": "text", field: value}
+    with pytest.raises(InvalidArgument, match=f"^INVALID_ARGUMENT: {field}: .*{reason}") as refused:
+        requests.generate_request(**arguments)
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize("name", ["beam", "options", "timeout_s"])
+def test_an_unknown_option_is_a_mistake_in_the_program(name: str) -> None:
+    said: dict[str, Any] = {name: 4}
+    with pytest.raises(TypeError, match=f"no option '{name}'"):
+        requests.generate_request("text", **said)
+
+
+def test_score_request() -> None:
+    assert requests.score_request("a", "b", "m", 2) == generation_pb2.ScoreRequest(
+        source="a", target="b", model="m", version=2
+    )
+    assert requests.score_request("a", "", None, None) == generation_pb2.ScoreRequest(source="a")
+    with pytest.raises(InvalidArgument, match="target: None is not a text"):
+        requests.score_request("a", None, None, None)  # type: ignore[arg-type]
+
+
+def test_attention_request() -> None:
+    assert requests.attention_request("a", "b", "m", 2) == generation_pb2.AttentionRequest(
+        source="a", target="b", model="m", version=2
+    )
+    assert not requests.attention_request("a", None, None, None).HasField("target")
+    assert requests.attention_request("a", "", None, None).HasField("target")
+    with pytest.raises(InvalidArgument, match="source: None is not a text"):
+        requests.attention_request(None, "b", None, None)  # type: ignore[arg-type]
+
+
+def test_get_model_request() -> None:
+    assert requests.get_model_request("m", 2) == model_pb2.GetModelRequest(model="m", version=2)
+    assert requests.get_model_request(None, None) == model_pb2.GetModelRequest()

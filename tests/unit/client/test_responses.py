@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from seqserve import responses
+from seqserve.errors import InternalError
+from seqserve.results import ModelState, Piece, StopReason, Timings, TopToken
+from seqserve.v1 import generation_pb2, model_pb2
+
+from .answers import answer, attended, scored, stream_of
+
+
+def test_result() -> None:
+    result = responses.result_of(answer("good day"))
+    assert result.text == result.hypotheses[0].text == "GOOD DAY"
+    assert result.tokens == ("GOOD", "DAY")
+    assert result.token_ids == (10, 11)
+    assert result.score == -1.5
+    assert result.hypotheses[0].normalized_score == -0.5
+    assert result.stop_reason is StopReason.EOS
+    assert (result.model, result.version) == ("capitals", 2)
+    assert (result.source_tokens, result.generated_tokens) == (3, 2)
+    assert result.timings == Timings(
+        queue_ms=1.0, encode_ms=2.0, decode_ms=3.0, first_token_ms=4.0, total_ms=6.0
+    )
+
+
+def test_what_was_not_asked_for_is_empty() -> None:
+    result = responses.result_of(answer("good day"))
+    (hypothesis,) = result.hypotheses
+    assert (hypothesis.token_scores, hypothesis.top_tokens, hypothesis.attention) == ((), (), ())
+    assert result.source_pieces == ()
+
+
+def test_hypotheses_with_all_that_may_be_asked_for() -> None:
+    options = generation_pb2.GenerationOptions(
+        num_hypotheses=3, return_token_scores=True, return_top_tokens=2, return_attention=True
+    )
+    result = responses.result_of(answer("good day", options=options))
+    assert [hypothesis.text for hypothesis in result.hypotheses] == [
+        "GOOD DAY",
+        "GOOD DAY!",
+        "GOOD DAY!!",
+    ]
+    assert [hypothesis.score for hypothesis in result.hypotheses] == [-1.5, -2.5, -3.5]
+    best = result.hypotheses[0]
+    assert math.isnan(best.token_scores[0])
+    assert best.token_scores[1:] == (-0.5, -0.5)
+    step = (
+        TopToken(token="T0", token_id=0, score=-0.5),
+        TopToken(token="T1", token_id=1, score=-1.5),
+    )
+    assert best.top_tokens == (step,) * 3
+    assert best.attention == ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0))
+    assert result.source_pieces == ("good", "day", "</s>")
+
+
+def test_score() -> None:
+    request = generation_pb2.ScoreRequest(source="good day", target="Guten Tag")
+    result = responses.score_of(scored(request))
+    assert result.tokens == ("Guten", "Tag", "</s>")
+    assert result.token_ids == (10, 11, 12)
+    assert result.token_scores == (-0.5, -1.0, -1.5)
+    assert (result.score, result.normalized_score) == (-3.0, -1.0)
+    assert (result.model, result.version, result.source_tokens) == ("capitals", 2, 3)
+
+
+def test_attention() -> None:
+    request = generation_pb2.AttentionRequest(source="good day", target="Tag")
+    result = responses.attention_of(attended(request))
+    assert (result.model, result.version) == ("capitals", 2)
+    assert result.source_tokens == ("good", "day", "</s>")
+    assert result.target_tokens == ("Tag", "</s>")
+    shapes = [
+        (weights.layers, weights.heads, weights.queries, weights.keys)
+        for weights in (result.encoder, result.decoder, result.cross)
+    ]
+    assert shapes == [(2, 2, 3, 3), (2, 2, 2, 2), (2, 2, 2, 3)]
+    assert result.cross.of(1, 0) == [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+
+
+def test_scores_that_lack_a_token_break_the_contract() -> None:
+    score = scored(generation_pb2.ScoreRequest(source="a", target="b"))
+    del score.token_ids[0]
+    with pytest.raises(InternalError, match="tokens that lack a score"):
+        responses.score_of(score)
+    response = answer("a", options=generation_pb2.GenerationOptions(return_top_tokens=2))
+    del response.hypotheses[0].top_tokens[1].scores[0]
+    with pytest.raises(InternalError, match="top tokens that lack a score"):
+        responses.result_of(response)
+
+
+@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
+@pytest.mark.parametrize("change", ["weights", "keys", "queries"])
+def test_weights_that_lack_a_token_break_the_contract(kind: str, change: str) -> None:
+    response = attended(generation_pb2.AttentionRequest(source="a", target="b"))
+    weights = getattr(response, kind)
+    if change == "weights":
+        del weights.weights[0]
+    else:
+        setattr(weights, change, getattr(weights, change) + 1)
+    with pytest.raises(InternalError, match="weights that do not belong to the tokens"):
+        responses.attention_of(response)
+
+
+def test_an_answer_without_a_hypothesis_breaks_the_contract() -> None:
+    with pytest.raises(InternalError, match="no hypothesis"):
+        responses.result_of(generation_pb2.GenerateResponse())
+
+
+def test_pieces() -> None:
+    pieces = [responses.piece_of(response) for response in stream_of("ab")]
+    assert pieces[:2] == [Piece(text="A", token_ids=(0,)), Piece(text="B", token_ids=(1,))]
+    assert pieces[2] == Piece(text="", result=responses.result_of(answer("ab")))
+
+
+def test_model() -> None:
+    message = model_pb2.Model(
+        name="m", version=4, state=model_pb2.MODEL_STATE_LOADING, vocabulary_size=9, licence="MIT"
+    )
+    model = responses.model_of(message)
+    assert (model.name, model.version, model.state) == ("m", 4, ModelState.LOADING)
+    assert (model.vocabulary_size, model.licence, model.is_default) == (9, "MIT", False)
+
+
+@pytest.mark.parametrize("number", [0, 99])
+def test_enums_of_a_newer_server_do_no_harm(number: int) -> None:
+    response = answer("x")
+    response.hypotheses[0].stop_reason = number  # type: ignore[assignment]
+    assert responses.result_of(response).stop_reason is StopReason.UNSPECIFIED
+
+
+def names(wire: Any) -> list[str]:
+    return [value.name for value in wire.DESCRIPTOR.values]
+
+
+def test_the_enums_mirror_the_wire() -> None:
+    reasons = [name.removeprefix("STOP_REASON_") for name in names(generation_pb2.StopReason)]
+    states = [name.removeprefix("MODEL_STATE_") for name in names(model_pb2.ModelState)]
+    assert [reason.name for reason in StopReason] == reasons
+    assert [state.name for state in ModelState] == states
