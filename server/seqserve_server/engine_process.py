@@ -65,6 +65,9 @@ class EngineProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        if self._process.returncode:
+            # Negative is the signal that ended it: 9 may be the system, short of memory.
+            _log.error("an engine's process ended with status %d", self._process.returncode)
 
 
 def load(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:

@@ -158,7 +158,7 @@ def test_engine_that_cannot_begin_again_is_tried_until_it_can(
         assert "weights.bin: sha256" in server.stderr
         assert server.get("/readyz")[0] == 503
         assert server.get("/healthz")[0] == 200
-        assert health(server, f"{NAME}/1") == NOT_SERVING
+        assert health(server, f"{NAME}/1") == health(server, "") == NOT_SERVING
         with pytest.raises(Unavailable):
             client.generate(SOURCE)
         assert server.value("slots", model=NAME) > 0

@@ -143,7 +143,9 @@ class Server:
 
     def _statuses(self) -> dict[str, int]:
         """Gives the health of the whole, of each service, of each model and of each version."""
-        statuses = dict.fromkeys(("", *_SERVICES), _SERVING)
+        engines = [model.engine for model in self._repository.models()]
+        whole = _SERVING if any(engine.is_up for engine in engines) else _NOT_SERVING
+        statuses = dict.fromkeys(("", *_SERVICES), whole)
         for entry in self._repository.entries:
             is_up = entry.model is not None and entry.model.engine.is_up
             status = _SERVING if is_up else _NOT_SERVING

@@ -190,6 +190,7 @@ async def test_another_one_takes_over(service: Service) -> None:
     service.hosts.last.break_down()
     assert (await watch.read()).status == NOT_SERVING
     await until_health(service, "echo", NOT_SERVING)
+    await until_health(service, "", NOT_SERVING)
     assert not service.server.is_ready
     error = await failure(service.generation.Generate(request("meanwhile")))
     assert error.code() is grpc.StatusCode.UNAVAILABLE
