@@ -78,7 +78,14 @@ def test_values_of_labels_are_bounded(server: ServerProcess, scraped: str) -> No
                 values.setdefault(label, set()).add(value)
     assert values["model"] <= {NAME, ""}
     assert values["where"] == {"queue", "decode"}
-    assert values["reason"] <= {"eos", "length", "queue_full", "draining", "invalid"}
+    assert values["reason"] <= {
+        "eos",
+        "length",
+        "stop_sequence",
+        "queue_full",
+        "draining",
+        "invalid",
+    }
     services = ("GenerationService.", "ModelService.")
     assert all(method.startswith(services) for method in values["method"])
 

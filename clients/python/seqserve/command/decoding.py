@@ -125,8 +125,8 @@ class DecodingOptions:
 
     return_scores: bool | None = option(
         None,
-        help="Print each text's score before it, the sum of its tokens' log-probabilities, and a"
-        " tab between. Switched off, the server need not compute scores.",
+        help="Print before each text the score that it is ranked by, and a tab between. Switched"
+        " off, the server need not compute scores.",
         group=OUTPUT,
     )
     return_token_scores: bool | None = option(

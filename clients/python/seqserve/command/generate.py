@@ -37,8 +37,9 @@ its number, its answer is left empty, and the exit status is 1 at the end. A fai
 befall every line (no server, no such model, a wrong option, not allowed) ends the run at once.
 
 With --num-hypotheses N every source is answered with N lines, best first; those for which there is
-no hypothesis are empty. With --return-scores a line is SCORE, a tab and the text. SCORE is the sum
-of the log-probabilities; hypotheses are ranked by it divided by their length: see --length-penalty.
+no hypothesis are empty. With --return-scores a line is SCORE, a tab and the text. SCORE is what
+hypotheses are ranked by: the sum of the log-probabilities divided by the length, as --length-penalty
+says; --json has the sum too.
 
 examples:
   seqserve generate "The coffee tastes good."

@@ -97,7 +97,7 @@ class TextWriter(Writer):
         print(*lines, *missing, sep="\n", flush=True)
 
     def _line_of(self, hypothesis: Hypothesis) -> str:
-        score = f"{hypothesis.score:.4f}\t" if self._scores else ""
+        score = f"{hypothesis.normalized_score:.4f}\t" if self._scores else ""
         return score + _one_line(hypothesis.text)
 
 

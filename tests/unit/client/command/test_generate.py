@@ -102,10 +102,10 @@ def test_each_source_is_answered_with_as_many_lines_as_hypotheses(run: Run) -> N
 
 
 def test_scores_stand_before_the_text(run: Run) -> None:
-    scored = "-1.5000\tGOOD DAY\n-2.5000\tGOOD DAY!\n"
+    scored = "-0.5000\tGOOD DAY\n-1.5000\tGOOD DAY!\n"
     assert run("--return-scores", "good day", "", "a") == (
         0,
-        "-1.5000\tGOOD DAY\n\n-1.5000\tA\n",
+        "-0.5000\tGOOD DAY\n\n-0.5000\tA\n",
         "",
     )
     assert run("--return-scores", "--num-hypotheses", "2", "good day") == (0, scored, "")
