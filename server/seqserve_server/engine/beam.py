@@ -12,24 +12,15 @@ for Clarity in Beam Search" (patience); CTranslate2, docs/decoding.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from seqserve_server.engine.choice import Choice, View
+from seqserve_server.engine.choice import Candidate, Choice, View
 from seqserve_server.engine.constraints import Constraints
 from seqserve_server.engine.path import Path, Ranking
 from seqserve_server.engine.request import DecodingOptions, Hypothesis
 from seqserve_server.engine.scores import Array, largest, log_softmax, penalized
-
-
-class _Candidate(NamedTuple):
-    """A continuation of a beam."""
-
-    beam: int
-    word: int
-    log_probability: float
 
 
 class BeamSearch:
@@ -40,102 +31,124 @@ class BeamSearch:
         self._options = options
         self._constraints = constraints
         self.bans_some = constraints.bans_some
-        self._size = options.beam_size
-        self._paths = [Path(score=0.0 if beam == 0 else -math.inf) for beam in range(self._size)]
+        self.size = options.beam_size
+        self._paths = [Path(score=0.0 if beam == 0 else -math.inf) for beam in range(self.size)]
         self._finished: list[tuple[float, Hypothesis]] = []
-        self._enough = round(self._size * options.patience)
-        # Without a penalty no later hypothesis can be better than a beam that ends on top.
+        self._enough = round(self.size * options.patience)
+        # Without a penalty no later hypothesis can be better than the one that ends on top.
         self._ends_early = (options.patience, options.length_penalty, options.num_hypotheses) == (
             1.0,
             0.0,
             1,
         )
         self.shows_scores = options.repetition_penalty != 1.0
-        self.ranked = 0 if self.shows_scores else max(2 * self._size, options.return_top_tokens)
+        self.ranked = 0 if self.shows_scores else max(2 * self.size, options.return_top_tokens)
+
+    @property
+    def scores(self) -> list[float]:
+        """Gives the score of each beam."""
+        return [path.score for path in self._paths]
 
     def bans(self) -> list[list[int]]:
         """Lists for each beam what it must not say next."""
-        return [self._constraints.bans(path.words) for path in self._paths]
+        return [self._constraints.bans(path) for path in self._paths]
 
     def choose(self, view: View) -> Choice:
-        """Ranks the continuations of all beams."""
-        word = self._constraints.forced(len(self._paths[0].words))
+        """Ranks the continuations of all beams, and sorts out what ends from what goes on."""
+        word = self._constraints.forced(self._paths[0].length)
         if word is not None:
             self._paths = [path.forced(word) for path in self._paths]
-            return Choice(list(range(self._size)), [word] * self._size, [])
-        ranking = self._ranking(view)
-        paths, parents, is_over = self._next(self._ranked(*ranking), ranking)
-        if is_over:
+            return Choice(list(range(self.size)), [word] * self.size, [])
+        if view.candidates is not None:
+            candidates, ranking = view.candidates, None
+        else:
+            ranking = self._ranking(view)
+            [candidates] = ranked([self.scores], *(part[None] for part in ranking))
+        paths, parents = self._next(candidates, ranking)
+        if not paths:
             return Choice([], [], self._best())
         self._paths = paths
-        return Choice(parents, [path.words[-1] for path in paths], [])
+        return Choice(parents, [path.word for path in paths], [])
 
     def _ranking(self, view: View) -> tuple[Array, Array]:
         """Gives the best words after each beam and their log-probabilities, ``[B, K]``."""
         if not self.shows_scores:
             return view.best(self.ranked)
-        count = max(2 * self._size, self._options.return_top_tokens)
+        count = max(2 * self.size, self._options.return_top_tokens)
         found = [
-            log_softmax(penalized(view.scores(beam), path.words, self._options.repetition_penalty))
+            log_softmax(penalized(view.scores(beam), path.words(), self._penalty))
             for beam, path in enumerate(self._paths)
         ]
         words = [largest(row, count) for row in found]
         best = [row[these] for row, these in zip(found, words, strict=True)]
         return np.stack(words), np.stack(best)
 
-    def _ranked(self, words: Array, log_probabilities: Array) -> list[_Candidate]:
-        """Ranks the continuations of all beams; among equals the first beam comes first."""
-        scores = np.array([[path.score] for path in self._paths])
-        order = np.argsort(-(scores + log_probabilities), axis=None, kind="stable")
-        order = order[: 2 * self._size]
-        beams = (order // words.shape[1]).tolist()
-        chosen = words.ravel()[order].tolist()
-        found = log_probabilities.ravel()[order].tolist()
-        return list(map(_Candidate, beams, chosen, found))
+    @property
+    def _penalty(self) -> float:
+        return self._options.repetition_penalty
 
     def _next(
-        self, candidates: list[_Candidate], ranking: tuple[Array, Array]
-    ) -> tuple[list[Path], list[int], bool]:
-        """Sorts out what ends from what goes on."""
-        spare = self._going_on(candidates[self._size :], ranking)
+        self, candidates: list[Candidate], ranking: tuple[Array, Array] | None
+    ) -> tuple[list[Path], list[int]]:
+        """Gives the next beams and those that they come from; none where search is over."""
+        spare = self._going_on(candidates[self.size :], ranking)
         paths, parents = [], []
         top_ended = is_last = False
-        for place, candidate in enumerate(candidates[: self._size]):
+        for place, candidate in enumerate(candidates[: self.size]):
             path = self._extended(candidate, ranking)
-            end = self._constraints.end(path.words)
+            end = self._constraints.end(path)
             if end:
                 rank = path.rank(self._options.length_penalty)
                 self._finished.append((rank, path.finished(end, self._options)))
                 top_ended |= place == 0
-                is_last |= len(path.words) >= self._options.max_decoding_length
+                is_last |= path.length >= self._options.max_decoding_length
                 candidate, path = next(spare, (candidate, path))
             parents.append(candidate.beam)
             paths.append(path)
-        count = len(self._finished)
-        is_over = top_ended if self._ends_early else count >= self._enough
-        return paths, parents, is_over or is_last
+        is_over = top_ended if self._ends_early else len(self._finished) >= self._enough
+        return ([], []) if is_over or is_last else (paths, parents)
 
     def _going_on(
-        self, candidates: list[_Candidate], ranking: tuple[Array, Array]
-    ) -> Iterator[tuple[_Candidate, Path]]:
+        self, candidates: list[Candidate], ranking: tuple[Array, Array] | None
+    ) -> Iterator[tuple[Candidate, Path]]:
         for candidate in candidates:
             path = self._extended(candidate, ranking)
-            if self._constraints.end(path.words) is None:
+            if self._constraints.end(path) is None:
                 yield candidate, path
 
-    def _extended(self, candidate: _Candidate, ranking: tuple[Array, Array]) -> Path:
-        path = self._paths[candidate.beam]
-        return path.extended(
-            candidate.word, candidate.log_probability, self._listed(ranking, candidate.beam)
-        )
+    def _extended(self, candidate: Candidate, ranking: tuple[Array, Array] | None) -> Path:
+        beam, word, log_probability = candidate
+        return self._paths[beam].extended(word, log_probability, self._listed(ranking, beam))
 
-    def _listed(self, ranking: tuple[Array, Array], beam: int) -> Ranking:
+    def _listed(self, ranking: tuple[Array, Array] | None, beam: int) -> Ranking | None:
         count = self._options.return_top_tokens
-        if not count:
-            return []
+        if not count or ranking is None:
+            return None
         words, found = (part[beam, :count].tolist() for part in ranking)
         return list(zip(words, found, strict=True))
 
     def _best(self) -> list[Hypothesis]:
         ordered = sorted(self._finished, key=lambda entry: -entry[0])
         return [hypothesis for _, hypothesis in ordered[: self._options.num_hypotheses]]
+
+
+def ranked(
+    scores: Sequence[list[float]], words: Array, log_probabilities: Array
+) -> list[list[Candidate]]:
+    """Ranks the continuations of all beams of several requests; among equals the first comes first.
+
+    Args:
+        scores: Of the beams of each request, ``[G, B]``.
+        words: Best ones after each beam, ``[G, B, K]``, K at least 2 B where there are so many.
+        log_probabilities: Theirs.
+
+    Returns:
+        The best ``2 B`` of each request.
+    """
+    groups, beams, words_each = words.shape
+    totals = np.array(scores)[:, :, None] + log_probabilities
+    order = np.argsort(-totals.reshape(groups, -1), axis=1, kind="stable")[:, : 2 * beams]
+    chosen = np.take_along_axis(words.reshape(groups, -1), order, 1).tolist()
+    found = np.take_along_axis(log_probabilities.reshape(groups, -1), order, 1).tolist()
+    parents = (order // words_each).tolist()
+    return [list(map(Candidate, *each)) for each in zip(parents, chosen, found, strict=True)]

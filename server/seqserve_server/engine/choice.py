@@ -19,13 +19,30 @@ class Choice(NamedTuple):
     """The whole answer, best first, once no row goes on."""
 
 
+class Candidate(NamedTuple):
+    """A continuation of a beam."""
+
+    beam: int
+    word: int
+    log_probability: float
+
+
 class View:
     """The last step, as the rows of one request see it; numbered from 0."""
 
-    def __init__(self, cache: SlotCache, rows: list[int]) -> None:
-        """Takes the rows of the cache that belong to the request."""
+    def __init__(
+        self, cache: SlotCache, rows: list[int], candidates: list[Candidate] | None = None
+    ) -> None:
+        """Takes the rows of the cache that belong to the request.
+
+        Args:
+            cache: Of all rows.
+            rows: Those of the request.
+            candidates: Continuations of its beams, where they have been ranked already.
+        """
         self._cache = cache
         self._rows = rows
+        self.candidates = candidates
 
     def word(self, row: int) -> int:
         """Gives the most probable word."""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from seqserve_server.engine.request import DecodingOptions, StopReason
+
+if TYPE_CHECKING:
+    from seqserve_server.engine.path import Path
 
 Detokenize: TypeAlias = Callable[[Sequence[int]], str]
 """Gives the text of tokens."""
@@ -40,9 +43,9 @@ class Constraints:
         )
         """Whether there ever are words that must not be said."""
 
-    def bans(self, words: list[int]) -> list[int]:
-        """Lists the words that must not come after some."""
-        options = self._options
+    def bans(self, path: Path) -> list[int]:
+        """Lists the words that must not come next."""
+        options, words = self._options, path.words()
         banned: set[int] = set()
         if len(words) < options.min_decoding_length:
             banned |= self._ends
@@ -59,18 +62,19 @@ class Constraints:
         prefix = self._options.prefix
         return prefix[length] if length < len(prefix) else None
 
-    def end(self, words: list[int]) -> End | None:
-        """Tells whether words are a whole hypothesis, and what of them counts."""
-        if words[-1] in self._ends:
-            return End(StopReason.EOS, len(words) - 1)
+    def end(self, path: Path) -> End | None:
+        """Tells whether a path is a whole hypothesis, and what of it counts."""
+        if path.word in self._ends:
+            return End(StopReason.EOS, path.length - 1)
         if self._options.stops:
+            words = path.words()
             text = self._detokenize(words)
             found = [place for stop in self._options.stops if (place := text.find(stop)) >= 0]
             if found:
                 length = min(found)
                 return End(StopReason.STOP_SEQUENCE, self._covering(words, length), length)
-        if len(words) >= self._options.max_decoding_length:
-            return End(StopReason.LENGTH, len(words))
+        if path.length >= self._options.max_decoding_length:
+            return End(StopReason.LENGTH, path.length)
         return None
 
     def _covering(self, words: list[int], length: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from seqserve_server.engine.cache import MOST_RANKS
 from seqserve_server.engine.choice import Choice, View
 from seqserve_server.engine.constraints import Constraints
 from seqserve_server.engine.path import Path, Ranking
@@ -25,55 +26,72 @@ class IndependentSearch:
         seed = options.sampling.seed if options.sampling else 0
         # Each hypothesis draws numbers of its own, so that no other row has a part in them.
         self._random = [np.random.default_rng([seed, number]) for number in range(options.rows)]
-        self.shows_scores = options.sampling is not None or options.repetition_penalty != 1.0
-        self.ranked = 0 if self.shows_scores else options.return_top_tokens
+        sampling = options.sampling
+        listed = max(options.return_top_tokens, sampling.top_k if sampling else 0)
+        draws_among_all = sampling is not None and not 0 < sampling.top_k <= MOST_RANKS
+        self.shows_scores = draws_among_all or options.repetition_penalty != 1.0
+        self.ranked = 0 if self.shows_scores else listed
 
     def bans(self) -> list[list[int]]:
         """Lists for each row what it must not say next."""
-        return [self._constraints.bans(path.words) for path in self._paths]
+        return [self._constraints.bans(path) for path in self._paths]
 
     def choose(self, view: View) -> Choice:
         """Lets each row go on by one word."""
         paths, random, parents = [], [], []
-        for row, path in enumerate(self._paths):
-            longer = self._extended(view, row, path)
-            end = self._constraints.end(longer.words)
+        for row, path in enumerate(self._extended(view)):
+            end = self._constraints.end(path)
             if end:
-                rank = longer.rank(self._options.length_penalty)
-                self._finished.append((rank, longer.finished(end, self._options)))
+                rank = path.rank(self._options.length_penalty)
+                self._finished.append((rank, path.finished(end, self._options)))
             else:
-                paths.append(longer)
+                paths.append(path)
                 random.append(self._random[row])
                 parents.append(row)
         self._paths, self._random = paths, random
-        return Choice(parents, [path.words[-1] for path in paths], [] if paths else self._best())
+        return Choice(parents, [path.word for path in paths], [] if paths else self._best())
 
     def _best(self) -> list[Hypothesis]:
         ordered = sorted(self._finished, key=lambda entry: -entry[0])
         return [hypothesis for _, hypothesis in ordered]
 
-    def _extended(self, view: View, row: int, path: Path) -> Path:
-        word = self._constraints.forced(len(path.words))
+    def _extended(self, view: View) -> list[Path]:
+        # All rows are as long as each other.
+        word = self._constraints.forced(self._paths[0].length)
         if word is not None:
-            return path.forced(word)
-        if not self.shows_scores:
-            return path.extended(view.word(row), view.log_probability(row), self._listed(view, row))
-        scores = view.scores(row)
-        if self._options.repetition_penalty != 1.0:
-            scores = penalized(scores, path.words, self._options.repetition_penalty)
-        found = log_softmax(scores)
-        sampling = self._options.sampling
-        word = draw(scores, sampling, self._random[row]) if sampling else int(found.argmax())
-        best = largest(found, self._options.return_top_tokens)
-        return path.extended(word, float(found[word]), _ranking(best, found[best]))
+            return [path.forced(word) for path in self._paths]
+        if self.shows_scores:
+            return [self._from_all(view, row) for row in range(len(self._paths))]
+        return self._from_best(view)
 
-    def _listed(self, view: View, row: int) -> Ranking:
+    def _from_best(self, view: View) -> list[Path]:
+        """Chooses among the best words, which the graph has found."""
+        words, scores = view.best(self.ranked)  # [R, K]
+        sampling, paths = self._options.sampling, []
+        for row, path in enumerate(self._paths):
+            word, score = view.word(row), view.log_probability(row)
+            if sampling:
+                place = draw(scores[row], sampling, self._random[row])
+                word, score = int(words[row, place]), float(scores[row, place])
+            paths.append(path.extended(word, score, self._ranking(words[row], scores[row])))
+        return paths
+
+    def _from_all(self, view: View, row: int) -> Path:
+        """Chooses among all words."""
+        path, options = self._paths[row], self._options
+        scores = view.scores(row)
+        if options.repetition_penalty != 1.0:
+            scores = penalized(scores, path.words(), options.repetition_penalty)
+        found = log_softmax(scores)
+        if options.sampling:
+            word = draw(scores, options.sampling, self._random[row])
+        else:
+            word = int(found.argmax())
+        best = largest(found, options.return_top_tokens)
+        return path.extended(word, float(found[word]), self._ranking(best, found[best]))
+
+    def _ranking(self, words: Array, log_probabilities: Array) -> Ranking | None:
         count = self._options.return_top_tokens
         if not count:
-            return []
-        words, found = view.best(count)
-        return _ranking(words[row], found[row])
-
-
-def _ranking(words: Array, log_probabilities: Array) -> Ranking:
-    return list(zip(words.tolist(), log_probabilities.tolist(), strict=True))
+            return None
+        return list(zip(words[:count].tolist(), log_probabilities[:count].tolist(), strict=True))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from seqserve_server.engine.constraints import End
 from seqserve_server.engine.request import DecodingOptions, Hypothesis, StopReason
@@ -15,26 +16,32 @@ Ranking = list[tuple[int, float]]
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """Words from the begin token on, which is not among them. A path never changes."""
+    """A word and the path before it, which others may share; the begin token is not among them."""
 
-    words: list[int] = field(default_factory=list)
+    before: Path | None = None
+    """None at the beginning, where there is no word."""
+    word: int = -1
+    length: int = 0
+    """Words, a prefix counted."""
     score: float = 0.0
     """Sum of the log-probabilities of words that were not forced."""
-    token_scores: list[float] = field(default_factory=list)
-    rankings: list[Ranking] = field(default_factory=list)
+    log_probability: float = math.nan
+    """Of the word; not a number where it was forced."""
+    ranking: Ranking | None = None
+    """The best words of the step that chose the word, where they were asked for."""
 
     def forced(self, word: int) -> Path:
         """Goes on with a word of the prefix, which has no score."""
-        return Path([*self.words, word], self.score, [*self.token_scores, math.nan], self.rankings)
+        return Path(self, word, self.length + 1, self.score)
 
-    def extended(self, word: int, log_probability: float, ranking: Ranking) -> Path:
+    def extended(self, word: int, log_probability: float, ranking: Ranking | None = None) -> Path:
         """Goes on with a word that was chosen."""
-        return Path(
-            [*self.words, word],
-            self.score + log_probability,
-            [*self.token_scores, log_probability],
-            [*self.rankings, ranking] if ranking else self.rankings,
-        )
+        score = self.score + log_probability
+        return Path(self, word, self.length + 1, score, log_probability, ranking)
+
+    def words(self) -> list[int]:
+        """Lists the words."""
+        return [path.word for path in self._steps()]
 
     def finished(self, end: End, options: DecodingOptions) -> Hypothesis:
         """Gives what it comes to.
@@ -43,22 +50,31 @@ class Path:
             end: Why, and what of it counts.
             options: What was asked for.
         """
-        score = self.score if options.return_scores else None
+        steps = list(self._steps())
         # The end token was chosen too, but not what comes after a stop sequence.
-        chosen = end.kept + (end.reason is StopReason.EOS)
-        forced = len(self.words) - len(self.rankings)
+        chosen = steps[: end.kept + (end.reason is StopReason.EOS)]
+        score = self.score if options.return_scores else None
+        scores = [path.log_probability for path in chosen]
+        rankings = [path.ranking or [] for path in chosen]
         return Hypothesis(
-            token_ids=self.words[: end.kept],
+            token_ids=[path.word for path in steps[: end.kept]],
             score=score,
             stop_reason=end.reason,
-            normalized_score=normalized(score, len(self.words), options.length_penalty),
-            token_scores=self.token_scores[:chosen] if options.return_token_scores else (),
-            top_tokens=[[]] * forced + self.rankings[: chosen - forced]
-            if options.return_top_tokens
-            else (),
+            normalized_score=normalized(score, self.length, options.length_penalty),
+            token_scores=scores if options.return_token_scores else (),
+            top_tokens=rankings if options.return_top_tokens else (),
             text_length=end.text_length,
         )
 
     def rank(self, penalty: float) -> float:
         """Gives what finished hypotheses are ordered by."""
-        return normalized(self.score, len(self.words), penalty)
+        return normalized(self.score, self.length, penalty)
+
+    def _steps(self) -> Iterator[Path]:
+        """Gives the paths from the first word on."""
+        steps = []
+        path = self
+        while path.before is not None:
+            steps.append(path)
+            path = path.before
+        return reversed(steps)
