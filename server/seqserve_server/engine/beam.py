@@ -59,10 +59,11 @@ class BeamSearch:
         if word is not None:
             self._paths = [path.forced(word) for path in self._paths]
             return Choice(list(range(self.size)), [word] * self.size, [])
-        if view.candidates is not None:
-            candidates, ranking = view.candidates, None
-        else:
+        candidates, ranking = view.candidates, None
+        if candidates is None or self._options.return_top_tokens:
             ranking = self._ranking(view)
+        if candidates is None:
+            assert ranking is not None
             [candidates] = ranked([self.scores], *(part[None] for part in ranking))
         paths, parents = self._next(candidates, ranking)
         if not paths:

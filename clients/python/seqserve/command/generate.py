@@ -38,7 +38,7 @@ befall every line (no server, no such model, a wrong option, not allowed) ends t
 
 With --num-hypotheses N every source is answered with N lines, best first; those for which there is
 no hypothesis are empty. With --return-scores a line is SCORE, a tab and the text. SCORE is what
-hypotheses are ranked by: the sum of the log-probabilities divided by the length, as --length-penalty
+hypotheses are ranked by, the sum of the log-probabilities divided by the length as --length-penalty
 says; --json has the sum too.
 
 examples:

@@ -1,0 +1,404 @@
+"""Every way to decode: in a mix as alone, to the last bit, and as the reference says."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.reference import Reference, decode
+
+from seqserve_model.transformer import Transformer
+from seqserve_server.engine import worker as worker_module
+from seqserve_server.engine.engine import Engine, deliver
+from seqserve_server.engine.limits import EngineLimits
+from seqserve_server.engine.observer import NullObserver
+from seqserve_server.engine.request import (
+    DecodingOptions,
+    Event,
+    Finished,
+    Hypothesis,
+    Progress,
+    Request,
+    Sampling,
+    StopReason,
+)
+from seqserve_server.engine.scheduler import Scheduler
+from seqserve_server.engine.worker import Worker
+from seqserve_server.manifest import Manifest
+from seqserve_server.provider import Provider
+from seqserve_server.runtime import Runtime
+
+EOS, WORDS = 2, 384
+MAX_SOURCE, MAX_TARGET, MOST_ROWS = 24, 20, 4
+PATIENCE_S = 60.0
+# Sums of float32 in another order differ by less; what is nearer than that may go either way.
+NEAR, ALIKE = 3e-5, 1e-4
+
+# What the tiny model says most: what is forbidden, forced or looked for is found among these.
+LIKELY = [19, 172, 275, 101, 226, 375, 152, 15, 346, 192, 235, 214]
+
+SETTINGS = settings(
+    deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+
+
+def spelt(words: Sequence[int]) -> str:
+    """Gives a text of few letters: stop sequences turn up often, also across words."""
+    return "".join("abcdefg"[word % 7] * (1 + word % 3) for word in words)
+
+
+likely = st.sampled_from(LIKELY)
+sources = st.lists(st.integers(4, WORDS - 1), max_size=MAX_SOURCE - 1).map(
+    lambda words: (*words, EOS)
+)
+samplings = st.builds(
+    Sampling,
+    temperature=st.sampled_from([0.5, 1.0, 2.0]),
+    top_k=st.sampled_from([0, 1, 5, 50]),
+    top_p=st.sampled_from([1.0, 0.9, 0.3]),
+    min_p=st.sampled_from([0.0, 0.05, 0.3]),
+    seed=st.integers(0, 2**64 - 1),
+)
+
+
+def mostly(value: object, *strategies: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
+    """Draws the default in two cases of three."""
+    return st.just(value) | st.just(value) | st.one_of(*strategies)
+
+
+@st.composite
+def option_sets(draw: st.DrawFn) -> DecodingOptions:
+    longest = draw(st.integers(1, MAX_TARGET))
+    prefix = tuple(draw(mostly([], st.lists(likely, max_size=3))))[: longest - 1]
+    ends = draw(mostly([], st.lists(likely, min_size=1, max_size=2, unique=True)))
+    stops = draw(mostly([], st.lists(st.text("cdef", min_size=1, max_size=4), max_size=2)))
+    options = DecodingOptions(
+        max_decoding_length=longest,
+        min_decoding_length=draw(mostly(0, st.integers(0, longest))),
+        length_penalty=draw(st.sampled_from([0.0, 0.6, 1.0, 1.5])),
+        repetition_penalty=draw(mostly(1.0, st.sampled_from([0.7, 1.1, 3.0]))),
+        no_repeat_ngram_size=draw(mostly(0, st.integers(1, 3))),
+        suppressed=tuple(
+            draw(mostly([], st.lists(st.lists(likely, min_size=1, max_size=3).map(tuple))))
+        ),
+        end_ids=tuple(word for word in ends if word not in prefix),
+        stops=tuple(stop for stop in stops if stop not in spelt(prefix)),
+        prefix=prefix,
+        return_scores=draw(mostly(True, st.booleans())),
+        return_token_scores=draw(st.booleans()),
+        return_top_tokens=draw(mostly(0, st.integers(1, 4))),
+    )
+    kind = draw(st.sampled_from(["greedy", "beam", "samples"]))
+    if kind == "beam":
+        size = draw(st.integers(2, MOST_ROWS))
+        # Which hypotheses beside the best are found where length is free is left open.
+        count = draw(st.integers(1, size)) if options.length_penalty else 1
+        patience = draw(mostly(1.0, st.sampled_from([0.7, 2.0])))
+        return replace(options, beam_size=size, num_hypotheses=count, patience=patience)
+    if kind == "samples":
+        count = draw(st.integers(1, 3))
+        return replace(options, sampling=draw(samplings), num_hypotheses=count)
+    return options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrival:
+    """A request of a made-up day."""
+
+    source: tuple[int, ...]
+    options: DecodingOptions
+    streamed: bool = False
+    gap_turns: int = 0
+    """Turns of the workers between the arrival before and this one."""
+    cancelled_after: int | None = None
+    """Turns after which it is cancelled."""
+
+
+arrivals = st.builds(
+    Arrival,
+    source=sources,
+    options=option_sets(),
+    streamed=st.booleans(),
+    gap_turns=st.integers(0, 4),
+    cancelled_after=st.none() | st.none() | st.integers(0, 8),
+)
+
+
+class Inbox:
+    """What one request was told, and a way to wait for its end."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self._ended = threading.Event()
+
+    def receive(self, event: Event) -> None:
+        self.events.append(event)
+        if not isinstance(event, Progress):
+            self._ended.set()
+
+    def answer(self) -> Finished:
+        assert self._ended.wait(PATIENCE_S), "a request was lost"
+        assert isinstance(self.events[-1], Finished), self.events[-1]
+        return self.events[-1]
+
+
+def make_engine(runtime: Runtime, *, workers: int, slots: int) -> Engine:
+    limits = EngineLimits(
+        workers=workers, slots=slots, max_queue=100, max_source_tokens_per_step=30
+    )
+    return Engine(runtime, limits, deliver, NullObserver(), spelt)
+
+
+def alone(runtime: Runtime, source: tuple[int, ...], options: DecodingOptions) -> Finished:
+    """Decodes one source in an engine that has never run another."""
+    inbox = Inbox()
+    engine = make_engine(runtime, workers=1, slots=options.rows)
+    engine.start()
+    engine.submit(Request(source=list(source), options=options, receive=inbox.receive))
+    answer = inbox.answer()
+    engine.stop()
+    return answer
+
+
+class Day:
+    """Requests that arrive, are cancelled and are answered, turn by turn."""
+
+    def __init__(self, runtime: Runtime, workers: int, slots: int, budget_tokens: int) -> None:
+        self.scheduler = Scheduler(workers=workers, max_queue=1000)
+        self.workers = [
+            Worker(runtime, self.scheduler, slots, budget_tokens, NullObserver(), spelt)
+            for _ in range(workers)
+        ]
+        self.inboxes: list[Inbox] = []
+        self.cancellations: list[tuple[int, Request]] = []
+        self.turns = 0
+
+    def arrive(self, arrival: Arrival) -> None:
+        inbox = Inbox()
+        self.inboxes.append(inbox)
+        request = Request(
+            source=list(arrival.source),
+            options=arrival.options,
+            receive=inbox.receive,
+            streamed=arrival.streamed,
+        )
+        self.scheduler.submit(request)
+        if arrival.cancelled_after is not None:
+            self.cancellations.append((self.turns + arrival.cancelled_after, request))
+
+    def turn(self) -> None:
+        for when, request in self.cancellations:
+            if when == self.turns:
+                self.scheduler.cancel(request)
+        for worker in self.workers:
+            deliver(worker.turn())
+        self.turns += 1
+
+    def run(self, plan: Sequence[Arrival]) -> None:
+        with mock.patch.object(worker_module, "_IDLE_S", 0.0):
+            for arrival in plan:
+                for _ in range(arrival.gap_turns):
+                    self.turn()
+                self.arrive(arrival)
+            while self.scheduler.running or self.scheduler.queue_depth:
+                assert self.turns < 1000, "a request does not end"
+                self.turn()
+
+    def assert_empty(self) -> None:
+        assert (self.scheduler.running, self.scheduler.queue_depth) == (0, 0)
+        for worker in self.workers:
+            worker._compact()
+            search, slots = worker._search, worker._cache
+            left = (worker._rows, search._requests, search._groups, search._greedy._held)
+            assert not any([*left, slots._bans, slots.ranked, slots.shows_scores])
+
+
+def assert_as_alone(runtime: Runtime, day: Day, plan: Sequence[Arrival]) -> None:
+    for inbox, arrival in zip(day.inboxes, plan, strict=True):
+        told = bool(inbox.events) and isinstance(inbox.events[-1], Finished)
+        assert told or arrival.cancelled_after is not None, "a request was lost"
+        if not told:
+            continue
+        # As text, in which what is not a number is like itself and every bit of others is seen.
+        assert repr(inbox.answer()) == repr(alone(runtime, arrival.source, arrival.options))
+        assert_streamed(inbox, arrival)
+
+
+def assert_streamed(inbox: Inbox, arrival: Arrival) -> None:
+    """Words are told as they come; the last one of an answer comes with the answer."""
+    *progress, answer = inbox.events
+    assert isinstance(answer, Finished)
+    words = [word for event in progress if isinstance(event, Progress) for word in event.token_ids]
+    if not arrival.streamed or arrival.options.rows > 1:
+        assert not words
+    elif answer.best.stop_reason is StopReason.STOP_SEQUENCE:
+        kept = answer.best.token_ids
+        assert words[: len(kept)] == kept[: len(words)]
+    else:
+        ends = answer.best.stop_reason is StopReason.EOS
+        assert words == answer.best.token_ids[: None if ends else -1]
+
+
+days = given(
+    plan=st.lists(arrivals, min_size=2, max_size=12),
+    workers=st.integers(1, 2),
+    slots=st.integers(MOST_ROWS, 7),
+    budget_tokens=st.sampled_from([1, 20, 512]),
+)
+
+
+@settings(SETTINGS, max_examples=10)
+@days
+def test_mixed_requests_decode_as_alone(
+    tiny_runtime: Runtime, plan: list[Arrival], workers: int, slots: int, budget_tokens: int
+) -> None:
+    day = Day(tiny_runtime, workers, slots, budget_tokens)
+    day.run(plan)
+    day.assert_empty()
+    assert_as_alone(tiny_runtime, day, plan)
+
+
+@pytest.fixture(scope="module")
+def rounded(tiny_int8_artifact: Path) -> Runtime:
+    manifest = Manifest.load(tiny_int8_artifact)
+    return Runtime(tiny_int8_artifact, manifest, Provider.CPU, threads=1)
+
+
+@settings(SETTINGS, max_examples=4)
+@days
+def test_mixed_requests_decode_as_alone_where_all_is_rounded(
+    rounded: Runtime, plan: list[Arrival], workers: int, slots: int, budget_tokens: int
+) -> None:
+    day = Day(rounded, workers, slots, budget_tokens)
+    day.run(plan)
+    day.assert_empty()
+    assert_as_alone(rounded, day, plan)
+
+
+@pytest.fixture(scope="module")
+def reference(
+    tiny_model: Transformer,
+) -> Callable[[tuple[int, ...], DecodingOptions], Reference]:
+    return lambda source, options: decode(tiny_model, list(source), options, spelt)
+
+
+@settings(SETTINGS, max_examples=25)
+@given(source=sources, options=option_sets())
+def test_request_decodes_as_the_reference(
+    tiny_runtime: Runtime,
+    reference: Callable[[tuple[int, ...], DecodingOptions], Reference],
+    source: tuple[int, ...],
+    options: DecodingOptions,
+) -> None:
+    found = alone(tiny_runtime, source, options)
+    ought = reference(source, options)
+    if ought.margin > NEAR:
+        assert len(found.hypotheses) == len(ought.hypotheses)
+        for one, other in zip(found.hypotheses, ought.hypotheses, strict=True):
+            assert_alike(one, other)
+
+
+def assert_alike(one: Hypothesis, other: Hypothesis) -> None:
+    assert one.token_ids == other.token_ids
+    assert (one.stop_reason, one.text_length) == (other.stop_reason, other.text_length)
+    assert one.score == pytest.approx(other.score, abs=ALIKE)
+    assert one.normalized_score == pytest.approx(other.normalized_score, abs=ALIKE)
+    assert one.token_scores == pytest.approx(other.token_scores, abs=ALIKE, nan_ok=True)
+    assert len(one.top_tokens) == len(other.top_tokens)
+    for found, ought in zip(one.top_tokens, other.top_tokens, strict=True):
+        assert [word for word, _ in found] == [word for word, _ in ought]
+        scores = [score for _, score in ought]
+        assert [score for _, score in found] == pytest.approx(scores, abs=ALIKE)
+
+
+def numbered(number: int) -> DecodingOptions:
+    """Gives one of 64 sets of options, no two alike."""
+    kinds = [
+        DecodingOptions(max_decoding_length=MAX_TARGET),
+        DecodingOptions(max_decoding_length=MAX_TARGET, beam_size=4, num_hypotheses=2),
+        DecodingOptions(max_decoding_length=15, beam_size=3, patience=2.0, length_penalty=0.5),
+        DecodingOptions(
+            max_decoding_length=MAX_TARGET,
+            sampling=Sampling(1.0, 0, 0.9, 0.0, number),
+            num_hypotheses=3,
+        ),
+    ]
+    choices = [
+        {"repetition_penalty": 1.3, "return_top_tokens": 3},
+        {"no_repeat_ngram_size": 2, "min_decoding_length": 12, "return_attention": True},
+        {"prefix": (172, 19), "return_token_scores": True},
+        {"stops": ("fcc", "ffd"), "suppressed": ((19, 275), (226,))},
+    ]
+    options = kinds[number % 4]
+    for place, choice in enumerate(choices):
+        if number // 4 >> place & 1:
+            options = replace(options, **choice)
+    return options
+
+
+def test_64_ways_to_decode_at_once_give_what_each_gives_alone(tiny_runtime: Runtime) -> None:
+    plan = [((4 + 3 * number, 5 + number, EOS), numbered(number)) for number in range(64)]
+    assert len({options for _, options in plan}) == 64
+    engine = make_engine(tiny_runtime, workers=2, slots=24)
+    inboxes = [Inbox() for _ in plan]
+
+    def call(part: int) -> None:
+        for (source, options), inbox in list(zip(plan, inboxes, strict=True))[part::4]:
+            engine.submit(Request(source=list(source), options=options, receive=inbox.receive))
+
+    threads = [threading.Thread(target=call, args=(part,)) for part in range(4)]
+    engine.start()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    answers = [inbox.answer() for inbox in inboxes]
+    engine.stop()
+    assert (engine.slots_in_use, engine.queue_depth) == (0, 0)
+    for (source, options), answer in zip(plan, answers, strict=True):
+        assert repr(answer) == repr(alone(tiny_runtime, source, options))
+        assert all(bool(one.attention) == options.return_attention for one in answer.hypotheses)
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 5, 11])
+def test_beam_that_is_cancelled_leaves_its_neighbours_and_its_slots_alone(
+    tiny_runtime: Runtime, turns: int
+) -> None:
+    beam = DecodingOptions(
+        max_decoding_length=MAX_TARGET, beam_size=4, min_decoding_length=12, no_repeat_ngram_size=2
+    )
+    samples = replace(beam, beam_size=1, num_hypotheses=3, sampling=Sampling(1.0, 0, 1.0, 0.0, 5))
+    plan = [
+        Arrival(source=(30, 31, EOS), options=replace(beam, beam_size=3), cancelled_after=turns),
+        Arrival(source=(40, EOS), options=beam, cancelled_after=turns + 1),
+        Arrival(source=(50, 51, 52, EOS), options=samples, cancelled_after=turns),
+        Arrival(source=(60, EOS), options=replace(beam, beam_size=1)),
+        Arrival(source=(70, 71, EOS), options=samples, gap_turns=1),
+        Arrival(source=(80, EOS), options=beam),
+    ]
+    day = Day(tiny_runtime, 1, 12, 512)
+    day.run(plan)
+    day.assert_empty()
+    assert [bool(inbox.events) for inbox in day.inboxes] == [False] * 3 + [True] * 3
+    assert_as_alone(tiny_runtime, day, plan)
+
+
+@pytest.fixture(scope="module")
+def answers(tiny_runtime: Runtime) -> Iterator[list[Finished]]:
+    options = DecodingOptions(max_decoding_length=MAX_TARGET)
+    yield [alone(tiny_runtime, (word, word + 1, EOS), options) for word in range(4, 64)]
+
+
+def test_what_is_forbidden_and_looked_for_is_often_said(answers: list[Finished]) -> None:
+    """Options that never came to bear would be compared in vain."""
+    said = [answer.best.token_ids for answer in answers]
+    assert sum(bool(set(words) & set(LIKELY)) for words in said) > 0.9 * len(said)
+    assert sum("fcc" in spelt(words) for words in said) > 0.2 * len(said)
+    reasons = [answer.best.stop_reason for answer in answers]
+    assert {StopReason.EOS, StopReason.LENGTH} == set(reasons)
