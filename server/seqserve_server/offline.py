@@ -105,6 +105,11 @@ class Offline:
                 "max_decoding_length",
                 f"is {options.max_decoding_length}; {label} takes 1 to {longest}",
             )
+        if options.rows > self._engine.most_rows:
+            raise InvalidRequest(
+                "beam_size" if options.beam_size > 1 else "num_hypotheses",
+                f"takes {options.rows} slots; each worker has {self._engine.most_rows}",
+            )
         for source in sources:
             if not source:
                 raise InvalidRequest("source", "is empty; it has at least its end token")

@@ -367,17 +367,19 @@ def test_64_ways_to_decode_at_once_give_what_each_gives_alone(tiny_runtime: Runt
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 5, 11])
-def test_beam_that_is_cancelled_leaves_its_neighbours_and_its_slots_alone(
+def test_what_is_cancelled_leaves_its_neighbours_and_its_slots_alone(
     tiny_runtime: Runtime, turns: int
 ) -> None:
     beam = DecodingOptions(
         max_decoding_length=MAX_TARGET, beam_size=4, min_decoding_length=12, no_repeat_ngram_size=2
     )
     samples = replace(beam, beam_size=1, num_hypotheses=3, sampling=Sampling(1.0, 0, 1.0, 0.0, 5))
+    held = DecodingOptions(max_decoding_length=MAX_TARGET, min_decoding_length=MAX_TARGET)
     plan = [
         Arrival(source=(30, 31, EOS), options=replace(beam, beam_size=3), cancelled_after=turns),
         Arrival(source=(40, EOS), options=beam, cancelled_after=turns + 1),
         Arrival(source=(50, 51, 52, EOS), options=samples, cancelled_after=turns),
+        Arrival(source=(55, EOS), options=held, cancelled_after=turns),
         Arrival(source=(60, EOS), options=replace(beam, beam_size=1)),
         Arrival(source=(70, 71, EOS), options=samples, gap_turns=1),
         Arrival(source=(80, EOS), options=beam),
@@ -385,7 +387,7 @@ def test_beam_that_is_cancelled_leaves_its_neighbours_and_its_slots_alone(
     day = Day(tiny_runtime, 1, 12, 512)
     day.run(plan)
     day.assert_empty()
-    assert [bool(inbox.events) for inbox in day.inboxes] == [False] * 3 + [True] * 3
+    assert [bool(inbox.events) for inbox in day.inboxes] == [False] * 4 + [True] * 3
     assert_as_alone(tiny_runtime, day, plan)
 
 

@@ -34,13 +34,10 @@ class BeamSearch:
         self.size = options.beam_size
         self._paths = [Path(score=0.0 if beam == 0 else -math.inf) for beam in range(self.size)]
         self._finished: list[tuple[float, Hypothesis]] = []
-        self._enough = round(self.size * options.patience)
+        self._enough = max(1, math.floor(self.size * options.patience + 0.5))
         # Without a penalty no later hypothesis can be better than the one that ends on top.
-        self._ends_early = (options.patience, options.length_penalty, options.num_hypotheses) == (
-            1.0,
-            0.0,
-            1,
-        )
+        self._ends_early = options.patience == 1.0 and options.length_penalty == 0.0
+        self._top_ended = False
         self.shows_scores = options.repetition_penalty != 1.0
         self.ranked = 0 if self.shows_scores else max(2 * self.size, options.return_top_tokens)
 
@@ -94,20 +91,25 @@ class BeamSearch:
         """Gives the next beams and those that they come from; none where search is over."""
         spare = self._going_on(candidates[self.size :], ranking)
         paths, parents = [], []
-        top_ended = is_last = False
+        is_last = False
         for place, candidate in enumerate(candidates[: self.size]):
             path = self._extended(candidate, ranking)
             end = self._constraints.end(path)
             if end:
                 rank = path.rank(self._options.length_penalty)
                 self._finished.append((rank, path.finished(end, self._options)))
-                top_ended |= place == 0
+                self._top_ended |= place == 0
                 is_last |= path.length >= self._options.max_decoding_length
                 candidate, path = next(spare, (candidate, path))
             parents.append(candidate.beam)
             paths.append(path)
-        is_over = top_ended if self._ends_early else len(self._finished) >= self._enough
-        return ([], []) if is_over or is_last else (paths, parents)
+        return ([], []) if is_last or self._is_over() else (paths, parents)
+
+    def _is_over(self) -> bool:
+        count = len(self._finished)
+        if self._ends_early:
+            return self._top_ended and count >= self._options.num_hypotheses
+        return count >= self._enough
 
     def _going_on(
         self, candidates: list[Candidate], ranking: tuple[Array, Array] | None

@@ -25,8 +25,8 @@ _LEAST_LONGEST = 2
 
 MOST_RANKS = 64
 """Best words that a step can list for each row."""
-MOST_BANS = 1024
-"""Words that can be kept from a row in one step."""
+MOST_LISTED = 512
+"""Words that a request may list to be kept from it; as many as its target is long come to them."""
 # Lower than any score, yet finite, so that a sum with it stays a number.
 _NEVER = np.float32(-1e30)
 
@@ -55,12 +55,13 @@ class SlotCache:
         # What is asked of the next step; see :class:`Sizes`.
         self.ranked = 0
         self.shows_scores = False
+        most_bans = MOST_LISTED + manifest.limits.max_target_length
         self._bans: dict[int, Sequence[int]] = {}
         self._bans_laid = True
         self._ban_rows = slots
         self._ban_places = 1
-        self._adjust_index = np.full(slots * MOST_BANS, self._eos, np.int64)
-        self._adjust_value = np.zeros(slots * MOST_BANS, np.float32)
+        self._adjust_index = np.full(slots * most_bans, self._eos, np.int64)
+        self._adjust_value = np.zeros(slots * most_bans, np.float32)
         self._best_tokens = np.zeros(slots * MOST_RANKS, np.int64)
         self._best_log_probabilities = np.zeros(slots * MOST_RANKS, np.float32)
         self._scores = np.zeros(slots * self._words, np.float32)
@@ -187,8 +188,10 @@ class SlotCache:
             array[:] = 0
 
     def ban(self, row: int, words: Sequence[int]) -> None:
-        """Keeps a row from saying some words, at most :data:`MOST_BANS`, until told else."""
-        assert len(words) <= MOST_BANS
+        """Keeps a row from saying some words until told else.
+
+        At most :data:`MOST_LISTED` and as many as a target is long.
+        """
         self._bans[row] = words
         self._bans_laid = False
 
@@ -225,7 +228,7 @@ class SlotCache:
         """Lays out what is banned, as many places for each row."""
         most = max((len(words) for words in self._bans.values()), default=1)
         # Few sizes, so that few bindings are made.
-        places = 1 << (most - 1).bit_length()
+        places = min(1 << (most - 1).bit_length(), len(self._adjust_index) // self.slots)
         if not self._bans:
             # Once for all, until there are some again.
             rows = self.slots

@@ -72,15 +72,15 @@ class Constraints:
             found = [place for stop in self._options.stops if (place := text.find(stop)) >= 0]
             if found:
                 length = min(found)
-                return End(StopReason.STOP_SEQUENCE, self._covering(words, length), length)
+                return End(StopReason.STOP_SEQUENCE, self._covering(words, text[:length]), length)
         if path.length >= self._options.max_decoding_length:
             return End(StopReason.LENGTH, path.length)
         return None
 
-    def _covering(self, words: list[int], length: int) -> int:
-        """Counts the words that so many characters of the text come from."""
+    def _covering(self, words: list[int], text: str) -> int:
+        """Counts the words that the beginning of their text comes from."""
         for count in range(len(words)):
-            if len(self._detokenize(words[:count])) >= length:
+            if self._detokenize(words[:count]).startswith(text):
                 return count
         return len(words)
 

@@ -128,11 +128,13 @@ class Engine:
         for thread in self._threads:
             if thread.is_alive():
                 thread.join()
-        left += self._teacher.stop()
+        untaught = self._teacher.stop()
         error = EngineFault("the engine was stopped")
-        events: Events = [(request, Failed(error)) for request in left]
+        events: Events = [(request, Failed(error)) for request in (*left, *untaught)]
         for request, event in events:
-            self._observer.ended(request, event)
+            # An answer that waits for its attention is counted already.
+            if request in left or request.target is not None:
+                self._observer.ended(request, event)
         for worker in self._workers:
             events += worker.fail(error)
         self._tell(events)

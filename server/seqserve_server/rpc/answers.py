@@ -47,7 +47,7 @@ def response_of(
         response.source_pieces.extend(model.tokenizer.tokens(request.source))
     for hypothesis in answer.hypotheses:
         if replaces:
-            hypothesis = _replaced(hypothesis, request.source, model.manifest.tokens.unk)
+            hypothesis = _replaced(hypothesis, request.source, model)
         message = _hypothesis(hypothesis, model.tokenizer)
         if attends:
             message.attention.extend(_attention(hypothesis, len(request.source)))
@@ -90,12 +90,13 @@ def _attention(hypothesis: Hypothesis, width: int) -> list[generation_pb2.TokenA
     return [generation_pb2.TokenAttention(weights=weights) for weights in _rows(hypothesis, width)]
 
 
-def _replaced(hypothesis: Hypothesis, source: list[int], unk: int) -> Hypothesis:
+def _replaced(hypothesis: Hypothesis, source: list[int], model: ServedModel) -> Hypothesis:
     """Puts the source token that was attended to most in the place of what is unknown.
 
     Source: Luong et al. 2015, "Addressing the Rare Word Problem in Neural Machine Translation";
     by attention as in Jean et al. 2015, section 4.1. The end token of the source is not taken.
     """
+    unk = model.manifest.tokens.unk
     if unk not in hypothesis.token_ids:
         return hypothesis
     ids = list(hypothesis.token_ids)
@@ -103,7 +104,12 @@ def _replaced(hypothesis: Hypothesis, source: list[int], unk: int) -> Hypothesis
     for place, weights in enumerate(_rows(hypothesis, len(source))):
         if ids[place] == unk and words:
             ids[place] = source[max(range(words), key=weights.__getitem__)]
-    return hypothesis._replace(token_ids=ids)
+    length = hypothesis.text_length
+    if length is not None:
+        # As much is cut from the end as before.
+        decode = model.tokenizer.decode
+        length += len(decode(ids)) - len(decode(hypothesis.token_ids))
+    return hypothesis._replace(token_ids=ids, text_length=length)
 
 
 def weights_of(data: bytes, heads: int, queries: int, keys: int) -> generation_pb2.AttentionWeights:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from seqserve.v1 import generation_pb2
@@ -24,6 +25,7 @@ Options = generation_pb2.GenerationOptions
 MOST_TOP_TOKENS = 64
 """Best tokens of a step that can be listed."""
 _MOST_SUPPRESSED = 256
+_MOST_ENDS = 64
 _MOST_STOPS = 16
 _MOST_STOP_CHARACTERS = 256
 
@@ -57,7 +59,7 @@ _BOUNDS = {
     "top_k": _Bounds(0, 0),
     "top_p": _Bounds(1.0, 0.0, 1.0, above=True),
     "min_p": _Bounds(0.0, 0.0, 1.0),
-    "repetition_penalty": _Bounds(1.0, 0.0, 1000.0, above=True),
+    "repetition_penalty": _Bounds(1.0, 1 / 64, 64.0),
     "no_repeat_ngram_size": _Bounds(0, 0),
     "return_top_tokens": _Bounds(0, 0, MOST_TOP_TOKENS),
 }
@@ -87,9 +89,10 @@ def decoding_options(
     _check_rows(options, numbers, sampling is not None, most_rows)
     tokens = _Tokens(tokenizer)
     suppressed = _suppressed(options, tokens, manifest)
-    ends = tuple(tokens.ids("end_tokens", options.end_tokens))
+    ends = _ends(options, tokens)
     prefix = _prefix(options, tokens, longest)
     _check_contradictions(suppressed, ends or (manifest.tokens.eos,), prefix, bool(ends))
+    stops = _stops(options, tokenizer.decode(prefix) if prefix else "")
     return DecodingOptions(
         max_decoding_length=longest,
         min_decoding_length=shortest,
@@ -102,7 +105,7 @@ def decoding_options(
         no_repeat_ngram_size=int(numbers["no_repeat_ngram_size"]),
         suppressed=suppressed,
         end_ids=ends,
-        stops=_stops(options),
+        stops=stops,
         prefix=prefix,
         return_scores=not options.HasField("return_scores") or options.return_scores,
         return_token_scores=options.return_token_scores,
@@ -115,7 +118,7 @@ def _wrong(field: str, reason: str) -> InvalidRequest:
     return InvalidRequest(f"options.{field}", reason)
 
 
-def _refuse_unknown(options: Options) -> None:
+def _refuse_unknown(options: Message) -> None:
     # Options change the answer, so one from a newer client must not be passed over in silence.
     unknown_fields: Any = UnknownFieldSet(options)
     for unknown in unknown_fields:
@@ -223,6 +226,7 @@ def _suppressed(
     found = [(token,) for token in tokens.ids("suppress_tokens", options.suppress_tokens)]
     sequences: list[tuple[int, ...]] = list(found)
     for sequence in options.suppress_sequences:
+        _refuse_unknown(sequence)
         if not sequence.tokens:
             raise _wrong("suppress_sequences", "holds an empty sequence")
         sequences.append(tuple(tokens.ids("suppress_sequences", sequence.tokens)))
@@ -234,7 +238,13 @@ def _suppressed(
     return tuple(sequences)
 
 
-def _stops(options: Options) -> tuple[str, ...]:
+def _ends(options: Options, tokens: _Tokens) -> tuple[int, ...]:
+    if len(options.end_tokens) > _MOST_ENDS:
+        raise _wrong("end_tokens", f"are {len(options.end_tokens)}; at most {_MOST_ENDS} are taken")
+    return tuple(tokens.ids("end_tokens", options.end_tokens))
+
+
+def _stops(options: Options, prefix: str) -> tuple[str, ...]:
     stops = tuple(options.stop_sequences)
     if len(stops) > _MOST_STOPS:
         raise _wrong("stop_sequences", f"are {len(stops)}; at most {_MOST_STOPS} are taken")
@@ -244,6 +254,8 @@ def _stops(options: Options) -> tuple[str, ...]:
                 "stop_sequences",
                 f"one has {len(stop)} characters; each has 1 to {_MOST_STOP_CHARACTERS}",
             )
+        if stop in prefix:
+            raise _wrong("stop_sequences", "one of them is in the target prefix")
     return stops
 
 

@@ -95,6 +95,14 @@ def test_without_a_length_penalty_search_ends_with_the_best_beam() -> None:
     assert patient.taken > 2
 
 
+def test_without_a_length_penalty_search_goes_on_while_the_best_beam_does() -> None:
+    table = after({(): {A: 0.6, B: 0.4}, (A,): {C: 1.0}, (A, C): {EOS: 0.9, D: 0.1}})
+    steps = Steps(table, beam_size=2, length_penalty=0.0)
+    steps.step()
+    assert not steps.step().finished, "the second best has ended, with .4"
+    assert words_of(steps.finish()) == [[A, C]]
+
+
 def test_place_of_a_beam_that_ends_is_taken_by_the_next_that_does_not() -> None:
     table = after({(): {EOS: 0.5, A: 0.3, B: 0.15, C: 0.05}})
     steps = Steps(table, beam_size=2)

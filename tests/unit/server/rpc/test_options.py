@@ -89,7 +89,7 @@ BOUNDS: list[tuple[str, Sequence[float], Sequence[float], dict[str, Any]]] = [
     ("top_p", [0.001, 1.0], [-0.1, 0.0, 1.001, math.nan], {}),
     ("min_p", [0.0, 1.0], [-0.1, 1.001, math.nan], {}),
     ("seed", [0, 2**64 - 1], [], {}),
-    ("repetition_penalty", [0.01, 1000.0], [-1.0, 0.0, 1000.1, math.inf, math.nan], {}),
+    ("repetition_penalty", [1 / 64, 64.0], [-1.0, 0.0, 0.015, 64.1, math.inf, math.nan], {}),
     ("no_repeat_ngram_size", [0, 1, 2**31 - 1], [-1], {}),
     ("return_top_tokens", [0, 64], [-1, 65], {}),
 ]
