@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
 from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -20,6 +20,7 @@ from seqserve.client import (
     MAX_MESSAGE_BYTES,
 )
 from seqserve.decoding import GenerateOptions
+from seqserve.errors import CallError
 from seqserve.many import async_in_order
 from seqserve.results import Model, Piece, Result, ScoreResult
 from seqserve.retry import Attempts, RetryPolicy
@@ -117,6 +118,33 @@ class AsyncClient:
         async with aclosing(async_in_order(generate, sources, concurrency)) as outcomes:
             async for outcome in outcomes:
                 yield outcome.result()
+
+    async def generate_batch(
+        self,
+        sources: Sequence[str],
+        *,
+        timeout_s: float | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> list[Result | CallError]:
+        """Generates from many sources in one call.
+
+        For what is at hand as a whole; of sources without end :meth:`generate_many` makes calls of
+        their own.
+
+        Args:
+            sources: The texts to generate from, 1 to 1024.
+            timeout_s: Time for the call and its retries; the client's where None.
+            **options: See :class:`~seqserve.GenerateOptions`.
+
+        Returns:
+            For each source, in their order, its result, or the error that it alone has met.
+
+        Raises:
+            CallError: The call as a whole failed; the class says how.
+        """
+        request = requests.generate_batch_request(sources, **options)
+        response = await self._unary(Method.GENERATE_BATCH, request, timeout_s)
+        return responses.outcomes_of(response, len(sources))
 
     def stream(
         self,

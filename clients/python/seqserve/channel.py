@@ -147,6 +147,7 @@ def _callables(channel: Any) -> dict[Method, Any]:
     return {
         Method.GENERATE: generation.Generate,
         Method.GENERATE_STREAM: generation.GenerateStream,
+        Method.GENERATE_BATCH: generation.GenerateBatch,
         Method.SCORE: generation.Score,
         Method.ATTENTION: generation.Attention,
         Method.LIST_MODELS: model.ListModels,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Unpack
 
 from seqserve.decoding import GenerateOptions
@@ -26,6 +27,22 @@ def generate_request(
         set_fields(owner, **{name: value})
     if decoding.ListFields():
         request.options.CopyFrom(decoding)
+    return request
+
+
+def generate_batch_request(
+    sources: Sequence[str], **options: Unpack[GenerateOptions]
+) -> generation_pb2.GenerateBatchRequest:
+    """Builds the request of GenerateBatch from sources and their common options.
+
+    Raises:
+        InvalidArgument: A value does not fit its field.
+    """
+    one = generate_request("", **options)
+    request = generation_pb2.GenerateBatchRequest(model=one.model, version=one.version)
+    set_field(request, "sources", sources)
+    if one.HasField("options"):
+        request.options.CopyFrom(one.options)
     return request
 
 

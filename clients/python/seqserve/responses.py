@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from seqserve.attention import AttentionResult, AttentionWeights
-from seqserve.errors import InternalError
+from seqserve.errors import CallError, InternalError
 from seqserve.results import (
     Hypothesis,
     Model,
@@ -21,6 +21,7 @@ from seqserve.results import (
     Timings,
     TopToken,
 )
+from seqserve.status import error_within
 from seqserve.v1 import generation_pb2, model_pb2
 
 E = TypeVar("E", bound=Enum)
@@ -49,6 +50,25 @@ def result_of(response: generation_pb2.GenerateResponse) -> Result:
         ),
         source_pieces=tuple(response.source_pieces),
     )
+
+
+def outcomes_of(
+    response: generation_pb2.GenerateBatchResponse, sources: int
+) -> list[Result | CallError]:
+    """Converts the answer of GenerateBatch.
+
+    Args:
+        response: The answer.
+        sources: How many outcomes there must be.
+
+    Raises:
+        InternalError: There are fewer, or more.
+    """
+    _demand(len(response.outcomes) == sources, "outcomes that do not belong to the sources")
+    return [
+        result_of(one.response) if one.HasField("response") else error_within(one.failure)
+        for one in response.outcomes
+    ]
 
 
 def piece_of(response: generation_pb2.GenerateStreamResponse) -> Piece:

@@ -8,6 +8,7 @@ import grpc
 
 from seqserve import errors
 from seqserve.details import METADATA_KEY, Details, read_details
+from seqserve.v1 import generation_pb2
 
 _CLASSES: dict[str, type[errors.CallError]] = {
     "INVALID_ARGUMENT": errors.InvalidArgument,
@@ -21,6 +22,8 @@ _CLASSES: dict[str, type[errors.CallError]] = {
     "INTERNAL": errors.InternalError,
     "UNKNOWN": errors.InternalError,
 }
+
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 # What proxies, and gRPC itself, make of a connection that broke under a call: INTERNAL and a word.
 _BROKEN_CONNECTION = ("RST_STREAM", "Stream removed")
@@ -42,6 +45,17 @@ def error_of(
             attached = read_details(value)
     return _class_of(code, details)(
         code.name, details, field=attached.field, retry_after_s=attached.retry_after_s
+    )
+
+
+def error_within(failure: generation_pb2.Failure) -> errors.CallError:
+    """Gives the error for one source of a call that has many."""
+    code = _CODES.get(failure.code, grpc.StatusCode.UNKNOWN)
+    return _class_of(code, failure.message)(
+        code.name,
+        failure.message,
+        field=failure.field,
+        retry_after_s=failure.retry_after_ms * 1e-3 if failure.retry_after_ms else None,
     )
 
 

@@ -20,6 +20,7 @@ class Method(Enum):
 
     GENERATE = "Generate"
     GENERATE_STREAM = "GenerateStream"
+    GENERATE_BATCH = "GenerateBatch"
     SCORE = "Score"
     ATTENTION = "Attention"
     LIST_MODELS = "ListModels"

@@ -12,12 +12,15 @@ import grpc
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 from seqserve_server.engine.request import DecodingOptions, Finished
+from seqserve_server.errors import ServiceError
 from seqserve_server.repository import Repository, ServedModel
 from seqserve_server.rpc.answers import response_of, weights_of
 from seqserve_server.rpc.call import EngineCall
 from seqserve_server.rpc.options import decoding_options
 from seqserve_server.rpc.record import current
+from seqserve_server.rpc.status import failure_within
 from seqserve_server.rpc.validation import (
+    check_count,
     check_source,
     check_source_tokens,
     check_target,
@@ -30,7 +33,10 @@ Context = grpc.aio.ServicerContext[Any, Any]
 _INLINE_CHARACTERS = 1024
 
 _Request = (
-    generation_pb2.GenerateRequest | generation_pb2.ScoreRequest | generation_pb2.AttentionRequest
+    generation_pb2.GenerateRequest
+    | generation_pb2.GenerateBatchRequest
+    | generation_pb2.ScoreRequest
+    | generation_pb2.AttentionRequest
 )
 
 
@@ -69,6 +75,37 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         if rest := text.flush(best.text):
             yield _piece(rest, best.token_ids[shown:])
         yield generation_pb2.GenerateStreamResponse(result=response)
+
+    async def GenerateBatch(
+        self, request: generation_pb2.GenerateBatchRequest, context: Context
+    ) -> generation_pb2.GenerateBatchResponse:
+        """Answers when every source has its outcome."""
+        model = self._model(request)
+        check_count(len(request.sources))
+        options = self._options(model, request.options)
+        # As many as can run wait in the engine, so that a large batch does not fill its queue.
+        room = asyncio.Semaphore(model.engine.slots)
+
+        async def outcome(source: str) -> generation_pb2.Outcome:
+            async with room:
+                try:
+                    call = _call(model, await _source(model, source), options, context)
+                    response = _response(model, call, await call.finished(), request.options)
+                except ServiceError as error:
+                    failure = failure_within(error, current.get().request_id)
+                    return generation_pb2.Outcome(failure=failure)
+            return generation_pb2.Outcome(response=response)
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(outcome(source)) for source in request.sources]
+        outcomes = [task.result() for task in tasks]
+        answers = [one.response for one in outcomes if one.HasField("response")]
+        current.get().facts.update(
+            sources=len(outcomes),
+            source_tokens=sum(answer.source_tokens for answer in answers),
+            generated_tokens=sum(answer.generated_tokens for answer in answers),
+        )
+        return generation_pb2.GenerateBatchResponse(outcomes=outcomes)
 
     async def Score(
         self, request: generation_pb2.ScoreRequest, context: Context
@@ -118,11 +155,15 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         self, request: generation_pb2.GenerateRequest, context: Context, *, streamed: bool
     ) -> tuple[ServedModel, EngineCall]:
         model = self._model(request)
-        options = decoding_options(
-            request.options, model.manifest, model.tokenizer, model.engine.most_rows
-        )
+        options = self._options(model, request.options)
         source = await _source(model, request.source)
         return model, _call(model, source, options, context, streamed=streamed)
+
+    def _options(
+        self, model: ServedModel, options: generation_pb2.GenerationOptions
+    ) -> DecodingOptions:
+        most_rows = model.engine.most_rows
+        return decoding_options(options, model.manifest, model.tokenizer, most_rows)
 
     def _model(self, request: _Request) -> ServedModel:
         model = self._repository.resolve(request.model, request.version)

@@ -15,6 +15,7 @@ from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
+from seqserve.v1 import generation_pb2
 from seqserve_server.errors import (
     DeadlinePassed,
     Draining,
@@ -94,14 +95,29 @@ class Failure:
 
 def failure_of(error: Exception, request_id: str) -> Failure:
     """Finds what the caller sees of an error; of a fault of ours only the id that is in the log."""
-    row = next((TABLE[kind] for kind in type(error).__mro__ if kind in TABLE), _FAULT)
-    if row is _FAULT:
-        message, details = f"a fault of the server; its log has id {request_id}", []
-    else:
-        assert isinstance(error, ServiceError)
-        message, details = str(error)[:_MOST_CHARACTERS], row.details(error)
+    row, message, details = _found(error, request_id)
     status = Status(code=row.code.value[0], message=message)
     for detail in (ErrorInfo(reason=row.reason, domain=_DOMAIN), *details):
         status.details.add().Pack(detail)
     trailer = (_DETAILS_KEY, status.SerializeToString())
     return Failure(code=row.code, message=message, trailers=(trailer,))
+
+
+def failure_within(error: Exception, request_id: str) -> generation_pb2.Failure:
+    """Gives the same as a message, for one source of a call that has many."""
+    row, message, details = _found(error, request_id)
+    failure = generation_pb2.Failure(code=row.code.value[0], message=message)
+    for detail in details:
+        if isinstance(detail, BadRequest):
+            failure.field = detail.field_violations[0].field
+        elif isinstance(detail, RetryInfo):
+            failure.retry_after_ms = detail.retry_delay.ToTimedelta().total_seconds() * 1e3
+    return failure
+
+
+def _found(error: Exception, request_id: str) -> tuple[Row, str, list[Message]]:
+    row = next((TABLE[kind] for kind in type(error).__mro__ if kind in TABLE), _FAULT)
+    if row is _FAULT:
+        return row, f"a fault of the server; its log has id {request_id}", []
+    assert isinstance(error, ServiceError)
+    return row, str(error)[:_MOST_CHARACTERS], row.details(error)

@@ -5,8 +5,20 @@ from __future__ import annotations
 from seqserve_server.errors import InvalidRequest
 from seqserve_server.manifest import Manifest
 
+MOST_SOURCES = 1024
+"""Sources that one call takes."""
 # A token rarely has more characters; a longer text is refused before it is tokenised.
 _MOST_CHARACTERS_PER_TOKEN = 32
+
+
+def check_count(sources: int) -> None:
+    """Refuses a batch of no source, or of more than :data:`MOST_SOURCES`.
+
+    Raises:
+        InvalidRequest: It is one.
+    """
+    if not 1 <= sources <= MOST_SOURCES:
+        raise InvalidRequest("sources", f"are {sources}; a call takes 1 to {MOST_SOURCES}")
 
 
 def check_source(source: str, manifest: Manifest) -> None:

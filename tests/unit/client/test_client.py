@@ -12,6 +12,7 @@ import pytest
 from seqserve import (
     AsyncClient,
     AttentionResult,
+    CallError,
     Client,
     InternalError,
     InvalidArgument,
@@ -57,6 +58,12 @@ class Session:
 
     def stream(self, source: str, **options: Any) -> list[Piece]:
         return self._gather(self.client.stream(source, **options))
+
+    def generate_batch(self, sources: list[str], **options: Any) -> list[Result | CallError]:
+        outcomes: list[Result | CallError] = self._wait(
+            self.client.generate_batch(sources, **options)
+        )
+        return outcomes
 
     def score(self, source: str, target: str, **options: Any) -> ScoreResult:
         result: ScoreResult = self._wait(self.client.score(source, target, **options))
@@ -225,6 +232,42 @@ def test_an_option_that_cannot_be_sent_is_not_sent(session: Callable[..., Sessio
     for call in (run.generate, run.stream, lambda *_, **said: run.generate_many(["a"], **said)):
         with pytest.raises(InvalidArgument, match="stop_sequences: 'end' is not a list of texts"):
             call("a", stop_sequences="end")
+    assert run.calls == []
+
+
+def test_batch_has_an_outcome_for_each_source(session: Callable[..., Session]) -> None:
+    failure = generation_pb2.Failure(code=3, message="is empty", field="source")
+    full = generation_pb2.Failure(code=8, message="full", retry_after_ms=250.0)
+    response = generation_pb2.GenerateBatchResponse(
+        outcomes=[
+            generation_pb2.Outcome(response=answer("a")),
+            generation_pb2.Outcome(failure=failure),
+            generation_pb2.Outcome(failure=full),
+        ]
+    )
+    run = session([UNAVAILABLE], [response])
+    good, empty, late = run.generate_batch(["a", "", "b"], model="m", beam_size=2)
+    assert isinstance(good, Result) and good.text == "A"
+    assert isinstance(empty, InvalidArgument) and empty.field == "source"
+    assert isinstance(late, Overloaded) and late.retry_after_s == 0.25
+    request = generation_pb2.GenerateBatchRequest(
+        model="m", sources=["a", "", "b"], options=generation_pb2.GenerationOptions(beam_size=2)
+    )
+    sent = [(call.method, call.request) for call in run.calls]
+    assert sent == [(Method.GENERATE_BATCH, request)] * 2
+
+
+def test_batch_that_lacks_an_outcome(session: Callable[..., Session]) -> None:
+    run = session([generation_pb2.GenerateBatchResponse()])
+    with pytest.raises(InternalError, match="outcomes"):
+        run.generate_batch(["a"])
+
+
+@pytest.mark.parametrize("sources", ["a text", [1], None])
+def test_batch_of_what_is_no_list_of_texts(session: Callable[..., Session], sources: Any) -> None:
+    run = session()
+    with pytest.raises(InvalidArgument, match="sources"):
+        run.generate_batch(sources)
     assert run.calls == []
 
 

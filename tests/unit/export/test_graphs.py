@@ -139,7 +139,7 @@ def test_exported_steps_equal_torch(
             ties += 1
             continue
         assert answer.best.token_ids == ought.token_ids
-        assert answer.stop_reason is ought.stop_reason
+        assert answer.best.stop_reason is ought.stop_reason
         assert answer.best.score == pytest.approx(ought.score, abs=1e-4)
     assert ties <= 2, "hardly anything was compared"
 
@@ -149,7 +149,7 @@ def assert_integers_equal(model: Transformer, folder: Path) -> None:
     for source, answer in zip(make_sources(), answers_of(folder), strict=True):
         ought = decode(model, source, OPTIONS)
         if answer.best.token_ids == ought.token_ids:
-            assert answer.stop_reason is ought.stop_reason
+            assert answer.best.stop_reason is ought.stop_reason
             assert answer.best.score is not None
             differences.append(abs(answer.best.score - ought.score))
             same += 1

@@ -45,6 +45,11 @@ class GenerationServiceStub(object):
                 request_serializer=seqserve_dot_v1_dot_generation__pb2.GenerateRequest.SerializeToString,
                 response_deserializer=seqserve_dot_v1_dot_generation__pb2.GenerateStreamResponse.FromString,
                 _registered_method=True)
+        self.GenerateBatch = channel.unary_unary(
+                '/seqserve.v1.GenerationService/GenerateBatch',
+                request_serializer=seqserve_dot_v1_dot_generation__pb2.GenerateBatchRequest.SerializeToString,
+                response_deserializer=seqserve_dot_v1_dot_generation__pb2.GenerateBatchResponse.FromString,
+                _registered_method=True)
         self.Score = channel.unary_unary(
                 '/seqserve.v1.GenerationService/Score',
                 request_serializer=seqserve_dot_v1_dot_generation__pb2.ScoreRequest.SerializeToString,
@@ -70,6 +75,13 @@ class GenerationServiceServicer(object):
 
     def GenerateStream(self, request, context):
         """Generates from one source and sends text as it is decoded; the last message is the result.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GenerateBatch(self, request, context):
+        """Generates from many sources in one call; each has an outcome of its own.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -101,6 +113,11 @@ def add_GenerationServiceServicer_to_server(servicer, server):
                     servicer.GenerateStream,
                     request_deserializer=seqserve_dot_v1_dot_generation__pb2.GenerateRequest.FromString,
                     response_serializer=seqserve_dot_v1_dot_generation__pb2.GenerateStreamResponse.SerializeToString,
+            ),
+            'GenerateBatch': grpc.unary_unary_rpc_method_handler(
+                    servicer.GenerateBatch,
+                    request_deserializer=seqserve_dot_v1_dot_generation__pb2.GenerateBatchRequest.FromString,
+                    response_serializer=seqserve_dot_v1_dot_generation__pb2.GenerateBatchResponse.SerializeToString,
             ),
             'Score': grpc.unary_unary_rpc_method_handler(
                     servicer.Score,
@@ -168,6 +185,33 @@ class GenerationService(object):
             '/seqserve.v1.GenerationService/GenerateStream',
             seqserve_dot_v1_dot_generation__pb2.GenerateRequest.SerializeToString,
             seqserve_dot_v1_dot_generation__pb2.GenerateStreamResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GenerateBatch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/seqserve.v1.GenerationService/GenerateBatch',
+            seqserve_dot_v1_dot_generation__pb2.GenerateBatchRequest.SerializeToString,
+            seqserve_dot_v1_dot_generation__pb2.GenerateBatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

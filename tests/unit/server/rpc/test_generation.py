@@ -1,4 +1,4 @@
-"""Generate and GenerateStream, from the wire to the engine and back."""
+"""Generate, GenerateStream and GenerateBatch, from the wire to the engine and back."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import asyncio
 import threading
 from typing import Any
 
+import grpc
 import pytest
+from google.rpc.error_details_pb2 import BadRequest
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.tokenizer import Tokenizer
 
 from .echo import MAX_TARGET, TOKEN_SCORE
-from .service import Service, request
+from .service import Service, details, failure, request, until
 
 TEXT = "Grüße aus Köln 🙂"
 
@@ -135,3 +137,60 @@ async def test_answer_that_ends_within_a_character(service: Service) -> None:
     hypothesis = last.result.hypotheses[0]
     assert len(hypothesis.token_ids) == 3 and hypothesis.text.startswith("a")
     assert "".join(message.piece.text for message in pieces) == hypothesis.text
+
+
+def batch(*sources: str, **options: Any) -> generation_pb2.GenerateBatchRequest:
+    return generation_pb2.GenerateBatchRequest(
+        sources=sources, options=generation_pb2.GenerationOptions(**options)
+    )
+
+
+async def test_batch_gives_what_each_source_gets_alone(service: Service) -> None:
+    # More than there are slots, and one that would not fit the queue.
+    sources = [f"{TEXT} {number}" for number in range(30)]
+    answer = await service.generation.GenerateBatch(batch(*sources, max_decoding_length=20))
+    assert len(answer.outcomes) == len(sources)
+    for source, outcome in zip(sources, answer.outcomes, strict=True):
+        alone = await service.generation.Generate(request(source, max_decoding_length=20))
+        assert list(outcome.response.hypotheses) == list(alone.hypotheses)
+    assert service.engine.slots_in_use == 0
+
+
+async def test_each_source_of_a_batch_has_its_own_failure(service: Service) -> None:
+    answer = await service.generation.GenerateBatch(batch("good", "", "x" * 100, "also good"))
+    kinds = [outcome.WhichOneof("outcome") for outcome in answer.outcomes]
+    assert kinds == ["response", "failure", "failure", "response"]
+    for outcome in answer.outcomes[1:3]:
+        assert outcome.failure.code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
+        assert outcome.failure.field == "source" and outcome.failure.message
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        (batch(), "sources"),
+        (batch(*["a"] * 1025), "sources"),
+        (batch("a", beam_size=0), "options.beam_size"),
+    ],
+)
+async def test_batch_that_is_wrong_as_a_whole(service: Service, asked: Any, field: str) -> None:
+    error = await failure(service.generation.GenerateBatch(asked))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert details(error, BadRequest).field_violations[0].field == field
+
+
+async def test_batch_that_nobody_waits_for_leaves_nothing_behind(service: Service) -> None:
+    service.runtime.may_run.clear()
+    call = service.generation.GenerateBatch(batch(*["abc"] * 9))
+    await until(lambda: service.engine.slots_in_use > 0)
+    call.cancel()
+    service.runtime.may_run.set()
+    await until(lambda: service.engine.slots_in_use == service.engine.queue_depth == 0)
+
+
+async def test_batch_tells_when_to_come_back(service: Service) -> None:
+    service.remote.close()
+    answer = await service.generation.GenerateBatch(batch("abc"))
+    [outcome] = answer.outcomes
+    assert outcome.failure.code == grpc.StatusCode.UNAVAILABLE.value[0]
+    assert outcome.failure.retry_after_ms > 0
