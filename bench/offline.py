@@ -12,7 +12,8 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,16 @@ _WAYS = {
 Build = Callable[[], Peer]
 
 
+@contextmanager
+def _prepared(whole: Path) -> Iterator[tuple[Transformer, Path, Rows]]:
+    """Gives the weights of an artifact, a folder with them for CTranslate2, and sources."""
+    tokenizer = Tokenizer.load(whole / "tokenizer.json")
+    model = restore(whole)
+    with tempfile.TemporaryDirectory() as folder:
+        CTranslate2Converter(model).convert(folder, force=True)
+        yield model, Path(folder), [tokenizer.encode(line) for line in everyday()]
+
+
 def real_sentences(
     whole: Path, artifacts: list[Path], rows: list[int], rounds: int
 ) -> list[dict[str, Any]]:
@@ -64,18 +75,16 @@ def real_sentences(
         rows: In flight in each worker, each number a table.
         rounds: Turns of each peer.
     """
-    tokenizer = Tokenizer.load(whole / "tokenizer.json")
-    sources = [tokenizer.encode(line) for line in everyday()]
-    model, manifest, tables = restore(whole), Manifest.read(whole), []
-    with tempfile.TemporaryDirectory() as converted:
-        CTranslate2Converter(model).convert(converted, force=True)
+    tables = []
+    with _prepared(whole) as (model, converted, sources):
+        manifest = Manifest.read(whole)
         for count in rows:
             # Several times as many as are in flight: what counts is neither the start nor the end.
             some = sources * max(1, round(8 * count * available_cores() / len(sources)))
             ours: list[Build] = [
                 partial(SeqservePeer, folder, count, _TO_THE_END) for folder in artifacts
             ]
-            theirs = _ctranslate2(Path(converted), manifest, count, _TO_THE_END, sources)
+            theirs = _ctranslate2(converted, manifest, count, _TO_THE_END, sources)
             torch_peer = partial(TorchPeer, model, count, MAX_DECODING_LENGTH)
             tables.append(_table([*ours, *theirs, torch_peer], some, count, rounds))
     return tables
@@ -90,16 +99,14 @@ def decoding(whole: Path, artifacts: list[Path], rows: int, rounds: int) -> list
         rows: Sources in flight in each worker, whatever rows each takes.
         rounds: Turns of each peer.
     """
-    tokenizer = Tokenizer.load(whole / "tokenizer.json")
-    sources = [tokenizer.encode(line) for line in everyday()]
-    model, manifest, tables = restore(whole), Manifest.read(whole), []
-    with tempfile.TemporaryDirectory() as converted:
-        CTranslate2Converter(model).convert(converted, force=True)
+    tables = []
+    with _prepared(whole) as (_, converted, sources):
+        manifest = Manifest.read(whole)
         for name, options in _WAYS.items():
             ours: list[Build] = [
                 partial(SeqservePeer, folder, rows, options) for folder in artifacts
             ]
-            theirs = _ctranslate2(Path(converted), manifest, rows, options, sources)
+            theirs = _ctranslate2(converted, manifest, rows, options, sources)
             drawn = options.sampling is not None
             table = _table([*ours, *theirs], sources, rows, rounds, drawn=drawn)
             tables.append(table | {"name": name})

@@ -24,7 +24,7 @@ from seqserve_server.errors import (
     ProviderError,
     StartupError,
 )
-from seqserve_server.manifest import Manifest
+from seqserve_server.manifest import Manifest, check_file
 from seqserve_server.metrics import Metrics
 from seqserve_server.provider import Provider
 from seqserve_server.tokenizer import Tokenizer
@@ -224,11 +224,13 @@ class Loader:
         return Entry(name=name, version=version, state=ModelState.FAILED, reason=reason)
 
     def _model(self, folder: Path, engine: RemoteEngine) -> ServedModel:
-        manifest = Manifest.load(folder)
+        manifest = Manifest.read(folder)
         if (manifest.name, str(manifest.version)) != (folder.parent.name, folder.name):
             raise ArtifactError(
                 f"{folder}: its manifest is of {manifest.label}; name the folder like that"
             )
+        # The one file that is opened here; the engine's process checks all of them.
+        check_file(folder / "tokenizer.json", manifest.files["tokenizer.json"])
         tokenizer = Tokenizer.load(folder / "tokenizer.json")
         if tokenizer.vocabulary_size > manifest.architecture.vocabulary_size:
             raise ArtifactError(f"{folder}: tokenizer.json has more words than the model")

@@ -18,8 +18,8 @@ import numpy as np
 
 from seqserve_server.engine.choice import Candidate, Choice, View
 from seqserve_server.engine.constraints import Constraints
-from seqserve_server.engine.path import Path, Ranking
-from seqserve_server.engine.request import DecodingOptions, Hypothesis
+from seqserve_server.engine.path import FinishedPaths, Path, Ranking, ranking_of
+from seqserve_server.engine.request import DecodingOptions
 from seqserve_server.engine.scores import Array, largest, log_softmax, penalized
 
 
@@ -33,7 +33,7 @@ class BeamSearch:
         self.bans_some = constraints.bans_some
         self.size = options.beam_size
         self._paths = [Path(score=0.0 if beam == 0 else -math.inf) for beam in range(self.size)]
-        self._finished: list[tuple[float, Hypothesis]] = []
+        self._finished = FinishedPaths(options)
         self._enough = max(1, math.floor(self.size * options.patience + 0.5))
         # Without a penalty no later hypothesis can be better than the one that ends on top.
         self._ends_early = options.patience == 1.0 and options.length_penalty == 0.0
@@ -64,7 +64,7 @@ class BeamSearch:
             [candidates] = ranked([self.scores], *(part[None] for part in ranking))
         paths, parents = self._next(candidates, ranking)
         if not paths:
-            return Choice([], [], self._best())
+            return Choice([], [], self._finished.best())
         self._paths = paths
         return Choice(parents, [path.word for path in paths], [])
 
@@ -96,8 +96,7 @@ class BeamSearch:
             path = self._extended(candidate, ranking)
             end = self._constraints.end(path)
             if end:
-                rank = path.rank(self._options.length_penalty)
-                self._finished.append((rank, path.finished(end, self._options)))
+                self._finished.add(path, end)
                 self._top_ended |= place == 0
                 is_last |= path.length >= self._options.max_decoding_length
                 candidate, path = next(spare, (candidate, path))
@@ -124,15 +123,10 @@ class BeamSearch:
         return self._paths[beam].extended(word, log_probability, self._listed(ranking, beam))
 
     def _listed(self, ranking: tuple[Array, Array] | None, beam: int) -> Ranking | None:
-        count = self._options.return_top_tokens
-        if not count or ranking is None:
+        if ranking is None:
             return None
-        words, found = (part[beam, :count].tolist() for part in ranking)
-        return list(zip(words, found, strict=True))
-
-    def _best(self) -> list[Hypothesis]:
-        ordered = sorted(self._finished, key=lambda entry: -entry[0])
-        return [hypothesis for _, hypothesis in ordered[: self._options.num_hypotheses]]
+        words, found = ranking
+        return ranking_of(words[beam], found[beam], self._options.return_top_tokens)
 
 
 def ranked(

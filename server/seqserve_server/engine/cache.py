@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seqserve_server.engine.limits import MOST_ENDS, MOST_RANKS, MOST_SUPPRESSED
 from seqserve_server.manifest import Manifest
 from seqserve_server.runtime import Runtime, Sizes
 from seqserve_server.sources import Memory
@@ -23,10 +24,8 @@ Array = NDArray[Any]
 # The attention operator takes a longest length of 1 for the start of a prompt.
 _LEAST_LONGEST = 2
 
-MOST_RANKS = 64
-"""Best words that a step can list for each row."""
-MOST_LISTED = 512
-"""Words that a request may list to be kept from it; as many as its target is long come to them."""
+# What a request may list to be kept from it; as many words as its target is long come to them.
+_MOST_LISTED = MOST_SUPPRESSED + 1 + MOST_ENDS
 # Lower than any score, yet finite, so that a sum with it stays a number.
 _NEVER = np.float32(-1e30)
 
@@ -55,7 +54,7 @@ class SlotCache:
         # What is asked of the next step; see :class:`Sizes`.
         self.ranked = 0
         self.shows_scores = False
-        most_bans = MOST_LISTED + manifest.limits.max_target_length
+        most_bans = _MOST_LISTED + manifest.limits.max_target_length
         self._bans: dict[int, Sequence[int]] = {}
         self._bans_laid = True
         self._ban_rows = slots
@@ -188,10 +187,7 @@ class SlotCache:
             array[:] = 0
 
     def ban(self, row: int, words: Sequence[int]) -> None:
-        """Keeps a row from saying some words until told else.
-
-        At most :data:`MOST_LISTED` and as many as a target is long.
-        """
+        """Keeps a row from saying some words until told else; as many as limits.py lets them be."""
         self._bans[row] = words
         self._bans_laid = False
 

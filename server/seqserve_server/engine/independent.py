@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from seqserve_server.engine.cache import MOST_RANKS
 from seqserve_server.engine.choice import Choice, View
 from seqserve_server.engine.constraints import Constraints
-from seqserve_server.engine.path import Path, Ranking
-from seqserve_server.engine.request import DecodingOptions, Hypothesis
+from seqserve_server.engine.limits import MOST_RANKS
+from seqserve_server.engine.path import FinishedPaths, Path, Ranking, ranking_of
+from seqserve_server.engine.request import DecodingOptions
 from seqserve_server.engine.sampling import draw
 from seqserve_server.engine.scores import Array, largest, log_softmax, penalized
 
@@ -22,7 +22,7 @@ class IndependentSearch:
         self._constraints = constraints
         self.bans_some = constraints.bans_some
         self._paths = [Path() for _ in range(options.num_hypotheses)]
-        self._finished: list[tuple[float, Hypothesis]] = []
+        self._finished = FinishedPaths(options)
         seed = options.sampling.seed if options.sampling else 0
         # Each hypothesis draws numbers of its own, so that no other row has a part in them.
         self._random = [np.random.default_rng([seed, number]) for number in range(options.rows)]
@@ -42,18 +42,15 @@ class IndependentSearch:
         for row, path in enumerate(self._extended(view)):
             end = self._constraints.end(path)
             if end:
-                rank = path.rank(self._options.length_penalty)
-                self._finished.append((rank, path.finished(end, self._options)))
+                self._finished.add(path, end)
             else:
                 paths.append(path)
                 random.append(self._random[row])
                 parents.append(row)
         self._paths, self._random = paths, random
-        return Choice(parents, [path.word for path in paths], [] if paths else self._best())
-
-    def _best(self) -> list[Hypothesis]:
-        ordered = sorted(self._finished, key=lambda entry: -entry[0])
-        return [hypothesis for _, hypothesis in ordered]
+        return Choice(
+            parents, [path.word for path in paths], [] if paths else self._finished.best()
+        )
 
     def _extended(self, view: View) -> list[Path]:
         # All rows are as long as each other.
@@ -91,7 +88,4 @@ class IndependentSearch:
         return path.extended(word, float(found[word]), self._ranking(best, found[best]))
 
     def _ranking(self, words: Array, log_probabilities: Array) -> Ranking | None:
-        count = self._options.return_top_tokens
-        if not count:
-            return None
-        return list(zip(words[:count].tolist(), log_probabilities[:count].tolist(), strict=True))
+        return ranking_of(words, log_probabilities, self._options.return_top_tokens)

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+MOST_RANKS = 64
+"""Best words that a step can list for each row."""
+MOST_SUPPRESSED = 256
+"""Tokens and sequences that a request can have suppressed, the unknown token beside them."""
+MOST_ENDS = 64
+"""Tokens that can end the hypotheses of a request."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineLimits:

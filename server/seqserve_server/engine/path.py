@@ -8,10 +8,17 @@ from dataclasses import dataclass
 
 from seqserve_server.engine.constraints import End
 from seqserve_server.engine.request import DecodingOptions, Hypothesis, StopReason
-from seqserve_server.engine.scores import normalized
+from seqserve_server.engine.scores import Array, normalized
 
 Ranking = list[tuple[int, float]]
 """Words of one step and their log-probabilities, best first."""
+
+
+def ranking_of(words: Array, log_probabilities: Array, count: int) -> Ranking | None:
+    """Gives the first ``count`` of words that are ranked already; None where none is wanted."""
+    if not count:
+        return None
+    return list(zip(words[:count].tolist(), log_probabilities[:count].tolist(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,3 +85,26 @@ class Path:
             steps.append(path)
             path = path.before
         return reversed(steps)
+
+
+class FinishedPaths:
+    """The hypotheses of a request that have ended."""
+
+    def __init__(self, options: DecodingOptions) -> None:
+        """Begins with none."""
+        self._options = options
+        self._ranked: list[tuple[float, Hypothesis]] = []
+
+    def __len__(self) -> int:
+        """Counts them."""
+        return len(self._ranked)
+
+    def add(self, path: Path, end: End) -> None:
+        """Takes one more."""
+        rank = path.rank(self._options.length_penalty)
+        self._ranked.append((rank, path.finished(end, self._options)))
+
+    def best(self) -> list[Hypothesis]:
+        """Gives as many as are wanted, best first; among equals the one that ended first."""
+        ordered = sorted(self._ranked, key=lambda entry: -entry[0])
+        return [hypothesis for _, hypothesis in ordered[: self._options.num_hypotheses]]

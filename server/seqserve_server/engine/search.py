@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from seqserve_server.engine.beam import BeamSearch, ranked
-from seqserve_server.engine.cache import MOST_RANKS, SlotCache
+from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.choice import Candidate, Choice, RequestSearch, View
 from seqserve_server.engine.constraints import Constraints, Detokenize
 from seqserve_server.engine.greedy import GreedyRows
 from seqserve_server.engine.independent import IndependentSearch
+from seqserve_server.engine.limits import MOST_RANKS
 from seqserve_server.engine.request import DecodingOptions, Finished, Request
 from seqserve_server.manifest import Manifest
 

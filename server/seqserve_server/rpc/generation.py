@@ -16,7 +16,7 @@ from seqserve_server.errors import ServiceError
 from seqserve_server.repository import Repository, ServedModel
 from seqserve_server.rpc.answers import response_of, weights_of
 from seqserve_server.rpc.call import EngineCall
-from seqserve_server.rpc.options import decoding_options
+from seqserve_server.rpc.options import decoding_options, default_options
 from seqserve_server.rpc.record import current
 from seqserve_server.rpc.status import failure_within
 from seqserve_server.rpc.validation import (
@@ -114,7 +114,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         model = self._model(request)
         source = await _source(model, request.source)
         target = await _target(model, request.target)
-        call = _call(model, source, _nothing(model), context, target=target)
+        call = _call(model, source, default_options(model.manifest), context, target=target)
         scores = (await call.taught()).token_scores
         return generation_pb2.ScoreResponse(
             model=model.manifest.name,
@@ -132,13 +132,16 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
     ) -> generation_pb2.AttentionResponse:
         """Shows what a target attended to; one that is not given is generated."""
         model = self._model(request)
+        options = default_options(model.manifest)
         source = await _source(model, request.source)
         if request.HasField("target"):
             target = await _target(model, request.target)
         else:
-            answer = await _call(model, source, _nothing(model), context).finished()
+            answer = await _call(model, source, options, context).finished()
             target = [*answer.best.token_ids, model.manifest.tokens.eos]
-        call = _call(model, source, _nothing(model), context, target=target, weighed=True)
+        call = _call(
+            model, source, default_options(model.manifest), context, target=target, weighed=True
+        )
         encoder, decoder, cross = (await call.taught()).weights
         heads, read, written = model.manifest.architecture.heads, len(source), len(target)
         return generation_pb2.AttentionResponse(
@@ -169,11 +172,6 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         model = self._repository.resolve(request.model, request.version)
         current.get().model = model.manifest.name
         return model
-
-
-def _nothing(model: ServedModel) -> DecodingOptions:
-    """Gives the options of a request that has none."""
-    return DecodingOptions(max_decoding_length=model.manifest.limits.max_target_length)
 
 
 async def _source(model: ServedModel, text: str) -> list[int]:

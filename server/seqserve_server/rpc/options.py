@@ -15,6 +15,7 @@ from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from seqserve.v1 import generation_pb2
+from seqserve_server.engine.limits import MOST_ENDS, MOST_RANKS, MOST_SUPPRESSED
 from seqserve_server.engine.request import DecodingOptions, Sampling
 from seqserve_server.errors import InvalidRequest
 from seqserve_server.manifest import Manifest
@@ -22,10 +23,6 @@ from seqserve_server.tokenizer import Tokenizer
 
 Options = generation_pb2.GenerationOptions
 
-MOST_TOP_TOKENS = 64
-"""Best tokens of a step that can be listed."""
-_MOST_SUPPRESSED = 256
-_MOST_ENDS = 64
 _MOST_STOPS = 16
 _MOST_STOP_CHARACTERS = 256
 
@@ -61,9 +58,14 @@ _BOUNDS = {
     "min_p": _Bounds(0.0, 0.0, 1.0),
     "repetition_penalty": _Bounds(1.0, 1 / 64, 64.0),
     "no_repeat_ngram_size": _Bounds(0, 0),
-    "return_top_tokens": _Bounds(0, 0, MOST_TOP_TOKENS),
+    "return_top_tokens": _Bounds(0, 0, MOST_RANKS),
 }
 _SAMPLING = ("temperature", "top_k", "top_p", "min_p", "seed")
+
+
+def default_options(manifest: Manifest) -> DecodingOptions:
+    """Gives what a request without options means."""
+    return DecodingOptions(max_decoding_length=manifest.limits.max_target_length)
 
 
 def decoding_options(
@@ -82,7 +84,7 @@ def decoding_options(
     """
     _refuse_unknown(options)
     if not options.ByteSize():
-        return DecodingOptions(max_decoding_length=manifest.limits.max_target_length)
+        return default_options(manifest)
     numbers = {name: _number(options, name, bounds) for name, bounds in _BOUNDS.items()}
     shortest, longest = _lengths(options, manifest)
     sampling = _sampling(options, numbers)
@@ -230,17 +232,17 @@ def _suppressed(
         if not sequence.tokens:
             raise _wrong("suppress_sequences", "holds an empty sequence")
         sequences.append(tuple(tokens.ids("suppress_sequences", sequence.tokens)))
-    if len(sequences) > _MOST_SUPPRESSED:
-        field = "suppress_tokens" if len(found) > _MOST_SUPPRESSED else "suppress_sequences"
-        raise _wrong(field, f"are {len(sequences)} together; at most {_MOST_SUPPRESSED} are taken")
+    if len(sequences) > MOST_SUPPRESSED:
+        field = "suppress_tokens" if len(found) > MOST_SUPPRESSED else "suppress_sequences"
+        raise _wrong(field, f"are {len(sequences)} together; at most {MOST_SUPPRESSED} are taken")
     if options.disable_unk:
         sequences.append((manifest.tokens.unk,))
     return tuple(sequences)
 
 
 def _ends(options: Options, tokens: _Tokens) -> tuple[int, ...]:
-    if len(options.end_tokens) > _MOST_ENDS:
-        raise _wrong("end_tokens", f"are {len(options.end_tokens)}; at most {_MOST_ENDS} are taken")
+    if len(options.end_tokens) > MOST_ENDS:
+        raise _wrong("end_tokens", f"are {len(options.end_tokens)}; at most {MOST_ENDS} are taken")
     return tuple(tokens.ids("end_tokens", options.end_tokens))
 
 
