@@ -57,8 +57,14 @@ class DecodingOptions:
     """Search ends when ``beam_size`` times so many hypotheses are finished."""
     length_penalty: float = 1.0
     """Exponent of the length by which scores are divided to rank hypotheses."""
+    coverage_penalty: float = 0.0
+    """Weight of the source that was left unattended, in the ranking of hypotheses of a beam."""
     num_hypotheses: int = 1
-    """Best hypotheses of a beam, or samples."""
+    """Best hypotheses of a beam, samples, or alternatives."""
+    return_alternatives: bool = False
+    """Whether hypotheses differ in the first token after the prefix, each searched by itself."""
+    min_alternative_expansion_prob: float = 0.0
+    """How probable the first token of an alternative is at least."""
     sampling: Sampling | None = None
     """How to draw words; the best one is taken where None."""
     repetition_penalty: float = 1.0
@@ -73,6 +79,14 @@ class DecodingOptions:
     """Texts that end a hypothesis."""
     prefix: tuple[int, ...] = ()
     """Tokens that every hypothesis begins with."""
+    prefix_bias_beta: float = 0.0
+    """Share of the probability that goes to the next token of the prefix, which is forced where
+    this is 0."""
+    terms: tuple[tuple[int, ...], ...] = ()
+    """Tokens, one after the other, that every hypothesis of a beam is to contain."""
+    vocabulary: tuple[int, ...] = ()
+    """The only tokens that are generated, rising, those that end a hypothesis among them; all where
+    empty."""
     return_scores: bool = True
     """Whether the score is wanted; a step is a little cheaper when no row asks for it."""
     return_token_scores: bool = False
@@ -85,6 +99,8 @@ class DecodingOptions:
     @property
     def rows(self) -> int:
         """Slots that a request takes."""
+        if self.return_alternatives:
+            return self.beam_size * self.num_hypotheses
         return max(self.beam_size, self.num_hypotheses)
 
     @property
@@ -159,6 +175,8 @@ class Hypothesis(NamedTuple):
     """Characters of the text that count, where a stop sequence comes after them."""
     attention: bytes = b""
     """Weights of the source for each token, float32 ``[T, S]``; empty unless asked for."""
+    unmet_terms: Sequence[int] = ()
+    """Which of the terms it does not contain."""
 
 
 class Finished(NamedTuple):

@@ -34,7 +34,7 @@ class GenerateRequest(_message.Message):
     def __init__(self, model: _Optional[str] = ..., version: _Optional[int] = ..., source: _Optional[str] = ..., options: _Optional[_Union[GenerationOptions, _Mapping]] = ...) -> None: ...
 
 class GenerationOptions(_message.Message):
-    __slots__ = ("max_decoding_length", "min_decoding_length", "beam_size", "patience", "length_penalty", "num_hypotheses", "temperature", "top_k", "top_p", "min_p", "seed", "repetition_penalty", "no_repeat_ngram_size", "disable_unk", "suppress_tokens", "suppress_sequences", "end_tokens", "stop_sequences", "target_prefix", "target_prefix_tokens", "return_scores", "return_token_scores", "return_top_tokens", "return_attention", "replace_unknowns")
+    __slots__ = ("max_decoding_length", "min_decoding_length", "beam_size", "patience", "length_penalty", "num_hypotheses", "temperature", "top_k", "top_p", "min_p", "seed", "repetition_penalty", "no_repeat_ngram_size", "disable_unk", "suppress_tokens", "suppress_sequences", "end_tokens", "stop_sequences", "target_prefix", "target_prefix_tokens", "return_scores", "return_token_scores", "return_top_tokens", "return_attention", "replace_unknowns", "coverage_penalty", "prefix_bias_beta", "return_alternatives", "min_alternative_expansion_prob", "terms", "vocabulary_allow")
     MAX_DECODING_LENGTH_FIELD_NUMBER: _ClassVar[int]
     MIN_DECODING_LENGTH_FIELD_NUMBER: _ClassVar[int]
     BEAM_SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -60,6 +60,12 @@ class GenerationOptions(_message.Message):
     RETURN_TOP_TOKENS_FIELD_NUMBER: _ClassVar[int]
     RETURN_ATTENTION_FIELD_NUMBER: _ClassVar[int]
     REPLACE_UNKNOWNS_FIELD_NUMBER: _ClassVar[int]
+    COVERAGE_PENALTY_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_BIAS_BETA_FIELD_NUMBER: _ClassVar[int]
+    RETURN_ALTERNATIVES_FIELD_NUMBER: _ClassVar[int]
+    MIN_ALTERNATIVE_EXPANSION_PROB_FIELD_NUMBER: _ClassVar[int]
+    TERMS_FIELD_NUMBER: _ClassVar[int]
+    VOCABULARY_ALLOW_FIELD_NUMBER: _ClassVar[int]
     max_decoding_length: int
     min_decoding_length: int
     beam_size: int
@@ -85,7 +91,21 @@ class GenerationOptions(_message.Message):
     return_top_tokens: int
     return_attention: bool
     replace_unknowns: bool
-    def __init__(self, max_decoding_length: _Optional[int] = ..., min_decoding_length: _Optional[int] = ..., beam_size: _Optional[int] = ..., patience: _Optional[float] = ..., length_penalty: _Optional[float] = ..., num_hypotheses: _Optional[int] = ..., temperature: _Optional[float] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., min_p: _Optional[float] = ..., seed: _Optional[int] = ..., repetition_penalty: _Optional[float] = ..., no_repeat_ngram_size: _Optional[int] = ..., disable_unk: bool = ..., suppress_tokens: _Optional[_Iterable[str]] = ..., suppress_sequences: _Optional[_Iterable[_Union[TokenSequence, _Mapping]]] = ..., end_tokens: _Optional[_Iterable[str]] = ..., stop_sequences: _Optional[_Iterable[str]] = ..., target_prefix: _Optional[str] = ..., target_prefix_tokens: _Optional[_Iterable[str]] = ..., return_scores: bool = ..., return_token_scores: bool = ..., return_top_tokens: _Optional[int] = ..., return_attention: bool = ..., replace_unknowns: bool = ...) -> None: ...
+    coverage_penalty: float
+    prefix_bias_beta: float
+    return_alternatives: bool
+    min_alternative_expansion_prob: float
+    terms: _containers.RepeatedCompositeFieldContainer[Term]
+    vocabulary_allow: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, max_decoding_length: _Optional[int] = ..., min_decoding_length: _Optional[int] = ..., beam_size: _Optional[int] = ..., patience: _Optional[float] = ..., length_penalty: _Optional[float] = ..., num_hypotheses: _Optional[int] = ..., temperature: _Optional[float] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., min_p: _Optional[float] = ..., seed: _Optional[int] = ..., repetition_penalty: _Optional[float] = ..., no_repeat_ngram_size: _Optional[int] = ..., disable_unk: bool = ..., suppress_tokens: _Optional[_Iterable[str]] = ..., suppress_sequences: _Optional[_Iterable[_Union[TokenSequence, _Mapping]]] = ..., end_tokens: _Optional[_Iterable[str]] = ..., stop_sequences: _Optional[_Iterable[str]] = ..., target_prefix: _Optional[str] = ..., target_prefix_tokens: _Optional[_Iterable[str]] = ..., return_scores: bool = ..., return_token_scores: bool = ..., return_top_tokens: _Optional[int] = ..., return_attention: bool = ..., replace_unknowns: bool = ..., coverage_penalty: _Optional[float] = ..., prefix_bias_beta: _Optional[float] = ..., return_alternatives: bool = ..., min_alternative_expansion_prob: _Optional[float] = ..., terms: _Optional[_Iterable[_Union[Term, _Mapping]]] = ..., vocabulary_allow: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class Term(_message.Message):
+    __slots__ = ("source", "target")
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    source: str
+    target: str
+    def __init__(self, source: _Optional[str] = ..., target: _Optional[str] = ...) -> None: ...
 
 class TokenSequence(_message.Message):
     __slots__ = ("tokens",)
@@ -137,6 +157,22 @@ class Outcome(_message.Message):
     failure: Failure
     def __init__(self, response: _Optional[_Union[GenerateResponse, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ...) -> None: ...
 
+class GenerateBulkRequest(_message.Message):
+    __slots__ = ("id", "request")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    request: GenerateRequest
+    def __init__(self, id: _Optional[int] = ..., request: _Optional[_Union[GenerateRequest, _Mapping]] = ...) -> None: ...
+
+class GenerateBulkResponse(_message.Message):
+    __slots__ = ("id", "outcome")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    outcome: Outcome
+    def __init__(self, id: _Optional[int] = ..., outcome: _Optional[_Union[Outcome, _Mapping]] = ...) -> None: ...
+
 class Failure(_message.Message):
     __slots__ = ("code", "message", "field", "retry_after_ms")
     CODE_FIELD_NUMBER: _ClassVar[int]
@@ -150,7 +186,7 @@ class Failure(_message.Message):
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., field: _Optional[str] = ..., retry_after_ms: _Optional[float] = ...) -> None: ...
 
 class Hypothesis(_message.Message):
-    __slots__ = ("text", "tokens", "token_ids", "score", "stop_reason", "normalized_score", "token_scores", "top_tokens", "attention")
+    __slots__ = ("text", "tokens", "token_ids", "score", "stop_reason", "normalized_score", "token_scores", "top_tokens", "attention", "unmet_terms")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
@@ -160,6 +196,7 @@ class Hypothesis(_message.Message):
     TOKEN_SCORES_FIELD_NUMBER: _ClassVar[int]
     TOP_TOKENS_FIELD_NUMBER: _ClassVar[int]
     ATTENTION_FIELD_NUMBER: _ClassVar[int]
+    UNMET_TERMS_FIELD_NUMBER: _ClassVar[int]
     text: str
     tokens: _containers.RepeatedScalarFieldContainer[str]
     token_ids: _containers.RepeatedScalarFieldContainer[int]
@@ -169,7 +206,8 @@ class Hypothesis(_message.Message):
     token_scores: _containers.RepeatedScalarFieldContainer[float]
     top_tokens: _containers.RepeatedCompositeFieldContainer[TopTokens]
     attention: _containers.RepeatedCompositeFieldContainer[TokenAttention]
-    def __init__(self, text: _Optional[str] = ..., tokens: _Optional[_Iterable[str]] = ..., token_ids: _Optional[_Iterable[int]] = ..., score: _Optional[float] = ..., stop_reason: _Optional[_Union[StopReason, str]] = ..., normalized_score: _Optional[float] = ..., token_scores: _Optional[_Iterable[float]] = ..., top_tokens: _Optional[_Iterable[_Union[TopTokens, _Mapping]]] = ..., attention: _Optional[_Iterable[_Union[TokenAttention, _Mapping]]] = ...) -> None: ...
+    unmet_terms: _containers.RepeatedCompositeFieldContainer[Term]
+    def __init__(self, text: _Optional[str] = ..., tokens: _Optional[_Iterable[str]] = ..., token_ids: _Optional[_Iterable[int]] = ..., score: _Optional[float] = ..., stop_reason: _Optional[_Union[StopReason, str]] = ..., normalized_score: _Optional[float] = ..., token_scores: _Optional[_Iterable[float]] = ..., top_tokens: _Optional[_Iterable[_Union[TopTokens, _Mapping]]] = ..., attention: _Optional[_Iterable[_Union[TokenAttention, _Mapping]]] = ..., unmet_terms: _Optional[_Iterable[_Union[Term, _Mapping]]] = ...) -> None: ...
 
 class TopTokens(_message.Message):
     __slots__ = ("tokens", "token_ids", "scores")

@@ -50,6 +50,11 @@ class GenerationServiceStub(object):
                 request_serializer=seqserve_dot_v1_dot_generation__pb2.GenerateBatchRequest.SerializeToString,
                 response_deserializer=seqserve_dot_v1_dot_generation__pb2.GenerateBatchResponse.FromString,
                 _registered_method=True)
+        self.GenerateBulk = channel.stream_stream(
+                '/seqserve.v1.GenerationService/GenerateBulk',
+                request_serializer=seqserve_dot_v1_dot_generation__pb2.GenerateBulkRequest.SerializeToString,
+                response_deserializer=seqserve_dot_v1_dot_generation__pb2.GenerateBulkResponse.FromString,
+                _registered_method=True)
         self.Score = channel.unary_unary(
                 '/seqserve.v1.GenerationService/Score',
                 request_serializer=seqserve_dot_v1_dot_generation__pb2.ScoreRequest.SerializeToString,
@@ -87,6 +92,14 @@ class GenerationServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GenerateBulk(self, request_iterator, context):
+        """Generates from as many sources as are sent, and answers each as soon as it is done, in whatever
+        order. The server reads on only while few are under way.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Score(self, request, context):
         """Gives the log-probability of every token of a target that is known.
         """
@@ -118,6 +131,11 @@ def add_GenerationServiceServicer_to_server(servicer, server):
                     servicer.GenerateBatch,
                     request_deserializer=seqserve_dot_v1_dot_generation__pb2.GenerateBatchRequest.FromString,
                     response_serializer=seqserve_dot_v1_dot_generation__pb2.GenerateBatchResponse.SerializeToString,
+            ),
+            'GenerateBulk': grpc.stream_stream_rpc_method_handler(
+                    servicer.GenerateBulk,
+                    request_deserializer=seqserve_dot_v1_dot_generation__pb2.GenerateBulkRequest.FromString,
+                    response_serializer=seqserve_dot_v1_dot_generation__pb2.GenerateBulkResponse.SerializeToString,
             ),
             'Score': grpc.unary_unary_rpc_method_handler(
                     servicer.Score,
@@ -212,6 +230,33 @@ class GenerationService(object):
             '/seqserve.v1.GenerationService/GenerateBatch',
             seqserve_dot_v1_dot_generation__pb2.GenerateBatchRequest.SerializeToString,
             seqserve_dot_v1_dot_generation__pb2.GenerateBatchResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GenerateBulk(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/seqserve.v1.GenerationService/GenerateBulk',
+            seqserve_dot_v1_dot_generation__pb2.GenerateBulkRequest.SerializeToString,
+            seqserve_dot_v1_dot_generation__pb2.GenerateBulkResponse.FromString,
             options,
             channel_credentials,
             insecure,
