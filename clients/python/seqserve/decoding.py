@@ -6,7 +6,7 @@ that an option is declared here and nowhere else in the client.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TypedDict
 
 
@@ -33,9 +33,17 @@ class GenerateOptions(TypedDict, total=False):
     """Search goes on until ``beam_size`` times so many are finished; 1 where not said."""
     length_penalty: float | None
     """Scores are ranked divided by the length to this power; 1 where not said."""
+    coverage_penalty: float | None
+    """Hypotheses of a beam that leave words of the source unattended rank lower, the more so the
+    larger this is; 0 where not said."""
     num_hypotheses: int | None
-    """Hypotheses in the result, at most ``beam_size`` of them, or so many samples; 1 where not
-    said."""
+    """Hypotheses in the result, at most ``beam_size`` of them, or so many samples or alternatives;
+    1 where not said."""
+    return_alternatives: bool | None
+    """Whether the hypotheses are to differ in the first token after the prefix, each searched by
+    itself."""
+    min_alternative_expansion_prob: float | None
+    """How probable the first token of an alternative must be; 0 where not said."""
 
     temperature: float | None
     """Samples from probabilities whose logarithms are divided by this; 1 where not said."""
@@ -66,6 +74,15 @@ class GenerateOptions(TypedDict, total=False):
     """What every hypothesis begins with."""
     target_prefix_tokens: Sequence[str] | None
     """The same as tokens; at most one of the two."""
+    prefix_bias_beta: float | None
+    """Makes a beam prefer the prefix in place of forcing it: this share of the probability goes to
+    its next token, as long as a hypothesis follows it."""
+    terms: Mapping[str, str] | None
+    """How words or phrases of the source are to be translated, from source to target. Needs a beam;
+    those that are in the source count, others do no harm."""
+    vocabulary_allow: Sequence[str] | None
+    """Tokens, as the tokenizer writes them, that alone are generated, beside those that end a
+    hypothesis."""
 
     return_scores: bool | None
     """Whether scores are wanted, which cost some time; True where not said."""

@@ -5,7 +5,7 @@ The checks are thin on purpose: what a field may hold is the server's to say.
 
 from __future__ import annotations
 
-from collections.abc import MutableSequence, Sequence
+from collections.abc import Iterable, Mapping, MutableSequence, Sequence
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -20,6 +20,10 @@ _KINDS = {
     FieldDescriptor.CPPTYPE_INT32: "a whole number that fits 32 bits",
     FieldDescriptor.CPPTYPE_UINT32: "a whole number that fits 32 bits",
     FieldDescriptor.CPPTYPE_UINT64: "a whole number that fits 64 bits",
+}
+_KINDS_OF_LISTS = {
+    "TokenSequence": "a list of lists of texts",
+    "Term": "a mapping from texts to texts",
 }
 
 
@@ -40,7 +44,8 @@ def set_field(message: Message, name: str, value: Any) -> None:
     Args:
         message: Whose field it is.
         name: Name of the field.
-        value: A text, number or truth, a list of texts, or a list of lists of them.
+        value: A text, number or truth, a list of texts, a list of lists of them, or a mapping from
+            texts to texts.
 
     Raises:
         InvalidArgument: The value does not fit the field.
@@ -48,7 +53,7 @@ def set_field(message: Message, name: str, value: Any) -> None:
     holder = getattr(message, name)
     try:
         if isinstance(holder, MutableSequence):
-            _extend(holder, value)
+            _extend(message, name, value)
         elif isinstance(value, bool) is isinstance(holder, bool):
             setattr(message, name, value)
         else:
@@ -62,20 +67,35 @@ def set_field(message: Message, name: str, value: Any) -> None:
         raise InvalidArgument("INVALID_ARGUMENT", reason, field=name) from None
 
 
-def _extend(holder: Any, value: Any) -> None:
+def _extend(message: Message, name: str, value: Any) -> None:
+    holder, element = getattr(message, name), message.DESCRIPTOR.fields_by_name[name].message_type
+    if element is None:
+        holder.extend(_listed(value))
+    elif element.name == "Term":
+        for source, target in _mapped(value):
+            holder.add(source=source, target=target)
+    else:
+        for tokens in _listed(value):
+            holder.add(tokens=_listed(tokens))
+
+
+def _listed(value: Any) -> Sequence[Any]:
     # A text would pass for a list of its characters.
     if isinstance(value, str | bytes) or not isinstance(value, Sequence):
         raise TypeError
-    if hasattr(holder, "add"):
-        for tokens in value:
-            _extend(holder.add().tokens, tokens)
-    else:
-        holder.extend(value)
+    return value
+
+
+def _mapped(value: Any) -> Iterable[tuple[Any, Any]]:
+    # None would leave a text out.
+    if not isinstance(value, Mapping) or None in (*value, *value.values()):
+        raise TypeError
+    return value.items()
 
 
 def _kind_of(message: Message, name: str) -> str:
-    cpp_type = message.DESCRIPTOR.fields_by_name[name].cpp_type
-    if cpp_type == FieldDescriptor.CPPTYPE_MESSAGE:
-        return "a list of lists of texts"
+    field = message.DESCRIPTOR.fields_by_name[name]
+    if field.message_type is not None:
+        return _KINDS_OF_LISTS[field.message_type.name]
     is_list = isinstance(getattr(message, name), MutableSequence)
-    return "a list of texts" if is_list else _KINDS[cpp_type]
+    return "a list of texts" if is_list else _KINDS[field.cpp_type]

@@ -13,7 +13,8 @@ wins over a variable, a variable over the default; an empty variable counts as n
 what compose files make of ``SEQSERVE_PORT=${PORT:-}``. Understood types: str, int, float, bool,
 Path, Enum, each also as ``X | None``, and lists of them. The flag of a list is repeated, one
 element each time; its variable holds all elements, quoted as in a shell; the last positional
-argument may be a list too. An element of ``list[list[str]]`` is words with spaces between.
+argument may be a list too. An element of ``list[list[str]]`` is words with spaces between, and one
+of ``dict[str, str]`` is two texts with ``=`` between.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ def option(
     minimum: float | None = None,
     maximum: float | None = None,
     positional: bool = False,
+    metavar: str | None = None,
     group: str = "options",
 ) -> Any:
     """Declares an option as a dataclass field.
@@ -56,6 +58,7 @@ def option(
         minimum: Smallest value allowed.
         maximum: Largest value allowed.
         positional: Take it by place instead of by flag.
+        metavar: What ``--help`` writes for its value; the kind of it where None.
         group: Heading under which ``--help`` lists it.
     """
     metadata = {
@@ -63,6 +66,7 @@ def option(
         "minimum": minimum,
         "maximum": maximum,
         "positional": positional,
+        "metavar": metavar,
         "group": group,
     }
     if isinstance(default, list):
@@ -146,7 +150,7 @@ def _find(
         return None
     if environ.get(variable):
         text = environ[variable]
-        return variable, _shell_words(text, variable) if _is_list(kind) else text
+        return variable, _shell_words(text, variable) if _is_many(kind) else text
     if _is_required(field):
         raise OptionError(f"{flag} (or {variable}) is required; see --help")
     return None
@@ -158,7 +162,7 @@ def _is_required(field: dataclasses.Field[Any]) -> bool:
 
 def _add_argument(group: Any, field: dataclasses.Field[Any], hint: Any) -> None:
     kind = _strip_optional(hint)
-    many = _is_list(kind)
+    many = _is_many(kind)
     element = typing.get_args(kind)[0] if many else kind
     text = field.metadata["help"].replace("%", "%%")
     if _is_enum(element):
@@ -175,7 +179,7 @@ def _add_argument(group: Any, field: dataclasses.Field[Any], hint: Any) -> None:
         )
     else:
         action = "append" if many else "store"
-        metavar = _METAVARS.get(element, "VALUE")
+        metavar = field.metadata["metavar"] or _METAVARS.get(element, "VALUE")
         group.add_argument(flag_of(field.name), action=action, metavar=metavar, help=text)
 
 
@@ -200,6 +204,10 @@ def _is_list(kind: Any) -> bool:
     return typing.get_origin(kind) is list
 
 
+def _is_many(kind: Any) -> bool:
+    return typing.get_origin(kind) in (list, dict)
+
+
 def _is_enum(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Enum)
 
@@ -212,6 +220,8 @@ def _shell_words(text: str, source: str) -> list[str]:
 
 
 def _convert(value: Any, kind: Any, metadata: Mapping[str, Any], source: str) -> Any:
+    if typing.get_origin(kind) is dict:
+        return _pairs(value, source)
     if _is_list(kind):
         (element,) = typing.get_args(kind)
         parts = value.split() if isinstance(value, str) else value
@@ -229,6 +239,17 @@ def _convert(value: Any, kind: Any, metadata: Mapping[str, Any], source: str) ->
     if high is not None and converted > high:
         raise OptionError(f"{source}: {value} is more than {high}, the largest allowed")
     return converted
+
+
+def _pairs(parts: list[str], source: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for part in parts:
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise OptionError(f"{source}: {part!r} has no = between two texts")
+        if pairs.setdefault(key, value) != value:
+            raise OptionError(f"{source}: {key!r} is given twice, and not alike")
+    return pairs
 
 
 def _to_bool(value: Any) -> bool:

@@ -156,6 +156,7 @@ def _hypothesis_of(message: generation_pb2.Hypothesis) -> Hypothesis:
         token_scores=tuple(message.token_scores),
         top_tokens=tuple(_top_tokens_of(step) for step in message.top_tokens),
         attention=tuple(tuple(token.weights) for token in message.attention),
+        unmet_terms=tuple((term.source, term.target) for term in message.unmet_terms),
     )
 
 

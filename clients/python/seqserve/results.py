@@ -74,6 +74,8 @@ class Hypothesis:
     attention: tuple[tuple[float, ...], ...] = ()
     """For each token a weight for each of the result's ``source_pieces``; empty unless asked
     for."""
+    unmet_terms: tuple[tuple[str, str], ...] = ()
+    """Source and target of each term that is in the source, but not in this hypothesis."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +138,11 @@ class Result:
     def stop_reason(self) -> StopReason:
         """Why decoding stopped."""
         return self.hypotheses[0].stop_reason
+
+    @property
+    def unmet_terms(self) -> tuple[tuple[str, str], ...]:
+        """Source and target of each term that is in the source, but not in the text."""
+        return self.hypotheses[0].unmet_terms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,151 +1,127 @@
-"""Beam search of one request, step by step, with the rules of CTranslate2.
-
-At each step the best ``2 beam_size`` continuations of all beams are ranked by the sum of their
-log-probabilities. One of the first ``beam_size`` that ends is a finished hypothesis, and the next
-continuation that does not end takes its place. Search is over when ``beam_size * patience``
-hypotheses are finished; they are ranked by their normalised scores.
-
-Sources: Sutskever et al. 2014, section 3.2; Wu et al. 2016, section 7; Kasai et al. 2022, "A Call
-for Clarity in Beam Search" (patience); CTranslate2, docs/decoding.md.
-"""
+"""One beam search: what it has found, and how it goes on where more is asked for than the best."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from typing import cast
 
 import numpy as np
 
-from seqserve_server.engine.choice import Candidate, Choice, View
-from seqserve_server.engine.constraints import Constraints
-from seqserve_server.engine.path import FinishedPaths, Path, Ranking, ranking_of
-from seqserve_server.engine.request import DecodingOptions
-from seqserve_server.engine.scores import Array, largest, log_softmax, penalized
+from seqserve_server.engine.banks import Banks
+from seqserve_server.engine.distribution import Distribution, Distributions, is_probable
+from seqserve_server.engine.ended import Answer, Ended, Said, best
+from seqserve_server.engine.expansion import Candidates, alike, ranked
+from seqserve_server.engine.request import Finished, Request
+from seqserve_server.engine.scores import Array, Ranking
 
 
-class BeamSearch:
-    """Keeps ``beam_size`` hypotheses."""
+class Beam:
+    """The search of a request, or that of one of its alternatives."""
 
-    def __init__(self, options: DecodingOptions, constraints: Constraints) -> None:
-        """Begins with rows that are all alike, of which only the first one counts."""
-        self._options = options
-        self._constraints = constraints
-        self.bans_some = constraints.bans_some
-        self.size = options.beam_size
-        self._paths = [Path(score=0.0 if beam == 0 else -math.inf) for beam in range(self.size)]
-        self._finished = FinishedPaths(options)
-        self._enough = max(1, math.floor(self.size * options.patience + 0.5))
-        # Without a penalty no later hypothesis can be better than the one that ends on top.
-        self._ends_early = options.patience == 1.0 and options.length_penalty == 0.0
-        self._top_ended = False
-        self.shows_scores = options.repetition_penalty != 1.0
-        self.ranked = 0 if self.shows_scores else max(2 * self.size, options.return_top_tokens)
+    def __init__(self, answer: Answer, alternative: int | None = None) -> None:
+        """Begins with nothing found.
 
-    @property
-    def scores(self) -> list[float]:
-        """Gives the score of each beam."""
-        return [path.score for path in self._paths]
-
-    def bans(self) -> list[list[int]]:
-        """Lists for each beam what it must not say next."""
-        return [self._constraints.bans(path) for path in self._paths]
-
-    def choose(self, view: View) -> Choice:
-        """Ranks the continuations of all beams, and sorts out what ends from what goes on."""
-        word = self._constraints.forced(self._paths[0].length)
-        if word is not None:
-            self._paths = [path.forced(word) for path in self._paths]
-            return Choice(list(range(self.size)), [word] * self.size, [])
-        candidates, ranking = view.candidates, None
-        if candidates is None or self._options.return_top_tokens:
-            ranking = self._ranking(view)
-        if candidates is None:
-            assert ranking is not None
-            [candidates] = ranked([self.scores], *(part[None] for part in ranking))
-        paths, parents = self._next(candidates, ranking)
-        if not paths:
-            return Choice([], [], self._finished.best())
-        self._paths = paths
-        return Choice(parents, [path.word for path in paths], [])
-
-    def _ranking(self, view: View) -> tuple[Array, Array]:
-        """Gives the best words after each beam and their log-probabilities, ``[B, K]``."""
-        if not self.shows_scores:
-            return view.best(self.ranked)
-        count = max(2 * self.size, self._options.return_top_tokens)
-        found = [
-            log_softmax(penalized(view.scores(beam), path.words(), self._penalty))
-            for beam, path in enumerate(self._paths)
-        ]
-        words = [largest(row, count) for row in found]
-        best = [row[these] for row, these in zip(found, words, strict=True)]
-        return np.stack(words), np.stack(best)
+        Args:
+            answer: Where to what it finds belongs.
+            alternative: Which of the best words after the prefix it carries on; None for all.
+        """
+        self._answer = answer
+        self.options = options = answer.options
+        self.constraints = answer.constraints
+        self._alternative = alternative
+        self._ended: list[Ended] = []
+        self._top_ended = self._dropped = False
+        self._rankings: list[Ranking] = []
+        self._banks = Banks(options.terms, self.constraints.ends) if options.terms else None
+        self.has_own_ends = bool(options.end_ids or options.stops or alternative is not None)
+        """Whether more ends a hypothesis than the model's end token and the longest length."""
 
     @property
-    def _penalty(self) -> float:
-        return self._options.repetition_penalty
+    def _wanted(self) -> int:
+        return self.options.num_hypotheses if self._alternative is None else 1
 
-    def _next(
-        self, candidates: list[Candidate], ranking: tuple[Array, Array] | None
-    ) -> tuple[list[Path], list[int]]:
-        """Gives the next beams and those that they come from; none where search is over."""
-        spare = self._going_on(candidates[self.size :], ranking)
-        paths, parents = [], []
-        is_last = False
-        for place, candidate in enumerate(candidates[: self.size]):
-            path = self._extended(candidate, ranking)
-            end = self._constraints.end(path)
-            if end:
-                self._finished.add(path, end)
-                self._top_ended |= place == 0
-                is_last |= path.length >= self._options.max_decoding_length
-                candidate, path = next(spare, (candidate, path))
-            parents.append(candidate.beam)
-            paths.append(path)
-        return ([], []) if is_last or self._is_over() else (paths, parents)
+    @property
+    def _enough(self) -> int:
+        return max(1, math.floor(self.options.beam_size * self.options.patience + 0.5))
 
-    def _is_over(self) -> bool:
-        count = len(self._finished)
-        if self._ends_early:
-            return self._top_ended and count >= self._options.num_hypotheses
+    def _begins(self, length: int) -> bool:
+        """Tells whether the word just found is that of the alternative."""
+        return self._alternative is not None and length == len(self.options.prefix) + 1
+
+    def candidates(
+        self, scores: Array, rows: list[int], length: int, steps: Distributions
+    ) -> Candidates | None:
+        """Ranks the continuations of a search that is guided.
+
+        Args:
+            scores: Of its beams, ``[B]``.
+            rows: Of its beams.
+            length: Words, the one now to be found counted.
+            steps: What the last step has found.
+
+        Returns:
+            At most ``2 B`` of them, ``[1, N]``; None where they are those of the graph.
+        """
+        options = self.options
+        forced = self.constraints.forced(length - 1)
+        if forced is not None:
+            self._rankings = []
+            return alike(scores, forced, math.nan)
+        found = [steps.of(row, options) for row in rows]
+        self._rankings = [each.ranking(options.return_top_tokens) for each in found]
+        if self._begins(length):
+            assert self._alternative is not None
+            word, log_probability = found[0].ranking(options.num_hypotheses)[self._alternative]
+            self._dropped = not is_probable(log_probability, self._alternative, options)
+            return alike(scores, word, log_probability)
+        if not options.chooses_among_all:
+            return None
+        if self._banks:
+            said = [steps.said(row) for row in rows]
+            return self._banks.candidates(scores, cast(list[Distribution], found), said)
+        listed = [each.best(2 * len(rows)) for each in found]
+        words, log_probabilities = (np.stack(part)[None] for part in zip(*listed, strict=True))
+        return ranked(scores[None], words, log_probabilities)
+
+    def ranking(self, beam: int) -> Ranking:
+        """Gives the best words after a beam in the last step, where they are asked for."""
+        return self._rankings[beam] if self._rankings else []
+
+    def ends(self, words: list[int]) -> bool:
+        """Tells whether words are a whole hypothesis."""
+        return self._dropped or self.constraints.end(words) is not None
+
+    def end(self, said: Said, on_top: bool) -> None:
+        """Takes in a hypothesis that has ended.
+
+        Args:
+            said: All its words.
+            on_top: Whether it is the best of its step.
+        """
+        if self._dropped or said.score == -math.inf:
+            return
+        end = self.constraints.end(said.words)
+        assert end is not None
+        self._ended.append(Ended.of(said, end, self.options))
+        self._top_ended |= on_top
+
+    def is_over(self, length: int) -> bool:
+        """Tells whether enough has ended, now that hypotheses have so many words."""
+        options, count = self.options, len(self._ended)
+        if length >= options.max_decoding_length or self._begins(length):
+            return True
+        if self._banks:
+            # Only those end that have said all of them: one bank of many.
+            return count >= max(self._wanted, round(self._enough / self._banks.count))
+        if options.patience == 1.0 and not (options.length_penalty or options.coverage_penalty):
+            # Without a penalty no later hypothesis can be better than the one that ends on top.
+            return self._top_ended and count >= self._wanted
         return count >= self._enough
 
-    def _going_on(
-        self, candidates: list[Candidate], ranking: tuple[Array, Array] | None
-    ) -> Iterator[tuple[Candidate, Path]]:
-        for candidate in candidates:
-            path = self._extended(candidate, ranking)
-            if self._constraints.end(path) is None:
-                yield candidate, path
-
-    def _extended(self, candidate: Candidate, ranking: tuple[Array, Array] | None) -> Path:
-        beam, word, log_probability = candidate
-        return self._paths[beam].extended(word, log_probability, self._listed(ranking, beam))
-
-    def _listed(self, ranking: tuple[Array, Array] | None, beam: int) -> Ranking | None:
-        if ranking is None:
-            return None
-        words, found = ranking
-        return ranking_of(words[beam], found[beam], self._options.return_top_tokens)
-
-
-def ranked(
-    scores: Sequence[list[float]], words: Array, log_probabilities: Array
-) -> list[list[Candidate]]:
-    """Ranks the continuations of all beams of several requests; among equals the first comes first.
-
-    Args:
-        scores: Of the beams of each request, ``[G, B]``.
-        words: Best ones after each beam, ``[G, B, K]``, K at least 2 B where there are so many.
-        log_probabilities: Theirs.
-
-    Returns:
-        The best ``2 B`` of each request.
-    """
-    groups, beams, words_each = words.shape
-    totals = np.array(scores)[:, :, None] + log_probabilities
-    order = np.argsort(-totals.reshape(groups, -1), axis=1, kind="stable")[:, : 2 * beams]
-    chosen = np.take_along_axis(words.reshape(groups, -1), order, 1).tolist()
-    found = np.take_along_axis(log_probabilities.reshape(groups, -1), order, 1).tolist()
-    parents = (order // words_each).tolist()
-    return [list(map(Candidate, *each)) for each in zip(parents, chosen, found, strict=True)]
+    def close(self) -> list[tuple[Request, Finished]]:
+        """Hands over what it has found; gives the answer where it was the last to do so."""
+        if self._alternative is None:
+            return self._answer.close(self._ended)
+        return self._answer.close(
+            [each.as_alternative(self._alternative) for each in best(self._ended, 1)]
+        )

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqserve_server.engine.limits import MOST_ENDS, MOST_RANKS, MOST_SUPPRESSED
+from seqserve_server.engine.scores import NEVER
 from seqserve_server.manifest import Manifest
 from seqserve_server.runtime import Runtime, Sizes
 from seqserve_server.sources import Memory
@@ -26,8 +27,6 @@ _LEAST_LONGEST = 2
 
 # What a request may list to be kept from it; as many words as its target is long come to them.
 _MOST_LISTED = MOST_SUPPRESSED + 1 + MOST_ENDS
-# Lower than any score, yet finite, so that a sum with it stays a number.
-_NEVER = np.float32(-1e30)
 
 
 class SlotCache:
@@ -154,7 +153,7 @@ class SlotCache:
             self.unban(source)
         self._rows_measured = 0
 
-    def branch(self, sources: list[int], targets: list[int]) -> None:
+    def branch(self, sources: Array, targets: Array) -> None:
         """Copies what rows have said over other rows of the same source.
 
         Args:
@@ -188,16 +187,17 @@ class SlotCache:
 
     def ban(self, row: int, words: Sequence[int]) -> None:
         """Keeps a row from saying some words until told else; as many as limits.py lets them be."""
-        self._bans[row] = words
-        self._bans_laid = False
+        if self._bans.get(row) != words:
+            self._bans[row] = words
+            self._bans_laid = False
 
     def unban(self, row: int) -> None:
         """Lets a row say everything."""
         if self._bans.pop(row, None) is not None:
             self._bans_laid = False
 
-    def best(self, rows: list[int]) -> tuple[Array, Array]:
-        """Gives the best words of rows in the last step and their log-probabilities, ``[R, K]``."""
+    def best(self, rows: Sequence[int] | Array) -> tuple[Array, Array]:
+        """Gives the best words of rows ``[..]`` and their log-probabilities, ``[.., K]`` each."""
         end = self.slots * self.ranked
         shape = (self.slots, self.ranked)
         words = self._best_tokens[:end].reshape(shape)
@@ -234,7 +234,7 @@ class SlotCache:
             if row < rows:
                 begin = row * places
                 self._adjust_index[begin : begin + len(words)] = words
-                self._adjust_value[begin : begin + len(words)] = _NEVER
+                self._adjust_value[begin : begin + len(words)] = NEVER
         self._bans_laid, self._ban_rows, self._ban_places = True, rows, places
 
     def _measure(self, rows: int) -> None:

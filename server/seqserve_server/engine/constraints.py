@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from seqserve_server.engine.request import DecodingOptions, StopReason
-
-if TYPE_CHECKING:
-    from seqserve_server.engine.path import Path
 
 Detokenize: TypeAlias = Callable[[Sequence[int]], str]
 """Gives the text of tokens."""
@@ -36,19 +33,16 @@ class Constraints:
             detokenize: Gives the text in which stop sequences are looked for.
         """
         self._options = options
-        self._ends = frozenset(options.end_ids or (eos,))
+        self.ends = frozenset(options.end_ids or (eos,))
+        """Words that end a hypothesis."""
         self._detokenize = detokenize
-        self.bans_some = bool(
-            options.min_decoding_length or options.suppressed or options.no_repeat_ngram_size
-        )
-        """Whether there ever are words that must not be said."""
 
-    def bans(self, path: Path) -> list[int]:
-        """Lists the words that must not come next."""
-        options, words = self._options, path.words()
+    def bans(self, words: list[int]) -> list[int]:
+        """Lists what must not come after ``words``."""
+        options = self._options
         banned: set[int] = set()
         if len(words) < options.min_decoding_length:
-            banned |= self._ends
+            banned |= self.ends
         for sequence in options.suppressed:
             before = len(sequence) - 1
             if before <= len(words) and tuple(words[len(words) - before :]) == sequence[:-1]:
@@ -58,23 +52,23 @@ class Constraints:
         return sorted(banned)
 
     def forced(self, length: int) -> int | None:
-        """Gives the word of the prefix that comes after so many; None where it is over."""
+        """Gives the word of the prefix that comes after so many; None where there is none."""
         prefix = self._options.prefix
-        return prefix[length] if length < len(prefix) else None
+        is_over = length >= len(prefix) or self._options.prefix_bias_beta
+        return None if is_over else prefix[length]
 
-    def end(self, path: Path) -> End | None:
-        """Tells whether a path is a whole hypothesis, and what of it counts."""
-        if path.word in self._ends:
-            return End(StopReason.EOS, path.length - 1)
+    def end(self, words: list[int]) -> End | None:
+        """Tells whether words are a whole hypothesis, and what of it counts."""
+        if words[-1] in self.ends:
+            return End(StopReason.EOS, len(words) - 1)
         if self._options.stops:
-            words = path.words()
             text = self._detokenize(words)
             found = [place for stop in self._options.stops if (place := text.find(stop)) >= 0]
             if found:
                 length = min(found)
                 return End(StopReason.STOP_SEQUENCE, self._covering(words, text[:length]), length)
-        if path.length >= self._options.max_decoding_length:
-            return End(StopReason.LENGTH, path.length)
+        if len(words) >= self._options.max_decoding_length:
+            return End(StopReason.LENGTH, len(words))
         return None
 
     def _covering(self, words: list[int], text: str) -> int:

@@ -168,7 +168,7 @@ class Engine:
         """Hands answers that are to show their attention to the teacher, which tells them then."""
         told: Events = []
         for request, event in events:
-            if isinstance(event, Finished) and request.options.return_attention:
+            if isinstance(event, Finished) and request.options.needs_attention:
                 self._teacher.annotate(request, event)
             else:
                 told.append((request, event))

@@ -1,91 +1,212 @@
-"""Rows that choose for themselves: the best word, or one drawn at random."""
+"""Rows that go on by themselves: each says the best word, or one drawn at random.
+
+For most of them the graph has chosen already, or has listed what to draw among, and they advance as
+arrays. Rows that ask for more are looked at one by one.
+"""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 
-from seqserve_server.engine.choice import Choice, View
+from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.constraints import Constraints
-from seqserve_server.engine.limits import MOST_RANKS
-from seqserve_server.engine.path import FinishedPaths, Path, Ranking, ranking_of
-from seqserve_server.engine.request import DecodingOptions
-from seqserve_server.engine.sampling import draw
-from seqserve_server.engine.scores import Array, largest, log_softmax, penalized
+from seqserve_server.engine.distribution import (
+    Distribution,
+    Distributions,
+    is_probable,
+)
+from seqserve_server.engine.ended import Answer, Ended
+from seqserve_server.engine.history import History
+from seqserve_server.engine.request import DecodingOptions, Finished, Request
+from seqserve_server.engine.sampling import Samplings, drawn, ordered
+from seqserve_server.engine.scores import Array, Ranking
 
 
-class IndependentSearch:
-    """One hypothesis a row; a row that has ended leaves, and the others go on."""
+@dataclass(slots=True, eq=False)
+class _Row:
+    answer: Answer
+    number: int
+    """Which of the request's hypotheses it is."""
+    dropped: bool = False
+    """Whether it is an alternative that is too improbable."""
 
-    def __init__(self, options: DecodingOptions, constraints: Constraints) -> None:
-        """Begins with as many rows as hypotheses are wanted."""
-        self._options = options
-        self._constraints = constraints
-        self.bans_some = constraints.bans_some
-        self._paths = [Path() for _ in range(options.num_hypotheses)]
-        self._finished = FinishedPaths(options)
-        seed = options.sampling.seed if options.sampling else 0
-        # Each hypothesis draws numbers of its own, so that no other row has a part in them.
-        self._random = [np.random.default_rng([seed, number]) for number in range(options.rows)]
-        sampling = options.sampling
-        listed = max(options.return_top_tokens, sampling.top_k if sampling else 0)
-        draws_among_all = sampling is not None and not 0 < sampling.top_k <= MOST_RANKS
-        self.shows_scores = draws_among_all or options.repetition_penalty != 1.0
-        self.ranked = 0 if self.shows_scores else listed
+    def begins(self, length: int) -> bool:
+        """Tells whether the newest of so many words is that of an alternative."""
+        options = self.answer.options
+        return options.return_alternatives and length == len(options.prefix) + 1
 
-    def bans(self) -> list[list[int]]:
-        """Lists for each row what it must not say next."""
-        return [self._constraints.bans(path) for path in self._paths]
 
-    def choose(self, view: View) -> Choice:
-        """Lets each row go on by one word."""
-        paths, random, parents = [], [], []
-        for row, path in enumerate(self._extended(view)):
-            end = self._constraints.end(path)
-            if end:
-                self._finished.add(path, end)
-            else:
-                paths.append(path)
-                random.append(self._random[row])
-                parents.append(row)
-        self._paths, self._random = paths, random
-        return Choice(
-            parents, [path.word for path in paths], [] if paths else self._finished.best()
+class IndependentRows:
+    """One hypothesis a row. Rows of other searches are passed over."""
+
+    def __init__(self, cache: SlotCache, history: History, eos: int, longest: int) -> None:
+        """Begins with no row.
+
+        Args:
+            cache: Whose rows it reads, and tells what to say.
+            history: Of all rows.
+            eos: Id of the end token.
+            longest: Most words of a target.
+        """
+        self._cache = cache
+        self._history = history
+        self._steps = Distributions(cache, history)
+        self._eos = eos
+        self._rows: dict[int, _Row] = {}
+        self._guided: dict[int, _Row] = {}
+        slots = cache.slots
+        self._all = np.arange(slots)
+        self._mine = np.zeros(slots, np.bool_)
+        self._scores = np.zeros(slots)
+        self._longest = np.zeros(slots, np.int32)
+        self._draws = np.zeros(slots, np.bool_)
+        self._samplings = Samplings.empty(slots)
+        self._numbers = np.zeros((slots, longest))
+        self._arrays = (
+            self._mine,
+            self._scores,
+            self._longest,
+            self._draws,
+            self._numbers,
+            *self._samplings,
         )
 
-    def _extended(self, view: View) -> list[Path]:
-        # All rows are as long as each other.
-        word = self._constraints.forced(self._paths[0].length)
-        if word is not None:
-            return [path.forced(word) for path in self._paths]
-        if self.shows_scores:
-            return [self._from_all(view, row) for row in range(len(self._paths))]
-        return self._from_best(view)
+    def join(self, rows: list[int], request: Request, constraints: Constraints) -> None:
+        """Starts the rows of a request, one for each hypothesis."""
+        options = request.options
+        answer = Answer(request, constraints, len(rows))
+        for number, row in enumerate(rows):
+            self._rows[row] = entry = _Row(answer, number)
+            self._mine[row] = True
+            self._scores[row] = 0.0
+            self._longest[row] = options.max_decoding_length
+            if options.sampling:
+                self._begin_drawing(row, options, number)
+            if options.is_guided:
+                self._guided[row] = entry
+                self._ban(row, [])
 
-    def _from_best(self, view: View) -> list[Path]:
-        """Chooses among the best words, which the graph has found."""
-        words, scores = view.best(self.ranked)  # [R, K]
-        sampling, paths = self._options.sampling, []
-        for row, path in enumerate(self._paths):
-            word, score = view.word(row), view.log_probability(row)
-            if sampling:
-                place = draw(scores[row], sampling, self._random[row])
-                word, score = int(words[row, place]), float(scores[row, place])
-            paths.append(path.extended(word, score, self._ranking(words[row], scores[row])))
-        return paths
+    def _begin_drawing(self, row: int, options: DecodingOptions, number: int) -> None:
+        assert options.sampling is not None
+        # Each hypothesis draws numbers of its own, so that no other row has a part in them.
+        random = np.random.default_rng([options.sampling.seed, number])
+        free = options.max_decoding_length - len(options.prefix)
+        self._numbers[row, len(options.prefix) :][:free] = random.random(free)
+        self._samplings.put(row, options.sampling)
+        self._draws[row] = not options.chooses_among_all
 
-    def _from_all(self, view: View, row: int) -> Path:
+    def leave(self, row: int) -> None:
+        """Forgets a row."""
+        self._rows.pop(row, None)
+        self._guided.pop(row, None)
+        self._mine[row] = self._draws[row] = False
+
+    def move(self, source: int, target: int) -> None:
+        """Brings one row to the place of another, which has left."""
+        self._rows[target] = self._rows[source]
+        if source in self._guided:
+            self._guided[target] = self._guided[source]
+        for array in self._arrays:
+            array[target] = array[source]
+        self.leave(source)
+
+    def advance(self, rows: int) -> tuple[list[int], list[tuple[Request, Finished]]]:
+        """Takes in the words of the step just run.
+
+        Args:
+            rows: How many leading rows ran.
+
+        Returns:
+            The rows that are done, in rising order, and the requests that have their answer.
+        """
+        if not self._rows:
+            return [], []
+        lengths, mine = self._cache.lengths[:rows], self._mine[:rows]
+        words = self._cache.tokens[:rows, 0]
+        log_probabilities = self._cache.log_probabilities[:rows].astype(np.float64)
+        if self._draws[:rows].any():
+            self._draw(words, log_probabilities)
+        for row in self._guided:
+            self._guide(row, words, log_probabilities)
+        self._history.say(self._all[:rows], lengths, words, log_probabilities)
+        self._scores[:rows] += np.nan_to_num(log_probabilities)
+        done = ((words == self._eos) | (lengths >= self._longest[:rows])) & mine
+        for row in self._guided:
+            done[row] = self._is_done(row)
+        ended: list[int] = done.nonzero()[0].tolist()
+        return ended, [answer for row in ended for answer in self._finish(row)]
+
+    def _draw(self, words: Array, log_probabilities: Array) -> None:
+        """Draws for all rows that do so among the best words of the graph."""
+        rows = self._draws.nonzero()[0]
+        listed, scores = self._cache.best(rows)
+        numbers = self._numbers[rows, self._cache.lengths[rows] - 1]
+        places = drawn(scores, self._samplings.of(rows), numbers)
+        chosen = self._all[: len(rows)], places
+        words[rows], log_probabilities[rows] = listed[chosen], scores[chosen]
+
+    def _guide(self, row: int, words: Array, log_probabilities: Array) -> None:
+        """Chooses for a row that asks for more."""
+        entry, length = self._guided[row], int(self._cache.lengths[row])
+        options = entry.answer.options
+        forced = entry.answer.constraints.forced(length - 1)
+        if forced is not None:
+            words[row], log_probabilities[row] = forced, math.nan
+            self._note(row, options, [])
+            return
+        if not (options.chooses_among_all or options.return_top_tokens or entry.begins(length)):
+            return
+        found = self._steps.of(row, options)
+        self._note(row, options, found.ranking(options.return_top_tokens))
+        if entry.begins(length):
+            word, log_probability = found.ranking(options.num_hypotheses)[entry.number]
+            words[row], log_probabilities[row] = word, log_probability
+            entry.dropped = not is_probable(log_probability, entry.number, options)
+        elif isinstance(found, Distribution):
+            words[row] = word = self._choose(row, found, options, length)
+            log_probabilities[row] = found.log_probabilities[word]
+
+    def _choose(self, row: int, found: Distribution, options: DecodingOptions, length: int) -> int:
         """Chooses among all words."""
-        path, options = self._paths[row], self._options
-        scores = view.scores(row)
-        if options.repetition_penalty != 1.0:
-            scores = penalized(scores, path.words(), options.repetition_penalty)
-        found = log_softmax(scores)
-        if options.sampling:
-            word = draw(scores, options.sampling, self._random[row])
-        else:
-            word = int(found.argmax())
-        best = largest(found, options.return_top_tokens)
-        return path.extended(word, float(found[word]), self._ranking(best, found[best]))
+        if not options.sampling:
+            return int(found.log_probabilities.argmax())
+        places = ordered(found.log_probabilities, options.sampling)
+        samplings = self._samplings.of(self._all[row : row + 1])
+        number = self._numbers[row, length - 1 : length]
+        [place] = drawn(found.log_probabilities[None, places], samplings, number)
+        return int(places[place])
 
-    def _ranking(self, words: Array, log_probabilities: Array) -> Ranking | None:
-        return ranking_of(words, log_probabilities, self._options.return_top_tokens)
+    def _note(self, row: int, options: DecodingOptions, ranking: Ranking) -> None:
+        if options.return_top_tokens:
+            self._history.rank(row, ranking)
+
+    def _is_done(self, row: int) -> bool:
+        """Tells whether a row that asks for more ends here; bans what it must not say if not."""
+        entry = self._guided[row]
+        said = self._history.said(row, int(self._cache.lengths[row]))
+        if entry.dropped or entry.answer.constraints.end(said):
+            return True
+        self._ban(row, said)
+        return False
+
+    def _ban(self, row: int, said: list[int]) -> None:
+        answer = self._guided[row].answer
+        if answer.options.bans_some:
+            self._cache.ban(row, answer.constraints.bans(said))
+
+    def _finish(self, row: int) -> list[tuple[Request, Finished]]:
+        """Takes in the end of a row; gives the answer of its request where it was the last."""
+        entry = self._rows[row]
+        answer = entry.answer
+        if entry.dropped:
+            return answer.close([])
+        said = self._history.of(row, int(self._cache.lengths[row]), float(self._scores[row]))
+        end = answer.constraints.end(said.words)
+        assert end is not None
+        ended = Ended.of(said, end, answer.options)
+        if answer.options.return_alternatives:
+            ended = ended.as_alternative(entry.number)
+        return answer.close([ended])

@@ -10,6 +10,10 @@ MOST_SUPPRESSED = 256
 """Tokens and sequences that a request can have suppressed, the unknown token beside them."""
 MOST_ENDS = 64
 """Tokens that can end the hypotheses of a request."""
+MOST_TERMS = 16
+"""Terms that a request can have."""
+MOST_ALLOWED = 4096
+"""Tokens that a request can be kept to, those that end a hypothesis beside them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

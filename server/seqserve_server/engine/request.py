@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any, NamedTuple
 
+from seqserve_server.engine.limits import MOST_RANKS
 from seqserve_server.errors import ServiceError
 
 
@@ -104,15 +105,48 @@ class DecodingOptions:
         return max(self.beam_size, self.num_hypotheses)
 
     @property
+    def chooses_among_all(self) -> bool:
+        """Whether a step's scores are changed or drawn among in ways that the graph does not."""
+        sampling = self.sampling
+        return bool(
+            (sampling is not None and not 0 < sampling.top_k <= MOST_RANKS)
+            or self.repetition_penalty != 1.0
+            or self.prefix_bias_beta
+            or self.terms
+            or self.vocabulary
+        )
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether the attention of finished hypotheses has to be found."""
+        return self.return_attention or self.coverage_penalty > 0.0
+
+    @property
+    def is_guided(self) -> bool:
+        """Whether more is to be looked at than the best words that the graph has found."""
+        return bool(
+            self.chooses_among_all
+            or self.bans_some
+            or self.prefix
+            or self.end_ids
+            or self.stops
+            or self.return_top_tokens
+            or self.return_alternatives
+        )
+
+    @property
+    def bans_some(self) -> bool:
+        """Whether there ever are words that must not be said."""
+        return bool(self.min_decoding_length or self.suppressed or self.no_repeat_ngram_size)
+
+    @property
     def is_plain(self) -> bool:
         """Whether the graph's own choice, the best word, is all that is needed."""
         return (
             self.rows == 1
             and self.sampling is None
-            and self.repetition_penalty == 1.0
-            and not self.no_repeat_ngram_size
-            and not (self.suppressed or self.end_ids or self.stops or self.prefix)
-            and not (self.return_token_scores or self.return_top_tokens)
+            and not self.is_guided
+            and not self.return_token_scores
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -10,6 +10,13 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
+Ranking = list[tuple[int, float]]
+"""Words of one step and their log-probabilities, best first."""
+
+NEVER = np.float32(-1e30)
+"""Score of a word that is forbidden: lower than any other, yet finite, so that a sum with it stays
+a number."""
+
 
 def log_softmax(scores: Array) -> Array:
     """Gives the log-probabilities of scores, ``[V]`` → float64 ``[V]``."""

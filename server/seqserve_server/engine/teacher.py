@@ -15,7 +15,16 @@ from collections.abc import Callable
 import numpy as np
 
 from seqserve_server.engine.cache import Array
-from seqserve_server.engine.request import Event, Failed, Finished, Hypothesis, Request, Taught
+from seqserve_server.engine.coverage import covering
+from seqserve_server.engine.request import (
+    Event,
+    Failed,
+    Finished,
+    Hypothesis,
+    Request,
+    StopReason,
+    Taught,
+)
 from seqserve_server.errors import DeadlinePassed, Draining, EngineFault, QueueFull, Stage
 from seqserve_server.runtime import Runtime
 
@@ -110,20 +119,37 @@ class Teacher:
         if request.deadline_s is not None and request.deadline_s <= time.monotonic():
             return Failed(DeadlinePassed(Stage.QUEUE if answer is None else Stage.DECODE))
         if answer is not None:
-            return Finished(
-                [self._attended(request.source, hypothesis) for hypothesis in answer.hypotheses]
-            )
+            return self._annotated(request, answer)
         assert request.target is not None
         names = [_SCORES, *_WEIGHTS] if request.weighed else [_SCORES]
         scores, *weights = self._run(request.source, request.target, names)
         return Taught(scores[0].tolist(), [array[:, 0].tobytes() for array in weights])
 
-    def _attended(self, source: list[int], hypothesis: Hypothesis) -> Hypothesis:
-        if not hypothesis.token_ids:
-            return hypothesis
-        [weights] = self._run(source, hypothesis.token_ids, ["cross_attention"])
-        # Of the last layer, over its heads, [T, S].
-        return hypothesis._replace(attention=weights[-1, 0].mean(0).tobytes())
+    def _annotated(self, request: Request, answer: Finished) -> Finished:
+        """Adds what was attended to, or ranks by it, as is asked for."""
+        options = request.options
+        seen = [(each, self._attention(request.source, each)) for each in answer.hypotheses]
+        if options.coverage_penalty:
+            seen = covering(seen, options)
+        hypotheses = [hypothesis for hypothesis, _ in seen]
+        if options.return_attention:
+            hypotheses = [
+                each._replace(attention=weights[: len(each.token_ids)].tobytes())
+                for each, weights in seen
+            ]
+        return Finished(hypotheses)
+
+    def _attention(self, source: list[int], hypothesis: Hypothesis) -> Array:
+        """Gives the attention to the source, the mean over the last layer's heads.
+
+        Returns:
+            Of each token, and of the end token where it was generated, float32 ``[T, S]``.
+        """
+        ended = hypothesis.stop_reason is StopReason.EOS
+        # What a step attends to does not depend on the token that it chooses.
+        target = [*hypothesis.token_ids, *([self._runtime.manifest.tokens.eos] if ended else [])]
+        [weights] = self._run(source, target, ["cross_attention"])
+        return weights[-1, 0].mean(0)  # type: ignore[no-any-return]
 
     def _run(self, source: list[int], target: list[int], names: list[str]) -> list[Array]:
         bos = self._runtime.manifest.tokens.bos

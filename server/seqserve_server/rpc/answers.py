@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from array import array
+from collections.abc import Sequence
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.engine.request import Finished, Hypothesis, Request, StopReason, Timeline
@@ -25,7 +26,13 @@ def floats(data: bytes) -> array[float]:
 
 
 def response_of(
-    model: ServedModel, request: Request, answer: Finished, *, replaces: bool, attends: bool
+    model: ServedModel,
+    request: Request,
+    answer: Finished,
+    *,
+    terms: Sequence[generation_pb2.Term],
+    replaces: bool,
+    attends: bool,
 ) -> generation_pb2.GenerateResponse:
     """Builds the answer of Generate.
 
@@ -33,6 +40,7 @@ def response_of(
         model: Who answered.
         request: What was asked.
         answer: What came of it.
+        terms: Those of the request, in its order, as they were sent.
         replaces: Whether tokens for what is unknown are replaced.
         attends: Whether attention is shown.
     """
@@ -49,6 +57,7 @@ def response_of(
         if replaces:
             hypothesis = _replaced(hypothesis, request.source, model)
         message = _hypothesis(hypothesis, model.tokenizer)
+        message.unmet_terms.extend(terms[number] for number in hypothesis.unmet_terms)
         if attends:
             message.attention.extend(_attention(hypothesis, len(request.source)))
         response.hypotheses.append(message)

@@ -19,6 +19,7 @@ from seqserve_server.rpc.call import EngineCall
 from seqserve_server.rpc.options import decoding_options, default_options
 from seqserve_server.rpc.record import current
 from seqserve_server.rpc.status import failure_within
+from seqserve_server.rpc.terms import applying, for_source
 from seqserve_server.rpc.validation import (
     check_count,
     check_source,
@@ -52,7 +53,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
     ) -> generation_pb2.GenerateResponse:
         """Answers when every hypothesis is finished."""
         model, call = await self._generation(request, context, streamed=False)
-        return _response(model, call, await call.finished(), request.options)
+        return _response(model, call, await call.finished(), request.options, request.source)
 
     async def GenerateStream(
         self, request: generation_pb2.GenerateRequest, context: Context
@@ -70,7 +71,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
                 if piece := text.push(tokens):
                     yield _piece(piece, told[shown:])
                     shown = len(told)
-        response = _response(model, call, call.result(), request.options)
+        response = _response(model, call, call.result(), request.options, request.source)
         best = response.hypotheses[0]
         if rest := text.flush(best.text):
             yield _piece(rest, best.token_ids[shown:])
@@ -89,8 +90,11 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         async def outcome(source: str) -> generation_pb2.Outcome:
             async with room:
                 try:
-                    call = _call(model, await _source(model, source), options, context)
-                    response = _response(model, call, await call.finished(), request.options)
+                    tokens = await _source(model, source)
+                    chosen = for_source(options, request.options.terms, source)
+                    call = _call(model, tokens, chosen, context)
+                    answer = await call.finished()
+                    response = _response(model, call, answer, request.options, source)
                 except ServiceError as error:
                     failure = failure_within(error, current.get().request_id)
                     return generation_pb2.Outcome(failure=failure)
@@ -160,6 +164,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         model = self._model(request)
         options = self._options(model, request.options)
         source = await _source(model, request.source)
+        options = for_source(options, request.options.terms, request.source)
         return model, _call(model, source, options, context, streamed=streamed)
 
     def _options(
@@ -230,11 +235,13 @@ def _response(
     call: EngineCall,
     answer: Finished,
     options: generation_pb2.GenerationOptions,
+    source: str,
 ) -> generation_pb2.GenerateResponse:
     response = response_of(
         model,
         call.request,
         answer,
+        terms=applying(options.terms, source),
         replaces=options.replace_unknowns,
         attends=options.return_attention,
     )

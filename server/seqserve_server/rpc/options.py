@@ -1,24 +1,25 @@
 """Options of a request as the caller sent them, checked, to those of the engine.
 
-Every field has its bounds in one table; what fields ask of each other is said below it.
+What a number may be is said in :mod:`~seqserve_server.rpc.bounds`; what fields ask of each other is
+said here.
 """
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf.message import Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.engine.limits import MOST_ENDS, MOST_RANKS, MOST_SUPPRESSED
+from seqserve_server.engine.limits import MOST_ALLOWED, MOST_ENDS, MOST_RANKS, MOST_SUPPRESSED
 from seqserve_server.engine.request import DecodingOptions, Sampling
 from seqserve_server.errors import InvalidRequest
 from seqserve_server.manifest import Manifest
+from seqserve_server.rpc.bounds import numbers_of
+from seqserve_server.rpc.terms import check_terms, words_of
 from seqserve_server.tokenizer import Tokenizer
 
 Options = generation_pb2.GenerationOptions
@@ -27,40 +28,14 @@ _MOST_STOPS = 16
 _MOST_STOP_CHARACTERS = 256
 
 
-@dataclass(frozen=True, slots=True)
-class _Bounds:
-    """What a number may be."""
-
-    default: float
-    least: float
-    most: float = math.inf
-    above: bool = False
-    """Whether the least itself is too little."""
-
-    def holds(self, value: float) -> bool:
-        """Tells whether a value is within; what is not a number is not."""
-        return self.least <= value <= self.most and not (self.above and value == self.least)
-
-    def __str__(self) -> str:
-        """Says what would be right."""
-        begin = f"above {self.least:g}" if self.above else f"at least {self.least:g}"
-        return begin if math.isinf(self.most) else f"{begin} and at most {self.most:g}"
-
-
-_BOUNDS = {
-    "beam_size": _Bounds(1, 1),
-    "patience": _Bounds(1.0, 0.0, 16.0, above=True),
-    "length_penalty": _Bounds(1.0, 0.0, 16.0),
-    "num_hypotheses": _Bounds(1, 1),
-    "temperature": _Bounds(1.0, 0.0, 1000.0, above=True),
-    "top_k": _Bounds(0, 0),
-    "top_p": _Bounds(1.0, 0.0, 1.0, above=True),
-    "min_p": _Bounds(0.0, 0.0, 1.0),
-    "repetition_penalty": _Bounds(1.0, 1 / 64, 64.0),
-    "no_repeat_ngram_size": _Bounds(0, 0),
-    "return_top_tokens": _Bounds(0, 0, MOST_RANKS),
-}
 _SAMPLING = ("temperature", "top_k", "top_p", "min_p", "seed")
+_NEED_A_BEAM = ("coverage_penalty", "prefix_bias_beta", "terms")
+# None of these goes with any of those.
+_APART = {
+    "coverage_penalty": ("return_alternatives",),
+    "prefix_bias_beta": ("return_alternatives", "terms", "vocabulary_allow"),
+    "return_alternatives": ("terms", *_SAMPLING),
+}
 
 
 def default_options(manifest: Manifest) -> DecodingOptions:
@@ -73,6 +48,9 @@ def decoding_options(
 ) -> DecodingOptions:
     """Checks options and fills in the model's defaults.
 
+    The terms are all that were sent; those that a source calls for are
+    :func:`~seqserve_server.rpc.terms.for_source`'s to choose.
+
     Args:
         options: As the caller sent them.
         manifest: Of the model.
@@ -82,26 +60,37 @@ def decoding_options(
     Raises:
         InvalidRequest: One is unknown or out of its bounds, or they contradict each other.
     """
-    _refuse_unknown(options)
     if not options.ByteSize():
         return default_options(manifest)
-    numbers = {name: _number(options, name, bounds) for name, bounds in _BOUNDS.items()}
+    for message in (options, *options.suppress_sequences, *options.terms):
+        _refuse_unknown(message)
+    numbers = numbers_of(options)
     shortest, longest = _lengths(options, manifest)
     sampling = _sampling(options, numbers)
     _check_rows(options, numbers, sampling is not None, most_rows)
+    _check_company(options, numbers)
     tokens = _Tokens(tokenizer)
     suppressed = _suppressed(options, tokens, manifest)
     ends = _ends(options, tokens)
     prefix = _prefix(options, tokens, longest)
-    _check_contradictions(suppressed, ends or (manifest.tokens.eos,), prefix, bool(ends))
+    endings = ends or (manifest.tokens.eos,)
+    _check_contradictions(suppressed, endings, prefix, bool(ends))
+    if numbers["prefix_bias_beta"] and not prefix:
+        raise _wrong("prefix_bias_beta", "has no prefix to prefer; set target_prefix")
     stops = _stops(options, tokenizer.decode(prefix) if prefix else "")
+    vocabulary = _vocabulary(options, tokens, endings)
+    terms = words_of(options.terms, tokenizer)
+    check_terms(options.terms, terms, _never(suppressed), endings, vocabulary)
     return DecodingOptions(
         max_decoding_length=longest,
         min_decoding_length=shortest,
         beam_size=int(numbers["beam_size"]),
         patience=numbers["patience"],
         length_penalty=numbers["length_penalty"],
+        coverage_penalty=numbers["coverage_penalty"],
         num_hypotheses=int(numbers["num_hypotheses"]),
+        return_alternatives=options.return_alternatives,
+        min_alternative_expansion_prob=numbers["min_alternative_expansion_prob"],
         sampling=sampling,
         repetition_penalty=numbers["repetition_penalty"],
         no_repeat_ngram_size=int(numbers["no_repeat_ngram_size"]),
@@ -109,6 +98,9 @@ def decoding_options(
         end_ids=ends,
         stops=stops,
         prefix=prefix,
+        prefix_bias_beta=numbers["prefix_bias_beta"],
+        terms=terms,
+        vocabulary=vocabulary,
         return_scores=not options.HasField("return_scores") or options.return_scores,
         return_token_scores=options.return_token_scores,
         return_top_tokens=int(numbers["return_top_tokens"]),
@@ -120,22 +112,13 @@ def _wrong(field: str, reason: str) -> InvalidRequest:
     return InvalidRequest(f"options.{field}", reason)
 
 
-def _refuse_unknown(options: Message) -> None:
+def _refuse_unknown(message: Message) -> None:
     # Options change the answer, so one from a newer client must not be passed over in silence.
-    unknown_fields: Any = UnknownFieldSet(options)
+    unknown_fields: Any = UnknownFieldSet(message)
     for unknown in unknown_fields:
         raise InvalidRequest(
             "options", f"field {unknown.field_number} is not known to this server; upgrade it"
         )
-
-
-def _number(options: Options, name: str, bounds: _Bounds) -> float:
-    if not options.HasField(name):
-        return bounds.default
-    value: float = getattr(options, name)
-    if not bounds.holds(value):
-        raise _wrong(name, f"is {value:g}; it must be {bounds}")
-    return value
 
 
 def _lengths(options: Options, manifest: Manifest) -> tuple[int, int]:
@@ -176,14 +159,43 @@ def _check_rows(options: Options, numbers: dict[str, float], samples: bool, most
     if samples and beam_size > 1:
         given = next(name for name in _SAMPLING if options.HasField(name))
         raise _wrong("beam_size", f"is {beam_size:g} beside {given}: search or draw, not both")
-    if samples and count > most_rows:
+    if options.return_alternatives:
+        _check_alternatives(int(beam_size), int(count), most_rows)
+    elif samples and count > most_rows:
         raise _wrong("num_hypotheses", f"is {count:g}; this server draws at most {most_rows}")
-    if not samples and count > beam_size:
+    elif not samples and count > beam_size:
         raise _wrong(
             "num_hypotheses",
-            f"is {count:g}, more than beam_size, which is {beam_size:g}: raise that, or draw"
-            " samples with temperature",
+            f"is {count:g}, more than beam_size, which is {beam_size:g}: raise that, draw"
+            " samples with temperature, or set return_alternatives",
         )
+
+
+def _check_alternatives(beam_size: int, count: int, most_rows: int) -> None:
+    fit = min(MOST_RANKS, most_rows // beam_size)
+    if count > fit:
+        raise _wrong(
+            "num_hypotheses",
+            f"is {count} alternatives, each a search with a beam_size of {beam_size}: at most {fit}"
+            " of them fit",
+        )
+
+
+def _check_company(options: Options, numbers: dict[str, float]) -> None:
+    """Refuses what is given beside something it does not go with, or without what it needs."""
+    # Any value of a field of sampling turns sampling on; others are off where they are 0.
+    asked = {
+        field.name for field, value in options.ListFields() if value or field.name in _SAMPLING
+    }
+    for name, others in _APART.items():
+        for other in others:
+            if name in asked and other in asked:
+                raise _wrong(name, f"is set beside {other}; choose one of them")
+    for name in _NEED_A_BEAM:
+        if name in asked and numbers["beam_size"] == 1:
+            raise _wrong(name, "needs a beam; set beam_size above 1")
+    if numbers["min_alternative_expansion_prob"] and not options.return_alternatives:
+        raise _wrong("min_alternative_expansion_prob", "needs return_alternatives; set that too")
 
 
 def _check_contradictions(
@@ -192,13 +204,17 @@ def _check_contradictions(
     prefix: tuple[int, ...],
     ends_given: bool,
 ) -> None:
-    never = {sequence[0] for sequence in suppressed if len(sequence) == 1}
+    never = _never(suppressed)
     if ends_given and never.intersection(ends):
         raise _wrong("suppress_tokens", "holds a token that is among end_tokens")
     if never.intersection(prefix):
         raise _wrong("suppress_tokens", "holds a token of the target prefix")
     if set(ends).intersection(prefix):
         raise _wrong("target_prefix", "holds a token that ends a hypothesis")
+
+
+def _never(suppressed: tuple[tuple[int, ...], ...]) -> set[int]:
+    return {sequence[0] for sequence in suppressed if len(sequence) == 1}
 
 
 class _Tokens:
@@ -228,7 +244,6 @@ def _suppressed(
     found = [(token,) for token in tokens.ids("suppress_tokens", options.suppress_tokens)]
     sequences: list[tuple[int, ...]] = list(found)
     for sequence in options.suppress_sequences:
-        _refuse_unknown(sequence)
         if not sequence.tokens:
             raise _wrong("suppress_sequences", "holds an empty sequence")
         sequences.append(tuple(tokens.ids("suppress_sequences", sequence.tokens)))
@@ -244,6 +259,15 @@ def _ends(options: Options, tokens: _Tokens) -> tuple[int, ...]:
     if len(options.end_tokens) > MOST_ENDS:
         raise _wrong("end_tokens", f"are {len(options.end_tokens)}; at most {MOST_ENDS} are taken")
     return tuple(tokens.ids("end_tokens", options.end_tokens))
+
+
+def _vocabulary(options: Options, tokens: _Tokens, ends: tuple[int, ...]) -> tuple[int, ...]:
+    field = "vocabulary_allow"
+    if len(options.vocabulary_allow) > MOST_ALLOWED:
+        count = len(options.vocabulary_allow)
+        raise _wrong(field, f"are {count} tokens; at most {MOST_ALLOWED} are taken")
+    allowed = tokens.ids(field, options.vocabulary_allow)
+    return tuple(sorted({*allowed, *ends})) if allowed else ()
 
 
 def _stops(options: Options, prefix: str) -> tuple[str, ...]:

@@ -50,6 +50,7 @@ def hypothesis(
     )
     if options.return_token_scores:
         message.token_scores.extend([math.nan] + [-0.5] * len(words))
+    message.unmet_terms.extend(term for term in options.terms if term.target not in message.text)
     for _ in range(len(words) + 1 if options.return_top_tokens else 0):
         best = range(options.return_top_tokens)
         message.top_tokens.add(

@@ -30,6 +30,7 @@ class Options:
     words: list[str] | None = option(None, help="Words.")
     sizes: list[int] = option([], help="Sizes.", minimum=1)
     rows: list[list[str]] | None = option(None, help="Rows.")
+    pairs: dict[str, str] | None = option(None, help="Pairs.", metavar="KEY=VALUE")
     providers: list[Provider] | None = option(None, help="Providers.")
     texts: list[str] = option([], help="Texts.", positional=True)
 
@@ -81,11 +82,13 @@ def test_a_flag_and_a_variable_say_the_same(name: str, text: str, value: Any) ->
         ("sizes", ["1", "22"], " 1  22 ", [1, 22]),
         ("rows", ["a b", "c"], "'a b' c", [["a", "b"], ["c"]]),
         ("rows", [" ' s "], '" \' s "', [["'", "s"]]),
+        ("pairs", ["a=b", "c d=e=f", "="], "a=b 'c d=e=f' =", {"a": "b", "c d": "e=f", "": ""}),
+        ("pairs", ["a=b", "a=b"], "a=b a=b", {"a": "b"}),
         ("providers", ["cuda", "cpu"], "cuda cpu", [Provider.CUDA, Provider.CPU]),
     ],
 )
 def test_a_list_is_a_repeated_flag_or_a_variable_quoted_as_in_a_shell(
-    name: str, texts: list[str], variable: str, value: list[Any]
+    name: str, texts: list[str], variable: str, value: Any
 ) -> None:
     assert getattr(read(*(f"--{name}={text}" for text in texts)), name) == value
     assert getattr(read(**{f"SEQSERVE_{name.upper()}": variable}), name) == value
@@ -103,6 +106,10 @@ def test_an_error_in_a_list_names_where_it_came_from() -> None:
         read(SEQSERVE_SIZES="1 x")
     with pytest.raises(OptionError, match=r"SEQSERVE_WORDS: .* has a quote that is not closed"):
         read(SEQSERVE_WORDS="don't")
+    with pytest.raises(OptionError, match="--pairs: 'ab' has no = between two texts"):
+        read("--pairs", "a=b", "--pairs", "ab")
+    with pytest.raises(OptionError, match="SEQSERVE_PAIRS: 'a' is given twice, and not alike"):
+        read(SEQSERVE_PAIRS="a=b a=c")
 
 
 @pytest.mark.parametrize(
@@ -215,6 +222,7 @@ def test_help_shows_variables_defaults_and_choices(capsys: pytest.CaptureFixture
     assert "--words TEXT Words. May be repeated. [SEQSERVE_WORDS]" in shown
     assert "--sizes NUMBER Sizes. May be repeated. [SEQSERVE_SIZES]" in shown
     assert "--rows WORDS Rows. May be repeated. [SEQSERVE_ROWS]" in shown
+    assert "--pairs KEY=VALUE Pairs. May be repeated. [SEQSERVE_PAIRS]" in shown
     assert "--providers VALUE Providers. One of: cpu, cuda. May be repeated." in shown
     assert "TEXTS Texts." in shown
     assert "MISSING" not in shown and "None" not in shown

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -22,6 +22,7 @@ VALUES: dict[Any, st.SearchStrategy[Any]] = {
     float: st.floats(width=32, allow_nan=False),
     Sequence[str]: st.lists(TEXTS, max_size=4),
     Sequence[Sequence[str]]: st.lists(st.lists(TEXTS, max_size=3), max_size=3),
+    Mapping[str, str]: st.dictionaries(TEXTS, TEXTS, max_size=3),
 }
 
 
@@ -43,7 +44,9 @@ ALL = st.fixed_dictionaries(
 
 
 def plain(value: Any) -> Any:
-    """What a field holds, in lists in place of protobuf's containers."""
+    """What a field holds, in lists and pairs in place of protobuf's containers."""
+    if isinstance(value, generation_pb2.Term):
+        return value.source, value.target
     if isinstance(value, generation_pb2.TokenSequence):
         return list(value.tokens)
     if isinstance(value, str | float | int):
@@ -70,9 +73,9 @@ def test_what_is_said_is_sent_and_nothing_else(source: str, said: GenerateOption
     assert sent.source == source
     assert (sent.model, sent.version) == (said.get("model") or "", said.get("version") or 0)
     wanted = {
-        name: value
+        name: list(value.items()) if isinstance(value, dict) else value
         for name, value in said.items()
-        if value not in (None, []) and name not in ("model", "version")
+        if value not in (None, [], {}) and name not in ("model", "version")
     }
     present = {field.name: plain(value) for field, value in sent.options.ListFields()}
     assert present == wanted
@@ -97,6 +100,10 @@ WRONG: dict[Any, tuple[str, list[Any]]] = {
         "a list of lists of texts",
         ["abc", 5, ["abc"], [[1]], [["a"], None]],
     ),
+    Mapping[str, str]: (
+        "a mapping from texts to texts",
+        ["a=b", 5, [("a", "b")], {"a": 1}, {1: "a"}, {"a": None}, {None: "a"}],
+    ),
 }
 
 
@@ -118,6 +125,8 @@ def test_what_no_option_can_carry_names_it(name: str) -> None:
         ("target_prefix", "\ud83dx"),
         ("stop_sequences", ["a", "\ud83d"]),
         ("suppress_sequences", [["a"], ["\ud83d"]]),
+        ("terms", {"a": "\ud83d"}),
+        ("terms", {"\ud83d": "a"}),
     ],
 )
 def test_half_a_character_names_its_option(name: str, value: Any) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from seqserve import responses
+from seqserve import requests, responses
 from seqserve.errors import InternalError
 from seqserve.results import ModelState, Piece, StopReason, Timings, TopToken
 from seqserve.v1 import generation_pb2, model_pb2
@@ -32,6 +32,7 @@ def test_what_was_not_asked_for_is_empty() -> None:
     result = responses.result_of(answer("good day"))
     (hypothesis,) = result.hypotheses
     assert (hypothesis.token_scores, hypothesis.top_tokens, hypothesis.attention) == ((), (), ())
+    assert hypothesis.unmet_terms == ()
     assert result.source_pieces == ()
 
 
@@ -56,6 +57,14 @@ def test_hypotheses_with_all_that_may_be_asked_for() -> None:
     assert best.top_tokens == (step,) * 3
     assert best.attention == ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0))
     assert result.source_pieces == ("good", "day", "</s>")
+
+
+def test_unmet_terms_are_pairs() -> None:
+    terms = {"good": "GUT", "fine": "FEIN", "day": "DAY"}
+    options = requests.generate_request("", terms=terms, num_hypotheses=2).options
+    result = responses.result_of(answer("good day", options=options))
+    assert result.unmet_terms == (("good", "GUT"), ("fine", "FEIN"))
+    assert dict(result.hypotheses[1].unmet_terms).items() <= terms.items()
 
 
 def test_score() -> None:

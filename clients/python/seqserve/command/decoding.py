@@ -12,6 +12,7 @@ OUTPUT = "output"
 
 _LENGTH = "length"
 _SEARCH = "beam search"
+_ALTERNATIVES = "alternatives, so many as --num-hypotheses says"
 _SAMPLING = "sampling, in place of search; any of these switches it on"
 _CONSTRAINTS = "constraints; tokens are as the tokenizer writes them"
 
@@ -48,11 +49,33 @@ class DecodingOptions:
         minimum=0,
         group=_SEARCH,
     )
+    coverage_penalty: float | None = option(
+        None,
+        help="Rank hypotheses that leave words of the source unattended lower, the more so the"
+        " larger this is; 0 if not given.",
+        minimum=0,
+        group=_SEARCH,
+    )
     num_hypotheses: int | None = option(
         None,
-        help="Hypotheses to print, best first: at most the beam size, or so many samples.",
+        help="Hypotheses to print, best first: at most the beam size, or so many samples or"
+        " alternatives.",
         minimum=1,
         group=_SEARCH,
+    )
+
+    return_alternatives: bool | None = option(
+        None,
+        help="Print hypotheses that differ in their first token, after the prefix where there is"
+        " one: each goes on from it by a search of its own.",
+        group=_ALTERNATIVES,
+    )
+    min_alternative_expansion_prob: float | None = option(
+        None,
+        help="Leave out those whose first token is less probable than this.",
+        minimum=0,
+        maximum=1,
+        group=_ALTERNATIVES,
     )
 
     temperature: float | None = option(
@@ -121,6 +144,26 @@ class DecodingOptions:
     )
     target_prefix_tokens: list[str] | None = option(
         None, help="The same, token by token.", group=_CONSTRAINTS
+    )
+    prefix_bias_beta: float | None = option(
+        None,
+        help="Prefer the prefix in place of forcing it: this share of the probability, below 1,"
+        " goes to its next token. Needs a beam.",
+        minimum=0,
+        maximum=1,
+        group=_CONSTRAINTS,
+    )
+    terms: dict[str, str] | None = option(
+        None,
+        help="Word or phrase and its translation, which every hypothesis of a source that holds it"
+        " is to contain. Needs a beam.",
+        metavar="SOURCE=TARGET",
+        group=_CONSTRAINTS,
+    )
+    vocabulary_allow: list[str] | None = option(
+        None,
+        help="Token that may be generated; where any is given, no other is.",
+        group=_CONSTRAINTS,
     )
 
     return_scores: bool | None = option(

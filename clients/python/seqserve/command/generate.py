@@ -41,6 +41,9 @@ no hypothesis are empty. With --return-scores a line is SCORE, a tab and the tex
 hypotheses are ranked by, the sum of the log-probabilities divided by the length as --length-penalty
 says; --json has the sum too.
 
+A hypothesis that lacks the target of a term of --terms, though its source is there, is reported on
+standard error; --json has it in unmet_terms.
+
 examples:
   seqserve generate "The coffee tastes good."
   seqserve generate --stream "We watched a film."
@@ -49,6 +52,8 @@ examples:
   seqserve generate --temperature 0.8 --top-p 0.9 --seed 7 "Good morning."
   seqserve generate --target-prefix "Der" --stop-sequences "," --stop-sequences "!" "The coffee."
   seqserve generate --suppress-sequences "▁guten ▁Morgen" "Good morning."
+  seqserve generate --beam-size 5 --terms "coffee=Bohnenkaffee" "The coffee tastes good."
+  seqserve generate --return-alternatives --num-hypotheses 5 "The coffee tastes good."
   seqserve generate --json "Good morning." | jq .timings"""
 
 _ENDS_THE_RUN = (Unavailable, NotFound, Unauthenticated, PermissionDenied)

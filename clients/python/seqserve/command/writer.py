@@ -38,7 +38,7 @@ class Writer:
         """Writes that there is no answer, and reports why."""
         self.failures += 1
         self._write_failure(error)
-        print(f"seqserve: {self._unit} {number}: {error}", file=sys.stderr, flush=True)
+        self._say(number, error)
 
     def _write_result(self, result: Result | None) -> None:
         raise NotImplementedError
@@ -53,20 +53,25 @@ class Writer:
         if not self._verbose or result is None:
             return
         timings = result.timings
-        print(
-            f"seqserve: {self._unit} {number}: {result.model}/{result.version}, "
+        self._say(
+            number,
+            f"{result.model}/{result.version}, "
             f"{result.source_tokens} tokens in, {result.generated_tokens} out, "
             f"stop {result.stop_reason.value}, score {result.score:.3f}; "
             f"queue {timings.queue_ms:.1f} ms, encode {timings.encode_ms:.1f} ms, "
             f"decode {timings.decode_ms:.1f} ms, first token {timings.first_token_ms:.1f} ms, "
             f"total {timings.total_ms:.1f} ms",
-            file=sys.stderr,
-            flush=True,
         )
+
+    def _say(self, number: int, what: object) -> None:
+        print(f"seqserve: {self._unit} {number}: {what}", file=sys.stderr, flush=True)
 
 
 class TextWriter(Writer):
-    """Writes so many lines for each source; those that no hypothesis fills are empty."""
+    """Writes so many lines for each source; those that no hypothesis fills are empty.
+
+    Terms that a hypothesis does not contain are reported, for a line has no place for them.
+    """
 
     def __init__(self, unit: str, *, verbose: bool, hypotheses: int, scores: bool) -> None:
         """Keeps the settings.
@@ -91,6 +96,14 @@ class TextWriter(Writer):
     def _write_failure(self, error: CallError) -> None:
         # Ends what a stream may have begun; the lines stay in step with their source.
         self._write_lines([])
+
+    def _report(self, number: int, result: Result | None) -> None:
+        super()._report(number, result)
+        for rank, hypothesis in enumerate(() if result is None else result.hypotheses, start=1):
+            if hypothesis.unmet_terms:
+                terms = ", ".join("=".join(term) for term in hypothesis.unmet_terms)
+                which = f" of hypothesis {rank}" if self._hypotheses > 1 else ""
+                self._say(number, f"unmet terms{which}: {terms}")
 
     def _write_lines(self, lines: list[str]) -> None:
         missing = [""] * (self._hypotheses - len(lines))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import dataclasses
 import shlex
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -18,7 +18,8 @@ NAMES = sorted(set(GenerateOptions.__annotations__) - {"model", "version"})
 # No token holds white space: it is what the words of a sequence are parted by.
 TOKENS = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1)
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
-NUMBERS = {"top_p": st.floats(0, 1, width=32), "min_p": st.floats(0, 1, width=32)}
+SHARES = ("top_p", "min_p", "prefix_bias_beta", "min_alternative_expansion_prob")
+NUMBERS = {name: st.floats(0, 1, width=32) for name in SHARES}
 VALUES: dict[Any, st.SearchStrategy[Any]] = {
     int: st.integers(1, 2**31 - 1),
     float: st.floats(0, 1e6, width=32),
@@ -27,6 +28,10 @@ VALUES: dict[Any, st.SearchStrategy[Any]] = {
     Sequence[str]: st.lists(TEXTS, min_size=1, max_size=3),
     Sequence[Sequence[str]]: st.lists(
         st.lists(TOKENS, min_size=1, max_size=3), min_size=1, max_size=3
+    ),
+    # What comes before the first = is the source.
+    Mapping[str, str]: st.dictionaries(
+        TEXTS.filter(lambda text: "=" not in text), TEXTS, min_size=1, max_size=3
     ),
 }
 SAID = st.fixed_dictionaries(
@@ -52,15 +57,21 @@ def test_what_is_not_given_is_left_to_the_server() -> None:
     assert not requests.generate_request("a", **read().decoding()).HasField("options")
 
 
+def elements_of(value: Any) -> list[str]:
+    """What is said each time that a flag is repeated."""
+    if isinstance(value, dict):
+        return ["=".join(pair) for pair in value.items()]
+    return [" ".join(each) if isinstance(each, list) else each for each in value]
+
+
 def flags_of(said: GenerateOptions) -> list[str]:
     flags = []
     for name, value in said.items():
-        for element in value if isinstance(value, list) else [value]:
-            if isinstance(value, bool):
-                flags.append(flag_of(name if value else f"no_{name}"))
-            else:
-                text = " ".join(element) if isinstance(element, list) else str(element)
-                flags.append(f"{flag_of(name)}={text}")
+        if isinstance(value, bool):
+            flags.append(flag_of(name if value else f"no_{name}"))
+        else:
+            texts = elements_of(value) if isinstance(value, list | dict) else [str(value)]
+            flags += [f"{flag_of(name)}={text}" for text in texts]
     return flags
 
 
@@ -73,9 +84,8 @@ def test_flags_say_what_keywords_say(said: GenerateOptions) -> None:
 def variables_of(said: GenerateOptions) -> dict[str, str]:
     variables = {}
     for name, value in said.items():
-        if isinstance(value, list):
-            words = [" ".join(each) if isinstance(each, list) else each for each in value]
-            variables[variable_of(name)] = shlex.join(words)
+        if isinstance(value, list | dict):
+            variables[variable_of(name)] = shlex.join(elements_of(value))
         else:
             variables[variable_of(name)] = str(value)
     return variables
@@ -99,6 +109,7 @@ def test_the_help_teaches_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
         "options:",
         "length:",
         "beam search:",
+        "alternatives, so many as --num-hypotheses says:",
         "sampling, in place of search; any of these switches it on:",
         "constraints; tokens are as the tokenizer writes them:",
         "output:",

@@ -112,6 +112,29 @@ def test_scores_stand_before_the_text(run: Run) -> None:
     assert run("--no-return-scores", "good day") == (0, "GOOD DAY\n", "")
 
 
+def test_unmet_terms_are_reported(run: Run) -> None:
+    terms = ["--terms", "good=GUT", "--terms", "day=DAY", "--terms", "night=NACHT"]
+    reports = "seqserve: text {}: unmet terms: good=GUT, night=NACHT\n"
+    expected = (0, "GOOD DAY\n\nDAY\n", reports.format(1) + reports.format(3))
+    assert run(*terms, "good day", "", "day") == expected
+    assert run(*terms, "--stream", "good day", "", "day") == expected
+
+
+def test_unmet_terms_are_reported_of_each_hypothesis(run: Run) -> None:
+    _, out, err = run("--num-hypotheses", "2", "--terms", "day=TAG", "--terms", "!=!", "good day")
+    assert out == "GOOD DAY\nGOOD DAY!\n"
+    assert err == (
+        "seqserve: text 1: unmet terms of hypothesis 1: day=TAG, !=!\n"
+        "seqserve: text 1: unmet terms of hypothesis 2: day=TAG\n"
+    )
+
+
+def test_json_has_unmet_terms(run: Run) -> None:
+    status, out, err = run("--json", "--terms", "day=TAG", "good day")
+    [best] = objects(out)[0]["hypotheses"]
+    assert (status, best["unmet_terms"], err) == (0, [["day", "TAG"]], "")
+
+
 def test_options_reach_the_server(run: Run, server: FakeServer) -> None:
     run("a", "--model", "m", "--model-version", "3")
     run("b", "--max-decoding-length", "9", "--min-decoding-length", "0", "--stream")
@@ -212,6 +235,8 @@ def test_json_of_a_stream(run: Run) -> None:
         (["--return-token-scores"], "--return-token-scores: needs --json"),
         (["--return-top-tokens", "2"], "--return-top-tokens: needs --json"),
         (["--return-attention"], "--return-attention: needs --json"),
+        (["--terms", "tea"], "--terms: 'tea' has no = between two texts"),
+        (["--prefix-bias-beta", "1.5"], "--prefix-bias-beta: 1.5 is more than 1"),
     ],
 )
 def test_wrong_usage(run: Run, argv: list[str], message: str) -> None:

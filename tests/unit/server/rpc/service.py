@@ -137,7 +137,7 @@ async def serving(
     await server.drain(PATIENCE_S)
 
 
-def request(source: str, *, model: str = "", version: int = 0, **options: int) -> Message:
+def request(source: str, *, model: str = "", version: int = 0, **options: Any) -> Message:
     return generation_pb2.GenerateRequest(
         model=model,
         version=version,

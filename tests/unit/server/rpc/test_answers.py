@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from array import array
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
@@ -43,7 +44,11 @@ def packed(*rows: list[float]) -> bytes:
 
 
 def response(
-    *hypotheses: Hypothesis, replaces: bool = False, attends: bool = False, **request: Any
+    *hypotheses: Hypothesis,
+    terms: Sequence[generation_pb2.Term] = (),
+    replaces: bool = False,
+    attends: bool = False,
+    **request: Any,
 ) -> Any:
     asked = Request(
         source=SOURCE,
@@ -52,7 +57,7 @@ def response(
         **request,
     )
     answer = Finished(list(hypotheses))
-    return response_of(MODEL, asked, answer, replaces=replaces, attends=attends)
+    return response_of(MODEL, asked, answer, terms=terms, replaces=replaces, attends=attends)
 
 
 def test_who_answered_and_how_much() -> None:
@@ -100,6 +105,17 @@ def test_what_was_not_asked_for_is_not_there() -> None:
         "stop_reason",
     }
     assert not found.source_pieces
+
+
+def test_unmet_terms_are_given_as_they_were_sent() -> None:
+    terms = [generation_pb2.Term(source=word, target=word.upper()) for word in ("a", "b", "c")]
+    first, second = response(
+        Hypothesis(ids("x"), -1.0, StopReason.EOS, unmet_terms=(0, 2)),
+        Hypothesis(ids("y"), -2.0, StopReason.EOS),
+        terms=terms,
+    ).hypotheses
+    assert list(first.unmet_terms) == [terms[0], terms[2]]
+    assert not second.unmet_terms
 
 
 def test_empty_answer_is_a_hypothesis_without_text() -> None:

@@ -11,9 +11,10 @@ import pytest
 from google.rpc.error_details_pb2 import BadRequest
 
 from seqserve.v1 import generation_pb2
+from seqserve_server.engine.request import Finished, Hypothesis, Request, StopReason
 from seqserve_server.tokenizer import Tokenizer
 
-from .echo import MAX_TARGET, TOKEN_SCORE
+from .echo import MAX_TARGET, TOKEN_SCORE, byte_tokenizer
 from .service import Service, details, failure, request, until
 
 TEXT = "Grüße aus Köln 🙂"
@@ -194,3 +195,58 @@ async def test_batch_tells_when_to_come_back(service: Service) -> None:
     [outcome] = answer.outcomes
     assert outcome.failure.code == grpc.StatusCode.UNAVAILABLE.value[0]
     assert outcome.failure.retry_after_ms > 0
+
+
+TEA = generation_pb2.Term(source="tea", target="Tee")
+CAKE = generation_pb2.Term(source="cake", target="Kuchen")
+
+
+@pytest.fixture
+def unmet(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[Request]:
+    """Gives the requests that the engine is sent; its answers meet no term but the first."""
+    requests: list[Request] = []
+
+    def submit(request: Request) -> None:
+        requests.append(request)
+        numbers = range(1, len(request.options.terms))
+        hypothesis = Hypothesis([5], -1.0, StopReason.EOS, unmet_terms=numbers)
+        asyncio.get_running_loop().call_soon(request.receive, Finished([hypothesis]))
+
+    monkeypatch.setattr(service.remote, "submit", submit)
+    return requests
+
+
+def terms_of(requests: list[Request]) -> list[list[str]]:
+    decode = byte_tokenizer().decode
+    return [[decode(words) for words in request.options.terms] for request in requests]
+
+
+async def test_terms_of_the_source_go_to_the_engine_and_come_back(
+    service: Service, unmet: list[Request]
+) -> None:
+    asked = request("tea and cake", beam_size=2, terms=[CAKE, TEA])
+    answer = await service.generation.Generate(asked)
+    *_, last = [message async for message in service.generation.GenerateStream(asked)]
+    assert terms_of(unmet) == [["Kuchen", "Tee"]] * 2
+    assert list(answer.hypotheses[0].unmet_terms) == [TEA]
+    assert list(last.result.hypotheses[0].unmet_terms) == [TEA]
+
+
+async def test_each_source_of_a_batch_has_its_own_terms(
+    service: Service, unmet: list[Request]
+) -> None:
+    sources = ["cake", "nothing", "tea and cake", "tea"]
+    answer = await service.generation.GenerateBatch(batch(*sources, beam_size=2, terms=[TEA, CAKE]))
+    assert terms_of(unmet) == [["Kuchen"], [], ["Tee", "Kuchen"], ["Tee"]]
+    hypotheses = [outcome.response.hypotheses[0] for outcome in answer.outcomes]
+    assert [list(each.unmet_terms) for each in hypotheses] == [[], [], [CAKE], []]
+
+
+async def test_source_whose_terms_do_not_fit_fails_alone(
+    service: Service, unmet: list[Request]
+) -> None:
+    asked = batch("tea", "tea and cake", beam_size=2, terms=[TEA, CAKE], max_decoding_length=8)
+    answer = await service.generation.GenerateBatch(asked)
+    good, bad = answer.outcomes
+    assert good.HasField("response")
+    assert (bad.failure.field, len(unmet)) == ("options.terms", 1)

@@ -23,6 +23,7 @@ MOST_ROWS = 8
 
 Options = generation_pb2.GenerationOptions
 Tokens = generation_pb2.TokenSequence
+Term = generation_pb2.Term
 
 
 def made_of(options: Any, most_rows: int = MOST_ROWS) -> DecodingOptions:
@@ -31,6 +32,9 @@ def made_of(options: Any, most_rows: int = MOST_ROWS) -> DecodingOptions:
 
 def made(**options: Any) -> DecodingOptions:
     return made_of(Options(**options))
+
+
+TEA = Term(source="tea", target="Tee")
 
 
 def refused(**options: Any) -> tuple[str, str]:
@@ -45,6 +49,7 @@ def ids(text: str) -> tuple[int, ...]:
     return tuple(TOKENIZER.encode(text)[:-1])
 
 
+BIASED = {"beam_size": 2, "target_prefix": "a", "prefix_bias_beta": 0.1}
 DEFAULTS = DecodingOptions(max_decoding_length=MAX_TARGET)
 
 
@@ -61,11 +66,15 @@ def test_what_is_set_to_its_default_changes_nothing() -> None:
         beam_size=1,
         patience=1.0,
         length_penalty=1.0,
+        coverage_penalty=0.0,
         num_hypotheses=1,
+        return_alternatives=False,
+        min_alternative_expansion_prob=0.0,
         repetition_penalty=1.0,
         no_repeat_ngram_size=0,
         disable_unk=False,
         target_prefix="",
+        prefix_bias_beta=0.0,
         return_scores=True,
         return_token_scores=False,
         return_top_tokens=0,
@@ -82,8 +91,22 @@ BOUNDS: list[tuple[str, Sequence[float], Sequence[float], dict[str, Any]]] = [
     ("beam_size", [1, MOST_ROWS], [-1, 0, MOST_ROWS + 1, 2**31 - 1], {}),
     ("patience", [0.001, 16.0], [-1.0, 0.0, 16.1, math.inf, math.nan], {"beam_size": 4}),
     ("length_penalty", [0.0, 16.0], [-0.1, 16.1, math.inf, math.nan], {}),
+    ("coverage_penalty", [0.0, 16.0], [-0.1, 16.1, math.inf, math.nan], {"beam_size": 4}),
     ("num_hypotheses", [1, 4], [-1, 0, 5], {"beam_size": 4}),
     ("num_hypotheses", [1, MOST_ROWS], [0, MOST_ROWS + 1], {"temperature": 1.0}),
+    ("num_hypotheses", [1, MOST_ROWS], [0, MOST_ROWS + 1], {"return_alternatives": True}),
+    (
+        "num_hypotheses",
+        [1, MOST_ROWS // 3],
+        [MOST_ROWS // 3 + 1],
+        {"return_alternatives": True, "beam_size": 3},
+    ),
+    (
+        "min_alternative_expansion_prob",
+        [0.0, 1.0],
+        [-0.1, 1.001, math.nan],
+        {"return_alternatives": True},
+    ),
     ("temperature", [0.001, 1000.0], [-1.0, 0.0, 1000.1, math.inf, math.nan], {}),
     ("top_k", [0, 1, 2**31 - 1], [-1], {}),
     ("top_p", [0.001, 1.0], [-0.1, 0.0, 1.001, math.nan], {}),
@@ -91,6 +114,12 @@ BOUNDS: list[tuple[str, Sequence[float], Sequence[float], dict[str, Any]]] = [
     ("seed", [0, 2**64 - 1], [], {}),
     ("repetition_penalty", [1 / 64, 64.0], [-1.0, 0.0, 0.015, 64.1, math.inf, math.nan], {}),
     ("no_repeat_ngram_size", [0, 1, 2**31 - 1], [-1], {}),
+    (
+        "prefix_bias_beta",
+        [0.0, 0.999],
+        [-0.1, 1.0, math.nan],
+        {"target_prefix": "a", "beam_size": 4},
+    ),
     ("return_top_tokens", [0, 64], [-1, 65], {}),
 ]
 
@@ -125,6 +154,12 @@ def test_fewer_rows_are_offered_by_smaller_servers() -> None:
             made_of(options, most_rows=2)
 
 
+def test_alternatives_are_no_more_than_a_step_ranks() -> None:
+    made_of(Options(return_alternatives=True, num_hypotheses=64), most_rows=100)
+    with pytest.raises(InvalidRequest, match="at most 64 of them fit"):
+        made_of(Options(return_alternatives=True, num_hypotheses=65), most_rows=100)
+
+
 @pytest.mark.parametrize("field", ["temperature", "top_k", "top_p", "min_p", "seed"])
 def test_each_field_of_sampling_turns_it_on(field: str) -> None:
     sampling = made(**{field: 1}).sampling
@@ -146,6 +181,30 @@ def test_beam() -> None:
     assert (options.beam_size, options.patience, options.length_penalty) == (5, 2.0, 0.5)
     assert (options.num_hypotheses, options.rows) == (3, 5)
     assert not options.is_plain
+
+
+def test_alternatives() -> None:
+    options = made(return_alternatives=True, beam_size=2, num_hypotheses=4)
+    assert (options.return_alternatives, options.num_hypotheses, options.rows) == (True, 4, 8)
+    assert made(return_alternatives=True, min_alternative_expansion_prob=0.5).rows == 1
+
+
+def test_a_prefix_may_be_preferred_in_place_of_forced() -> None:
+    options = made(beam_size=2, target_prefix_tokens=["a", "b"], prefix_bias_beta=0.25)
+    assert (options.prefix, options.prefix_bias_beta) == (ids("ab"), 0.25)
+
+
+def test_terms_are_tokenised_in_their_order() -> None:
+    terms = [Term(source="tea", target="Tee"), Term(source="a", target="ä b")]
+    assert made(beam_size=2, terms=terms).terms == (ids("Tee"), ids("ä b"))
+
+
+def test_vocabulary_is_rising_and_has_what_ends_a_hypothesis() -> None:
+    eos = MANIFEST.tokens.eos
+    assert made(vocabulary_allow=["b", "a", "b"]).vocabulary == (eos, *ids("ab"))
+    assert made(vocabulary_allow=["a", "</s>"]).vocabulary == (eos, *ids("a"))
+    assert made(vocabulary_allow=["b"], end_tokens=["a"]).vocabulary == ids("ab")
+    assert made(end_tokens=["a"]).vocabulary == ()
 
 
 def test_tokens_are_looked_up() -> None:
@@ -182,6 +241,7 @@ FIELDS_OF_TOKENS: list[tuple[str, Any]] = [
     ("suppress_sequences", [Tokens(tokens=["a", "nothing"])]),
     ("end_tokens", ["nothing"]),
     ("target_prefix_tokens", ["nothing"]),
+    ("vocabulary_allow", ["a", "nothing"]),
 ]
 
 
@@ -217,6 +277,28 @@ def test_very_long_token_is_cut_where_it_is_quoted() -> None:
             {"suppress_sequences": [Tokens(tokens=["b"])], "end_tokens": ["b"]},
         ),
         ("suppress_sequences", {"suppress_sequences": [Tokens()]}),
+        ("coverage_penalty", {"coverage_penalty": 0.1}),
+        (
+            "coverage_penalty",
+            {"coverage_penalty": 0.1, "beam_size": 2, "return_alternatives": True},
+        ),
+        ("prefix_bias_beta", {"prefix_bias_beta": 0.1, "target_prefix": "a"}),
+        ("prefix_bias_beta", {"prefix_bias_beta": 0.1, "beam_size": 2}),
+        ("prefix_bias_beta", {"prefix_bias_beta": 0.1, "beam_size": 2, "target_prefix": ""}),
+        ("prefix_bias_beta", {**BIASED, "return_alternatives": True}),
+        ("prefix_bias_beta", {**BIASED, "terms": [TEA]}),
+        ("prefix_bias_beta", {**BIASED, "vocabulary_allow": ["a"]}),
+        ("return_alternatives", {"return_alternatives": True, "beam_size": 2, "terms": [TEA]}),
+        ("return_alternatives", {"return_alternatives": True, "temperature": 1.0}),
+        ("return_alternatives", {"return_alternatives": True, "top_k": 0}),
+        ("return_alternatives", {"return_alternatives": True, "seed": 0}),
+        ("min_alternative_expansion_prob", {"min_alternative_expansion_prob": 0.1}),
+        ("terms", {"terms": [TEA]}),
+        ("terms", {"beam_size": 2, "terms": [TEA] * 2}),
+        ("terms", {"beam_size": 2, "terms": [TEA], "suppress_tokens": ["e"]}),
+        ("terms", {"beam_size": 2, "terms": [TEA], "end_tokens": ["T"]}),
+        ("terms", {"beam_size": 2, "terms": [TEA], "vocabulary_allow": ["e"]}),
+        ("vocabulary_allow", {"vocabulary_allow": ["a"] * 4097}),
         ("stop_sequences", {"stop_sequences": ["a", ""]}),
         ("stop_sequences", {"stop_sequences": ["a" * 257]}),
         ("stop_sequences", {"stop_sequences": ["a"] * 17}),
@@ -238,6 +320,7 @@ def test_just_as_much_as_is_taken() -> None:
     many = made(suppress_tokens=["a"] * 200, suppress_sequences=[Tokens(tokens=["b", "b"])] * 56)
     assert len(many.suppressed) == 256
     assert made(target_prefix="ab", max_decoding_length=3).prefix == ids("ab")
+    assert len(made(vocabulary_allow=["a"] * 4096).vocabulary) == 2
 
 
 @pytest.mark.parametrize(
@@ -249,13 +332,21 @@ def test_just_as_much_as_is_taken() -> None:
         {"num_hypotheses": 3, "temperature": 1.0},
         {"beam_size": 1, "temperature": 1.0},
         {"min_decoding_length": 9, "target_prefix": "ab"},
+        {**BIASED, "return_alternatives": False, "coverage_penalty": 0.5},
+        {"return_alternatives": True, "coverage_penalty": 0.0, "prefix_bias_beta": 0.0},
+        {"vocabulary_allow": ["a"], "suppress_tokens": ["a"]},
+        {"vocabulary_allow": ["a"], "temperature": 1.0},
+        {"vocabulary_allow": ["a"], "target_prefix": "b"},
+        {"beam_size": 2, "terms": [TEA], "suppress_tokens": ["a"], "end_tokens": ["x"]},
+        {"beam_size": 2, "terms": [TEA], "suppress_sequences": [Tokens(tokens=["e", "x"])]},
+        {"beam_size": 2, "terms": [TEA], "vocabulary_allow": ["T", "e"]},
     ],
 )
 def test_what_only_looks_like_a_contradiction(options: dict[str, Any]) -> None:
     made(**options)
 
 
-@pytest.mark.parametrize(("number", "tag"), [(26, b"\xd0\x01"), (2000, b"\x80\x7d")])
+@pytest.mark.parametrize(("number", "tag"), [(32, b"\x80\x02"), (2000, b"\x80\x7d")])
 def test_field_of_a_newer_client_is_not_passed_over(number: int, tag: bytes) -> None:
     newer = Options(max_decoding_length=5)
     newer.MergeFromString(tag + b"\x01")
@@ -269,6 +360,7 @@ integers = st.integers(-(2**31), 2**31 - 1) | st.integers(-1, 70)
 reals = st.floats(width=32) | st.floats(0, 2, width=32)
 tokens = st.sampled_from(["a", "b", "c", "</s>", "<unk>", "Ċ", "", "nothing"]) | st.text(max_size=3)
 token_lists = st.lists(tokens, max_size=3)
+terms = st.builds(Term, source=st.text(max_size=3), target=st.text(max_size=3))
 
 FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "max_decoding_length": integers,
@@ -276,7 +368,10 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "beam_size": integers,
     "patience": reals,
     "length_penalty": reals,
+    "coverage_penalty": reals,
     "num_hypotheses": integers,
+    "return_alternatives": st.booleans(),
+    "min_alternative_expansion_prob": reals,
     "temperature": reals,
     "top_k": integers,
     "top_p": reals,
@@ -291,6 +386,9 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "stop_sequences": st.lists(st.text(max_size=4)),
     "target_prefix": st.text(max_size=8),
     "target_prefix_tokens": token_lists,
+    "prefix_bias_beta": reals,
+    "terms": st.lists(terms, max_size=3),
+    "vocabulary_allow": token_lists,
     "return_scores": st.booleans(),
     "return_token_scores": st.booleans(),
     "return_top_tokens": integers,
@@ -322,9 +420,14 @@ def test_any_message_gives_options_that_hold_or_names_what_is_wrong(message: Any
     assert 1 <= options.rows <= MOST_ROWS
     assert 0 <= options.min_decoding_length <= options.max_decoding_length <= MAX_TARGET
     assert len(options.prefix) < options.max_decoding_length
-    assert options.num_hypotheses <= (MOST_ROWS if options.sampling else options.beam_size)
+    is_free = options.sampling is not None or options.return_alternatives
+    assert options.num_hypotheses <= (MOST_ROWS if is_free else options.beam_size)
     assert options.beam_size == 1 or options.sampling is None
     assert all(options.suppressed)
     assert all(options.stops)
-    named = {*options.prefix, *options.end_ids, *(w for some in options.suppressed for w in some)}
+    assert options.beam_size > 1 or not (options.terms or options.coverage_penalty)
+    assert options.prefix or not options.prefix_bias_beta
+    sequences = (*options.suppressed, *options.terms)
+    named = {*options.prefix, *options.end_ids, *(w for some in sequences for w in some)}
+    named.update(options.vocabulary)
     assert named <= set(range(TOKENIZER.vocabulary_size))

@@ -1,0 +1,98 @@
+"""Beams that are to say terms, shared out over banks.
+
+Hypotheses that have said as many words of the terms are ranked among each other, so that one which
+begins a term, and loses by it, is not dropped at once.
+
+Sources: Hokamp and Liu 2017, "Lexically Constrained Decoding for Sequence Generation Using Grid
+Beam Search"; Post and Vilar 2018, "Fast Lexically Constrained Decoding with Dynamic Beam
+Allocation"; Hu et al. 2019, "Improved Lexically Constrained Decoding".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from seqserve_server.engine.distribution import Distribution
+from seqserve_server.engine.expansion import Candidates
+from seqserve_server.engine.scores import NEVER, Array
+from seqserve_server.engine.terms import Term, begun, unmet
+
+
+class _Bid(NamedTuple):
+    """A continuation that wants a place in the beam."""
+
+    total: float
+    beam: int
+    word: int
+    log_probability: float
+
+
+class Banks:
+    """Those of one request."""
+
+    def __init__(self, terms: tuple[Term, ...], ends: Iterable[int]) -> None:
+        """Takes the terms.
+
+        Args:
+            terms: The words of each, at least one.
+            ends: Words that end a hypothesis.
+        """
+        self._terms = terms
+        self._ends = frozenset(ends)
+        self.count = 1 + sum(len(term) for term in terms)
+        """One for each number of words of the terms that may have been said."""
+
+    def candidates(
+        self, scores: Array, found: Sequence[Distribution], said: Sequence[list[int]]
+    ) -> Candidates:
+        """Ranks the continuations of all beams, each bank by itself.
+
+        Args:
+            scores: Of the beams, ``[B]``.
+            found: What may come next after each.
+            said: What each has said.
+
+        Returns:
+            At most ``2 B``, ``[1, N]``; the first ``B``, best first, are to go on.
+        """
+        beams = len(scores)
+        banks: list[list[_Bid]] = [[] for _ in range(self.count)]
+        for beam, (score, after, before) in enumerate(zip(scores, found, said, strict=True)):
+            words = {*after.best(2 * beams).words.tolist(), *self._wanted(before)}
+            for word in sorted(words):
+                log_probability = float(after.log_probabilities[word])
+                if score + log_probability > NEVER / 2 and self._may_come(before, word):
+                    bid = _Bid(score + log_probability, beam, word, log_probability)
+                    banks[self._bank([*before, word])].append(bid)
+        dealt = _dealt(banks, 2 * beams)
+        order = [*sorted(dealt[:beams], reverse=True), *dealt[beams:]]
+        totals, parents, words_said, log_probabilities = zip(*order, strict=True)
+        parts = (parents, words_said, log_probabilities, totals)
+        return Candidates(*(np.array(part)[None] for part in parts))
+
+    def _wanted(self, words: list[int]) -> list[int]:
+        """Lists the words that would bring a term forward."""
+        terms = (self._terms[number] for number in unmet(self._terms, words))
+        return [term[begun(words, term)] for term in terms]
+
+    def _may_come(self, words: list[int], word: int) -> bool:
+        """Tells whether a word may come next: no hypothesis ends without its terms."""
+        return word not in self._ends or not unmet(self._terms, words)
+
+    def _bank(self, words: list[int]) -> int:
+        """Counts the words of the terms that are met, and those of one that is begun."""
+        left = {number: self._terms[number] for number in unmet(self._terms, words)}
+        met = sum(len(term) for number, term in enumerate(self._terms) if number not in left)
+        return met + max((begun(words, term) for term in left.values()), default=0)
+
+
+def _dealt(banks: list[list[_Bid]], count: int) -> list[_Bid]:
+    """Gives each bank in turn its best, the fullest first, until there are ``count``."""
+    ranked = [sorted(bank) for bank in reversed(banks)]
+    dealt: list[_Bid] = []
+    while len(dealt) < count and any(ranked):
+        dealt += [bank.pop() for bank in ranked if bank]
+    return dealt[:count]

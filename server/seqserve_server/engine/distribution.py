@@ -1,0 +1,95 @@
+"""How probable each word is to come next, after what a request asks to be changed."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from seqserve_server.engine.cache import SlotCache
+from seqserve_server.engine.history import History
+from seqserve_server.engine.request import DecodingOptions
+from seqserve_server.engine.scores import Array, Ranking, largest, log_softmax, penalized
+
+
+class Best(NamedTuple):
+    """What the graph has listed for a row, best first."""
+
+    words: Array
+    """``[K]``"""
+    log_probabilities: Array
+
+    def best(self, count: int) -> Best:
+        """Gives the first ``count`` of them."""
+        return Best(self.words[:count], self.log_probabilities[:count])
+
+    def ranking(self, count: int) -> Ranking:
+        """Lists the first ``count`` of them."""
+        words, found = self.words[:count].tolist(), self.log_probabilities[:count].tolist()
+        return list(zip(words, found, strict=True))
+
+
+class Distribution:
+    """Of the next word of one row."""
+
+    def __init__(self, scores: Array, said: list[int], options: DecodingOptions) -> None:
+        """Changes what is to be changed.
+
+        Args:
+            scores: Of all words, ``[V]``.
+            said: What the row has said so far.
+            options: Of its request.
+        """
+        if options.repetition_penalty != 1.0:
+            scores = penalized(scores, said, options.repetition_penalty)
+        self.log_probabilities = log_softmax(scores)
+        """Of all words, ``[V]``."""
+        length = len(said)
+        if options.prefix_bias_beta and tuple(said) == options.prefix[:length] != options.prefix:
+            self._prefer(options.prefix[length], options.prefix_bias_beta)
+
+    def _prefer(self, word: int, share: float) -> None:
+        """Gives a word a share of all probability, beside what it has of the rest."""
+        found = self.log_probabilities
+        found += np.log1p(-share)
+        found[word] = np.logaddexp(found[word], np.log(share))
+
+    def best(self, count: int) -> Best:
+        """Gives the most probable words."""
+        words = largest(self.log_probabilities, count)
+        return Best(words, self.log_probabilities[words])
+
+    def ranking(self, count: int) -> Ranking:
+        """Lists the most probable words."""
+        return self.best(count).ranking(count)
+
+
+class Distributions:
+    """What the last step has found."""
+
+    def __init__(self, cache: SlotCache, history: History) -> None:
+        """Takes what was found, and what had been said before."""
+        self._cache = cache
+        self._history = history
+
+    def of(self, row: int, options: DecodingOptions) -> Best | Distribution:
+        """Gives what may come next in a row: of all words where the request changes them."""
+        if not options.chooses_among_all:
+            return Best(*(array[0] for array in self._cache.best([row])))
+        return Distribution(self._cache.scores(row), self.said(row), options)
+
+    def said(self, row: int) -> list[int]:
+        """Gives what a row had said before the step."""
+        return self._history.said(row, int(self._cache.lengths[row]) - 1)
+
+
+def is_probable(log_probability: float, number: int, options: DecodingOptions) -> bool:
+    """Tells whether an alternative is to be carried on; the best one always is.
+
+    Args:
+        log_probability: Of its first word.
+        number: How many are more probable.
+        options: Of its request.
+    """
+    return number == 0 or math.exp(log_probability) >= options.min_alternative_expansion_prob

@@ -1,0 +1,111 @@
+"""Hypotheses that have ended, and the answers that they come to."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from seqserve_server.engine.constraints import Constraints, End
+from seqserve_server.engine.request import (
+    DecodingOptions,
+    Finished,
+    Hypothesis,
+    Request,
+    StopReason,
+)
+from seqserve_server.engine.scores import Ranking, normalized
+from seqserve_server.engine.terms import unmet
+
+
+class Said(NamedTuple):
+    """The words of one row."""
+
+    words: list[int]
+    """A prefix and the end token among them."""
+    log_probabilities: list[float]
+    """Of each word; not a number where it was forced."""
+    score: float
+    """Their sum, what was forced left out."""
+    rankings: list[Ranking]
+    """The best words of each step, where they were asked for."""
+
+    def then(self, word: int, log_probability: float, score: float, ranking: Ranking) -> Said:
+        """Says one word more, which makes its score another one."""
+        words, found = [*self.words, word], [*self.log_probabilities, log_probability]
+        return Said(words, found, score, [*self.rankings, ranking])
+
+    def hypothesis(self, end: End, options: DecodingOptions) -> Hypothesis:
+        """Gives what it comes to.
+
+        Args:
+            end: Why it ended, and what of it counts.
+            options: What was asked for.
+        """
+        # Coverage is added to it later.
+        score = self.score if options.return_scores or options.coverage_penalty else None
+        # The end token was chosen too, but not what comes after a stop sequence.
+        chosen = end.kept + (end.reason is StopReason.EOS)
+        return Hypothesis(
+            token_ids=self.words[: end.kept],
+            score=score,
+            stop_reason=end.reason,
+            normalized_score=normalized(score, len(self.words), options.length_penalty),
+            token_scores=self.log_probabilities[:chosen] if options.return_token_scores else (),
+            top_tokens=self.rankings[:chosen] if options.return_top_tokens else (),
+            text_length=end.text_length,
+            unmet_terms=unmet(options.terms, self.words[: end.kept]),
+        )
+
+
+class Ended(NamedTuple):
+    """A hypothesis and what it is ranked by."""
+
+    hypothesis: Hypothesis
+    rank: float
+
+    @classmethod
+    def of(cls, said: Said, end: End, options: DecodingOptions) -> Ended:
+        """Takes what a row has said and why that is all."""
+        rank = normalized(said.score, len(said.words), options.length_penalty)
+        return cls(said.hypothesis(end, options), rank)
+
+    def as_alternative(self, number: int) -> Ended:
+        """Ranks it as the alternative it is: they come in the order of their first words."""
+        return self._replace(rank=-number)
+
+
+def best(ended: list[Ended], count: int) -> list[Ended]:
+    """Gives so many of them, best first; among equals the one that ended first."""
+    return sorted(ended, key=lambda entry: (len(entry.hypothesis.unmet_terms), -entry.rank))[:count]
+
+
+class Answer:
+    """What the searches of a request have found so far."""
+
+    def __init__(self, request: Request, constraints: Constraints, searches: int) -> None:
+        """Begins with nothing.
+
+        Args:
+            request: What was asked.
+            constraints: Of all its hypotheses.
+            searches: How many go on, each by itself.
+        """
+        self.request = request
+        self.constraints = constraints
+        self._searches = searches
+        self._ended: list[Ended] = []
+
+    @property
+    def options(self) -> DecodingOptions:
+        """How to decode."""
+        return self.request.options
+
+    def close(self, ended: list[Ended]) -> list[tuple[Request, Finished]]:
+        """Takes in what a search has found; gives the request and its answer with the last one."""
+        self._ended += ended
+        self._searches -= 1
+        if self._searches:
+            return []
+        # What covers most of the source may yet come to the top.
+        count = len(self._ended) if self.options.coverage_penalty else self.options.num_hypotheses
+        found = best(self._ended, count)
+        return [(self.request, Finished([entry.hypothesis for entry in found]))]
