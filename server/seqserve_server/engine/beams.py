@@ -85,16 +85,15 @@ class Beams:
         is_over = np.zeros(len(ends), np.bool_)
         for place in np.flatnonzero(ends[:, : self._size].any(axis=1)).tolist():
             is_over[place] = self._note_ends(place, candidates.of(place), ends[place])
+        if not is_over.any():
+            self._go_on(candidates, ends)
+            return [], []
         free: list[int] = self._rows[: len(is_over)][is_over].ravel().tolist()
-        answers = [
-            answer
-            for place in np.flatnonzero(is_over).tolist()
-            for answer in self._searches[place].close()
-        ]
+        over = [self._searches[place] for place in np.flatnonzero(is_over).tolist()]
         self._keep(~is_over)
         if self._searches:
             self._go_on(candidates.of(~is_over), ends[~is_over])
-        return free, answers
+        return free, [answer for search in over for answer in search.close()]
 
     def _keep(self, going: Array) -> None:
         """Forgets searches that do not go on, ``[G]``."""

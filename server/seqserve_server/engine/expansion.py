@@ -106,16 +106,13 @@ def succession(ends: Array, beams: int) -> Array:
         A place among the candidates for each next beam, ``[G, B]``. Where too few are left that do
         not end, some that do stay.
     """
-    ending, spare_ends = ends[:, :beams], ends[:, beams:]
     places = np.arange(beams)[None].repeat(len(ends), axis=0)
-    if not ending.any() or not spare_ends.shape[1]:
-        return places
-    # Those that do not end come first, in their order.
-    spares = spare_ends.argsort(axis=1, kind="stable")
-    number = ending.cumsum(axis=1) - 1
-    last = np.minimum(number, spares.shape[1] - 1).clip(0)
-    there_are = number < (~spare_ends).sum(axis=1, keepdims=True)
-    return np.where(ending & there_are, beams + _along(spares, last), places)
+    # Few searches have one that ends, as a rule.
+    for search in np.flatnonzero(ends[:, :beams].any(axis=1)).tolist():
+        found = ends[search].tolist()
+        spares = (place for place in range(beams, len(found)) if not found[place])
+        places[search] = [next(spares, at) if found[at] else at for at in range(beams)]
+    return places
 
 
 class Moves(NamedTuple):

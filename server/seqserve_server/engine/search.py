@@ -18,7 +18,7 @@ from seqserve_server.manifest import Manifest
 MOST_BEAMS = MOST_RANKS // 2
 """Hypotheses that a beam can keep: twice as many words are ranked."""
 
-_RANKS_APART = 8
+_RANKS_APART = 2
 
 
 class Advance(NamedTuple):
