@@ -1,7 +1,7 @@
 """Known targets, run through the teacher-forced graph in a thread of their own.
 
 Running rows are not held up: the operating system shares the cores between this and the workers.
-Each target runs alone, so that nothing beside it has a part in its scores.
+Targets that wait to be scored run together; what is beside one has no part in its scores.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from seqserve_server.engine.request import (
     Event,
     Failed,
     Finished,
-    Hypothesis,
     Request,
     StopReason,
     Taught,
@@ -29,10 +28,17 @@ from seqserve_server.errors import DeadlinePassed, Draining, EngineFault, QueueF
 from seqserve_server.runtime import Runtime
 
 Tell = Callable[[Request, Event], None]
+Entry = tuple[Request, Finished | None]
+"""A request with a target, or one with its answer, whose attention is wanted."""
+Pair = tuple[list[int], list[int]]
+"""Source and target."""
 
 _SCORES = "log_probabilities"
 _WEIGHTS = ["encoder_attention", "decoder_attention", "cross_attention"]
 _RETRY_S = 0.5
+_MOST_TOGETHER = 16
+# With a single word, products of matrices may take another path, which rounds otherwise.
+_LEAST_WORDS = 2
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +57,7 @@ class Teacher:
         self._runtime = runtime
         self._max_queue = max_queue
         self._tell = tell
-        self._waiting: deque[tuple[Request, Finished | None]] = deque()
+        self._waiting: deque[Entry] = deque()
         self._changed = threading.Condition()
         self._stopped = False
         self._thread = threading.Thread(target=self._work, name="teacher", daemon=True)
@@ -101,34 +107,62 @@ class Teacher:
         return left
 
     def _work(self) -> None:
-        while (entry := self._next()) is not None:
-            request, answer = entry
-            try:
-                event = self._event(request, answer)
-            except Exception:
-                _log.exception("a target could not be run")
-                event = Failed(EngineFault("a target could not be run"))
-            self._tell(request, event)
+        while entries := self._next():
+            self._teach(entries)
 
-    def _next(self) -> tuple[Request, Finished | None] | None:
+    def _next(self) -> list[Entry]:
+        """Waits for what is next, and takes what can be run together with it; none at the end."""
         with self._changed:
             self._changed.wait_for(lambda: bool(self._waiting) or self._stopped)
-            return self._waiting.popleft() if self._waiting else None
+            if not self._waiting:
+                return []
+            entries = [self._waiting.popleft()]
+            while self._waiting and len(entries) < _MOST_TOGETHER:
+                if not (_is_scored(entries[0]) and _is_scored(self._waiting[0])):
+                    break
+                entries.append(self._waiting.popleft())
+            return entries
 
-    def _event(self, request: Request, answer: Finished | None) -> Event:
-        if request.deadline_s is not None and request.deadline_s <= time.monotonic():
-            return Failed(DeadlinePassed(Stage.QUEUE if answer is None else Stage.DECODE))
+    def _teach(self, entries: list[Entry]) -> None:
+        """Runs entries together; where that fails one by one, so that only the culprit does."""
+        try:
+            events = self._events(entries)
+        except Exception:
+            if len(entries) > 1:
+                for entry in entries:
+                    self._teach([entry])
+                return
+            _log.exception("a target could not be run")
+            events = [Failed(EngineFault("a target could not be run"))]
+        for (request, _), event in zip(entries, events, strict=True):
+            self._tell(request, event)
+
+    def _events(self, entries: list[Entry]) -> list[Event]:
+        late = [_lateness(entry) for entry in entries]
+        taught = iter(
+            self._taught(
+                [entry for entry, is_late in zip(entries, late, strict=True) if not is_late]
+            )
+        )
+        return [is_late or next(taught) for is_late in late]
+
+    def _taught(self, entries: list[Entry]) -> list[Event]:
+        if not entries:
+            return []
+        request, answer = entries[0]
         if answer is not None:
-            return self._annotated(request, answer)
-        assert request.target is not None
+            return [self._annotated(request, answer)]
         names = [_SCORES, *_WEIGHTS] if request.weighed else [_SCORES]
-        scores, *weights = self._run(request.source, request.target, names)
-        return Taught(scores[0].tolist(), [array[:, 0].tobytes() for array in weights])
+        pairs = [(request.source, request.target or []) for request, _ in entries]
+        return [
+            Taught(scores.tolist(), [array.tobytes() for array in weights])
+            for scores, *weights in self._run(pairs, names)
+        ]
 
     def _annotated(self, request: Request, answer: Finished) -> Finished:
         """Adds what was attended to, or ranks by it, as is asked for."""
         options = request.options
-        seen = [(each, self._attention(request.source, each)) for each in answer.hypotheses]
+        seen = list(zip(answer.hypotheses, self._attention(request, answer), strict=True))
         if options.coverage_penalty:
             seen = covering(seen, options)
         hypotheses = [hypothesis for hypothesis, _ in seen]
@@ -139,23 +173,64 @@ class Teacher:
             ]
         return Finished(hypotheses)
 
-    def _attention(self, source: list[int], hypothesis: Hypothesis) -> Array:
+    def _attention(self, request: Request, answer: Finished) -> list[Array]:
         """Gives the attention to the source, the mean over the last layer's heads.
 
         Returns:
-            Of each token, and of the end token where it was generated, float32 ``[T, S]``.
+            For each hypothesis that of its tokens, and of the end token where it was generated,
+            float32 ``[T, S]``.
         """
-        ended = hypothesis.stop_reason is StopReason.EOS
+        eos = self._runtime.manifest.tokens.eos
         # What a step attends to does not depend on the token that it chooses.
-        target = [*hypothesis.token_ids, *([self._runtime.manifest.tokens.eos] if ended else [])]
-        [weights] = self._run(source, target, ["cross_attention"])
-        return weights[-1, 0].mean(0)  # type: ignore[no-any-return]
+        targets = [
+            [*each.token_ids, *([eos] if each.stop_reason is StopReason.EOS else [])]
+            for each in answer.hypotheses
+        ]
+        found = self._run([(request.source, target) for target in targets], _WEIGHTS[-1:])
+        return [weights[-1].mean(0) for [weights] in found]
 
-    def _run(self, source: list[int], target: list[int], names: list[str]) -> list[Array]:
+    def _run(self, pairs: list[Pair], names: list[str]) -> list[list[Array]]:
+        """Gives what the graph says of each pair, without its padding."""
         bos = self._runtime.manifest.tokens.bos
-        return self._runtime.teach(
-            np.array([source], np.int64),
-            np.array([len(source)], np.int32),
-            np.array([[bos, *target]], np.int64),
-            names,
-        )
+        sources = _padded([source for source, _ in pairs])
+        targets = _padded([[bos, *target] for _, target in pairs])
+        lengths = np.array([len(source) for source, _ in pairs], np.int32)
+        outputs = self._runtime.teach(sources, lengths, targets, names)
+        return [
+            [
+                _part(name, array, index, len(source), len(target))
+                for name, array in zip(names, outputs, strict=True)
+            ]
+            for index, (source, target) in enumerate(pairs)
+        ]
+
+
+def _is_scored(entry: Entry) -> bool:
+    """Tells whether nothing but the scores of a target is wanted."""
+    request, answer = entry
+    return answer is None and not request.weighed
+
+
+def _lateness(entry: Entry) -> Failed | None:
+    request, answer = entry
+    if request.deadline_s is None or request.deadline_s > time.monotonic():
+        return None
+    return Failed(DeadlinePassed(Stage.QUEUE if answer is None else Stage.DECODE))
+
+
+def _padded(rows: list[list[int]]) -> Array:
+    """Lays rows out, int64 ``[B, N]``."""
+    longest = max(_LEAST_WORDS, *map(len, rows))
+    array = np.zeros((len(rows), longest), np.int64)
+    for place, row in enumerate(rows):
+        array[place, : len(row)] = row
+    return array
+
+
+def _part(name: str, array: Array, index: int, source: int, target: int) -> Array:
+    """Cuts what belongs to one pair out of an output of the graph."""
+    if name == _SCORES:
+        return array[index, :target]
+    queries = source if name == "encoder_attention" else target
+    keys = target if name == "decoder_attention" else source
+    return array[:, index, :, :queries, :keys]

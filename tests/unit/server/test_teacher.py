@@ -3,6 +3,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -66,8 +67,8 @@ class Classroom:
         return [event for owner, event in self.told if owner is request]
 
 
-def make_request(source: list[int], **more: Any) -> Request:
-    return Request(source=source, options=OPTIONS, receive=lambda event: None, **more)
+def make_request(source: list[int], options: DecodingOptions = OPTIONS, **more: Any) -> Request:
+    return Request(source=source, options=options, receive=lambda event: None, **more)
 
 
 @pytest.fixture
@@ -136,7 +137,7 @@ def test_attention_of_an_answer_is_the_mean_over_the_last_layers_heads(
     room: Classroom, tiny_model: Transformer
 ) -> None:
     source, words = [5, 6, 7, EOS], [19, 226, 15]
-    request = make_request(source)
+    request = make_request(source, replace(OPTIONS, return_attention=True))
     whole = Hypothesis(words, -3.0, StopReason.EOS, token_scores=[-1.0] * 4, text_length=None)
     other = Hypothesis([19], -1.0, StopReason.LENGTH)
     room.teacher.annotate(request, Finished([whole, other]))
@@ -156,17 +157,18 @@ def test_answer_without_a_word_attends_to_nothing(room: Classroom) -> None:
     assert room.event(request) == answer
 
 
+@pytest.mark.parametrize("weighed", [False, True])
 def test_targets_that_wait_together_are_told_in_turn_as_alone(
-    idle: Classroom, tiny_runtime: Runtime
+    idle: Classroom, tiny_runtime: Runtime, weighed: bool
 ) -> None:
-    requests = [idle.submit(source, target, weighed=True) for source, target in PAIRS]
+    requests = [idle.submit(source, target, weighed=weighed) for source, target in PAIRS]
     idle.teacher.start()
     together = [idle.event(request) for request in requests]
     assert [request for request, _ in idle.told] == requests
     for (source, target), event in zip(PAIRS, together, strict=True):
         one = Classroom(tiny_runtime)
         one.teacher.start()
-        assert one.event(one.submit(source, target, weighed=True)) == event
+        assert one.event(one.submit(source, target, weighed=weighed)) == event
         one.teacher.stop()
 
 
@@ -178,6 +180,34 @@ def test_target_that_cannot_be_run_is_told_so_and_the_next_one_is_run(
     assert isinstance(broken.error, EngineFault)
     assert "a target could not be run" in caplog.text
     assert isinstance(room.event(room.submit([5, EOS], [6, EOS])), Taught)
+
+
+def test_targets_that_wait_are_scored_together(idle: Classroom, monkeypatch: Any) -> None:
+    sizes: list[int] = []
+    teach = Runtime.teach
+
+    def counted(self: Runtime, source: Any, *rest: Any) -> list[Any]:
+        sizes.append(len(source))
+        return teach(self, source, *rest)
+
+    monkeypatch.setattr(Runtime, "teach", counted)
+    scored = [idle.submit(*pair) for pair in PAIRS[:3]]
+    weighed = idle.submit(*PAIRS[3], weighed=True)
+    last = idle.submit(*PAIRS[4])
+    idle.teacher.start()
+    for request in (*scored, weighed, last):
+        assert isinstance(idle.event(request), Taught)
+    assert sizes == [3, 1, 1]
+
+
+def test_only_the_culprit_fails_of_targets_that_wait_together(idle: Classroom) -> None:
+    fine = idle.submit([5, EOS], [19, EOS])
+    wrong = idle.submit([5, EOS], [WORDS + 1, EOS])
+    also_fine = idle.submit([6, EOS], [19, EOS])
+    idle.teacher.start()
+    assert isinstance(idle.event(fine), Taught)
+    assert isinstance(idle.event(wrong), Failed)
+    assert isinstance(idle.event(also_fine), Taught)
 
 
 def test_queue_is_bounded_for_targets_and_not_for_answers(tiny_runtime: Runtime) -> None:
@@ -251,8 +281,9 @@ def test_stop_waits_for_the_target_under_way() -> None:
 
     room = Classroom(Slow())
     room.teacher.start()
-    running, waiting = (room.submit([5, EOS], [6, EOS]) for _ in "ab")
+    running = room.submit([5, EOS], [6, EOS])
     assert begun.wait(PATIENCE_S)
+    waiting = room.submit([5, EOS], [6, EOS])
     left: list[Request] = []
     stopping = threading.Thread(target=lambda: left.extend(room.teacher.stop()))
     stopping.start()
