@@ -37,8 +37,9 @@ _SCORES = "log_probabilities"
 _WEIGHTS = ["encoder_attention", "decoder_attention", "cross_attention"]
 _RETRY_S = 0.5
 _MOST_TOGETHER = 16
-# With a single word, products of matrices may take another path, which rounds otherwise.
-_LEAST_WORDS = 2
+# Padding shows in the last bits of a sum, so only what is padded to the same lengths goes together;
+# these are multiples of this.
+_LENGTHS_APART = 8
 
 _log = logging.getLogger(__name__)
 
@@ -55,6 +56,10 @@ class Teacher:
             tell: Told of the last event of each, from the teacher's thread.
         """
         self._runtime = runtime
+        limits = runtime.manifest.limits
+        self._most_source = limits.max_source_length
+        # The end token is scored too.
+        self._most_target = limits.max_target_length + 1
         self._max_queue = max_queue
         self._tell = tell
         self._waiting: deque[Entry] = deque()
@@ -191,9 +196,22 @@ class Teacher:
 
     def _run(self, pairs: list[Pair], names: list[str]) -> list[list[Array]]:
         """Gives what the graph says of each pair, without its padding."""
+        alike: dict[tuple[int, int], list[int]] = {}
+        for number, (source, target) in enumerate(pairs):
+            shape = _room(source, self._most_source), _room(target, self._most_target)
+            alike.setdefault(shape, []).append(number)
+        found: dict[int, list[Array]] = {}
+        for shape, numbers in alike.items():
+            together = self._run_alike([pairs[number] for number in numbers], shape, names)
+            found.update(zip(numbers, together, strict=True))
+        return [found[number] for number in range(len(pairs))]
+
+    def _run_alike(
+        self, pairs: list[Pair], shape: tuple[int, int], names: list[str]
+    ) -> list[list[Array]]:
         bos = self._runtime.manifest.tokens.bos
-        sources = _padded([source for source, _ in pairs])
-        targets = _padded([[bos, *target] for _, target in pairs])
+        sources = _padded([source for source, _ in pairs], shape[0])
+        targets = _padded([[bos, *target] for _, target in pairs], shape[1] + 1)
         lengths = np.array([len(source) for source, _ in pairs], np.int32)
         outputs = self._runtime.teach(sources, lengths, targets, names)
         return [
@@ -218,10 +236,14 @@ def _lateness(entry: Entry) -> Failed | None:
     return Failed(DeadlinePassed(Stage.QUEUE if answer is None else Stage.DECODE))
 
 
-def _padded(rows: list[list[int]]) -> Array:
-    """Lays rows out, int64 ``[B, N]``."""
-    longest = max(_LEAST_WORDS, *map(len, rows))
-    array = np.zeros((len(rows), longest), np.int64)
+def _room(words: list[int], most: int) -> int:
+    """Gives the length that words are padded to."""
+    return min(-(-max(len(words), 1) // _LENGTHS_APART) * _LENGTHS_APART, most)
+
+
+def _padded(rows: list[list[int]], length: int) -> Array:
+    """Lays rows out, int64 ``[B, length]``."""
+    array = np.zeros((len(rows), length), np.int64)
     for place, row in enumerate(rows):
         array[place, : len(row)] = row
     return array

@@ -34,7 +34,8 @@ PAIRS = [
     ([5, EOS], [19, EOS]),
     ([5, 6, 7, EOS], [19]),
     ([300, 20, 9, 9, EOS], [19, 226, 15, 19, 226, EOS]),
-    ([*range(40, 63), EOS], [*range(100, 119), EOS]),
+    ([*range(40, 63), EOS], [*range(100, 120), EOS]),
+    ([*range(40, 62), EOS], [*range(101, 118), EOS]),
 ]
 
 
@@ -274,10 +275,13 @@ def test_stop_waits_for_the_target_under_way() -> None:
             class tokens:
                 bos = BOS
 
+            class limits:
+                max_source_length = max_target_length = 20
+
         def teach(self, *given: Any) -> list[Any]:
             begun.set()
             assert may_end.wait(PATIENCE_S)
-            return [np.zeros((1, 2), np.float32)]
+            return [np.zeros((1, 8), np.float32)]
 
     room = Classroom(Slow())
     room.teacher.start()
