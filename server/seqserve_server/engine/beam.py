@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 
 from seqserve_server.engine.banks import Banks
-from seqserve_server.engine.distribution import Distribution, Distributions, is_probable
+from seqserve_server.engine.distribution import Distribution, Distributions, alternative
 from seqserve_server.engine.ended import Answer, Ended, Said, best
 from seqserve_server.engine.expansion import Candidates, alike, ranked
 from seqserve_server.engine.request import Finished, Request
@@ -44,10 +44,6 @@ class Beam:
     def _enough(self) -> int:
         return max(1, math.floor(self.options.beam_size * self.options.patience + 0.5))
 
-    def _begins(self, length: int) -> bool:
-        """Tells whether the word just found is that of the alternative."""
-        return self._alternative is not None and length == len(self.options.prefix) + 1
-
     def candidates(
         self, scores: Array, rows: list[int], length: int, steps: Distributions
     ) -> Candidates | None:
@@ -69,11 +65,10 @@ class Beam:
             return alike(scores, forced, math.nan)
         found = [steps.of(row, options) for row in rows]
         self._rankings = [each.ranking(options.return_top_tokens) for each in found]
-        if self._begins(length):
-            assert self._alternative is not None
-            word, log_probability = found[0].ranking(options.num_hypotheses)[self._alternative]
-            self._dropped = not is_probable(log_probability, self._alternative, options)
-            return alike(scores, word, log_probability)
+        if self._alternative is not None and options.begins_alternatives(length):
+            chosen = alternative(found[0], self._alternative, options)
+            self._dropped = chosen is None
+            return alike(scores, *chosen) if chosen else None
         if not options.chooses_among_all:
             return None
         if self._banks:
@@ -108,7 +103,7 @@ class Beam:
     def is_over(self, length: int) -> bool:
         """Tells whether enough has ended, now that hypotheses have so many words."""
         options, count = self.options, len(self._ended)
-        if length >= options.max_decoding_length or self._begins(length):
+        if length >= options.max_decoding_length or options.begins_alternatives(length):
             return True
         if self._banks:
             # Only those end that have said all of them: one bank of many.

@@ -10,7 +10,7 @@ import numpy as np
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.history import History
 from seqserve_server.engine.request import DecodingOptions
-from seqserve_server.engine.scores import Array, Ranking, largest, log_softmax, penalized
+from seqserve_server.engine.scores import NEVER, Array, Ranking, largest, log_softmax, penalized
 
 
 class Best(NamedTuple):
@@ -84,12 +84,23 @@ class Distributions:
         return self._history.said(row, int(self._cache.lengths[row]) - 1)
 
 
-def is_probable(log_probability: float, number: int, options: DecodingOptions) -> bool:
-    """Tells whether an alternative is to be carried on; the best one always is.
+def alternative(
+    found: Best | Distribution, number: int, options: DecodingOptions
+) -> tuple[int, float] | None:
+    """Gives the first word of an alternative and its log-probability.
 
     Args:
-        log_probability: Of its first word.
-        number: How many are more probable.
-        options: Of its request.
+        found: What may come after the prefix.
+        number: How many alternatives are more probable.
+        options: Of the request.
+
+    Returns:
+        None where it is too improbable; the first one never is.
     """
-    return number == 0 or math.exp(log_probability) >= options.min_alternative_expansion_prob
+    ranking = found.ranking(number + 1)
+    if number == 0:
+        return ranking[0]
+    if len(ranking) <= number or ranking[number][1] < NEVER / 2:
+        return None
+    is_probable = math.exp(ranking[number][1]) >= options.min_alternative_expansion_prob
+    return ranking[number] if is_probable else None

@@ -13,11 +13,7 @@ import numpy as np
 
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.constraints import Constraints
-from seqserve_server.engine.distribution import (
-    Distribution,
-    Distributions,
-    is_probable,
-)
+from seqserve_server.engine.distribution import Distribution, Distributions, alternative
 from seqserve_server.engine.ended import Answer, Ended
 from seqserve_server.engine.history import History
 from seqserve_server.engine.request import DecodingOptions, Finished, Request
@@ -32,11 +28,6 @@ class _Row:
     """Which of the request's hypotheses it is."""
     dropped: bool = False
     """Whether it is an alternative that is too improbable."""
-
-    def begins(self, length: int) -> bool:
-        """Tells whether the newest of so many words is that of an alternative."""
-        options = self.answer.options
-        return options.return_alternatives and length == len(options.prefix) + 1
 
 
 class IndependentRows:
@@ -157,14 +148,16 @@ class IndependentRows:
             words[row], log_probabilities[row] = forced, math.nan
             self._note(row, options, [])
             return
-        if not (options.chooses_among_all or options.return_top_tokens or entry.begins(length)):
+        begins = options.begins_alternatives(length)
+        if not (options.chooses_among_all or options.return_top_tokens or begins):
             return
         found = self._steps.of(row, options)
         self._note(row, options, found.ranking(options.return_top_tokens))
-        if entry.begins(length):
-            word, log_probability = found.ranking(options.num_hypotheses)[entry.number]
-            words[row], log_probabilities[row] = word, log_probability
-            entry.dropped = not is_probable(log_probability, entry.number, options)
+        if begins:
+            chosen = alternative(found, entry.number, options)
+            entry.dropped = chosen is None
+            if chosen:
+                words[row], log_probabilities[row] = chosen
         elif isinstance(found, Distribution):
             words[row] = word = self._choose(row, found, options, length)
             log_probabilities[row] = found.log_probabilities[word]

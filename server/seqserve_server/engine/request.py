@@ -116,6 +116,10 @@ class DecodingOptions:
             or self.vocabulary
         )
 
+    def begins_alternatives(self, length: int) -> bool:
+        """Tells whether the last of so many words is the one in which alternatives differ."""
+        return self.return_alternatives and length == len(self.prefix) + 1
+
     @property
     def needs_attention(self) -> bool:
         """Whether the attention of finished hypotheses has to be found."""
