@@ -27,7 +27,6 @@ class _Bid(NamedTuple):
     total: float
     beam: int
     word: int
-    log_probability: float
 
 
 class Banks:
@@ -59,18 +58,21 @@ class Banks:
             At most ``2 B``, ``[1, N]``; the first ``B``, best first, are to go on.
         """
         beams = len(scores)
+        bids = [
+            _Bid(float(scores[beam]) + after.log_probability(word), beam, word)
+            for beam, (after, before) in enumerate(zip(found, said, strict=True))
+            for word in {*after.best(2 * beams).words.tolist(), *self._wanted(before)}
+        ]
+        # Where nothing may be said, what may not is: the longest length ends it.
+        bids = [bid for bid in bids if self._may_come(said[bid.beam], bid)] or bids
         banks: list[list[_Bid]] = [[] for _ in range(self.count)]
-        for beam, (score, after, before) in enumerate(zip(scores, found, said, strict=True)):
-            words = {*after.best(2 * beams).words.tolist(), *self._wanted(before)}
-            for word in sorted(words):
-                log_probability = float(after.log_probabilities[word])
-                if score + log_probability > NEVER / 2 and self._may_come(before, word):
-                    bid = _Bid(score + log_probability, beam, word, log_probability)
-                    banks[self._bank([*before, word])].append(bid)
+        for bid in bids:
+            banks[self._bank([*said[bid.beam], bid.word])].append(bid)
         dealt = _dealt(banks, 2 * beams)
         order = [*sorted(dealt[:beams], reverse=True), *dealt[beams:]]
-        totals, parents, words_said, log_probabilities = zip(*order, strict=True)
-        parts = (parents, words_said, log_probabilities, totals)
+        totals, parents, words = zip(*order, strict=True)
+        log_probabilities = [found[bid.beam].log_probability(bid.word) for bid in order]
+        parts = (parents, words, log_probabilities, totals)
         return Candidates(*(np.array(part)[None] for part in parts))
 
     def _wanted(self, words: list[int]) -> list[int]:
@@ -78,9 +80,10 @@ class Banks:
         terms = (self._terms[number] for number in unmet(self._terms, words))
         return [term[begun(words, term)] for term in terms]
 
-    def _may_come(self, words: list[int], word: int) -> bool:
-        """Tells whether a word may come next: no hypothesis ends without its terms."""
-        return word not in self._ends or not unmet(self._terms, words)
+    def _may_come(self, words: list[int], bid: _Bid) -> bool:
+        """Tells whether a word is not forbidden; no hypothesis ends without its terms."""
+        is_end = bid.word in self._ends
+        return bid.total > float(NEVER) / 2 and not (is_end and unmet(self._terms, words))
 
     def _bank(self, words: list[int]) -> int:
         """Counts the words of the terms that are met, and those of one that is begun."""

@@ -27,19 +27,22 @@ from seqserve_server.engine.scores import Array
 class Beams:
     """Searches that keep ``size`` hypotheses each: G searches of B beams."""
 
-    def __init__(self, size: int, cache: SlotCache, history: History, eos: int) -> None:
+    def __init__(
+        self, size: int, cache: SlotCache, history: History, steps: Distributions, eos: int
+    ) -> None:
         """Begins with none.
 
         Args:
             size: Hypotheses of each.
             cache: Whose rows they read, and tell what to say.
             history: Of all rows.
+            steps: What steps find.
             eos: Id of the end token.
         """
         self._size = size
         self._cache = cache
         self._history = history
-        self._steps = Distributions(cache, history)
+        self._steps = steps
         self._eos = eos
         self._searches: list[Beam] = []
         most = cache.slots // size

@@ -196,6 +196,10 @@ class SlotCache:
         if self._bans.pop(row, None) is not None:
             self._bans_laid = False
 
+    def banned(self, row: int) -> Sequence[int]:
+        """Lists what a row must not say."""
+        return self._bans.get(row, ())
+
     def best(self, rows: Sequence[int] | Array) -> tuple[Array, Array]:
         """Gives the best words of rows ``[..]`` and their log-probabilities, ``[.., K]`` each."""
         end = self.slots * self.ranked

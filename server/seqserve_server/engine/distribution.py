@@ -11,6 +11,7 @@ from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.history import History
 from seqserve_server.engine.request import DecodingOptions
 from seqserve_server.engine.scores import NEVER, Array, Ranking, largest, log_softmax, penalized
+from seqserve_server.engine.vocabulary import Vocabularies
 
 
 class Best(NamedTuple):
@@ -33,18 +34,23 @@ class Best(NamedTuple):
 class Distribution:
     """Of the next word of one row."""
 
-    def __init__(self, scores: Array, said: list[int], options: DecodingOptions) -> None:
+    def __init__(
+        self, scores: Array, said: list[int], options: DecodingOptions, words: Array | None = None
+    ) -> None:
         """Changes what is to be changed.
 
         Args:
-            scores: Of all words, ``[V]``.
+            scores: Of all words, or of those that may be said, ``[N]``.
             said: What the row has said so far.
             options: Of its request.
+            words: Those that may be said, rising, ``[N]``; None for all.
         """
+        self._words = words
         if options.repetition_penalty != 1.0:
-            scores = penalized(scores, said, options.repetition_penalty)
+            places = [place for word in said if (place := self._place(word)) is not None]
+            scores = penalized(scores, places, options.repetition_penalty)
         self.log_probabilities = log_softmax(scores)
-        """Of all words, ``[V]``."""
+        """``[N]``"""
         length = len(said)
         if options.prefix_bias_beta and tuple(said) == options.prefix[:length] != options.prefix:
             self._prefer(options.prefix[length], options.prefix_bias_beta)
@@ -55,10 +61,26 @@ class Distribution:
         found += np.log1p(-share)
         found[word] = np.logaddexp(found[word], np.log(share))
 
+    def _place(self, word: int) -> int | None:
+        if self._words is None:
+            return word
+        place = int(self._words.searchsorted(word))
+        return place if place < len(self._words) and self._words[place] == word else None
+
+    def word(self, place: int) -> int:
+        """Gives the word at a place of the log-probabilities."""
+        return int(place if self._words is None else self._words[place])
+
+    def log_probability(self, word: int) -> float:
+        """Gives that of a word."""
+        place = self._place(word)
+        return -math.inf if place is None else float(self.log_probabilities[place])
+
     def best(self, count: int) -> Best:
         """Gives the most probable words."""
-        words = largest(self.log_probabilities, count)
-        return Best(words, self.log_probabilities[words])
+        places = largest(self.log_probabilities, count)
+        words = places if self._words is None else self._words[places]
+        return Best(words, self.log_probabilities[places])
 
     def ranking(self, count: int) -> Ranking:
         """Lists the most probable words."""
@@ -68,16 +90,21 @@ class Distribution:
 class Distributions:
     """What the last step has found."""
 
-    def __init__(self, cache: SlotCache, history: History) -> None:
+    def __init__(self, cache: SlotCache, history: History, vocabularies: Vocabularies) -> None:
         """Takes what was found, and what had been said before."""
         self._cache = cache
         self._history = history
+        self._vocabularies = vocabularies
 
     def of(self, row: int, options: DecodingOptions) -> Best | Distribution:
         """Gives what may come next in a row: of all words where the request changes them."""
         if not options.chooses_among_all:
             return Best(*(array[0] for array in self._cache.best([row])))
-        return Distribution(self._cache.scores(row), self.said(row), options)
+        said, words = self.said(row), options.vocabulary
+        if not words:
+            return Distribution(self._cache.scores(row), said, options)
+        scores = self._vocabularies.scores(row, words)
+        return Distribution(scores, said, options, np.array(words))
 
     def said(self, row: int) -> list[int]:
         """Gives what a row had said before the step."""

@@ -33,18 +33,21 @@ class _Row:
 class IndependentRows:
     """One hypothesis a row. Rows of other searches are passed over."""
 
-    def __init__(self, cache: SlotCache, history: History, eos: int, longest: int) -> None:
+    def __init__(
+        self, cache: SlotCache, history: History, steps: Distributions, eos: int, longest: int
+    ) -> None:
         """Begins with no row.
 
         Args:
             cache: Whose rows it reads, and tells what to say.
             history: Of all rows.
+            steps: What steps find.
             eos: Id of the end token.
             longest: Most words of a target.
         """
         self._cache = cache
         self._history = history
-        self._steps = Distributions(cache, history)
+        self._steps = steps
         self._eos = eos
         self._rows: dict[int, _Row] = {}
         self._guided: dict[int, _Row] = {}
@@ -159,17 +162,18 @@ class IndependentRows:
             if chosen:
                 words[row], log_probabilities[row] = chosen
         elif isinstance(found, Distribution):
-            words[row] = word = self._choose(row, found, options, length)
-            log_probabilities[row] = found.log_probabilities[word]
+            place = self._choose(row, found.log_probabilities, options, length)
+            words[row] = found.word(place)
+            log_probabilities[row] = found.log_probabilities[place]
 
-    def _choose(self, row: int, found: Distribution, options: DecodingOptions, length: int) -> int:
-        """Chooses among all words."""
+    def _choose(self, row: int, found: Array, options: DecodingOptions, length: int) -> int:
+        """Chooses among the log-probabilities of all words, ``[N]``."""
         if not options.sampling:
-            return int(found.log_probabilities.argmax())
-        places = ordered(found.log_probabilities, options.sampling)
+            return int(found.argmax())
+        places = ordered(found, options.sampling)
         samplings = self._samplings.of(self._all[row : row + 1])
         number = self._numbers[row, length - 1 : length]
-        [place] = drawn(found.log_probabilities[None, places], samplings, number)
+        [place] = drawn(found[None, places], samplings, number)
         return int(places[place])
 
     def _note(self, row: int, options: DecodingOptions, ranking: Ranking) -> None:

@@ -8,11 +8,13 @@ from typing import NamedTuple
 from seqserve_server.engine.beams import Beams
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.constraints import Constraints, Detokenize
+from seqserve_server.engine.distribution import Distributions
 from seqserve_server.engine.history import History
 from seqserve_server.engine.independent import IndependentRows
 from seqserve_server.engine.limits import MOST_RANKS
 from seqserve_server.engine.needs import Needs, needs_of
 from seqserve_server.engine.request import Finished, Request
+from seqserve_server.engine.vocabulary import Vocabularies
 from seqserve_server.manifest import Manifest
 
 MOST_BEAMS = MOST_RANKS // 2
@@ -47,7 +49,9 @@ class Search:
         self._detokenize = detokenize
         longest = manifest.limits.max_target_length + 1
         self._history = History(cache.slots, longest)
-        self._independent = IndependentRows(cache, self._history, self._eos, longest)
+        self._vocabularies = Vocabularies(cache)
+        self._steps = Distributions(cache, self._history, self._vocabularies)
+        self._independent = IndependentRows(cache, self._history, self._steps, self._eos, longest)
         self._beams: dict[int, Beams] = {}
         self._requests: dict[int, Request] = {}
         self._needs: Counter[Needs] = Counter()
@@ -58,6 +62,7 @@ class Search:
         constraints = Constraints(options, self._eos, self._detokenize)
         self._requests.update(dict.fromkeys(rows, request))
         self._search(request).join(rows, request, constraints)
+        self._vocabularies.join(options.vocabulary, len(rows))
         if not options.is_plain:
             self._needs[needs_of(options)] += len(rows)
             self._ask()
@@ -67,7 +72,7 @@ class Search:
         if size == 1:
             return self._independent
         if size not in self._beams:
-            self._beams[size] = Beams(size, self._cache, self._history, self._eos)
+            self._beams[size] = Beams(size, self._cache, self._history, self._steps, self._eos)
         return self._beams[size]
 
     def move(self, source: int, target: int) -> None:
@@ -85,6 +90,7 @@ class Search:
         if request is None:
             return
         self._search(request).leave(row)
+        self._vocabularies.leave(request.options.vocabulary)
         if not request.options.is_plain:
             self._needs[needs_of(request.options)] -= 1
             self._ask()
