@@ -75,6 +75,9 @@ class Traffic:
                 async for _ in self._client.stream(text, max_decoding_length=longest):
                     pass
                 self.answers += 1
+            elif kind < 0.35:
+                async for _ in self._client.generate_bulk([text] * 8, max_decoding_length=longest):
+                    self.answers += 1
             else:
                 await self._client.generate(text, max_decoding_length=longest)
                 self.answers += 1

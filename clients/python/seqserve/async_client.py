@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
 from contextlib import aclosing
 from types import TracebackType
@@ -11,9 +12,11 @@ from google.protobuf.message import Message
 
 from seqserve import requests, responses
 from seqserve.attention import AttentionResult
+from seqserve.bulk import async_bulk
 from seqserve.calls import async_messages_of
 from seqserve.channel import AsyncGrpcTransport
 from seqserve.client import (
+    BULK_CONCURRENCY,
     DEFAULT_CONCURRENCY,
     DEFAULT_TARGET,
     DEFAULT_TIMEOUT_S,
@@ -128,8 +131,7 @@ class AsyncClient:
     ) -> list[Result | CallError]:
         """Generates from many sources in one call.
 
-        For what is at hand as a whole; of sources without end :meth:`generate_many` makes calls of
-        their own.
+        For what is at hand as a whole; :meth:`generate_bulk` takes sources without end.
 
         Args:
             sources: The texts to generate from, 1 to 1024.
@@ -145,6 +147,41 @@ class AsyncClient:
         request = requests.generate_batch_request(sources, **options)
         response = await self._unary(Method.GENERATE_BATCH, request, timeout_s)
         return responses.outcomes_of(response, len(sources))
+
+    def generate_bulk(
+        self,
+        sources: Iterable[str] | AsyncIterable[str],
+        *,
+        concurrency: int = BULK_CONCURRENCY,
+        timeout_s: float | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> AsyncGenerator[tuple[int, Result | CallError], None]:
+        """Generates from any number of sources in one call and gives what is ready first first.
+
+        The server reads on only while few are under way, and the client has at most ``concurrency``
+        sources in memory: an endless iterable is as welcome as a list. Closing the iterator cancels
+        what is under way.
+
+        A call that finds the server unreachable, or that a server ends to shut down, is followed by
+        another one for the sources that have no answer, as :class:`~seqserve.RetryPolicy` says; an
+        answer makes it count from the beginning.
+
+        Args:
+            sources: The texts to generate from; a plain iterable must not block the event loop.
+            concurrency: Most sources between input and output; those beyond what the server has
+                under way are on their way to it.
+            timeout_s: Time for the whole call and its retries; no limit where None.
+            **options: See :class:`~seqserve.GenerateOptions`.
+
+        Yields:
+            The number of a source, from 0, and its result, or the error that it alone has met.
+
+        Raises:
+            CallError: The call as a whole failed; the class says how.
+        """
+        template = requests.generate_request("", **options)
+        attempts = self._attempts(math.inf if timeout_s is None else timeout_s)
+        return async_bulk(self._transport, template, sources, concurrency, attempts)
 
     def stream(
         self,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from typing import Any
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
@@ -14,6 +15,14 @@ from seqserve.status import error_of
 from seqserve.target import channel_options, grpc_target
 from seqserve.transport import Method
 from seqserve.v1 import generation_pb2_grpc, model_pb2_grpc
+
+T = TypeVar("T")
+
+# What gRPC's asyncio says where a request could not be sent because the call was over. The status
+# that ended it comes just before, or just behind.
+_NOT_SENT = "Internal error from Core"
+_LOOK_AGAIN_S = 0.005
+_LOOKS = 200
 
 
 class GrpcTransport:
@@ -33,11 +42,13 @@ class GrpcTransport:
         self._channel = grpc.insecure_channel(grpc_target(target), options)
         self._callables = _callables(self._channel)
 
-    def call(self, method: Method, request: Message, timeout_s: float | None) -> _GrpcCall:
-        """Sends a request."""
+    def call(
+        self, method: Method, request: Message | Iterator[Message], timeout_s: float | None
+    ) -> _GrpcCall:
+        """Sends a request, or one after the other, which a thread of gRPC asks for."""
         callable_ = self._callables[method]
         try:
-            if method is Method.GENERATE_STREAM:
+            if method in (Method.GENERATE_STREAM, Method.GENERATE_BULK):
                 return _GrpcCall(callable_(request, timeout=timeout_s))
             return _GrpcUnaryCall(callable_.future(request, timeout=timeout_s))
         except ValueError:
@@ -68,14 +79,18 @@ class AsyncGrpcTransport:
         self._callables: dict[Method, Any] = {}
         self._is_closed = False
 
-    def call(self, method: Method, request: Message, timeout_s: float | None) -> _AsyncGrpcCall:
-        """Sends a request."""
+    def call(
+        self, method: Method, request: Message | AsyncIterator[Message], timeout_s: float | None
+    ) -> _AsyncGrpcCall:
+        """Sends a request, or one after the other."""
         if self._is_closed:
             raise _closed()
         if self._channel is None:
             self._channel = grpc.aio.insecure_channel(self._target, self._options)
             self._callables = _callables(self._channel)
         call = self._callables[method](request, timeout=timeout_s)
+        if method is Method.GENERATE_BULK:
+            return _AsyncBulkCall(call)
         return _AsyncGrpcCall(call) if method is Method.GENERATE_STREAM else _AsyncUnaryCall(call)
 
     async def close(self) -> None:
@@ -124,10 +139,13 @@ class _AsyncGrpcCall:
             async for message in self._messages():
                 yield message
         except grpc.RpcError as error:
-            raise _translated(error) from error
+            raise await self._error_of(error) from error
 
     def cancel(self) -> None:
         self._call.cancel()
+
+    async def _error_of(self, error: Any) -> CallError:
+        return _translated(error)
 
     async def _messages(self) -> AsyncIterator[Any]:
         async for message in self._call:
@@ -141,6 +159,44 @@ class _AsyncUnaryCall(_AsyncGrpcCall):
         yield await self._call
 
 
+class _AsyncBulkCall(_AsyncGrpcCall):
+    """A call with many requests, awaited.
+
+    A request that is on its way when the call ends makes gRPC set a status of its own, which
+    replaces the server's or is replaced by it. So the first one is noted.
+    """
+
+    def __init__(self, call: Any) -> None:
+        super().__init__(call)
+        self._first: CallError | None = None
+        call.add_done_callback(self._note)
+
+    def _note(self, call: Any) -> None:
+        code, details = _at_once(call.code()), _at_once(call.details())
+        if code is not grpc.StatusCode.OK and details != _NOT_SENT:
+            self._first = error_of(code, details or "", _at_once(call.trailing_metadata()))
+
+    async def _error_of(self, error: Any) -> CallError:
+        for _ in range(_LOOKS):
+            if self._first is not None:
+                return self._first
+            if await self._call.details() != _NOT_SENT:
+                break
+            await asyncio.sleep(_LOOK_AGAIN_S)
+        metadata = await self._call.trailing_metadata()
+        return error_of(await self._call.code(), await self._call.details() or "", metadata)
+
+
+def _at_once(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Gives what a coroutine gives that need not wait, as those for a status once it is set."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        value: T = end.value
+        return value
+    raise AssertionError("the call is over, but has no status")
+
+
 def _callables(channel: Any) -> dict[Method, Any]:
     generation = generation_pb2_grpc.GenerationServiceStub(channel)
     model = model_pb2_grpc.ModelServiceStub(channel)
@@ -148,6 +204,7 @@ def _callables(channel: Any) -> dict[Method, Any]:
         Method.GENERATE: generation.Generate,
         Method.GENERATE_STREAM: generation.GenerateStream,
         Method.GENERATE_BATCH: generation.GenerateBatch,
+        Method.GENERATE_BULK: generation.GenerateBulk,
         Method.SCORE: generation.Score,
         Method.ATTENTION: generation.Attention,
         Method.LIST_MODELS: model.ListModels,

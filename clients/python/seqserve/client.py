@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
 from types import TracebackType
@@ -11,6 +12,7 @@ from google.protobuf.message import Message
 
 from seqserve import requests, responses
 from seqserve.attention import AttentionResult
+from seqserve.bulk import bulk
 from seqserve.calls import messages_of
 from seqserve.channel import GrpcTransport
 from seqserve.decoding import GenerateOptions
@@ -24,6 +26,8 @@ from seqserve.v1 import generation_pb2, model_pb2
 DEFAULT_TARGET = "localhost:50051"
 DEFAULT_TIMEOUT_S = 30.0
 DEFAULT_CONCURRENCY = 32
+# More than a server runs at once, so that the next ones are there when it has room.
+BULK_CONCURRENCY = 256
 MAX_MESSAGE_BYTES = 64 << 20
 
 
@@ -132,8 +136,7 @@ class Client:
     ) -> list[Result | CallError]:
         """Generates from many sources in one call.
 
-        For what is at hand as a whole; of sources without end :meth:`generate_many` makes calls of
-        their own.
+        For what is at hand as a whole; :meth:`generate_bulk` takes sources without end.
 
         Args:
             sources: The texts to generate from, 1 to 1024.
@@ -149,6 +152,42 @@ class Client:
         request = requests.generate_batch_request(sources, **options)
         response = self._unary(self._transport, Method.GENERATE_BATCH, request, timeout_s)
         return responses.outcomes_of(response, len(sources))
+
+    def generate_bulk(
+        self,
+        sources: Iterable[str],
+        *,
+        concurrency: int = BULK_CONCURRENCY,
+        timeout_s: float | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> Generator[tuple[int, Result | CallError], None, None]:
+        """Generates from any number of sources in one call and gives what is ready first first.
+
+        The server reads on only while few are under way, and the client has at most ``concurrency``
+        sources in memory: an endless iterable is as welcome as a list. Sources are read by a thread
+        of the client. Leaving the loop cancels what is under way; the thread ends as soon as the
+        source is there that it waits for.
+
+        A call that finds the server unreachable, or that a server ends to shut down, is followed by
+        another one for the sources that have no answer, as :class:`~seqserve.RetryPolicy` says; an
+        answer makes it count from the beginning.
+
+        Args:
+            sources: The texts to generate from.
+            concurrency: Most sources between input and output; those beyond what the server has
+                under way are on their way to it.
+            timeout_s: Time for the whole call and its retries; no limit where None.
+            **options: See :class:`~seqserve.GenerateOptions`.
+
+        Yields:
+            The number of a source, from 0, and its result, or the error that it alone has met.
+
+        Raises:
+            CallError: The call as a whole failed; the class says how.
+        """
+        template = requests.generate_request("", **options)
+        attempts = self._attempts(math.inf if timeout_s is None else timeout_s)
+        return bulk(self._transport, template, sources, concurrency, attempts)
 
     def stream(
         self,

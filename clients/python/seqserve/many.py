@@ -19,6 +19,7 @@ from collections.abc import (
     Coroutine,
     Generator,
     Iterable,
+    Iterator,
 )
 from concurrent.futures import Future
 from queue import SimpleQueue
@@ -46,8 +47,10 @@ class CallGroup:
         self._is_closed = False
         self._calls: weakref.WeakSet[Call] = weakref.WeakSet()
 
-    def call(self, method: Method, request: Message, timeout_s: float | None) -> Call:
-        """Sends a request.
+    def call(
+        self, method: Method, request: Message | Iterator[Message], timeout_s: float | None
+    ) -> Call:
+        """Sends a request, or one after the other.
 
         Raises:
             Cancelled: The group is closed.
@@ -84,7 +87,7 @@ def in_order(
     Raises:
         InvalidArgument: The concurrency is not at least 1.
     """
-    return _Crew(work, items, _checked(concurrency)).outcomes()
+    return _Crew(work, items, checked_concurrency(concurrency)).outcomes()
 
 
 async def async_in_order(
@@ -105,7 +108,7 @@ async def async_in_order(
     Raises:
         InvalidArgument: The concurrency is not at least 1.
     """
-    room = asyncio.Semaphore(_checked(concurrency) * WINDOW)
+    room = asyncio.Semaphore(checked_concurrency(concurrency) * WINDOW)
     limit = asyncio.Semaphore(concurrency)
     ordered: asyncio.Queue[asyncio.Task[R] | None] = asyncio.Queue()
     waiting: set[asyncio.Task[Any]] = set()
@@ -116,7 +119,7 @@ async def async_in_order(
 
     async def feed() -> None:
         try:
-            async for item in _async_iterator(items):
+            async for item in async_iterator(items):
                 await room.acquire()
                 task = asyncio.create_task(limited(item))
                 waiting.add(task)
@@ -194,14 +197,20 @@ class _Crew(Generic[A, R]):
             return item, future
 
 
-def _checked(concurrency: int) -> int:
+def checked_concurrency(concurrency: int) -> int:
+    """Gives a concurrency as it is.
+
+    Raises:
+        InvalidArgument: It is not at least 1.
+    """
     if concurrency < 1:
         reason = f"concurrency: {concurrency} is less than 1"
         raise InvalidArgument("INVALID_ARGUMENT", reason, field="concurrency")
     return concurrency
 
 
-async def _async_iterator(items: Iterable[A] | AsyncIterable[A]) -> AsyncIterator[A]:
+async def async_iterator(items: Iterable[A] | AsyncIterable[A]) -> AsyncIterator[A]:
+    """Gives items, whichever way they come."""
     if isinstance(items, AsyncIterable):
         async for item in items:
             yield item

@@ -46,6 +46,24 @@ def generate_batch_request(
     return request
 
 
+def generate_bulk_request(
+    template: generation_pb2.GenerateRequest, id_: int, source: str
+) -> generation_pb2.GenerateBulkRequest:
+    """Builds one request of GenerateBulk.
+
+    Args:
+        template: All but the source.
+        id_: What its answer is known by.
+        source: The text to generate from.
+
+    Raises:
+        InvalidArgument: The source is no text.
+    """
+    request = generation_pb2.GenerateBulkRequest(id=id_, request=template)
+    set_field(request.request, "source", source)
+    return request
+
+
 def score_request(
     source: str, target: str, model: str | None, version: int | None
 ) -> generation_pb2.ScoreRequest:

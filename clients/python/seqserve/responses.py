@@ -65,10 +65,18 @@ def outcomes_of(
         InternalError: There are fewer, or more.
     """
     _demand(len(response.outcomes) == sources, "outcomes that do not belong to the sources")
-    return [
-        result_of(one.response) if one.HasField("response") else error_within(one.failure)
-        for one in response.outcomes
-    ]
+    return [outcome_of(outcome) for outcome in response.outcomes]
+
+
+def outcome_of(outcome: generation_pb2.Outcome) -> Result | CallError:
+    """Converts what became of one of many sources.
+
+    Raises:
+        InternalError: The answer breaks the server's contract.
+    """
+    if outcome.HasField("response"):
+        return result_of(outcome.response)
+    return error_within(outcome.failure)
 
 
 def piece_of(response: generation_pb2.GenerateStreamResponse) -> Piece:
@@ -80,6 +88,16 @@ def piece_of(response: generation_pb2.GenerateStreamResponse) -> Piece:
     if response.HasField("result"):
         return Piece(text="", result=result_of(response.result))
     return Piece(text=response.piece.text, token_ids=tuple(response.piece.token_ids))
+
+
+def not_asked(id_: int) -> InternalError:
+    """Gives the error for an answer to what nobody asked, or to what has one."""
+    return InternalError("INTERNAL", f"the server answered {id_}, which waits for no answer")
+
+
+def unanswered() -> InternalError:
+    """Gives the error for a call that ended well, though some of its sources have no answer."""
+    return InternalError("INTERNAL", "the server ended the call before it had answered all")
 
 
 def broken_off() -> InternalError:

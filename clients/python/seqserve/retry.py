@@ -67,6 +67,10 @@ class Attempts:
             return None
         return max(0.0, self._deadline_s - self._clock())
 
+    def answered(self) -> None:
+        """Forgets earlier failures, as the server has answered something since."""
+        self._failures = 0
+
     def delay_after(self, error: CallError) -> float | None:
         """Counts a failure and decides what follows.
 

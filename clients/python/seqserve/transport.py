@@ -1,9 +1,10 @@
 """The seam between the client and the network.
 
 A transport opens calls; a call gives its messages in turn and ends, or fails with a
-:class:`~seqserve.errors.CallError`. A unary call is one that gives exactly one message. The client
-is written against the protocols below, so that its tests need no socket;
-:mod:`seqserve.channel` has the ones that speak gRPC.
+:class:`~seqserve.errors.CallError`. A unary call is one that gives exactly one message; a call of
+:attr:`Method.GENERATE_BULK` takes many requests, from an iterator. The client is written against
+the protocols below, so that its tests need no socket; :mod:`seqserve.channel` has the ones that
+speak gRPC.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ class Method(Enum):
     GENERATE = "Generate"
     GENERATE_STREAM = "GenerateStream"
     GENERATE_BATCH = "GenerateBatch"
+    GENERATE_BULK = "GenerateBulk"
     SCORE = "Score"
     ATTENTION = "Attention"
     LIST_MODELS = "ListModels"
@@ -40,8 +42,10 @@ class Call(Protocol):
 class Transport(Protocol):
     """Opens calls."""
 
-    def call(self, method: Method, request: Message, timeout_s: float | None) -> Call:
-        """Sends a request; None sets no deadline."""
+    def call(
+        self, method: Method, request: Message | Iterator[Message], timeout_s: float | None
+    ) -> Call:
+        """Sends a request, or one after the other; None sets no deadline."""
 
     def close(self) -> None:
         """Cancels the calls under way and refuses new ones."""
@@ -60,8 +64,10 @@ class AsyncCall(Protocol):
 class AsyncTransport(Protocol):
     """Opens calls that are awaited."""
 
-    def call(self, method: Method, request: Message, timeout_s: float | None) -> AsyncCall:
-        """Sends a request; None sets no deadline."""
+    def call(
+        self, method: Method, request: Message | AsyncIterator[Message], timeout_s: float | None
+    ) -> AsyncCall:
+        """Sends a request, or one after the other; None sets no deadline."""
 
     async def close(self) -> None:
         """Cancels the calls under way and refuses new ones."""

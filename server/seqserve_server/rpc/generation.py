@@ -15,9 +15,10 @@ from seqserve_server.engine.request import DecodingOptions, Finished
 from seqserve_server.errors import ServiceError
 from seqserve_server.repository import Repository, ServedModel
 from seqserve_server.rpc.answers import response_of, weights_of
+from seqserve_server.rpc.bulk import Bulk, Requests
 from seqserve_server.rpc.call import EngineCall
 from seqserve_server.rpc.options import decoding_options, default_options
-from seqserve_server.rpc.record import current
+from seqserve_server.rpc.record import CallRecord, current
 from seqserve_server.rpc.status import failure_within
 from seqserve_server.rpc.terms import applying, for_source
 from seqserve_server.rpc.validation import (
@@ -44,9 +45,10 @@ _Request = (
 class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
     """Text in, generated text out."""
 
-    def __init__(self, repository: Repository) -> None:
-        """Takes the models."""
+    def __init__(self, repository: Repository, draining: asyncio.Event) -> None:
+        """Takes the models, and what happens when no new requests are to be read."""
         self._repository = repository
+        self._draining = draining
 
     async def Generate(
         self, request: generation_pb2.GenerateRequest, context: Context
@@ -86,8 +88,10 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         options = self._options(model, request.options)
         # As many as can run wait in the engine, so that a large batch does not fill its queue.
         room = asyncio.Semaphore(model.engine.slots)
+        record = current.get()
 
         async def outcome(source: str) -> generation_pb2.Outcome:
+            current.set(record.part(record.began_s))
             async with room:
                 try:
                     tokens = await _source(model, source)
@@ -96,20 +100,41 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
                     answer = await call.finished()
                     response = _response(model, call, answer, request.options, source)
                 except ServiceError as error:
-                    failure = failure_within(error, current.get().request_id)
+                    failure = failure_within(error, record.request_id)
                     return generation_pb2.Outcome(failure=failure)
             return generation_pb2.Outcome(response=response)
 
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(outcome(source)) for source in request.sources]
         outcomes = [task.result() for task in tasks]
-        answers = [one.response for one in outcomes if one.HasField("response")]
-        current.get().facts.update(
-            sources=len(outcomes),
-            source_tokens=sum(answer.source_tokens for answer in answers),
-            generated_tokens=sum(answer.generated_tokens for answer in answers),
-        )
+        for one in outcomes:
+            _count(record, one)
         return generation_pb2.GenerateBatchResponse(outcomes=outcomes)
+
+    async def GenerateBulk(
+        self, requests: Requests, context: Context
+    ) -> AsyncGenerator[generation_pb2.GenerateBulkResponse, None]:
+        """Answers each source as soon as it is done, and reads on only while few are under way."""
+        record = current.get()
+
+        async def answer(
+            request: generation_pb2.GenerateRequest,
+        ) -> generation_pb2.GenerateResponse:
+            part = record.part(time.monotonic())
+            current.set(part)
+            try:
+                return await self.Generate(request, context)
+            finally:
+                # They may name several; the last one stands for the call.
+                record.model = part.model or record.model
+
+        # As many as can run: they fill the batch, and others need not queue behind them.
+        most = max(model.engine.slots for model in self._repository.models())
+        bulk = Bulk(answer, most, self._draining)
+        async with aclosing(bulk.responses(requests)) as responses:
+            async for response in responses:
+                _count(record, response.outcome)
+                yield response
 
     async def Score(
         self, request: generation_pb2.ScoreRequest, context: Context
@@ -198,6 +223,15 @@ async def _tokens(model: ServedModel, text: str) -> list[int]:
     if len(text) <= _INLINE_CHARACTERS:
         return model.tokenizer.encode(text)
     return await asyncio.to_thread(model.tokenizer.encode, text)
+
+
+def _count(record: CallRecord, outcome: generation_pb2.Outcome) -> None:
+    """Adds one of many sources to the record of their call; one that failed has no tokens."""
+    record.add(
+        sources=1,
+        source_tokens=outcome.response.source_tokens,
+        generated_tokens=outcome.response.generated_tokens,
+    )
 
 
 def _piece(text: str, token_ids: list[int]) -> generation_pb2.GenerateStreamResponse:

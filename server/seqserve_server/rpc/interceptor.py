@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, TypeAlias
 
@@ -26,6 +26,8 @@ from seqserve_server.rpc.wire import Unreadable, tolerant
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+Requests: TypeAlias = Message | Unreadable | AsyncIterator[Message | Unreadable]
+"""What a handler is given: one request, or the stream of them."""
 
 _PREFIX = "/seqserve.v1."
 _REJECTIONS = {QueueFull: "queue_full", Draining: "draining", InvalidRequest: "invalid"}
@@ -86,6 +88,10 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     def _wrap(self, method: str, handler: Handler) -> Handler:
         name = method.removeprefix(_PREFIX).replace("/", ".")
         deserialize = _tolerant(method, handler)
+        if handler.request_streaming:
+            return grpc.stream_stream_rpc_method_handler(
+                self._stream(name, handler.stream_stream), deserialize, handler.response_serializer
+            )
         if handler.response_streaming:
             return grpc.unary_stream_rpc_method_handler(
                 self._stream(name, handler.unary_stream), deserialize, handler.response_serializer
@@ -105,7 +111,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     def _stream(self, name: str, behave: Any) -> Any:
         # Not a generator: a call that ends while a slow reader is waited for would leave that to
         # the garbage collector, and its request in the engine until then.
-        async def handle(request: Message | Unreadable, context: Context) -> None:
+        async def handle(request: Requests, context: Context) -> None:
             async with (
                 _Call(self._metrics, self.active, name, context),
                 aclosing(behave(_readable(request), context)) as responses,
@@ -123,7 +129,8 @@ def _tolerant(method: str, handler: Handler) -> Any:
     return tolerant(handler.request_deserializer, found.input_type)
 
 
-def _readable(request: Message | Unreadable) -> Message:
+def _readable(request: Requests) -> Message | AsyncIterator[Message | Unreadable]:
+    # Of many requests each is looked at when its turn comes.
     if isinstance(request, Unreadable):
         raise request.error
     return request

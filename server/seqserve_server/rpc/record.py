@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 REQUEST_ID = "x-request-id"
 
@@ -25,6 +25,15 @@ class CallRecord:
     """Empty until it is known to exist, so that no caller can make up labels."""
     facts: dict[str, float] = field(default_factory=dict)
     """What else its line in the log says: counts and times, never text."""
+
+    def part(self, began_s: float) -> CallRecord:
+        """Begins the record of one of many sources, which came at a time of its own."""
+        return replace(self, began_s=began_s, facts={})
+
+    def add(self, **counts: float) -> None:
+        """Adds to facts that are sums."""
+        for name, count in counts.items():
+            self.facts[name] = self.facts.get(name, 0) + count
 
 
 current: ContextVar[CallRecord] = ContextVar("call")

@@ -56,6 +56,7 @@ class Server:
         """
         self._repository = repository
         self._interceptor = CallInterceptor(metrics)
+        self._draining = asyncio.Event()
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._server = grpc.aio.server(
             interceptors=[self._interceptor], options=_channel_arguments(options)
@@ -104,6 +105,7 @@ class Server:
         for engine in engines:
             # Each refuses new calls at once, before any is waited for.
             engine.close()
+        self._draining.set()
         idle = await asyncio.gather(*(engine.wait_idle(timeout_s) for engine in engines))
         finished = all(idle) and await self._calls_end(deadline_s)
         await self._server.stop(_FLUSH_S if finished else None)
@@ -120,7 +122,7 @@ class Server:
         return True
 
     def _add_services(self) -> None:
-        generation = GenerationServicer(self._repository)
+        generation = GenerationServicer(self._repository, self._draining)
         generation_pb2_grpc.add_GenerationServiceServicer_to_server(generation, self._server)
         models = ModelServicer(self._repository)
         model_pb2_grpc.add_ModelServiceServicer_to_server(models, self._server)

@@ -17,7 +17,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from seqserve_server.errors import InvalidRequest
 
-_LENGTH_DELIMITED = 2
+_VARINT, _LENGTH_DELIMITED = 0, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,8 @@ class Unreadable:
     """Stands where a request would be."""
 
     error: InvalidRequest
+    id: int | None = None
+    """Where messages have an id, that of this one; None if not even that could be read."""
 
 
 def tolerant(
@@ -36,7 +38,7 @@ def tolerant(
         try:
             return deserialize(data)
         except Exception:
-            return Unreadable(explain(data, descriptor))
+            return Unreadable(explain(data, descriptor), _id_of(data, descriptor))
 
     return read
 
@@ -52,10 +54,29 @@ def explain(data: bytes, descriptor: Descriptor) -> InvalidRequest:
     return InvalidRequest("request", f"is not a valid {descriptor.full_name}")
 
 
-def _field_not_utf8(data: bytes, descriptor: Descriptor) -> str:
+def _entries(data: bytes) -> Any:
     # Read as a message without fields, everything is an unknown field, which keeps its bytes.
-    unknown: Any = UnknownFieldSet(Empty.FromString(data))
-    for entry in unknown:
+    return UnknownFieldSet(Empty.FromString(data))
+
+
+def _id_of(data: bytes, descriptor: Descriptor) -> int | None:
+    field = descriptor.fields_by_name.get("id")
+    if field is None:
+        return None
+    try:
+        numbers = [
+            int(entry.data)
+            for entry in _entries(data)
+            if (entry.field_number, entry.wire_type) == (field.number, _VARINT)
+        ]
+    except DecodeError:
+        return None
+    # On the wire 0 is left out, and of several the last one counts.
+    return numbers[-1] if numbers else 0
+
+
+def _field_not_utf8(data: bytes, descriptor: Descriptor) -> str:
+    for entry in _entries(data):
         field = descriptor.fields_by_number.get(entry.field_number)
         if field is None or entry.wire_type != _LENGTH_DELIMITED:
             continue

@@ -1,7 +1,9 @@
 """A real gRPC server whose answers tests can foresee; the first word of a source may ask for more.
 
 ``fail CODE …`` fails with that status, ``busy N …`` is turned away N times before it is answered,
-``hang …`` never ends (a stream gives two pieces first), ``late …`` answers after its elders.
+``hang …`` never ends (a stream gives two pieces first), ``late …`` answers after its elders. In a
+bulk call ``fail`` has a failure of its own, while ``busy`` and ``end CODE …`` end the call,
+``hang`` has no answer, and ``late`` has one after the twenty that follow, or at the end.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from google.protobuf import any_pb2, duration_pb2
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
-from seqserve.v1 import generation_pb2_grpc, model_pb2, model_pb2_grpc
+from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2, model_pb2_grpc
 
 from .answers import answer, attended, scored, stream_of
 
@@ -33,6 +35,7 @@ class FakeServer(
         self.requests: list[Any] = []
         self.cancelled = threading.Event()
         self.most_at_once = 0
+        self.bulk_calls = 0
         self._seen: Counter[str] = Counter()
         self._running = 0
         self._lock = threading.Lock()
@@ -72,6 +75,50 @@ class FakeServer(
             yield from messages[:2]
             self.cancelled.wait(3 * PATIENCE_S)
         yield from messages
+
+    def GenerateBulk(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
+        context.add_callback(self.cancelled.set)
+        with self._lock:
+            self.bulk_calls += 1
+        late: dict[int, Any] = {}
+        hangs = False
+        for count, bulk in enumerate(requests):
+            word, code, *_ = [*bulk.request.source.split(), "", ""]
+            response = generation_pb2.GenerateBulkResponse(
+                id=bulk.id, outcome=self._outcome(bulk.request, context)
+            )
+            if word == "end":
+                fail(context, grpc.StatusCode[code])
+            if word == "late":
+                late[count + 20] = response
+            elif word == "hang":
+                hangs = True
+            else:
+                yield response
+            if count in late:
+                yield late.pop(count)
+        if hangs:
+            self.cancelled.wait(3 * PATIENCE_S)
+        yield from late.values()
+
+    def _outcome(self, request: Any, context: Any) -> Any:
+        with self._lock:
+            self.requests.append(request)
+            self._seen[request.source] += 1
+            times = self._seen[request.source]
+        word, detail, *_ = [*request.source.split(), "", ""]
+        if word == "busy" and times <= int(detail):
+            fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED)
+        code = "INVALID_ARGUMENT" if not word else detail if word == "fail" else ""
+        if code:
+            number, message = grpc.StatusCode[code].value[0], f"{code.lower()}, says the fake"
+            field = "source" if code == "INVALID_ARGUMENT" else ""
+            failed = generation_pb2.Failure(code=number, message=message, field=field)
+            return generation_pb2.Outcome(failure=failed)
+        answered = answer(
+            request.source, model=request.model, version=request.version, options=request.options
+        )
+        return generation_pb2.Outcome(response=answered)
 
     def Score(self, request: Any, context: Any) -> Any:
         self._begin(request, context)

@@ -32,6 +32,13 @@ def test_the_waits_double_up_to_a_ceiling() -> None:
     assert [tries.delay_after(UNAVAILABLE) for _ in range(7)] == [0.5, 1, 2, 4, 5, 5, None]
 
 
+def test_an_answer_makes_them_begin_anew() -> None:
+    tries = attempts(Clock(), max_attempts=3, initial_backoff_s=0.5)
+    for _ in range(2):
+        assert [tries.delay_after(UNAVAILABLE) for _ in range(2)] == [0.5, 1]
+        tries.answered()
+
+
 def test_the_jitter_is_full() -> None:
     for share in (0.0, 0.25, 1.0):
         tries = Attempts(

@@ -45,7 +45,7 @@ COMMANDS = {
     ),
     "generate": Command(
         module="seqserve.command.generate",
-        help="generate from texts, or from the lines of standard input",
+        help="generate from texts, or from the lines of a file",
     ),
     "score": Command(
         module="seqserve.command.score",
@@ -74,7 +74,7 @@ commands:
 ask a server that runs:
   seqserve generate "The coffee tastes good."
   seqserve generate --stream "We watched a film."
-  seqserve generate < source.txt > target.txt
+  seqserve generate --file source.txt > target.txt
   seqserve score "The coffee tastes good." "Der Kaffee schmeckt gut."
   seqserve attention "The coffee tastes good."
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -62,10 +65,11 @@ def test_a_line_is_answered_before_the_next_one_comes(server: FakeServer) -> Non
     assert process.returncode == 0
 
 
-def test_an_endless_input_ends_with_its_reader(server: FakeServer) -> None:
+@pytest.mark.parametrize("argv", [[], ["--file", "-"]])
+def test_an_endless_input_ends_with_its_reader(server: FakeServer, argv: list[str]) -> None:
     endless = subprocess.Popen(["yes", "again"], stdout=subprocess.PIPE)
     process = subprocess.Popen(
-        [*COMMAND, "--target", server.target],
+        [*COMMAND, *argv, "--target", server.target],
         stdin=endless.stdout,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -79,6 +83,87 @@ def test_an_endless_input_ends_with_its_reader(server: FakeServer) -> None:
     process.stderr.close()
     assert (process.wait(20), errors) == (141, b"")
     endless.wait(20)
+
+
+# ---- the lines of a file, in one call
+
+BULK = ["--file", "-"]
+
+
+def test_lines_of_a_file_in_order(server: FakeServer, tmp_path: Path) -> None:
+    lines = ["late 0", *(f"line {number}" for number in range(1, 400)), "late 400", "grüße"]
+    file = tmp_path / "source.txt"
+    file.write_text("\n".join(lines), encoding="utf-8")
+    done = pipe(server, b"", "--file", str(file), "--concurrency", "8")
+    assert done.stdout.decode() == "".join(f"{line.upper()}\n" for line in lines)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert server.bulk_calls == 1
+
+
+def test_lines_that_fail_are_reported_in_their_place(server: FakeServer) -> None:
+    done = pipe(server, b"late a\nfail INTERNAL\n\n  \r\n\xff\xfe\nb\n", *BULK)
+    assert done.stdout == b"LATE A\n\n\n\n\nB\n"
+    assert done.returncode == 1
+    assert done.stderr.decode().splitlines() == [
+        "seqserve: line 2: INTERNAL: internal, says the fake",
+        "seqserve: line 5: INVALID_ARGUMENT: source: holds half a character (a lone surrogate) "
+        "at position 0; send text",
+    ]
+
+
+def test_what_befalls_every_line_of_a_file_ends_the_run(server: FakeServer) -> None:
+    done = pipe(server, b"a\nfail NOT_FOUND\nb\n", *BULK)
+    assert (done.returncode, done.stdout) == (1, b"A\n")
+    assert done.stderr == b"seqserve: NOT_FOUND: not_found, says the fake\n"
+
+
+def test_a_line_of_a_pipe_is_answered_before_the_next_one_comes(server: FakeServer) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, *BULK, "--target", server.target], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdin is not None and process.stdout is not None
+    for line in (b"first", b"", b"\xff", b"second"):
+        process.stdin.write(line + b"\n")
+        process.stdin.flush()
+        answer = b"" if line == b"\xff" else line.upper()
+        assert process.stdout.readline() == answer + b"\n"
+    process.communicate(timeout=20)
+    assert process.returncode == 1
+
+
+@pytest.mark.parametrize("argv", [[], ["--file", "/dev/stdin"], BULK])
+def test_ctrl_c_ends_it_quietly(server: FakeServer, argv: list[str]) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, *argv, "--target", server.target],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(b"a\nhang\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == b"A\n"
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=20)
+    assert (process.returncode, out, errors) == (130, b"", b"")
+
+
+def test_progress_is_shown_in_a_terminal(server: FakeServer) -> None:
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        [*COMMAND, *BULK, "--target", server.target],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm"},
+    )
+    out, _ = process.communicate(b"a\nfail INTERNAL\nb\n", timeout=20)
+    os.close(theirs)
+    with open(ours, "rb", buffering=0) as terminal:
+        shown = terminal.read(1000).decode().split("\r\x1b[K")
+    assert (process.returncode, out) == (1, b"A\n\nB\n")
+    assert shown[:2] == ["", "seqserve: line 2: INTERNAL: internal, says the fake\r\n"]
+    assert re.fullmatch(r"seqserve: 3 lines, [\d,]+ a second\r\n", shown[-1])
 
 
 Run = Callable[..., tuple[int, str, str]]
@@ -214,6 +299,16 @@ def test_json_has_what_was_asked_for(run: Run, form: list[str]) -> None:
     assert best["attention"] == [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
 
 
+def test_json_of_a_file(run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "source.txt"
+    file.write_text("grüße\n\nfail INVALID_ARGUMENT\n", encoding="utf-8")
+    status, out, err = run("--json", "--verbose", "--file", str(file))
+    answered, empty, failed = objects(out)
+    assert (status, answered["text"], empty) == (1, "GRÜSSE", {"text": ""})
+    assert failed["error"]["code"] == "INVALID_ARGUMENT"
+    assert [line.partition(":")[2][:8] for line in err.splitlines()] == [" line 1:", " line 3:"]
+
+
 def test_json_of_a_stream(run: Run) -> None:
     status, out, _ = run("--json", "--stream", "ab")
     first, second, last = objects(out)
@@ -237,9 +332,17 @@ def test_json_of_a_stream(run: Run) -> None:
         (["--return-attention"], "--return-attention: needs --json"),
         (["--terms", "tea"], "--terms: 'tea' has no = between two texts"),
         (["--prefix-bias-beta", "1.5"], "--prefix-bias-beta: 1.5 is more than 1"),
+        (["--file", "-"], "--file: does not go with TEXTS; give one of the two"),
+        (["--file", "-", "--stream"], "--file: does not go with --stream; give one of the two"),
     ],
 )
 def test_wrong_usage(run: Run, argv: list[str], message: str) -> None:
     status, out, err = run(*argv, "text")
     assert (status, out) == (2, "")
     assert err.startswith(f"seqserve: {message}")
+
+
+def test_a_file_that_is_not_there(run: Run, tmp_path: Path) -> None:
+    status, out, err = run("--file", str(tmp_path / "none"))
+    assert (status, out) == (2, "")
+    assert err == f"seqserve: --file: {tmp_path}/none: No such file or directory\n"

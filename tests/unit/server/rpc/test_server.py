@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from typing import cast
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -13,6 +13,7 @@ from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from seqserve.v1 import generation_pb2
 from seqserve_server.address import address_of
 from seqserve_server.config import ServeOptions
 from seqserve_server.engine.remote import RemoteEngine
@@ -217,11 +218,17 @@ async def _text_of(stream: grpc.aio.UnaryStreamCall) -> str:  # type: ignore[typ
 
 
 async def _mixed(service: Service) -> None:
-    """Four calls: one that goes well, a stream, one that fails, one that is cancelled."""
+    """Calls that go well, a stream and one of many, one that fails, two that are cancelled."""
     await service.generation.Generate(request("good"))
     await _text_of(service.generation.GenerateStream(request("streamed")))
     await failure(service.generation.Generate(request("")))
     left = service.generation.GenerateStream(request("left"))
+    await left.read()
+    left.cancel()
+    asked: Any = request("one of many")
+    requests = [generation_pb2.GenerateBulkRequest(id=1, request=asked) for _ in range(6)]
+    assert len([response async for response in service.generation.GenerateBulk(requests)]) == 6
+    left = service.generation.GenerateBulk(requests)
     await left.read()
     left.cancel()
 

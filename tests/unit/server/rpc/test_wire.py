@@ -65,10 +65,37 @@ def test_field_of_an_inner_message() -> None:
     assert error.field == "hypotheses.text"
 
 
-@given(st.binary(max_size=40))
-def test_any_bytes_are_read_or_explained(data: bytes) -> None:
-    read = tolerant(REQUEST.FromString, DESCRIPTOR)(data)
-    assert isinstance(read, REQUEST) or (isinstance(read, Unreadable) and read.error.field)
+@given(st.binary(max_size=40), st.sampled_from([REQUEST, generation_pb2.GenerateBulkRequest]))
+def test_any_bytes_are_read_or_explained(data: bytes, kind: Any) -> None:
+    read = tolerant(kind.FromString, kind.DESCRIPTOR)(data)
+    assert isinstance(read, kind) or (isinstance(read, Unreadable) and read.error.field)
+
+
+BULK = generation_pb2.GenerateBulkRequest
+ID, REQUEST_OF_BULK = b"\x08", b"\x12"
+
+
+@pytest.mark.parametrize(
+    ("data", "id_"),
+    [
+        (ID + b"\x07" + text(REQUEST_OF_BULK, text(SOURCE, BAD)), 7),
+        (text(REQUEST_OF_BULK, text(SOURCE, BAD)) + ID + b"\x07" + ID + b"\xac\x02", 300),
+        (text(REQUEST_OF_BULK, text(SOURCE, BAD)), 0),
+        (text(b"\x0a", b"7") + text(REQUEST_OF_BULK, text(SOURCE, BAD)), 0),
+        (ID + b"\x07\xff", None),
+    ],
+)
+def test_the_id_of_what_cannot_be_read(data: bytes, id_: int | None) -> None:
+    descriptor: Any = BULK.DESCRIPTOR
+    unreadable = tolerant(BULK.FromString, descriptor)(data)
+    assert isinstance(unreadable, Unreadable)
+    assert unreadable.id == id_
+    assert unreadable.error.field == ("request.source" if id_ is not None else "request")
+
+
+def test_what_has_no_field_for_an_id() -> None:
+    unreadable = tolerant(REQUEST.FromString, DESCRIPTOR)(text(SOURCE, BAD))
+    assert isinstance(unreadable, Unreadable) and unreadable.id is None
 
 
 def test_good_bytes_are_read() -> None:

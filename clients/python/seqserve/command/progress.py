@@ -1,0 +1,74 @@
+"""How far a long run is, in one line of a terminal that is written over again and again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self, TextIO
+
+_INTERVAL_S = 0.2
+# Source: ECMA-48, EL; understood by every terminal that is not "dumb".
+_CLEAR = "\r\x1b[K"
+
+
+class Progress:
+    """Counts, and shows the count where somebody sees it; a context manager that ends the line."""
+
+    def __init__(
+        self,
+        stream: TextIO,
+        unit: str,
+        *,
+        is_shown: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Begins at none.
+
+        Args:
+            stream: Where it is shown.
+            unit: What is counted, in the plural.
+            is_shown: Whether it is.
+            clock: Seconds, from any origin.
+        """
+        self._stream = stream
+        self._unit = unit
+        self._is_shown = is_shown
+        self._clock = clock
+        self._began_s = clock()
+        self._next_s = self._began_s + _INTERVAL_S
+        self._count = 0
+
+    def advance(self) -> None:
+        """Counts one more."""
+        self._count += 1
+        if self._is_shown and self._clock() >= self._next_s:
+            self._show()
+
+    def clear(self) -> None:
+        """Makes room for a line of somebody else."""
+        if self._is_shown:
+            self._stream.write(_CLEAR)
+
+    def __enter__(self) -> Self:
+        """Gives itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Shows the last count, and ends the line."""
+        if self._is_shown:
+            self._show("\n")
+
+    def _show(self, end: str = "") -> None:
+        now_s = self._clock()
+        self._next_s = now_s + _INTERVAL_S
+        pace = self._count / max(now_s - self._began_s, 1e-9)
+        self._stream.write(
+            f"{_CLEAR}seqserve: {self._count:,} {self._unit}, {pace:,.0f} a second{end}"
+        )
+        self._stream.flush()

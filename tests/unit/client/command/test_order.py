@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from queue import Empty, SimpleQueue
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqserve.command.order import Order
+
+PATIENCE_S = 20.0
+
+
+@given(st.permutations(range(12)), st.integers(0, 12))
+def test_order_is_restored(places: list[int], fails_after: int) -> None:
+    order = Order("abcdefghijkl", 13)
+    sources = list(order.sources())
+
+    def outcomes() -> Iterator[tuple[int, str]]:
+        for place in places[:fails_after]:
+            yield place, sources[place].upper()
+
+    together = 0
+    while together in places[:fails_after]:
+        together += 1
+    restored = list(order.restored(outcomes()))
+    assert restored == [(source, source.upper()) for source in sources[:together]]
+
+
+def test_an_outcome_is_given_as_soon_as_all_before_it_are_there() -> None:
+    order = Order("abc", 4)
+    list(order.sources())
+    outcomes = iter([(1, "B"), (0, "A"), (2, "C")])
+    restored = order.restored(outcomes)
+    assert [next(restored), next(restored)] == [("a", "A"), ("b", "B")]
+    assert next(outcomes) == (2, "C")
+
+
+def test_sources_are_read_no_further_ahead() -> None:
+    order = Order(itertools.count(), 3)
+    asked = itertools.count()
+    waits: SimpleQueue[int] = SimpleQueue()
+
+    def read() -> None:
+        for source in order.sources():
+            assert source == next(asked)
+            waits.put(source)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    with closing(order.restored(iter([(1, "B"), (0, "A"), (2, "C")]))) as restored:
+        assert [waits.get(timeout=PATIENCE_S) for _ in range(3)] == [0, 1, 2]
+        with pytest.raises(Empty):
+            waits.get(timeout=0.05)
+        assert [next(restored), next(restored)] == [(0, "A"), (1, "B")]
+        # The last one that was given counts until the next one is asked for.
+        assert waits.get(timeout=PATIENCE_S) == 3
+        with pytest.raises(Empty):
+            waits.get(timeout=0.05)
+    # Who leaves does not keep the reader waiting.
+    thread.join(PATIENCE_S)
+    assert not thread.is_alive() and waits.empty()
+
+
+def test_what_fails_says_so() -> None:
+    def outcomes() -> Iterator[tuple[int, str]]:
+        yield 0, "A"
+        raise OSError("no more")
+
+    order = Order("abc", 4)
+    list(order.sources())
+    restored = order.restored(outcomes())
+    assert next(restored) == ("a", "A")
+    with pytest.raises(OSError, match="no more"):
+        next(restored)

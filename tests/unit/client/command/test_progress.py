@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import io
+
+from seqserve.command.progress import Progress
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 50.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_it_is_written_over_now_and_then() -> None:
+    clock, stream = Clock(), io.StringIO()
+    with Progress(stream, "lines", is_shown=True, clock=clock) as progress:
+        for _ in range(3000):
+            clock.now_s += 0.125
+            progress.advance()
+        shown = stream.getvalue().split("\r\x1b[K")
+        assert shown[:2] == ["", "seqserve: 2 lines, 8 a second"]
+        assert len(shown) == 1 + 3000 // 2
+        progress.clear()
+        stream.write("a report\n")
+    assert stream.getvalue().endswith(
+        "\r\x1b[Ka report\n\r\x1b[Kseqserve: 3,000 lines, 8 a second\n"
+    )
+
+
+def test_it_is_not_shown_where_nobody_sees_it() -> None:
+    stream = io.StringIO()
+    with Progress(stream, "lines", is_shown=False) as progress:
+        progress.advance()
+        progress.clear()
+    assert stream.getvalue() == ""

@@ -1,0 +1,404 @@
+"""Sources without end through one call, or several where one breaks; both clients."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from seqserve import (
+    AsyncClient,
+    CallError,
+    Cancelled,
+    Client,
+    DeadlineExceeded,
+    InternalError,
+    InvalidArgument,
+    NotFound,
+    Overloaded,
+    Result,
+    RetryPolicy,
+    Unavailable,
+)
+from seqserve.transport import Method
+from seqserve.v1 import generation_pb2
+
+from .answers import answer
+from .fake_server import PATIENCE_S, FakeServer
+
+SOON = RetryPolicy(max_attempts=3, initial_backoff_s=0.01)
+ONCE = RetryPolicy(max_attempts=1)
+UNAVAILABLE = Unavailable("UNAVAILABLE", "draining", retry_after_s=0.0)
+
+Outcomes = list[tuple[int, Result | CallError]]
+Bulk = Callable[..., Outcomes]
+
+
+@pytest.fixture(params=["Client", "AsyncClient"])
+def bulk(request: pytest.FixtureRequest) -> Bulk:
+    """Gives all outcomes of sources, in the order in which they came."""
+
+    def run(target: str, sources: Iterable[str], **options: Any) -> Outcomes:
+        retry = options.pop("retry", SOON)
+        if request.param == "AsyncClient":
+            return asyncio.run(asked(AsyncClient(target, retry=retry), sources, **options))
+        with Client(target, retry=retry) as client:
+            return list(client.generate_bulk(sources, **options))
+
+    return run
+
+
+async def asked(client: AsyncClient, sources: Iterable[str], **options: Any) -> Outcomes:
+    async with client:
+        return [outcome async for outcome in client.generate_bulk(sources, **options)]
+
+
+def texts(outcomes: Outcomes) -> dict[int, str]:
+    found = {}
+    for number, outcome in outcomes:
+        assert isinstance(outcome, Result) and number not in found
+        found[number] = outcome.text
+    return found
+
+
+def capitals(sources: Iterable[str]) -> dict[int, str]:
+    return {number: source.upper() for number, source in enumerate(sources)}
+
+
+def test_outcomes_come_as_they_are_ready(server: FakeServer, bulk: Bulk) -> None:
+    sources = ["late 0", *(f"n {number}" for number in range(1, 200))]
+    outcomes = bulk(server.target, sources, model="m", beam_size=2)
+    assert texts(outcomes) == capitals(sources)
+    assert [number for number, _ in outcomes].index(0) == 20
+    assert {request.model for request in server.requests} == {"m"}
+    assert {request.options.beam_size for request in server.requests} == {2}
+
+
+def test_a_source_that_fails_has_an_error_of_its_own(server: FakeServer, bulk: Bulk) -> None:
+    sources = ["a", "", "fail RESOURCE_EXHAUSTED", "\udce9", "b"]
+    outcomes = dict(bulk(server.target, sources))
+    assert texts([(number, outcomes.pop(number)) for number in (0, 4)]) == {0: "A", 4: "B"}
+    assert [type(outcomes[number]) for number in (1, 2, 3)] == [
+        InvalidArgument,
+        Overloaded,
+        InvalidArgument,
+    ]
+    assert "half a character" in str(outcomes[3])
+    assert len(server.requests) == 4, "what cannot be sent was sent"
+
+
+def test_nothing_to_do_needs_no_server(bulk: Bulk) -> None:
+    assert bulk("127.0.0.1:1", []) == []
+    [(number, error)] = bulk("127.0.0.1:1", ["\udce9"])
+    assert number == 0 and isinstance(error, InvalidArgument)
+
+
+def test_wrong_settings_are_told_before_anything_is_sent(server: FakeServer, bulk: Bulk) -> None:
+    for wrong in ({"concurrency": 0}, {"timeout_s": 0.0}, {"stop_sequences": "end"}):
+        with pytest.raises(InvalidArgument, match=next(iter(wrong))):
+            bulk(server.target, ["a"], **wrong)
+    assert server.requests == []
+
+
+# ---- calls that break
+
+
+def test_another_call_is_sent_what_has_no_answer(server: FakeServer, bulk: Bulk) -> None:
+    read = itertools.count()
+    words = ["a", "late b", "busy 2 c", "d", "e"]
+    outcomes = bulk(server.target, (words[next(read)] for _ in words), concurrency=5)
+    assert texts(outcomes) == capitals(words)
+    assert next(read) == len(words), "the input was read again"
+
+
+def test_an_answer_makes_failures_count_anew(server: FakeServer, bulk: Bulk) -> None:
+    sources = [f"busy 2 {number}" for number in range(5)]
+    assert texts(bulk(server.target, sources, concurrency=1)) == capitals(sources)
+
+
+def test_the_last_failure_is_told(server: FakeServer, bulk: Bulk) -> None:
+    with pytest.raises(Overloaded, match="says the fake"):
+        bulk(server.target, ["a", "busy 3 b"], concurrency=1)
+    assert [request.source for request in server.requests] == ["a"] + ["busy 3 b"] * 3
+
+
+def test_an_error_that_stays_ends_it_at_once(server: FakeServer, bulk: Bulk) -> None:
+    with pytest.raises(NotFound, match="says the fake"):
+        bulk(server.target, ["a", "end NOT_FOUND", "b"])
+    assert [request.source for request in server.requests] == ["a", "end NOT_FOUND"]
+
+
+def test_the_status_is_told_while_requests_are_sent(server: FakeServer, bulk: Bulk) -> None:
+    for _ in range(10):
+        sources = ("end NOT_FOUND" if n == 5 else "x" * 100 for n in itertools.count())
+        with pytest.raises(NotFound):
+            bulk(server.target, sources, concurrency=1000)
+
+
+def test_no_server_there(bulk: Bulk) -> None:
+    with pytest.raises(Unavailable):
+        bulk("127.0.0.1:1", itertools.repeat("a"), retry=ONCE)
+
+
+def test_deadline(server: FakeServer, bulk: Bulk) -> None:
+    with pytest.raises(DeadlineExceeded):
+        bulk(server.target, ["hang"], timeout_s=0.1)
+
+
+def test_a_source_over_the_limit_on_bytes(server: FakeServer, bulk: Bulk) -> None:
+    with pytest.raises(InvalidArgument, match="larger than max"):
+        bulk(server.target, ["long " * 300_000])
+
+
+def test_input_that_fails_says_so_after_what_came_before(server: FakeServer, bulk: Bulk) -> None:
+    def failing() -> Iterator[str]:
+        yield "late a"
+        yield "b"
+        raise OSError("no more")
+
+    with pytest.raises(OSError, match="no more"):
+        bulk(server.target, failing())
+    assert len(server.requests) == 2
+
+
+# ---- how much is read, and what is left behind
+
+
+def threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "seqserve-bulk"]
+
+
+def test_an_outcome_comes_while_the_input_makes_its_reader_wait(server: FakeServer) -> None:
+    answered = threading.Semaphore(0)
+
+    def slow_input() -> Iterator[str]:
+        yield "a"
+        for source in ("\udce9", "b"):
+            assert answered.acquire(timeout=PATIENCE_S)
+            yield source
+
+    numbers = []
+    with Client(server.target) as client:
+        for number, _ in client.generate_bulk(slow_input()):
+            numbers.append(number)
+            answered.release()
+    assert numbers == [0, 1, 2]
+
+
+def test_an_endless_input_is_read_no_further_than_it_may(server: FakeServer) -> None:
+    read = itertools.count()
+    with Client(server.target) as client:
+        outcomes = client.generate_bulk((f"{next(read)}" for _ in itertools.count()), concurrency=3)
+        taken = [next(outcomes)[0] for _ in range(5)]
+        time.sleep(0.05)
+        outcomes.close()
+    assert sorted(taken) == list(range(5))
+    # The last one that was given counts until the next one is asked for.
+    assert next(read) == 4 + 3
+
+
+def test_leaving_cancels_the_call_and_ends_the_threads(server: FakeServer) -> None:
+    with Client(server.target) as client:
+        for number, _ in client.generate_bulk(itertools.chain(["a"], itertools.repeat("hang"))):
+            assert number == 0
+            crew = threads()
+            break
+        assert server.cancelled.wait(PATIENCE_S)
+        for thread in crew:
+            thread.join(PATIENCE_S)
+    assert len(crew) == 2 and not any(thread.is_alive() for thread in crew)
+
+
+def test_leaving_while_it_waits_to_try_again(server: FakeServer) -> None:
+    patient = RetryPolicy(initial_backoff_s=1000.0, max_backoff_s=1000.0)
+    with Client(server.target, retry=patient) as client:
+        outcomes = client.generate_bulk(["a", "busy 1 b"], concurrency=2)
+        next(outcomes)
+        crew = threads()
+        outcomes.close()
+        for thread in crew:
+            thread.join(PATIENCE_S)
+    assert not any(thread.is_alive() for thread in crew)
+
+
+def test_one_that_is_never_begun_does_nothing(server: FakeServer) -> None:
+    with Client(server.target) as client:
+        client.generate_bulk(["a"])
+        assert threads() == [] == server.requests
+
+
+def test_closing_the_client_ends_it(server: FakeServer) -> None:
+    client = Client(server.target)
+    outcomes = client.generate_bulk(["a", "hang"])
+    next(outcomes)
+    client.close()
+    with pytest.raises(Cancelled):
+        next(outcomes)
+
+
+async def test_closing_the_async_client_ends_it(server: FakeServer) -> None:
+    client = AsyncClient(server.target)
+    outcomes = client.generate_bulk(["a", "hang"])
+    await anext(outcomes)
+    await client.close()
+    with pytest.raises(Cancelled):
+        await anext(outcomes)
+
+
+async def test_async_input_is_read_no_further_than_it_may(server: FakeServer) -> None:
+    read = itertools.count()
+
+    async def endless() -> AsyncIterator[str]:
+        while True:
+            yield f"{next(read)}"
+
+    async with AsyncClient(server.target) as client:
+        outcomes = client.generate_bulk(endless(), concurrency=3)
+        taken = [(await anext(outcomes))[0] for _ in range(5)]
+        await asyncio.sleep(0.05)
+        await outcomes.aclose()
+    assert sorted(taken) == list(range(5))
+    # One more has been read and waits for room.
+    assert next(read) <= 4 + 3 + 1
+
+
+async def test_async_leaving_cancels_the_call_and_ends_the_tasks(server: FakeServer) -> None:
+    async with AsyncClient(server.target) as client:
+        await client.models()
+        before = asyncio.all_tasks()
+        outcomes = client.generate_bulk(itertools.chain(["a"], itertools.repeat("hang")))
+        assert (await anext(outcomes))[0] == 0
+        await outcomes.aclose()
+        assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
+        async with asyncio.timeout(PATIENCE_S):
+            while asyncio.all_tasks() != before:
+                await asyncio.sleep(0.01)
+
+
+async def test_cancelling_the_task_cancels_the_call(server: FakeServer) -> None:
+    async with AsyncClient(server.target) as client:
+        task = asyncio.create_task(anext(client.generate_bulk(["hang"])))  # type: ignore[arg-type]
+        while not server.requests:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
+
+
+async def test_async_outcome_comes_while_the_input_makes_its_reader_wait(
+    server: FakeServer,
+) -> None:
+    answered = asyncio.Event()
+
+    async def slow_input() -> AsyncIterator[str]:
+        yield "a"
+        await answered.wait()
+        yield "b"
+
+    async with AsyncClient(server.target) as client:
+        numbers = []
+        async for number, _ in client.generate_bulk(slow_input()):
+            numbers.append(number)
+            answered.set()
+    assert numbers == [0, 1]
+
+
+# ---- servers that break the contract
+
+Serve = Callable[[Iterator[Any]], Iterator[Any]]
+
+
+class Transport:
+    """Each call is served by the next of some functions."""
+
+    def __init__(self, *serve: Serve) -> None:
+        self._serve = list(serve)
+        self.timeouts_s: list[float | None] = []
+
+    def call(self, method: Method, request: Any, timeout_s: float | None) -> Any:
+        assert method is Method.GENERATE_BULK
+        self.timeouts_s.append(timeout_s)
+        return Served(self._serve.pop(0)(request))
+
+    def close(self) -> None:
+        pass
+
+
+class Served:
+    def __init__(self, responses: Iterator[Any]) -> None:
+        self._responses = responses
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._responses
+
+    def cancel(self) -> None:
+        pass
+
+
+def response(id_: int) -> Any:
+    outcome = generation_pb2.Outcome(response=answer("a"))
+    return generation_pb2.GenerateBulkResponse(id=id_, outcome=outcome)
+
+
+def twice(requests: Iterator[Any]) -> Iterator[Any]:
+    for request in requests:
+        yield from [response(request.id)] * 2
+
+
+def never_asked(requests: Iterator[Any]) -> Iterator[Any]:
+    yield response(next(requests).id + 7)
+
+
+def too_few(requests: Iterator[Any]) -> Iterator[Any]:
+    yield response(next(requests).id)
+    list(requests)
+
+
+def too_early(requests: Iterator[Any]) -> Iterator[Any]:
+    yield response(next(requests).id)
+
+
+def no_hypothesis(requests: Iterator[Any]) -> Iterator[Any]:
+    outcome = generation_pb2.Outcome(response=generation_pb2.GenerateResponse())
+    yield generation_pb2.GenerateBulkResponse(id=next(requests).id, outcome=outcome)
+
+
+@pytest.mark.parametrize(
+    ("serve", "message"),
+    [
+        (twice, "answered 0, which waits for no answer"),
+        (never_asked, "answered 7, which waits for no answer"),
+        (too_few, "ended the call before it had answered all"),
+        (too_early, "ended the call before it had answered all"),
+        (no_hypothesis, "no hypothesis"),
+    ],
+)
+def test_what_breaks_the_contract(serve: Serve, message: str) -> None:
+    with (
+        Client(transport=Transport(serve)) as client,
+        pytest.raises(InternalError, match=message),
+    ):
+        list(client.generate_bulk(["a", "b"]))
+
+
+def test_a_call_has_no_deadline_unless_it_is_given_one() -> None:
+    def serve(requests: Iterator[Any]) -> Iterator[Any]:
+        return (response(request.id) for request in requests)
+
+    def end(requests: Iterator[Any]) -> Iterator[Any]:
+        raise UNAVAILABLE
+        yield
+
+    transport = Transport(serve, end, serve)
+    with Client(transport=transport, timeout_s=7.0, retry=SOON) as client:
+        assert len(list(client.generate_bulk(["a"]))) == 1
+        assert len(list(client.generate_bulk(["a"], timeout_s=1000.0))) == 1
+    none, first, second = transport.timeouts_s
+    assert none is None and first is not None and second is not None
+    assert 900 < second < first <= 1000.0
