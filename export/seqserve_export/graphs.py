@@ -6,8 +6,8 @@ graph       in                                               out
 encoder     words of sources, and where each belongs         keys and values of the memory for each
                                                              decoder layer, projected once
 decoder     last words, lengths, caches                      next words, their log-probabilities,
-                                                             the best words, scores of all words,
-                                                             caches with one more entry
+                                                             the best words, scores of all or of
+                                                             some words, caches with one more entry
 teacher     a source and a target                            log-probability of each target word,
                                                              attention weights of every layer
 =========== ================================================ ======================================
@@ -29,6 +29,7 @@ from torch.nn import functional as F
 
 from seqserve_export import operators
 from seqserve_export.quantization import QuantizedLinear, cache_scales, precision_of
+from seqserve_export.shortlist import project_some
 from seqserve_model.attention import MultiHeadAttention, padding_mask
 from seqserve_model.config import PositionScheme
 from seqserve_model.layers import DecoderLayer, EncoderLayer
@@ -245,6 +246,8 @@ class DecoderGraph(Graph):
         scored: Tensor,
         ranks: Tensor,
         columns: Tensor,
+        allowed: Tensor,
+        projected: Tensor,
         caches: list[list[Tensor]],
     ) -> tuple[Tensor, ...]:
         """Advances every row by one word.
@@ -255,19 +258,23 @@ class DecoderGraph(Graph):
             longest: The longest row after this step, at least 2; int32 ``[1]``.
             source_last: Index of each row's last source word, int32 ``[B]``.
             source_longest: The longest source, at least 2; int32 ``[1]``.
-            adjust_index: Words whose scores are changed, int64 ``[B, A]``.
-            adjust_value: What is added to them, ``[B, A]``.
+            adjust_index: Words whose scores are changed, int64 ``[P, A]``.
+            adjust_value: What is added to them, ``[P, A]``.
             scored: Whether log-probabilities are wanted, bool ``[]``; zeros are given if not.
             ranks: As long as there are best words to be listed, int64 ``[K]``; may be empty.
             columns: As long as there are words whose scores are to be given out, from the first of
                 the vocabulary on, int64 ``[N]``; may be empty.
+            allowed: Words whose scores alone are to be given out, in groups, int64 ``[G, 64]``; see
+                :func:`project_some`. May be empty.
+            projected: Rows that are projected onto the whole vocabulary, int64 ``[P]``; may be
+                empty. All that is found of whole rows is found of these, in this order.
             caches: For each layer: self key, self value ``[B, H, C, D]``, cross key, cross value
                 ``[B, H, S, D]``, and the cross key and value of the last source word ``[B, 1, W]``.
 
         Returns:
-            Next word int64 ``[B, 1]``, its log-probability ``[B]``, the best words int64
-            ``[B, K]``, best first, their log-probabilities ``[B, K]``, scores ``[B, N]``, then the
-            four caches of each layer.
+            Next word int64 ``[P, 1]``, its log-probability ``[P]``, the best words int64
+            ``[P, K]``, best first, their log-probabilities ``[P, K]``, scores ``[P, N]``, scores of
+            the words allowed, unchanged, ``[B, G, 64]``, then the four caches of each layer.
         """
         x = self._embed_step(tokens, lengths)
         updated: list[Tensor] = []
@@ -285,13 +292,15 @@ class DecoderGraph(Graph):
                 source_longest,
             )
             x = layer(x, partial(attend_target, updated), partial(attend_memory, updated))
-        scores = self.model.project(self.model.decoder_norm(x))
+        features = self.model.decoder_norm(x)
         if not self.flat:
-            scores = scores.squeeze(1)  # [B, V]
+            features = features.squeeze(1)  # [B, W]
+        some = project_some(self.model.output_projection, features, allowed)
+        scores = self.model.project(F.embedding(projected, features))  # [P, V]
         scores = operators.add_at(scores, adjust_index, adjust_value)
-        word = operators.argmax(scores)  # [B, 1]
+        word = operators.argmax(scores)  # [P, 1]
         listed = operators.log_softmax(scores, word, ranks, scored)
-        return word, *listed, scores[:, : columns.size(0)], *updated
+        return word, *listed, scores[:, : columns.size(0)], some, *updated
 
     def _embed_step(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         if self.flat:

@@ -132,11 +132,12 @@ def argmax(scores: Tensor) -> Tensor:
     """
     size = block_size(scores.size(-1))
     blocks = scores.view(-1, scores.size(-1) // size, size)  # [B, V / size, size]
-    best = blocks.amax(-1).argmax(-1, keepdim=True)  # [B, 1]
+    # Axes are counted from the first: from the last, ONNX Runtime errs where there are no rows.
+    best = blocks.amax(2).argmax(1, keepdim=True)  # [B, 1]
     within = _one(
         "GatherND", [blocks, best], scores, (scores.size(0), size), batch_dims=1
     )  # [B, size]
-    return best * size + within.argmax(-1, keepdim=True)
+    return best * size + within.argmax(1, keepdim=True)
 
 
 def block_size(words: int) -> int:
@@ -179,6 +180,16 @@ def first(x: Tensor, size: Tensor) -> Tensor:
     return _one("Slice", [x, begin, size.long(), axis], x, x.shape)
 
 
+def empty_as(x: Tensor, other: Tensor) -> Tensor:
+    """Gives ``x [1, ..]`` as it is, or empty, ``[0, ..]``, where ``other [N, ..]`` is.
+
+    Products of several matrices take one for all, but not where there are none.
+    """
+    size = symbolic("Shape", [other], {"start": 0, "end": 1}, dtype=torch.int64, shape=(1,))
+    begin = torch.zeros(1, dtype=torch.int64)
+    return _one("Slice", [x, begin, size, begin], x, x.shape)
+
+
 def quantize(x: Tensor, scale: Tensor, zero_point: Tensor) -> Tensor:
     """Rounds ``x [.., K]`` in units of ``scale []`` to integers of the zero point's type."""
     inputs = [x, scale, zero_point]
@@ -199,16 +210,37 @@ def integer_product(
         x: uint8 ``[.., K]``.
         scale: Of x, ``[]``.
         zero_point: Of x, uint8 ``[]``.
-        weight: int8 ``[K, N]``.
-        weight_scale: ``[N]``.
+        weight: int8 ``[K, N]``, or several, ``[G, K, N]``.
+        weight_scale: ``[N]``, or ``[G, 1, N]``.
         bias: ``[N]``.
 
     Returns:
-        ``[.., N]``.
+        ``[.., N]``; where there are several weights, of each ``[G, .., N]``.
     """
     return _one(
         "com.microsoft::MatMulIntegerToFloat",
         [x, weight, scale, weight_scale, zero_point, None, bias],
         weight_scale,
-        (*x.shape[:-1], weight.size(1)),
+        _product_shape(x, weight),
     )
+
+
+def grouped_product(x: Tensor, weight: Tensor) -> Tensor:
+    """Multiplies rows ``[1, B, K]`` with the channels ``[C, K]`` of each group, ``[G, C, K]``.
+
+    Returns:
+        ``[G, B, C]``.
+    """
+    # A factor of one would send a lone row to a kernel that adds up in another order.
+    return _one(
+        "com.microsoft::FusedMatMul",
+        [-x, weight],
+        x,
+        _product_shape(x, weight.transpose(1, 2)),
+        transB=1,
+        alpha=-1.0,
+    )
+
+
+def _product_shape(x: Tensor, weight: Tensor) -> tuple[Any, ...]:
+    return (*(weight.shape[:-2] or x.shape[:-2]), x.size(-2), weight.size(-1))

@@ -18,6 +18,7 @@ from torch.export import Dim
 
 from seqserve_export.graphs import DecoderGraph, EncoderGraph, TeacherGraph
 from seqserve_export.quantization import cache_scales
+from seqserve_export.shortlist import GROUP
 from seqserve_model.transformer import Transformer
 
 OPSET = 21
@@ -100,6 +101,7 @@ def _decoder(model: Transformer) -> Program:
         outputs += [f"new_{name}" for name in both]
     adjust = torch.zeros(rows, 3)
     ranks, columns = torch.zeros(4, dtype=torch.int64), torch.zeros(5, dtype=torch.int64)
+    allowed = torch.zeros(2, GROUP, dtype=torch.int64)
     return Program(
         module=DecoderGraph(model),
         example=(
@@ -113,6 +115,8 @@ def _decoder(model: Transformer) -> Program:
             torch.tensor(True),
             ranks,
             columns,
+            allowed,
+            torch.arange(rows),
             caches,
         ),
         shapes=(
@@ -124,6 +128,8 @@ def _decoder(model: Transformer) -> Program:
             {0: _FREE, 1: _FREE},
             {0: _FREE, 1: _FREE},
             {},
+            {0: _FREE},
+            {0: _FREE},
             {0: _FREE},
             {0: _FREE},
             shapes,
@@ -139,6 +145,8 @@ def _decoder(model: Transformer) -> Program:
             "scored",
             "ranks",
             "columns",
+            "allowed",
+            "projected",
             *names,
         ],
         outputs=[
@@ -147,6 +155,7 @@ def _decoder(model: Transformer) -> Program:
             "best_tokens",
             "best_log_probabilities",
             "scores",
+            "allowed_scores",
             *outputs,
         ],
     )
@@ -241,10 +250,28 @@ def write_graphs(model: Transformer, folder: Path) -> list[str]:
     files = programs(model)
     for name, program in files.items():
         proto = trace(program)
+        _unfold(proto.graph)
         _move_weights(proto, weights)
         onnx.save_model(proto, str(folder / name))
     (folder / WEIGHTS).write_bytes(weights)
     return [*files, WEIGHTS]
+
+
+def _unfold(graph: onnx.GraphProto) -> None:
+    """Lays weights of integers out as torch does, and has them transposed as the graph is loaded.
+
+    The exporter transposes those that nothing else reads. Then a part of a packed weight would not
+    be found in it, nor the rows of words where another graph has the columns.
+    """
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    for node in list(graph.node):
+        if node.op_type == "MatMulIntegerToFloat" and node.input[1] in constants:
+            name = node.input[1]
+            tensor = constants.pop(name)
+            array = np.ascontiguousarray(onnx.numpy_helper.to_array(tensor).T)
+            tensor.CopyFrom(onnx.numpy_helper.from_array(array, f"{name}_rows"))
+            transpose = onnx.helper.make_node("Transpose", [tensor.name], [name], perm=[1, 0])
+            graph.node.insert(0, transpose)
 
 
 def _move_weights(proto: onnx.ModelProto, weights: bytearray) -> None:

@@ -152,22 +152,35 @@ class QuantizedLinear(nn.Module):
             self.weight, self.weight_scale / scale, bias, self.input_scale, self.zero_point
         )
 
+    def some(self, x: Tensor, channels: Tensor) -> Tensor:
+        """Maps ``[1, B, K]`` to groups of channels alone, int64 ``[G, C]``, as nodes.
+
+        Returns:
+            ``[G, B, C]``, the same numbers as among all channels.
+        """
+        assert self.bias is None
+        weight = F.embedding(channels, self.weight)  # [G, C, K]
+        scale = F.embedding(channels, self.weight_scale[:, None])  # [G, C, 1]
+        return self._product(x, weight.transpose(1, 2), scale.transpose(1, 2))
+
     def _nodes(self, x: Tensor) -> Tensor:
-        # Kept as torch lays it out, so that a part of a packed weight is stored once; it is
-        # transposed when the graph is loaded.
-        weight, zero = self.weight.t(), torch.tensor(self.zero_point, dtype=torch.uint8)
+        return self._product(x, self.weight.t(), self.weight_scale)
+
+    def _product(self, x: Tensor, weight: Tensor, weight_scale: Tensor) -> Tensor:
+        zero = torch.tensor(self.zero_point, dtype=torch.uint8)
         if self.input_scale is not None:
             integers = operators.quantize(x, self.input_scale, zero)
             return operators.integer_product(
-                integers, self.input_scale, zero, weight, self.weight_scale, self.bias
+                integers, self.input_scale, zero, weight, weight_scale, self.bias
             )
         scale, one = self._row_scale(x), torch.ones(())
         integers = operators.quantize(x / scale, one, zero)
-        product = operators.integer_product(integers, one, zero, weight, self.weight_scale, None)
+        product = operators.integer_product(integers, one, zero, weight, weight_scale, None)
         return product * scale if self.bias is None else product * scale + self.bias
 
     def _row_scale(self, x: Tensor) -> Tensor:
-        largest = (x.abs() if self.zero_point else x).amax(-1, keepdim=True)
+        # Counted from the first axis: from the last, ONNX Runtime errs where there are no rows.
+        largest = (x.abs() if self.zero_point else x).amax(x.dim() - 1, keepdim=True)
         return (largest * (1 / (_TOP - self.zero_point))).clamp(min=_LEAST_SCALE)
 
 

@@ -46,11 +46,16 @@ class Sizes(NamedTuple):
     """Best words of each row to be listed."""
     shown: int = 0
     """Words of the vocabulary, from the first on, whose scores are to be given out."""
+    allowed: int = 0
+    """Groups of words whose scores alone are to be given out; see :meth:`Runtime.allowed_shape`."""
+    projected: bool = True
+    """Whether rows are projected onto the whole vocabulary. Where not, no next words are found, and
+    none are to be listed: ONNX Runtime 1.23 crashes where it ranks the words of no rows."""
 
 
 _COMMON = ("longest", "source_longest", "scored")
 """Inputs of a step that are one for all rows."""
-_ALONE = {"ranks": "ranked", "columns": "shown"}
+_ALONE = {"ranks": "ranked", "columns": "shown", "allowed": "allowed"}
 """Inputs whose length is one of the sizes."""
 _SIZED = {
     "adjust_index": "adjusted",
@@ -58,8 +63,11 @@ _SIZED = {
     "best_tokens": "ranked",
     "best_log_probabilities": "ranked",
     "scores": "shown",
+    "allowed_scores": "allowed",
 }
-"""What has one of the sizes for each row, one row after the other in a buffer of one axis."""
+"""What has one of the sizes for each row, one row after the other on the first axis of a buffer."""
+_PROJECTED = {"projected", "next_tokens", "log_probabilities"} | _SIZED.keys() - {"allowed_scores"}
+"""What has only the rows that are projected onto the whole vocabulary."""
 _MOST_BINDINGS = 1024
 
 
@@ -84,6 +92,8 @@ class Step:
         self._session = session
         self._inputs = inputs
         self._outputs = outputs
+        # Kept, because a run that is given none takes its time to make some.
+        self._options = ort.RunOptions()
         self._bindings: dict[tuple[int, Sizes], Any] = {}
 
     def run(self, rows: int, sizes: Sizes) -> None:
@@ -93,7 +103,7 @@ class Step:
             if len(self._bindings) >= _MOST_BINDINGS:
                 self._bindings.clear()
             binding = self._bindings[rows, sizes] = self._bind(rows, sizes)
-        self._session._sess.run_with_iobinding(binding, None)
+        self._session._sess.run_with_iobinding(binding, self._options)
 
     def _bind(self, rows: int, sizes: Sizes) -> Any:
         binding = self._session.io_binding()
@@ -111,9 +121,11 @@ def _bound(name: str, array: Array, rows: int, sizes: Sizes) -> list[int]:
     if name in _COMMON:
         return list(array.shape)
     if name in _ALONE:
-        return [getattr(sizes, _ALONE[name])]
+        return [getattr(sizes, _ALONE[name]), *array.shape[1:]]
+    if name in _PROJECTED and not sizes.projected:
+        rows = 0
     if name in _SIZED:
-        return [rows, getattr(sizes, _SIZED[name])]
+        return [rows, getattr(sizes, _SIZED[name]), *array.shape[1:]]
     return [rows, *array.shape[1:]]
 
 
@@ -141,7 +153,7 @@ class Runtime:
 
         Raises:
             ProviderError: The provider is not available here.
-            ArtifactError: ONNX Runtime is too old, or refuses a graph.
+            ArtifactError: ONNX Runtime is too old, or refuses a graph; or a graph is too old.
         """
         self.manifest = manifest
         self.provider = provider
@@ -152,6 +164,7 @@ class Runtime:
         check_version(folder, manifest)
         self._encoder = self._open("encoder.onnx")
         self._decoder = self._open("decoder.onnx")
+        self._group = self._check_steps()
         self._teacher: ort.InferenceSession | None = None
         self._opening = threading.Lock()
 
@@ -169,6 +182,15 @@ class Runtime:
         """The type in which keys and values are kept."""
         [kept] = [entry.type for entry in self._decoder.get_inputs() if entry.name == "self_key_0"]
         return np.dtype(_CACHE_TYPES[kept])
+
+    def allowed_shape(self, words: int) -> tuple[int, int]:
+        """Gives the groups in which a step takes words that are allowed, ``[G, 64]``.
+
+        They may have room for more words. None of them is shared by threads, which would change
+        the order in which numbers are added up.
+        """
+        groups = -(-words // self._group)
+        return max(groups, self._threads) if groups else 0, self._group
 
     def step(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> Step:
         """Makes a step over the buffers given; see :class:`Step`."""
@@ -196,6 +218,18 @@ class Runtime:
     def end_profile(self) -> Path:
         """Ends the profile that was asked for and gives the file of the decoder steps, JSON."""
         return Path(self._decoder.end_profiling())
+
+    def _check_steps(self) -> int:
+        """Refuses a graph of steps that lacks something; gives the size of its groups of words."""
+        entries = (*self._decoder.get_inputs(), *self._decoder.get_outputs())
+        shapes = {entry.name: entry.shape for entry in entries}
+        missing = {*_COMMON, *_ALONE, *_SIZED, *_PROJECTED} - shapes.keys()
+        if missing:
+            raise ArtifactError(
+                f"{self._folder / 'decoder.onnx'}: has no {', '.join(sorted(missing))}; an older"
+                " release wrote it: export the model again"
+            )
+        return int(shapes["allowed"][1])
 
     def _open(self, name: str) -> ort.InferenceSession:
         options = ort.SessionOptions()

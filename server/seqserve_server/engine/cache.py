@@ -53,6 +53,7 @@ class SlotCache:
         # What is asked of the next step; see :class:`Sizes`.
         self.ranked = 0
         self.shows_scores = False
+        self.projects = True
         most_bans = _MOST_LISTED + manifest.limits.max_target_length
         self._bans: dict[int, Sequence[int]] = {}
         self._bans_laid = True
@@ -63,6 +64,11 @@ class SlotCache:
         self._best_tokens = np.zeros(slots * MOST_RANKS, np.int64)
         self._best_log_probabilities = np.zeros(slots * MOST_RANKS, np.float32)
         self._scores = np.zeros(slots * self._words, np.float32)
+        self._allowed_shape = runtime.allowed_shape
+        groups, size = runtime.allowed_shape(self._words)
+        self._allowed_words = self._allowed_groups = 0
+        self._allowed = np.zeros((groups, size), np.int64)
+        self._allowed_scores = np.zeros((slots * groups, size), np.float32)
         self._own, self._memory, self._last = self._allocate(manifest, slots, runtime.cache_type)
         self._step = runtime.step(*self._buffers())
 
@@ -95,6 +101,8 @@ class SlotCache:
             "scored": self.scored,
             "ranks": np.zeros(MOST_RANKS, np.int64),
             "columns": np.zeros(self._words, np.int64),
+            "allowed": self._allowed,
+            "projected": np.arange(self.slots),
             **self._own,
             **self._memory,
             **self._last,
@@ -106,6 +114,7 @@ class SlotCache:
             "best_tokens": self._best_tokens,
             "best_log_probabilities": self._best_log_probabilities,
             "scores": self._scores,
+            "allowed_scores": self._allowed_scores,
             **{f"new_{name}": array for name, array in written.items()},
         }
         return inputs, outputs
@@ -196,6 +205,17 @@ class SlotCache:
         if self._bans.pop(row, None) is not None:
             self._bans_laid = False
 
+    def allow(self, words: Sequence[int] | Array) -> None:
+        """Has steps give out the scores of some words, for every row, until told else.
+
+        Args:
+            words: No more than the vocabulary has; none, and a step pays for none.
+        """
+        self._allowed_words = len(words)
+        self._allowed_groups, _ = self._allowed_shape(len(words))
+        # What is left of the last group holds words of before: nobody looks at their scores.
+        self._allowed.reshape(-1)[: len(words)] = words
+
     def banned(self, row: int) -> Sequence[int]:
         """Lists what a row must not say."""
         return self._bans.get(row, ())
@@ -212,15 +232,31 @@ class SlotCache:
         """Gives the scores of all words for a row in the last step, ``[V]``."""
         return self._scores[row * self._words : (row + 1) * self._words]
 
+    def allowed_scores(self, row: int) -> Array:
+        """Gives the scores of the words allowed for a row in the last step, in their order.
+
+        They are those of :meth:`scores`, but that bans leave them as they are.
+        """
+        groups = self._allowed_scores[row * self._allowed_groups : (row + 1) * self._allowed_groups]
+        return groups.reshape(-1)[: self._allowed_words]
+
     def advance(self, rows: int) -> None:
-        """Runs one step: each row reads its last word, and its next word takes that place."""
+        """Runs one step: each row reads its last word, and its next word takes that place.
+
+        A step that does not project finds nothing among all words: no next ones, so that rows keep
+        their last, none that are best and no scores but those of words allowed.
+        """
         if rows != self._rows_measured:
             self._measure(rows)
         self._longest[0] = max(self._most_words + 1, _LEAST_LONGEST)
         if not self._bans_laid or rows > self._ban_rows:
             self._lay_bans(rows)
-        shown = self._words if self.shows_scores else 0
-        self._step.run(rows, Sizes(self._ban_places, self.ranked, shown))
+        if self.projects:
+            shown = self._words if self.shows_scores else 0
+            sizes = Sizes(self._ban_places, self.ranked, shown, self._allowed_groups)
+        else:
+            sizes = Sizes(allowed=self._allowed_groups, projected=False)
+        self._step.run(rows, sizes)
         self.lengths[:rows] += 1
         self._most_words += 1
 

@@ -23,6 +23,7 @@ from seqserve_model.config import (
     TransformerConfig,
 )
 from seqserve_model.transformer import AttentionRecord, Transformer
+from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.request import DecodingOptions, Finished
 from seqserve_server.manifest import Manifest
 from seqserve_server.offline import Offline
@@ -122,6 +123,24 @@ def answers_of(folder: Path) -> list[Finished]:
     return answers
 
 
+def assert_words_allowed_have_the_scores_of_all(folder: Path) -> None:
+    runtime = Runtime(folder, Manifest.load(folder), Provider.CPU, threads=1)
+    sources = make_sources()[-5:]
+    cache, memory = SlotCache(runtime, len(sources)), runtime.encode(sources)
+    for row in range(len(sources)):
+        cache.join(row, memory, row)
+    cache.shows_scores = True
+    draw = np.random.default_rng(9)
+    for count in (WORDS, 70, 1):
+        words = draw.permutation(WORDS)[:count]
+        cache.allow(words)
+        cache.advance(len(sources))
+        for row in range(len(sources)):
+            scores = cache.scores(row)
+            assert len(set(scores.tolist())) > WORDS // 2, "words have all the same scores"
+            np.testing.assert_array_equal(cache.allowed_scores(row), scores[words])
+
+
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @pytest.mark.usefixtures("without_teacher")
 def test_exported_steps_equal_torch(
@@ -142,6 +161,7 @@ def test_exported_steps_equal_torch(
         assert answer.best.stop_reason is ought.stop_reason
         assert answer.best.score == pytest.approx(ought.score, abs=1e-4)
     assert ties <= 2, "hardly anything was compared"
+    assert_words_allowed_have_the_scores_of_all(folder)
 
 
 def assert_integers_equal(model: Transformer, folder: Path) -> None:
@@ -156,6 +176,7 @@ def assert_integers_equal(model: Transformer, folder: Path) -> None:
     # A sum that differs in its last bit may be rounded the other way, and all after it differs.
     assert same >= 24
     assert float(np.median(differences)) < 1e-4
+    assert_words_allowed_have_the_scores_of_all(folder)
 
 
 @pytest.mark.parametrize(

@@ -114,8 +114,9 @@ def test_inputs_and_outputs_have_their_names(graphs: dict[str, onnx.ModelProto])
     memory = ["cross_key_0", "last_key_0", "cross_value_0", "last_value_0"]
     assert names(encoder.output) == memory
     assert names(decoder.input)[:4] == ["tokens", "lengths", "longest", "source_last"]
-    assert set(memory) | {"scored"} <= set(names(decoder.input))
+    assert set(memory) | {"scored", "allowed", "projected"} <= set(names(decoder.input))
     assert names(decoder.output)[:2] == ["next_tokens", "log_probabilities"]
+    assert "allowed_scores" in names(decoder.output)
     assert names(teacher.input) == ["source", "source_lengths", "target"]
     assert names(teacher.output)[0] == "log_probabilities"
 
@@ -126,6 +127,15 @@ def test_rounded_projections_are_products_of_integers(tiny_int8_artifact: Path) 
         operators = {node.op_type for node in graph.node}
         assert "MatMulIntegerToFloat" in operators
         assert not operators & {"Gemm", "MatMul"}, name
+
+
+def test_rounded_weights_are_laid_out_as_torch_does(tiny_int8_artifact: Path) -> None:
+    """So that a part of a packed weight is found in it, and words are rows of the last."""
+    for name in GRAPHS:
+        graph = onnx.load(str(tiny_int8_artifact / name), load_external_data=False).graph
+        rounded = {t.name for t in graph.initializer if t.data_type == TensorProto.INT8 and t.dims}
+        readers = {node.op_type for node in graph.node if rounded & set(node.input)}
+        assert readers == ({"Transpose", "Gather"} if name == "decoder.onnx" else {"Transpose"})
 
 
 def graph_of(**arrays: np.ndarray) -> onnx.ModelProto:

@@ -27,6 +27,7 @@ from seqserve_server.sources import Memory, starts_of
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 WORDS = 50
 MAX_SOURCE, MAX_TARGET = 12, 10
+GROUP = 4
 
 
 def make_manifest(**changes: Any) -> Manifest:
@@ -100,7 +101,7 @@ class FakeStep:
         self._inputs, self._outputs = inputs, outputs
 
     def run(self, rows: int, sizes: Sizes) -> None:
-        self._places = sizes.adjusted
+        self._places, self._projected = sizes.adjusted, sizes.projected
         self._runtime.rows.append(rows)
         self._runtime.scored.append(bool(self._inputs["scored"]))
         self._runtime.before_step()
@@ -125,6 +126,8 @@ class FakeStep:
         assert set(banned.tolist()) <= {EOS}
         may_end = not banned.size
         word, score = next_word(source, words, may_end=may_end)
+        if not self._projected:
+            return
         self._outputs["next_tokens"][row, 0] = word
         # Where no score was asked for, none is to be relied on.
         self._outputs["log_probabilities"][row] = score if inputs["scored"] else np.nan
@@ -158,6 +161,9 @@ class FakeRuntime:
         return Memory(
             [kept.copy() for _ in parts], [last.copy() for _ in parts], starts_of(sources)
         )
+
+    def allowed_shape(self, words: int) -> tuple[int, int]:
+        return -(-words // GROUP), GROUP
 
     def step(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> FakeStep:
         return FakeStep(self, inputs, outputs)

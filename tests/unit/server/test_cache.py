@@ -7,8 +7,19 @@ import numpy as np
 
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.manifest import Limits
+from seqserve_server.runtime import Sizes
 
-from .fake_runtime import BOS, EOS, MAX_SOURCE, MAX_TARGET, FakeRuntime, make_manifest, next_word
+from .fake_runtime import (
+    BOS,
+    EOS,
+    GROUP,
+    MAX_SOURCE,
+    MAX_TARGET,
+    WORDS,
+    FakeRuntime,
+    make_manifest,
+    next_word,
+)
 
 
 class Sayer(FakeRuntime):
@@ -100,6 +111,66 @@ def test_bans_hold_until_told_else() -> None:
     cache.advance(1)
     cache.advance(3)
     assert banned(cache, 3) == [[], [], []]
+
+
+class Teller(FakeRuntime):
+    """Gives each word that is allowed a score of its own in each row."""
+
+    def step(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
+        def run(rows: int, sizes: Sizes) -> None:
+            self.allowed = inputs["allowed"][: sizes.allowed].copy()  # [G, 4]
+            told = np.arange(rows)[:, None, None] * 1000 + self.allowed  # [B, G, 4]
+            outputs["allowed_scores"][: rows * sizes.allowed] = told.reshape(-1, GROUP)
+
+        return SimpleNamespace(run=run)
+
+
+def test_words_allowed_are_laid_in_groups_until_told_else() -> None:
+    runtime = Teller()
+    cache = filled(runtime)
+    every = list(range(WORDS - 1, -1, -1))
+    for words in ([9, 4, 7, 7, 30], every, [5]):
+        cache.allow(words)
+        for rows in (3, 2):
+            cache.advance(rows)
+            assert runtime.allowed.shape == (-(-len(words) // GROUP), GROUP)
+            assert runtime.allowed.ravel()[: len(words)].tolist() == words
+            for row in range(rows):
+                told = cache.allowed_scores(row).tolist()
+                assert told == [row * 1000 + word for word in words]
+    cache.allow([])
+    cache.advance(3)
+    assert runtime.allowed.shape == (0, GROUP)
+    assert cache.allowed_scores(2).tolist() == []
+
+
+def test_a_step_that_does_not_project_leaves_last_words_to_others() -> None:
+    cache = filled(FakeRuntime())
+    cache.projects = False
+    for step in range(3):
+        before = cache.tokens[:, 0].tolist()
+        cache.advance(3)
+        assert cache.tokens[:, 0].tolist() == before
+        for row, source in enumerate(SOURCES):
+            cache.tokens[row, 0] = alone(source, step + 1)[-1]
+    cache.projects = True
+    assert words_of(cache, 2, 3) == [alone(source, 5)[3:] for source in SOURCES]
+
+
+def test_a_step_that_does_not_project_is_asked_for_nothing_of_all_words() -> None:
+    asked: list[Sizes] = []
+
+    class Asked(FakeRuntime):
+        def step(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
+            return SimpleNamespace(run=lambda rows, sizes: asked.append(sizes))
+
+    cache = filled(Asked())
+    cache.ranked, cache.shows_scores = 8, True
+    cache.ban(0, [5, 6, 7])
+    cache.allow([5])
+    for cache.projects in (True, False):
+        cache.advance(3)
+    assert asked == [Sizes(4, 8, WORDS, 1), Sizes(1, 0, 0, 1, projected=False)]
 
 
 def test_moved_row_keeps_its_bans_and_nobody_elses() -> None:

@@ -158,6 +158,72 @@ def test_step_without_scores_finds_the_same_words(tiny_runtime: Runtime) -> None
     assert plain.log_probabilities[0] == scored.log_probabilities[0] < 0
 
 
+@pytest.mark.parametrize(
+    "fixture", ["tiny_artifact", "tiny_int8_artifact", "tiny_row_scaled_artifact"]
+)
+def test_words_allowed_score_as_among_all_whatever_runs_beside(
+    request: pytest.FixtureRequest, fixture: str
+) -> None:
+    from seqserve_server.engine.cache import SlotCache
+
+    folder = request.getfixturevalue(fixture)
+    runtime = Runtime(folder, Manifest.load(folder), Provider.CPU, threads=1)
+    words = runtime.manifest.architecture.vocabulary_size
+    sources = [[5, 6, 7, 2], [8, 2], [2], [9, 10, 11, 12, 13, 2], [14, 15, 2]]
+    whole, some = SlotCache(runtime, 5), SlotCache(runtime, 5)
+    whole.shows_scores = True
+    some.projects = False
+    for row in range(5):
+        for cache in (whole, some):
+            cache.join(row, runtime.encode([sources[row]]), 0)
+    draw = np.random.default_rng(4)
+    for rows, count in [(5, words), (1, words), (4, 1), (5, 65), (3, 64), (2, 200)]:
+        allowed = draw.permutation(words)[:count]
+        some.allow(allowed)
+        some.tokens[:rows] = whole.tokens[:rows]
+        whole.advance(rows)
+        some.advance(rows)
+        for row in range(rows):
+            scores = whole.scores(row)
+            np.testing.assert_array_equal(some.allowed_scores(row), scores[allowed])
+            if count == words:
+                assert allowed[some.allowed_scores(row).argmax()] == whole.tokens[row, 0]
+
+
+def test_a_step_that_does_not_project_gives_nothing_of_all_words(tiny_runtime: Runtime) -> None:
+    from seqserve_server.engine.cache import SlotCache
+
+    cache, memory = SlotCache(tiny_runtime, 2), tiny_runtime.encode([[5, 6, 2], [7, 2]])
+    for row in range(2):
+        cache.join(row, memory, row)
+    cache.ranked, cache.shows_scores, cache.projects = 3, True, False
+    cache.ban(0, [5, 6, 7])
+    cache.log_probabilities[:] = 1.0
+    for scored in (True, False):
+        cache.scored[...] = scored
+        cache.tokens[:, 0] = 9
+        cache.advance(2)
+        assert cache.tokens[:, 0].tolist() == [9, 9]
+        assert cache.log_probabilities.tolist() == [1.0, 1.0]
+        assert not cache.scores(0).any()
+        assert not cache.best([0, 1])[0].any()
+
+
+def test_no_thread_shares_a_group_of_words(artifact: Path, manifest: Manifest) -> None:
+    for threads in (1, 3):
+        runtime = Runtime(artifact, manifest, Provider.CPU, threads=threads)
+        groups = [runtime.allowed_shape(words)[0] for words in (0, 1, 64, 65, 1000)]
+        assert groups == [0, threads, threads, max(2, threads), 16]
+        assert runtime.allowed_shape(1)[1] == 64
+
+
+def test_steps_of_an_older_release_are_refused(artifact: Path, manifest: Manifest) -> None:
+    path = artifact / "decoder.onnx"
+    path.write_bytes(path.read_bytes().replace(b"allowed", b"unknown"))
+    with pytest.raises(ArtifactError, match=r"no allowed, allowed_scores; .* export"):
+        Runtime(artifact, manifest, Provider.CPU, threads=1)
+
+
 def test_cache_is_of_the_type_that_the_graph_keeps(
     tiny_runtime: Runtime, tiny_row_scaled_artifact: Path
 ) -> None:

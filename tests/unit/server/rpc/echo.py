@@ -78,6 +78,9 @@ class EchoRuntime:
         last = np.array([source[-1] for source in sources], np.float32)[:, None, None]
         return Memory([kept, kept], [last, last], starts_of(sources))
 
+    def allowed_shape(self, words: int) -> tuple[int, int]:
+        return words, 1
+
     def step(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> EchoStep:
         return EchoStep(self, inputs, outputs)
 

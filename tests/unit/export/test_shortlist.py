@@ -1,0 +1,133 @@
+"""Scores of some words are those of all words, to the last bit, on the kernels themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.export import Dim
+
+from seqserve_export.program import Program, trace
+from seqserve_export.quantization import QuantizedLinear, Range, Scales
+from seqserve_export.shortlist import GROUP, project_some
+
+# Wider than what is added up at once, in no whole number of parts, and more words than a request
+# can allow.
+WIDTH, WORDS, ROWS = 600, 4500, 40
+MOST_THREADS = 4
+
+Project = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
+class Both(nn.Module):
+    """Projects onto some words, and some rows onto all."""
+
+    def __init__(self, projection: nn.Linear | QuantizedLinear) -> None:
+        super().__init__()
+        self.projection = projection
+
+    def forward(self, x: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
+        return project_some(self.projection, x, words), self.projection(x)
+
+
+@pytest.fixture(scope="module", params=["fp32", "static", "row"])
+def model(request: pytest.FixtureRequest) -> bytes:
+    """The graph of :class:`Both`."""
+    torch.manual_seed(3)
+    linear = nn.Linear(WIDTH, WORDS, bias=False).requires_grad_(False)
+    projection: nn.Linear | QuantizedLinear = linear
+    if request.param != "fp32":
+        projection = QuantizedLinear.of(linear, Range(-3.0, 3.0), Scales(request.param))
+    program = Program(
+        module=Both(projection),
+        example=(torch.zeros(2, WIDTH), torch.zeros(3, GROUP, dtype=torch.int64)),
+        shapes=({0: Dim.DYNAMIC}, {0: Dim.DYNAMIC}),
+        inputs=["x", "words"],
+        outputs=["some", "all"],
+    )
+    return trace(program).SerializeToString()
+
+
+def opened(model: bytes, threads: int) -> Project:
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+    def project(x: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        groups = max(-(-len(words) // GROUP), threads) if len(words) else 0
+        laid = np.resize(words, (groups, GROUP)) if groups else np.zeros((0, GROUP), np.int64)
+        some, whole = session.run(None, {"x": x, "words": laid})
+        return some.reshape(len(x), -1)[:, : len(words)], whole
+
+    return project
+
+
+@pytest.fixture(scope="module")
+def project(model: bytes) -> Project:
+    return opened(model, 1)
+
+
+@pytest.fixture(scope="module")
+def rows() -> np.ndarray:
+    return np.random.default_rng(5).normal(size=(ROWS, WIDTH)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def scores(project: Project, rows: np.ndarray) -> np.ndarray:
+    """Of all words, all rows together."""
+    return project(rows, np.zeros(0, np.int64))[1]
+
+
+def drawn(seed: int, count: int) -> np.ndarray:
+    return np.random.default_rng(seed).permutation(WORDS)[:count]
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    count=st.integers(1, 4096) | st.integers(1, 2 * GROUP),
+    chosen=st.lists(st.integers(0, ROWS - 1), min_size=1, max_size=ROWS, unique=True),
+    seed=st.integers(0, 2**32),
+)
+def test_scores_depend_neither_on_other_words_nor_on_other_rows(
+    project: Project,
+    rows: np.ndarray,
+    scores: np.ndarray,
+    count: int,
+    chosen: list[int],
+    seed: int,
+) -> None:
+    words = drawn(seed, count)
+    some, whole = project(rows[chosen], words)
+    np.testing.assert_array_equal(some, scores[chosen][:, words])
+    np.testing.assert_array_equal(whole, scores[chosen])
+
+
+@pytest.mark.parametrize("threads", [2, MOST_THREADS])
+def test_threads_change_nothing(
+    model: bytes, rows: np.ndarray, scores: np.ndarray, threads: int
+) -> None:
+    project = opened(model, threads)
+    for count in (1, GROUP, 3 * GROUP, 1000):
+        words = drawn(count, count)
+        for chosen in (slice(1), slice(7), slice(None)):
+            some, _ = project(rows[chosen], words)
+            np.testing.assert_array_equal(some, scores[chosen][:, words])
+
+
+def test_one_word_may_be_asked_for_often(
+    project: Project, rows: np.ndarray, scores: np.ndarray
+) -> None:
+    words = np.array([7, 7, WORDS - 1, 0, 7])
+    some, _ = project(rows, words)
+    np.testing.assert_array_equal(some, scores[:, words])
+
+
+def test_no_words_give_no_scores(project: Project, rows: np.ndarray) -> None:
+    some, _ = project(rows, np.zeros(0, np.int64))
+    assert some.shape == (ROWS, 0)
