@@ -12,6 +12,7 @@ PIP := -m pip install --quiet --disable-pip-version-check
 
 PACKAGES := model/seqserve_model export/seqserve_export server/seqserve_server clients/python/seqserve
 PROTOS := $(wildcard proto/seqserve/v1/*.proto)
+FOREIGN_PROTOS := $(wildcard proto/inference/*.proto)
 
 .DEFAULT_GOAL := help
 
@@ -56,19 +57,23 @@ types: $(VENV)/.ready ## Check the types.
 	$(BIN)/mypy $(PACKAGES) bench
 
 proto: $(PROTOC_VENV)/.ready ## Generate the stubs from proto/.
-	$(call generate,clients/python)
+	$(call generate,.)
 
 check-proto: $(PROTOC_VENV)/.ready ## Fail if the checked-in stubs are not those of proto/.
-	rm -rf build/stubs && mkdir -p build/stubs
+	rm -rf build/stubs && mkdir -p build/stubs/clients/python build/stubs/server
 	$(call generate,build/stubs)
 	@for file in $$(cd build/stubs && find . -name '*pb2*'); do \
-	  diff -u clients/python/$$file build/stubs/$$file || { echo "stale stubs: run 'make proto'"; exit 1; }; \
+	  diff -u $$file build/stubs/$$file || { echo "stale stubs: run 'make proto'"; exit 1; }; \
 	done
 
+# Names of the foreign ones may be taken already where the client is used, so those stubs are the
+# server's; they are found by where they lie, not by their package.
 define generate
-	$(PROTOC_VENV)/bin/python -m grpc_tools.protoc -I proto \
-	  --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) $(PROTOS)
+	$(call protoc,proto,$(1)/clients/python) $(PROTOS)
+	$(call protoc,seqserve_server/rpc/pb=proto/inference,$(1)/server) $(FOREIGN_PROTOS)
 endef
+protoc = $(PROTOC_VENV)/bin/python -m grpc_tools.protoc -I $(1) \
+  --python_out=$(2) --pyi_out=$(2) --grpc_python_out=$(2)
 
 clean: ## Remove what the verbs made, but not runs/ and models/.
 	rm -rf $(VENV) build dist .hypothesis .pytest_cache .mypy_cache .ruff_cache

@@ -7,6 +7,7 @@ ServiceError
 ├── DeadlinePassed     the deadline passed; .where says in which stage
 ├── ModelUnavailable   the model is loading, or could not be loaded
 ├── Draining           the server is shutting down
+├── Unsupported        a call that this server does not serve
 └── EngineFault        a fault of ours
 ArtifactError          a model's folder is not sound; raised when it is loaded
 ProviderError          the execution provider asked for is not there
@@ -85,6 +86,10 @@ class ModelUnavailable(ServiceError):
 
 class Draining(ServiceError):
     """The server is shutting down and takes no new calls."""
+
+
+class Unsupported(ServiceError):
+    """A call that this server does not serve; the message says what does the same."""
 
 
 class EngineFault(ServiceError):

@@ -242,7 +242,11 @@ def test_health_of_each_model(damaged: ServerProcess) -> None:
             request = health_pb2.HealthCheckRequest(service=service)
             return int(health.Check(request, timeout=PATIENCE_S).status)
 
-        services = ("seqserve.v1.GenerationService", "seqserve.v1.ModelService")
+        services = (
+            "seqserve.v1.GenerationService",
+            "seqserve.v1.ModelService",
+            "inference.GRPCInferenceService",
+        )
         for name in ("", *services, NAME, f"{NAME}/2"):
             assert status(name) == SERVING
         assert status(f"{NAME}/3") == NOT_SERVING
@@ -259,6 +263,7 @@ def test_reflection_lists_the_services(damaged: ServerProcess) -> None:
     assert {service.name for service in answer.list_services_response.service} == {
         "seqserve.v1.GenerationService",
         "seqserve.v1.ModelService",
+        "inference.GRPCInferenceService",
         "grpc.health.v1.Health",
         "grpc.reflection.v1alpha.ServerReflection",
     }

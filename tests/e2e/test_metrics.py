@@ -86,7 +86,7 @@ def test_values_of_labels_are_bounded(server: ServerProcess, scraped: str) -> No
         "draining",
         "invalid",
     }
-    services = ("GenerationService.", "ModelService.")
+    services = ("GenerationService.", "ModelService.", "GRPCInferenceService.")
     assert all(method.startswith(services) for method in values["method"])
 
 

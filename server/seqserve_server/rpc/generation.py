@@ -15,6 +15,7 @@ from seqserve_server.engine.request import DecodingOptions, Finished
 from seqserve_server.errors import ServiceError
 from seqserve_server.repository import Repository, ServedModel
 from seqserve_server.rpc.answers import response_of, weights_of
+from seqserve_server.rpc.batch import answer_all
 from seqserve_server.rpc.bulk import Bulk, Requests
 from seqserve_server.rpc.call import EngineCall
 from seqserve_server.rpc.options import decoding_options, default_options
@@ -86,27 +87,22 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         model = self._model(request)
         check_count(len(request.sources))
         options = self._options(model, request.options)
-        # As many as can run wait in the engine, so that a large batch does not fill its queue.
-        room = asyncio.Semaphore(model.engine.slots)
         record = current.get()
 
         async def outcome(source: str) -> generation_pb2.Outcome:
             current.set(record.part(record.began_s))
-            async with room:
-                try:
-                    tokens = await _source(model, source)
-                    chosen = for_source(options, request.options.terms, source)
-                    call = _call(model, tokens, chosen, context)
-                    answer = await call.finished()
-                    response = _response(model, call, answer, request.options, source)
-                except ServiceError as error:
-                    failure = failure_within(error, record.request_id)
-                    return generation_pb2.Outcome(failure=failure)
+            try:
+                tokens = await _source(model, source)
+                chosen = for_source(options, request.options.terms, source)
+                call = _call(model, tokens, chosen, context)
+                answer = await call.finished()
+                response = _response(model, call, answer, request.options, source)
+            except ServiceError as error:
+                failure = failure_within(error, record.request_id)
+                return generation_pb2.Outcome(failure=failure)
             return generation_pb2.Outcome(response=response)
 
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(outcome(source)) for source in request.sources]
-        outcomes = [task.result() for task in tasks]
+        outcomes = await answer_all(request.sources, outcome, model.engine.slots)
         for one in outcomes:
             _count(record, one)
         return generation_pb2.GenerateBatchResponse(outcomes=outcomes)

@@ -1,6 +1,7 @@
 """What surrounds every call: its id, its time, its line in the log, and how its errors look.
 
-Only calls of ``seqserve.v1`` are seen here; health and reflection stay as they are.
+Only calls of ``seqserve.v1`` and the Open Inference Protocol are seen here; health and reflection
+stay as they are.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 Requests: TypeAlias = Message | Unreadable | AsyncIterator[Message | Unreadable]
 """What a handler is given: one request, or the stream of them."""
 
-_PREFIX = "/seqserve.v1."
+_PREFIXES = ("/seqserve.v1.", "/inference.")
 _REJECTIONS = {QueueFull: "queue_full", Draining: "draining", InvalidRequest: "invalid"}
 _log = logging.getLogger(__name__)
 
@@ -80,13 +81,13 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             return wrapped
         handler = await continuation(handler_call_details)
         # Names that nobody serves must not pile up here.
-        if handler is None or not method.startswith(_PREFIX):
+        if handler is None or not method.startswith(_PREFIXES):
             return handler
         self._wrapped[method] = self._wrap(method, handler)
         return self._wrapped[method]
 
     def _wrap(self, method: str, handler: Handler) -> Handler:
-        name = method.removeprefix(_PREFIX).replace("/", ".")
+        name = method.rpartition(".")[2].replace("/", ".")
         deserialize = _tolerant(method, handler)
         if handler.request_streaming:
             return grpc.stream_stream_rpc_method_handler(

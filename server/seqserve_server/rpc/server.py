@@ -20,12 +20,15 @@ from seqserve_server.errors import StartupError
 from seqserve_server.metrics import Metrics
 from seqserve_server.repository import Repository
 from seqserve_server.rpc.generation import GenerationServicer
+from seqserve_server.rpc.inference import InferenceServicer
 from seqserve_server.rpc.interceptor import CallInterceptor
 from seqserve_server.rpc.models import ModelServicer
+from seqserve_server.rpc.pb import open_inference_pb2, open_inference_pb2_grpc
 
 _SERVICES = (
     generation_pb2.DESCRIPTOR.services_by_name["GenerationService"].full_name,
     model_pb2.DESCRIPTOR.services_by_name["ModelService"].full_name,
+    open_inference_pb2.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name,
 )
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -126,6 +129,8 @@ class Server:
         generation_pb2_grpc.add_GenerationServiceServicer_to_server(generation, self._server)
         models = ModelServicer(self._repository)
         model_pb2_grpc.add_ModelServiceServicer_to_server(models, self._server)
+        inference = InferenceServicer(self._repository, generation, self._draining)
+        open_inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(inference, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         names = (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, self._server)

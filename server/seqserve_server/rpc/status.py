@@ -25,6 +25,7 @@ from seqserve_server.errors import (
     ModelUnavailable,
     QueueFull,
     ServiceError,
+    Unsupported,
 )
 
 _DETAILS_KEY = "grpc-status-details-bin"
@@ -78,6 +79,7 @@ TABLE: dict[type[ServiceError], Row] = {
     DeadlinePassed: Row(grpc.StatusCode.DEADLINE_EXCEEDED, "DEADLINE_PASSED"),
     ModelUnavailable: Row(grpc.StatusCode.UNAVAILABLE, "MODEL_UNAVAILABLE", _retry_later),
     Draining: Row(grpc.StatusCode.UNAVAILABLE, "DRAINING", _retry_later),
+    Unsupported: Row(grpc.StatusCode.UNIMPLEMENTED, "UNSUPPORTED"),
     EngineFault: Row(grpc.StatusCode.INTERNAL, "FAULT"),
 }
 

@@ -26,6 +26,7 @@ from seqserve_server.engine.remote import RemoteEngine
 from seqserve_server.metrics import Metrics
 from seqserve_server.provider import Provider
 from seqserve_server.repository import Entry, ModelState, Repository, ServedModel
+from seqserve_server.rpc.pb import open_inference_pb2_grpc
 from seqserve_server.rpc.server import Server
 
 from ..thread_host import ThreadHost
@@ -73,6 +74,10 @@ class Service:
     @property
     def models(self) -> Any:
         return model_pb2_grpc.ModelServiceStub(self.channel)
+
+    @property
+    def inference(self) -> Any:
+        return open_inference_pb2_grpc.GRPCInferenceServiceStub(self.channel)
 
     async def value(self, name: str, **labels: str) -> float:
         """What a scrape shows of a series; 0 where it is not there."""

@@ -48,6 +48,7 @@ async def until_health(service: Service, name: str, status: int) -> None:
         ("", SERVING),
         ("seqserve.v1.GenerationService", SERVING),
         ("seqserve.v1.ModelService", SERVING),
+        ("inference.GRPCInferenceService", SERVING),
         ("echo", SERVING),
         ("echo/2", SERVING),
         ("echo/1", NOT_SERVING),
@@ -64,7 +65,7 @@ async def test_reflection_lists_the_services(service: Service) -> None:
     async for answer in stub.ServerReflectionInfo(iter([asked])):
         names = {found.name for found in answer.list_services_response.service}
     assert {"seqserve.v1.GenerationService", "seqserve.v1.ModelService"} <= names
-    assert "grpc.health.v1.Health" in names
+    assert {"grpc.health.v1.Health", "inference.GRPCInferenceService"} <= names
 
 
 async def test_port_that_is_taken(service: Service) -> None:

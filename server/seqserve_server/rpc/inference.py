@@ -1,0 +1,288 @@
+"""``inference.GRPCInferenceService``, the Open Inference Protocol: converts and delegates.
+
+Each text becomes a request of ``seqserve.v1``, so both give the same answers and refuse the same.
+Of Triton's extensions there is what its clients and perf_analyzer use.
+Source: Open Inference Protocol,
+https://github.com/kserve/open-inference-protocol/blob/main/specification/protocol/inference_grpc.md;
+Triton's extensions, https://github.com/triton-inference-server/server/tree/main/docs/protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Any, NoReturn, TypeAlias
+
+import grpc
+
+from seqserve import __version__
+from seqserve.v1 import generation_pb2
+from seqserve_server.errors import (
+    Draining,
+    InvalidRequest,
+    ModelNotFound,
+    ServiceError,
+    Unsupported,
+)
+from seqserve_server.repository import Entry, Repository, ServedModel
+from seqserve_server.rpc.batch import answer_all
+from seqserve_server.rpc.generation import GenerationServicer
+from seqserve_server.rpc.inference_request import IN_PIECES, InferenceRequest, renamed
+from seqserve_server.rpc.pb import open_inference_pb2, open_inference_pb2_grpc
+from seqserve_server.rpc.record import CallRecord, current
+from seqserve_server.rpc.signature import config_of, metadata_of
+from seqserve_server.rpc.status import failure_within
+from seqserve_server.rpc.tensors import MOST_NAME
+from seqserve_server.rpc.wire import Unreadable
+
+Context = grpc.aio.ServicerContext[Any, Any]
+Request = open_inference_pb2.ModelInferRequest
+Response = open_inference_pb2.ModelInferResponse
+Requests: TypeAlias = AsyncIterator[Request | Unreadable]
+
+# As the folders of versions are named.
+_VERSION = re.compile(r"[1-9][0-9]{0,8}")
+# Triton's names of what is here beside the protocol itself.
+_EXTENSIONS = ("model_configuration", "model_repository", "parameters")
+
+
+class InferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer):
+    """Tensors of texts in, tensors of texts out."""
+
+    def __init__(
+        self, repository: Repository, generation: GenerationServicer, draining: asyncio.Event
+    ) -> None:
+        """Takes the models, who answers for them, and what happens when no more is to be read."""
+        self._repository = repository
+        self._generation = generation
+        self._draining = draining
+
+    async def ServerLive(
+        self, request: open_inference_pb2.ServerLiveRequest, context: Context
+    ) -> open_inference_pb2.ServerLiveResponse:
+        """Says that it lives."""
+        return open_inference_pb2.ServerLiveResponse(live=True)
+
+    async def ServerReady(
+        self, request: open_inference_pb2.ServerReadyRequest, context: Context
+    ) -> open_inference_pb2.ServerReadyResponse:
+        """Says whether calls are taken, and an engine is there for them."""
+        is_ready = any(self._takes_calls(entry) for entry in self._repository.entries)
+        return open_inference_pb2.ServerReadyResponse(ready=is_ready)
+
+    async def ModelReady(
+        self, request: open_inference_pb2.ModelReadyRequest, context: Context
+    ) -> open_inference_pb2.ModelReadyResponse:
+        """Says whether a model can be called; one that is not there cannot."""
+        version = _version("version", request.version)
+        try:
+            is_ready = self._takes_calls(self._repository.find(request.name, version))
+        except ModelNotFound:
+            is_ready = False
+        return open_inference_pb2.ModelReadyResponse(ready=is_ready)
+
+    async def ServerMetadata(
+        self, request: open_inference_pb2.ServerMetadataRequest, context: Context
+    ) -> open_inference_pb2.ServerMetadataResponse:
+        """Says what this is."""
+        return open_inference_pb2.ServerMetadataResponse(
+            name="seqserve", version=__version__, extensions=_EXTENSIONS
+        )
+
+    async def ModelMetadata(
+        self, request: open_inference_pb2.ModelMetadataRequest, context: Context
+    ) -> open_inference_pb2.ModelMetadataResponse:
+        """Describes the tensors of a model."""
+        name = self._model("version", request.name, request.version).manifest.name
+        loaded = [model.manifest for model in self._repository.models()]
+        return metadata_of(name, [manifest.version for manifest in loaded if manifest.name == name])
+
+    async def ModelConfig(
+        self, request: open_inference_pb2.ModelConfigRequest, context: Context
+    ) -> open_inference_pb2.ModelConfigResponse:
+        """Describes a model as Triton would."""
+        model = self._model("version", request.name, request.version)
+        return open_inference_pb2.ModelConfigResponse(config=config_of(model.manifest.name))
+
+    async def ModelInfer(self, request: Request, context: Context) -> Response:
+        """Answers when every text has its hypotheses; one that fails ends the call."""
+        record = current.get()
+        asked = self._read(request)
+        if asked.in_pieces:
+            raise InvalidRequest(f"parameters.{IN_PIECES}", "is set; call ModelStreamInfer")
+        return await self._whole(asked, context, record, record.began_s)
+
+    async def ModelStreamInfer(
+        self, requests: Requests, context: Context
+    ) -> AsyncGenerator[open_inference_pb2.ModelStreamInferResponse, None]:
+        """Answers one request after the other; one that fails has its message for an answer."""
+        record = current.get()
+        async with aclosing(_until(self._draining, requests)) as readable:
+            async for request in readable:
+                async with aclosing(self._streamed(request, context, record)) as responses:
+                    async for response in responses:
+                        yield response
+
+    async def RepositoryIndex(
+        self, request: open_inference_pb2.RepositoryIndexRequest, context: Context
+    ) -> open_inference_pb2.RepositoryIndexResponse:
+        """Lists every version, or those that can be called."""
+        _check_repository(request.repository_name)
+        response = open_inference_pb2.RepositoryIndexResponse()
+        for entry in self._repository.entries:
+            is_ready = self._takes_calls(entry)
+            if is_ready or not request.ready:
+                response.models.add(
+                    name=entry.name,
+                    version=str(entry.version),
+                    state="READY" if is_ready else "UNAVAILABLE",
+                    reason=entry.reason or ("" if is_ready else "it takes no calls for now"),
+                )
+        return response
+
+    async def RepositoryModelLoad(
+        self, request: open_inference_pb2.RepositoryModelLoadRequest, context: Context
+    ) -> open_inference_pb2.RepositoryModelLoadResponse:
+        """Refuses: what is served is what was there at start."""
+        _refuse_change()
+
+    async def RepositoryModelUnload(
+        self, request: open_inference_pb2.RepositoryModelUnloadRequest, context: Context
+    ) -> open_inference_pb2.RepositoryModelUnloadResponse:
+        """Refuses: what is served is what was there at start."""
+        _refuse_change()
+
+    def _takes_calls(self, entry: Entry) -> bool:
+        is_up = entry.model is not None and entry.model.engine.is_up
+        return is_up and not self._draining.is_set()
+
+    def _model(self, field: str, name: str, version: str) -> ServedModel:
+        """Finds the model that is meant; the field is the one of its version."""
+        model = self._repository.resolve(name, _version(field, version))
+        current.get().model = model.manifest.name
+        return model
+
+    def _read(self, request: Request) -> InferenceRequest:
+        model = self._model("model_version", request.model_name, request.model_version)
+        return InferenceRequest.read(request, model)
+
+    async def _whole(
+        self, asked: InferenceRequest, context: Context, record: CallRecord, began_s: float
+    ) -> Response:
+        async def answer(
+            numbered: tuple[int, generation_pb2.GenerateRequest],
+        ) -> generation_pb2.GenerateResponse:
+            number, question = numbered
+            current.set(record.part(began_s))
+            try:
+                return await self._generation.Generate(question, context)
+            except InvalidRequest as error:
+                raise renamed(error, number) from None
+
+        slots = asked.model.engine.slots
+        answers = await answer_all(enumerate(asked.questions()), answer, slots)
+        for one in answers:
+            _count(record, one)
+        return asked.response([one.hypotheses for one in answers])
+
+    async def _streamed(
+        self, request: Request, context: Context, record: CallRecord
+    ) -> AsyncGenerator[open_inference_pb2.ModelStreamInferResponse, None]:
+        """Answers one request of many, the record being that of their call."""
+        current.set(record)
+        began_s = time.monotonic()
+        try:
+            asked = self._read(request)
+            if not asked.in_pieces:
+                yield _of_stream(await self._whole(asked, context, record, began_s), is_last=True)
+                return
+            async with aclosing(self._pieces(asked, context, record, began_s)) as responses:
+                async for response in responses:
+                    yield response
+        except ServiceError as error:
+            yield open_inference_pb2.ModelStreamInferResponse(
+                error_message=failure_within(error, record.request_id).message,
+                infer_response=Response(id=request.id),
+            )
+
+    async def _pieces(
+        self, asked: InferenceRequest, context: Context, record: CallRecord, began_s: float
+    ) -> AsyncGenerator[open_inference_pb2.ModelStreamInferResponse, None]:
+        [question] = asked.questions()
+        current.set(record.part(began_s))
+        try:
+            async with aclosing(self._generation.GenerateStream(question, context)) as messages:
+                async for message in messages:
+                    if message.HasField("piece"):
+                        yield _of_stream(asked.piece(message.piece.text), is_last=False)
+                    else:
+                        _count(record, message.result)
+                        end = asked.end(message.result.hypotheses[0])
+                        yield _of_stream(end, is_last=True)
+        except InvalidRequest as error:
+            raise renamed(error, 0) from None
+
+
+def _version(field: str, text: str) -> int:
+    if not text:
+        return 0
+    if not _VERSION.fullmatch(text):
+        raise InvalidRequest(
+            field, f"is {text!r:.{MOST_NAME}}; versions are whole numbers, empty for the highest"
+        )
+    return int(text)
+
+
+def _check_repository(name: str) -> None:
+    if name:
+        raise InvalidRequest("repository_name", "must be empty; there is one repository")
+
+
+def _refuse_change() -> NoReturn:
+    raise Unsupported(
+        "this server loads models at its start only: put the version into its repository and start"
+        " it again"
+    )
+
+
+def _of_stream(response: Response, *, is_last: bool) -> open_inference_pb2.ModelStreamInferResponse:
+    # So that a caller need not know how many answers a request has.
+    response.parameters["triton_final_response"].bool_param = is_last
+    return open_inference_pb2.ModelStreamInferResponse(infer_response=response)
+
+
+def _count(record: CallRecord, answer: generation_pb2.GenerateResponse) -> None:
+    record.add(
+        sources=1,
+        source_tokens=answer.source_tokens,
+        generated_tokens=answer.generated_tokens,
+    )
+
+
+async def _until(draining: asyncio.Event, requests: Requests) -> AsyncGenerator[Request, None]:
+    """Gives requests as they come; none is read before the one before it has its answer.
+
+    Raises:
+        Draining: The server shuts down.
+        InvalidRequest: One cannot be read.
+    """
+    waited: list[asyncio.Future[Any]] = [asyncio.create_task(draining.wait())]
+    try:
+        while True:
+            reading = asyncio.ensure_future(anext(requests, None))
+            waited[1:] = [reading]
+            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+            if not reading.done():
+                raise Draining("the server is shutting down; send the rest to another one")
+            request = reading.result()
+            if request is None:
+                return
+            if isinstance(request, Unreadable):
+                raise request.error
+            yield request
+    finally:
+        for task in waited:
+            task.cancel()

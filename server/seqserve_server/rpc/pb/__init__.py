@@ -1,0 +1,1 @@
+"""Generated from proto/inference by `make proto`; never edited."""

@@ -1,0 +1,184 @@
+"""The Open Inference Protocol, spoken by tritonclient from a process of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from seqserve import Client
+from seqserve_server.rpc.pb import open_inference_pb2
+
+from . import triton
+from .babble import MAX_TARGET, NAME
+from .process import PATIENCE_S, ServerProcess, until
+
+ROOT = Path(__file__).parents[2]
+TEXTS = ["The old train", "Nobody", "Grüße 🙂"]
+SHORT = {"max_decoding_length": 12}
+
+Run: TypeAlias = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def run() -> Iterator[Run]:
+    """Runs a function in another process and gives what it returns."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        yield lambda function, *given, **named: pool.submit(function, *given, **named).result(
+            PATIENCE_S
+        )
+
+
+@pytest.fixture(scope="module")
+def call(run: Run, server: ServerProcess) -> Run:
+    """The same, for functions that call the model of the server."""
+    return lambda function, *given, **named: run(function, server.target, NAME, *given, **named)
+
+
+def test_every_name_and_number_is_that_of_the_protocol(run: Run) -> None:
+    theirs, ours = run(triton.contract), triton.described(open_inference_pb2.DESCRIPTOR)
+    assert len(ours) > 30
+    for name, members in ours.items():
+        for member, meaning in members.items():
+            assert theirs[name][member] == meaning, f"{name}.{member}"
+
+
+def test_server_and_model_are_described(call: Run) -> None:
+    found = call(triton.describe)
+    assert [found[name] for name in ("live", "ready", "model ready", "version ready")] == [True] * 4
+    assert not found["other ready"]
+    assert found["server"]["name"] == "seqserve"
+    assert found["model"]["versions"] == ["1"]
+    assert found["model"]["inputs"] == [{"name": "text", "datatype": "BYTES", "shape": ["-1", "1"]}]
+    assert found["config"]["config"]["input"][0]["data_type"] == "TYPE_STRING"
+    assert found["index"]["models"] == [{"name": NAME, "version": "1", "state": "READY"}]
+
+
+@pytest.fixture(scope="module")
+def expected(server: ServerProcess) -> dict[str, list[Any]]:
+    """What ``seqserve.v1`` answers."""
+    with Client(server.target) as client:
+        results = [client.generate(text, model=NAME, max_decoding_length=12) for text in TEXTS]
+    return {
+        "text": [result.text for result in results],
+        "score": [pytest.approx(result.score) for result in results],
+        "normalized_score": [
+            pytest.approx(result.hypotheses[0].normalized_score) for result in results
+        ],
+        "stop_reason": [result.stop_reason.name for result in results],
+    }
+
+
+def test_texts_are_answered(call: Run, expected: dict[str, list[Any]]) -> None:
+    found = call(triton.infer, TEXTS, parameters=SHORT, request_id="mine", model_version="1")
+    assert found == expected | {"version": "1", "id": "mine"}
+
+
+def test_columns_are_answered_as_columns(call: Run, expected: dict[str, list[Any]]) -> None:
+    found = call(triton.infer, TEXTS, shape=[3, 1], outputs=["score", "text"], parameters=SHORT)
+    assert list(found) == ["version", "id", "score", "text"]
+    for name in ("score", "text"):
+        assert found[name] == [[value] for value in expected[name]]
+
+
+def test_typed_contents_are_answered_so(call: Run, expected: dict[str, list[Any]]) -> None:
+    assert call(triton.infer_typed, TEXTS) == expected
+
+
+def test_both_clients_can_be_in_one_process(call: Run) -> None:
+    ours, theirs = call(triton.beside_ours, TEXTS[0])
+    assert ours == theirs
+
+
+def test_options_are_parameters(call: Run, server: ServerProcess) -> None:
+    options = {
+        "beam_size": 4,
+        "num_hypotheses": 3,
+        "length_penalty": 0.5,
+        "max_decoding_length": 8,
+        "disable_unk": True,
+    }
+    found = call(
+        triton.infer,
+        TEXTS[:2],
+        parameters=options | {"suppress_tokens": "[]"},
+        timeout=1,
+        priority=1,
+    )
+    with Client(server.target) as client:
+        for number, text in enumerate(TEXTS[:2]):
+            hypotheses = client.generate(text, model=NAME, **options).hypotheses
+            assert found["text"][number] == [hypothesis.text for hypothesis in hypotheses]
+            assert found["score"][number] == pytest.approx([one.score for one in hypotheses])
+
+
+INVALID, MISSING = "StatusCode.INVALID_ARGUMENT", "StatusCode.NOT_FOUND"
+BAD: dict[str, tuple[list[str], dict[str, Any], str, str]] = {
+    "one empty text": ([*TEXTS, ""], {}, INVALID, "inputs.text[3]: "),
+    "text too long": (["a 1 " * 60], {}, INVALID, "inputs.text[0]: "),
+    "shape": (TEXTS, {"shape": [1, 3]}, INVALID, "inputs.text.shape: "),
+    "output": (TEXTS, {"outputs": ["logits"]}, INVALID, "outputs: "),
+    "bounds": (TEXTS, {"parameters": {"beam_size": 0}}, INVALID, "parameters.beam_size: "),
+    "type": (TEXTS, {"parameters": {"beam_size": 1.5}}, INVALID, "parameters.beam_size: "),
+    "unknown": (TEXTS, {"parameters": {"warmth": 1}}, INVALID, "parameters.warmth: "),
+    "version": (TEXTS, {"model_version": "new"}, INVALID, "model_version: "),
+    "no such version": (TEXTS, {"model_version": "9"}, MISSING, f"no model {NAME!r} of version 9"),
+    "deadline": (
+        TEXTS,
+        {"client_timeout": 0.3, "parameters": {"min_decoding_length": MAX_TARGET}},
+        "StatusCode.DEADLINE_EXCEEDED",
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize(("texts", "given", "status", "message"), BAD.values(), ids=BAD)
+def test_bad_call(
+    call: Run, texts: list[str], given: dict[str, Any], status: str, message: str
+) -> None:
+    found = call(triton.refused, texts, **{"parameters": SHORT} | given)
+    assert found[0] == status, found
+    assert found[1].startswith(message)
+
+
+def test_models_are_loaded_at_start_only(call: Run) -> None:
+    assert call(triton.change) == ["StatusCode.UNIMPLEMENTED"] * 2
+
+
+def test_stream(call: Run, expected: dict[str, list[Any]]) -> None:
+    requests = [
+        (TEXTS, SHORT),
+        ([""], SHORT),
+        (TEXTS[:1], SHORT | {"stream": True}),
+        (TEXTS[1:2], SHORT),
+    ]
+    whole, error, *pieces, last = call(triton.stream, requests)
+    assert whole == expected | {"version": "1", "id": "0"}
+    assert error == "inputs.text[0]: is empty"
+    assert {piece["id"] for piece in pieces} == {"2"}
+    assert "".join(piece["text"][0] for piece in pieces) == expected["text"][0]
+    assert pieces[-1]["score"] == expected["score"][:1]
+    assert (last["id"], last["text"]) == ("3", expected["text"][1:2])
+
+
+def test_server_is_idle_after_it_all(server: ServerProcess) -> None:
+    until(server.is_idle)
+    method = {"method": "GRPCInferenceService.ModelInfer", "model": NAME}
+    assert server.value("requests_total", code="OK", **method) >= 4
+    assert server.value("requests_total", code="INVALID_ARGUMENT", **method) >= 7
+
+
+def test_example_of_the_page(run: Run, server: ServerProcess) -> None:
+    page = (ROOT / "docs" / "protocols.md").read_text(encoding="utf-8")
+    [code] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    code = code.replace("localhost:50051", server.target).replace("en-de", NAME)
+    assert server.target in code and NAME in code
+    printed = run(
+        triton.run, code.replace("parameters={", 'parameters={"max_decoding_length": 9, ')
+    )
+    assert len(printed.splitlines()) == 2

@@ -1,0 +1,219 @@
+"""Calls of tritonclient, each for a process of its own.
+
+Its stubs and the server's define the same messages, which one process cannot have twice: nothing
+here may import the server's, and no test may import tritonclient.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import queue
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Answer = dict[str, list[Any]]
+
+
+def _client(target: str) -> Any:
+    from tritonclient import grpc
+
+    return grpc.InferenceServerClient(target)
+
+
+def _input(texts: Sequence[str], shape: Sequence[int]) -> Any:
+    from tritonclient import grpc
+
+    tensor = grpc.InferInput("text", list(shape), "BYTES")
+    tensor.set_data_from_numpy(np.array(texts, dtype=object).reshape(shape))
+    return tensor
+
+
+def _outputs(names: Sequence[str]) -> Any:
+    from tritonclient import grpc
+
+    return [grpc.InferRequestedOutput(name) for name in names] or None
+
+
+def _answer(result: Any) -> Answer:
+    response = result.get_response()
+    read: Answer = {"version": response.model_version, "id": response.id}
+    for output in response.outputs:
+        values = result.as_numpy(output.name)
+        texts = output.datatype == "BYTES"
+        read[output.name] = (
+            np.char.decode(values.astype(bytes)).tolist() if texts else values.tolist()
+        )
+    return read
+
+
+def infer(
+    target: str,
+    model: str,
+    texts: Sequence[str],
+    *,
+    shape: Sequence[int] = (),
+    outputs: Sequence[str] = (),
+    parameters: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Answer:
+    """Sends texts as numpy arrays, and reads the answer so."""
+    with _client(target) as client:
+        result = client.infer(
+            model,
+            [_input(texts, shape or [len(texts)])],
+            outputs=_outputs(outputs),
+            parameters=dict(parameters or {}),
+            **more,
+        )
+        return _answer(result)
+
+
+def refused(target: str, model: str, texts: Sequence[str], **more: Any) -> tuple[str, str]:
+    """Gives status and message of a call that must fail."""
+    from tritonclient.utils import InferenceServerException
+
+    try:
+        answer = infer(target, model, texts, **more)
+    except InferenceServerException as error:
+        return str(error.status()), str(error.message())
+    raise AssertionError(f"the call went well: {answer}")
+
+
+def infer_typed(target: str, model: str, texts: Sequence[str]) -> dict[str, list[Any]]:
+    """Sends texts as typed contents, which the client itself never does."""
+    import grpc
+    from tritonclient.grpc import service_pb2, service_pb2_grpc
+
+    request = service_pb2.ModelInferRequest(model_name=model)
+    tensor = request.inputs.add(name="text", datatype="BYTES", shape=[len(texts)])
+    tensor.contents.bytes_contents.extend(text.encode() for text in texts)
+    request.parameters["max_decoding_length"].int64_param = 12
+    with grpc.insecure_channel(target) as channel:
+        response = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelInfer(request)
+    assert not response.raw_output_contents
+    return {
+        output.name: [text.decode() for text in output.contents.bytes_contents]
+        or list(output.contents.fp32_contents)
+        for output in response.outputs
+    }
+
+
+def stream(
+    target: str, model: str, requests: Sequence[tuple[Sequence[str], Mapping[str, Any]]]
+) -> list[Answer | str]:
+    """Sends requests down one stream; an answer is a text where it is an error."""
+    found: queue.Queue[Answer | str] = queue.Queue()
+
+    def note(result: Any, error: Any) -> None:
+        found.put(_answer(result) if error is None else str(error.message()))
+
+    with _client(target) as client:
+        client.start_stream(note)
+        for number, (texts, parameters) in enumerate(requests):
+            client.async_stream_infer(
+                model,
+                [_input(texts, [len(texts)])],
+                request_id=str(number),
+                parameters=dict(parameters),
+            )
+        client.stop_stream()
+    return list(found.queue)
+
+
+def describe(target: str, model: str) -> dict[str, Any]:
+    """Asks everything that is not about texts."""
+    with _client(target) as client:
+        return {
+            "live": client.is_server_live(),
+            "ready": client.is_server_ready(),
+            "model ready": client.is_model_ready(model),
+            "version ready": client.is_model_ready(model, "1"),
+            "other ready": client.is_model_ready("nothing"),
+            "server": client.get_server_metadata(as_json=True),
+            "model": client.get_model_metadata(model, as_json=True),
+            "config": client.get_model_config(model, as_json=True),
+            "index": client.get_model_repository_index(as_json=True),
+        }
+
+
+def change(target: str, model: str) -> list[str]:
+    """Gives the statuses of a load and an unload, which must fail."""
+    from tritonclient.utils import InferenceServerException
+
+    statuses = []
+    with _client(target) as client:
+        for call in (client.load_model, client.unload_model):
+            try:
+                call(model)
+            except InferenceServerException as error:
+                statuses.append(str(error.status()))
+    return statuses
+
+
+def run(code: str) -> str:
+    """Runs code of the documentation and gives what it prints."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, "docs/protocols.md", "exec"), {})
+    return printed.getvalue()
+
+
+def beside_ours(target: str, model: str, text: str) -> tuple[str, str]:
+    """Asks through both clients."""
+    from seqserve import Client
+
+    short = {"max_decoding_length": 12}
+    with Client(target) as client:
+        ours = client.generate(text, model=model, **short).text
+    return ours, infer(target, model, [text], parameters=short)["text"][0]
+
+
+def contract() -> dict[str, Any]:
+    """Describes messages, enumerations and calls of tritonclient's stubs."""
+    from tritonclient.grpc import model_config_pb2, service_pb2
+
+    return described(service_pb2.DESCRIPTOR) | described(model_config_pb2.DESCRIPTOR)
+
+
+def described(file: Any) -> dict[str, Any]:
+    """Describes a file of stubs: each name with its numbers and types."""
+    found: dict[str, Any] = {}
+    for message in file.message_types_by_name.values():
+        _describe(message, found)
+    for enum in file.enum_types_by_name.values():
+        found[enum.full_name] = {value.name: value.number for value in enum.values}
+    for service in file.services_by_name.values():
+        found[service.full_name] = {
+            method.name: (
+                method.input_type.full_name,
+                method.output_type.full_name,
+                method.client_streaming,
+                method.server_streaming,
+            )
+            for method in service.methods
+        }
+    return found
+
+
+def _describe(message: Any, found: dict[str, Any]) -> None:
+    found[message.full_name] = {
+        field.name: (
+            field.number,
+            field.type,
+            field.has_presence,
+            *(
+                _name(kind)
+                for kind in (field.message_type, field.enum_type, field.containing_oneof)
+            ),
+        )
+        for field in message.fields
+    }
+    for nested in message.nested_types:
+        _describe(nested, found)
+
+
+def _name(kind: Any) -> str:
+    return kind.full_name if kind else ""
