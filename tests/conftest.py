@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from tests.certificates import Certificates
+
     from seqserve_export.artifact import Description
     from seqserve_export.quantization import Calibration
     from seqserve_model.transformer import Transformer
@@ -147,3 +149,19 @@ def tiny_offline(tiny_artifact: Path) -> Iterator[Offline]:
 
     with Offline(tiny_artifact, slots=8) as offline:
         yield offline
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Of a trial authority. Not to be changed."""
+    from tests.certificates import make_certificates
+
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="session")
+def other_certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Of another authority, for the same names. Not to be changed."""
+    from tests.certificates import make_certificates
+
+    return make_certificates(tmp_path_factory.mktemp("other-certificates"))

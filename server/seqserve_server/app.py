@@ -7,8 +7,9 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from functools import partial
+from typing import Any
 
 from seqserve.options import parse
 from seqserve_server import logs
@@ -19,13 +20,16 @@ from seqserve_server.metrics import Metrics
 from seqserve_server.repository import Loader, Repository
 from seqserve_server.rpc.server import Server
 from seqserve_server.scrape import ScrapeServer
+from seqserve_server.security import Security, security_of
 
 _EPILOG = """\
 examples:
   seqserve serve                                    models/ on localhost:50051
-  seqserve serve --model-repository /srv/models --host 0.0.0.0
+  seqserve serve --host 0.0.0.0 --tls-certificate server.pem --tls-key server.key --tokens tokens
   SEQSERVE_SLOTS=128 SEQSERVE_LOG_FORMAT=json seqserve serve
 """
+# Probes give up after a second.
+_ANSWER_S = 0.8
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,10 +52,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         epilog=_EPILOG,
     )
     logs.configure(options.log_format, options.log_level)
+    security = security_of(options)
     metrics = Metrics()
     repository = _loader(options, metrics).load(options.model_repository, options.default_model)
     try:
-        _run(options, repository, metrics)
+        _run(_serve(options, repository, metrics, security))
     finally:
         for model in repository.models():
             model.engine.discard()
@@ -68,8 +73,7 @@ def _loader(options: ServeOptions, metrics: Metrics) -> Loader:
     )
 
 
-def _run(options: ServeOptions, repository: Repository, metrics: Metrics) -> None:
-    serving = _serve(options, repository, metrics)
+def _run(serving: Coroutine[Any, Any, None]) -> None:
     try:
         import uvloop
     except ImportError:  # not made for every platform; only a little slower without
@@ -78,12 +82,17 @@ def _run(options: ServeOptions, repository: Repository, metrics: Metrics) -> Non
         uvloop.run(serving)
 
 
-async def _serve(options: ServeOptions, repository: Repository, metrics: Metrics) -> None:
+async def _serve(
+    options: ServeOptions, repository: Repository, metrics: Metrics, security: Security
+) -> None:
     """Serves until a signal, then drains."""
     loop = asyncio.get_running_loop()
-    server = Server(options, repository, metrics)
+    server = Server(options, repository, metrics, security)
     scrape = ScrapeServer(
-        options.metrics_host, options.metrics_port, metrics.registry, lambda: server.is_ready
+        options.metrics_host,
+        options.metrics_port,
+        metrics.registry,
+        partial(_is_ready, server, loop),
     )
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -103,6 +112,20 @@ async def _serve(options: ServeOptions, repository: Repository, metrics: Metrics
     finished = await server.drain(options.drain_timeout_s)
     logs.event("stopped", {"all_finished": finished})
     scrape.close()
+
+
+def _is_ready(server: Server, loop: asyncio.AbstractEventLoop) -> bool:
+    """Asks within the event loop, so that one that hangs is not ready either; blocks."""
+
+    async def ask() -> bool:
+        return server.is_ready
+
+    answer = asyncio.run_coroutine_threadsafe(ask(), loop)
+    try:
+        return answer.result(_ANSWER_S)
+    except TimeoutError:
+        answer.cancel()
+        return False
 
 
 def _models(repository: Repository) -> str:

@@ -29,6 +29,7 @@ class LogLevel(Enum):
 
 
 _NETWORK = "network"
+_SECURITY = "security"
 _ENGINE = "engine"
 _LOG = "log"
 
@@ -45,7 +46,7 @@ class ServeOptions:
     )
     host: str = option(
         "127.0.0.1",
-        help="Address to listen on; 0.0.0.0 for all, which needs a network you trust.",
+        help="Address to listen on; 0.0.0.0 for all, which needs TLS and tokens, or --insecure.",
         group=_NETWORK,
     )
     port: int = option(
@@ -76,6 +77,52 @@ class ServeOptions:
         False,
         help="Let several servers share the port; off, a second server fails loudly.",
         group=_NETWORK,
+    )
+    max_connections: int | None = option(
+        None,
+        help="Connections at once; more are closed. As many as open files allow where not given.",
+        minimum=1,
+        group=_NETWORK,
+    )
+    max_calls_per_connection: int = option(
+        1024,
+        help="Calls that one connection may have under way; more wait in the client.",
+        minimum=1,
+        maximum=(1 << 31) - 1,
+        group=_NETWORK,
+    )
+    max_connection_age_s: float = option(
+        3600.0,
+        help="Age at which a connection takes no new calls, so that clients look servers up again"
+        " and show their certificates again; calls under way finish.",
+        minimum=1,
+        maximum=2_000_000,
+        group=_NETWORK,
+    )
+    tls_certificate: Path | None = option(
+        None,
+        help="Certificate of the server, PEM, with those that lead to its authority behind it; read"
+        " again when it changes. Without one nothing is encrypted.",
+        group=_SECURITY,
+    )
+    tls_key: Path | None = option(
+        None, help="Private key of --tls-certificate, PEM, not encrypted.", group=_SECURITY
+    )
+    tls_client_ca: Path | None = option(
+        None,
+        help="Authorities, PEM, one of which must have signed a client's certificate (mutual TLS).",
+        group=_SECURITY,
+    )
+    tokens: Path | None = option(
+        None,
+        help="File of the tokens that callers must show, as `seqserve token` makes them; read again"
+        " when it changes. Without one nobody is asked.",
+        group=_SECURITY,
+    )
+    insecure: bool = option(
+        False,
+        help="Listen on --host, which other machines reach, though TLS or tokens are missing.",
+        group=_SECURITY,
     )
     provider: Provider = option(
         Provider.CPU, help="Who runs the model; cuda needs seqserve[server-gpu].", group=_ENGINE

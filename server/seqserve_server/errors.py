@@ -8,6 +8,8 @@ ServiceError
 ├── ModelUnavailable   the model is loading, or could not be loaded
 ├── Draining           the server is shutting down
 ├── Unsupported        a call that this server does not serve
+├── Unauthenticated    no token, or one that is not known
+├── PermissionDenied   a token that does not allow the call
 └── EngineFault        a fault of ours
 ArtifactError          a model's folder is not sound; raised when it is loaded
 ProviderError          the execution provider asked for is not there
@@ -90,6 +92,27 @@ class Draining(ServiceError):
 
 class Unsupported(ServiceError):
     """A call that this server does not serve; the message says what does the same."""
+
+
+class Unauthenticated(ServiceError):
+    """The call shows no token, or one that is not known."""
+
+    def __str__(self) -> str:
+        """Says the same whatever was wrong with it."""
+        return "send a valid token as metadata: `authorization: Bearer TOKEN`"
+
+
+class PermissionDenied(ServiceError):
+    """The token does not allow the call."""
+
+    def __init__(self, scope: str) -> None:
+        """Names the scope that it would need."""
+        super().__init__(scope)
+        self.scope = scope
+
+    def __str__(self) -> str:
+        """Says what it would need."""
+        return f"the token has not the scope {self.scope!r}, which this method needs"
 
 
 class EngineFault(ServiceError):

@@ -1,8 +1,8 @@
 """Asks the server of this machine whether it takes calls: the image's HEALTHCHECK.
 
-Reads the variables of ``seqserve serve``, so that it finds the server wherever those put it.
+Reads the variables of ``seqserve serve``, so that it finds the server wherever those put it. It
+asks ``/readyz``, for which it needs no certificate whatever the gRPC port demands.
 Exit status: 0 the server takes calls, 1 it does not.
-Source: gRPC health checking, https://github.com/grpc/grpc/blob/master/doc/health-checking.md
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from http.client import HTTPConnection, HTTPException
 
 from seqserve.errors import OptionError
 from seqserve.options import option, parse
@@ -20,15 +18,17 @@ from seqserve_server.address import address_of
 
 _TIMEOUT_S = 2.0
 # One listens on all addresses, but asks at one.
-_LOOPBACKS = {"0.0.0.0": "127.0.0.1", "::": "::1", "[::]": "::1"}
+_LOOPBACKS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+_READY = "ready"
+_MOST_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthcheckOptions:
     """Where the server listens."""
 
-    host: str = option("127.0.0.1", help="Address that the server listens on.")
-    port: int = option(50051, help="Port of the gRPC service.", minimum=1, maximum=65535)
+    metrics_host: str = option("127.0.0.1", help="Address of /readyz.")
+    metrics_port: int = option(9464, help="Port of /readyz.", minimum=1, maximum=65535)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -50,26 +50,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OptionError as error:
         print(f"healthcheck: {error}", file=sys.stderr)
         return 1
-    target = _target(options)
-    status = _status(target)
-    print(f"{target}: {status}")
-    return 0 if status == "SERVING" else 1
+    host = _LOOPBACKS.get(options.metrics_host, options.metrics_host)
+    status = _status(host, options.metrics_port)
+    print(f"{address_of(host, options.metrics_port)}: {status}")
+    return 0 if status == _READY else 1
 
 
-def _target(options: HealthcheckOptions) -> str:
-    return address_of(_LOOPBACKS.get(options.host, options.host), options.port)
-
-
-def _status(target: str) -> str:
-    """Gives the status of the whole server, or what went wrong."""
-    # A proxy for the outside world is none for this machine.
-    with grpc.insecure_channel(target, [("grpc.enable_http_proxy", 0)]) as channel:
-        request = health_pb2.HealthCheckRequest(service="")
-        try:
-            reply = health_pb2_grpc.HealthStub(channel).Check(request, timeout=_TIMEOUT_S)
-        except grpc.RpcError as error:
-            return f"{error.code().name}: {error.details()}"
-        return str(health_pb2.HealthCheckResponse.ServingStatus.Name(reply.status))
+def _status(host: str, port: int) -> str:
+    """Gives what the server says of itself, or what went wrong."""
+    # Straight to it, whatever proxy the environment has for the outside world.
+    connection = HTTPConnection(host, port, timeout=_TIMEOUT_S)
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().read(_MOST_BYTES).decode(errors="replace").strip()
+    except (OSError, HTTPException) as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        connection.close()
 
 
 if __name__ == "__main__":

@@ -159,6 +159,7 @@ class Manifest:
             ArtifactError: As for :meth:`load`.
         """
         path = folder / FILE
+        _check_place(path)
         try:
             values = json.loads(path.read_bytes())
         except OSError as error:
@@ -219,8 +220,9 @@ def check_file(path: Path, digest: FileDigest) -> None:
     """Compares a file with its digest.
 
     Raises:
-        ArtifactError: It is missing, or its content is another.
+        ArtifactError: It is missing, its content is another, or it is a link out of its folder.
     """
+    _check_place(path)
     try:
         found = digest_of(path)
     except OSError as error:
@@ -230,6 +232,20 @@ def check_file(path: Path, digest: FileDigest) -> None:
             f"{path}: sha256 is {found.sha256[:12]}…, the manifest says {digest.sha256[:12]}…;"
             " the file is damaged or was changed: export or copy the model again"
         )
+
+
+def _check_place(path: Path) -> None:
+    """Refuses what is no file of the artifact's own folder; a file that is missing is none here."""
+    try:
+        real = path.resolve()
+        is_within = real.is_relative_to(path.parent.resolve())
+        is_other = real.exists() and not real.is_file()
+    except (OSError, RuntimeError) as error:
+        raise ArtifactError(f"{path}: cannot be followed: {error}") from None
+    if not is_within:
+        raise ArtifactError(f"{path}: is a link that leaves its folder; copy the file there")
+    if is_other:
+        raise ArtifactError(f"{path}: is no plain file")
 
 
 def digest_of(path: Path) -> FileDigest:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from seqserve_server.errors import ArtifactError, ProviderError
 from seqserve_server.manifest import Manifest
 from seqserve_server.provider import Provider
+from seqserve_server.references import check_references
 from seqserve_server.sources import Memory, laid_out, starts_of
 
 # It reports to its maker over the network unless it is told not to before it is imported.
@@ -245,6 +246,7 @@ class Runtime:
         if name not in self.manifest.files:
             # What the manifest does not name was not checked either.
             raise ArtifactError(f"{path}: its manifest does not name it; export the model again")
+        check_references(path, self.manifest.files)
         try:
             session = ort.InferenceSession(
                 path,

@@ -36,8 +36,10 @@ from seqserve.results import (
     TopToken,
 )
 from seqserve.retry import RetryPolicy
+from seqserve.tls import TLS
 
 __all__ = [
+    "TLS",
     "AsyncClient",
     "AttentionResult",
     "AttentionWeights",

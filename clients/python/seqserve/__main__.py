@@ -39,7 +39,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OptionError as error:
         return _fail(2, str(error))
     except Unavailable as error:
-        hint = "Is a server running there? `seqserve serve` starts one, --target names another."
+        hint = (
+            "Is a server running there? `seqserve serve` starts one, --target names another; one"
+            " that speaks TLS wants --tls."
+        )
         return _fail(1, f"{error}\n{hint}")
     except SeqserveError as error:
         return _fail(1, str(error))

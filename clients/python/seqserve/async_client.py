@@ -27,6 +27,7 @@ from seqserve.errors import CallError
 from seqserve.many import async_in_order
 from seqserve.results import Model, Piece, Result, ScoreResult
 from seqserve.retry import Attempts, RetryPolicy
+from seqserve.tls import TLS
 from seqserve.transport import AsyncTransport, Method
 from seqserve.v1 import generation_pb2, model_pb2
 
@@ -50,6 +51,8 @@ class AsyncClient:
         target: str = DEFAULT_TARGET,
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
+        tls: TLS | None = None,
+        token: str | None = None,
         retry: RetryPolicy | None = None,
         max_message_bytes: int = MAX_MESSAGE_BYTES,
         transport: AsyncTransport | None = None,
@@ -60,16 +63,21 @@ class AsyncClient:
             target: Where the server is: ``host:port``, several as ``host:port,host:port``.
             timeout_s: Time for a call and its retries where a call gives none; ``math.inf`` for no
                 limit.
+            tls: How to encrypt the connection; not at all where None.
+            token: What a server that asks for one knows you by; not sent over a network in clear.
             retry: When to try again.
             max_message_bytes: Longest answer to accept.
             transport: What to send calls with, instead of gRPC.
 
         Raises:
-            OptionError: The target is malformed, or one of several hosts cannot be resolved.
+            OptionError: The target is malformed, or one of several hosts cannot be resolved; a file
+                of ``tls`` is not sound; or the token would be sent in clear.
         """
         self._timeout_s = timeout_s
         self._retry = retry or RetryPolicy()
-        self._transport = transport or AsyncGrpcTransport(target, max_message_bytes)
+        self._transport = transport or AsyncGrpcTransport(
+            target, max_message_bytes, tls=tls, token=token
+        )
 
     async def generate(
         self,

@@ -10,9 +10,11 @@ import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
+from seqserve.bearer import metadata_of
 from seqserve.errors import CallError, Cancelled
 from seqserve.status import error_of
-from seqserve.target import channel_options, grpc_target
+from seqserve.target import channel_options, check_name, grpc_target, is_local
+from seqserve.tls import TLS
 from seqserve.transport import Method
 from seqserve.v1 import generation_pb2_grpc, model_pb2_grpc
 
@@ -28,18 +30,29 @@ _LOOKS = 200
 class GrpcTransport:
     """Opens calls over a gRPC channel; may be shared by threads."""
 
-    def __init__(self, target: str, max_message_bytes: int) -> None:
+    def __init__(
+        self,
+        target: str,
+        max_message_bytes: int,
+        *,
+        tls: TLS | None = None,
+        token: str | None = None,
+    ) -> None:
         """Connects at the first call.
 
         Args:
             target: See :func:`grpc_target`.
             max_message_bytes: Longest answer to accept.
+            tls: How to encrypt; not at all where None.
+            token: What the server asks for; nothing is shown where None.
 
         Raises:
-            OptionError: The target is malformed, or one of several hosts cannot be resolved.
+            OptionError: The target is malformed, or one of several hosts cannot be resolved; a file
+                of ``tls`` is not sound; or the token would be sent in clear.
         """
-        options = channel_options(target, max_message_bytes)
-        self._channel = grpc.insecure_channel(grpc_target(target), options)
+        connection = _Connection(target, max_message_bytes, tls, token)
+        self._metadata = connection.metadata
+        self._channel = connection.channel()
         self._callables = _callables(self._channel)
 
     def call(
@@ -49,8 +62,9 @@ class GrpcTransport:
         callable_ = self._callables[method]
         try:
             if method in (Method.GENERATE_STREAM, Method.GENERATE_BULK):
-                return _GrpcCall(callable_(request, timeout=timeout_s))
-            return _GrpcUnaryCall(callable_.future(request, timeout=timeout_s))
+                return _GrpcCall(callable_(request, timeout=timeout_s, metadata=self._metadata))
+            call = callable_.future(request, timeout=timeout_s, metadata=self._metadata)
+            return _GrpcUnaryCall(call)
         except ValueError:
             # What grpc raises for a channel that was closed.
             raise _closed() from None
@@ -63,18 +77,27 @@ class GrpcTransport:
 class AsyncGrpcTransport:
     """Opens calls over a gRPC channel of asyncio; belongs to one event loop."""
 
-    def __init__(self, target: str, max_message_bytes: int) -> None:
+    def __init__(
+        self,
+        target: str,
+        max_message_bytes: int,
+        *,
+        tls: TLS | None = None,
+        token: str | None = None,
+    ) -> None:
         """Connects at the first call; no event loop need run before.
 
         Args:
             target: See :func:`grpc_target`.
             max_message_bytes: Longest answer to accept.
+            tls: How to encrypt; not at all where None.
+            token: What the server asks for; nothing is shown where None.
 
         Raises:
-            OptionError: The target is malformed, or one of several hosts cannot be resolved.
+            OptionError: The target is malformed, or one of several hosts cannot be resolved; a file
+                of ``tls`` is not sound; or the token would be sent in clear.
         """
-        self._target = grpc_target(target)
-        self._options = channel_options(target, max_message_bytes)
+        self._connection = _Connection(target, max_message_bytes, tls, token)
         self._channel: grpc.aio.Channel | None = None
         self._callables: dict[Method, Any] = {}
         self._is_closed = False
@@ -86,9 +109,10 @@ class AsyncGrpcTransport:
         if self._is_closed:
             raise _closed()
         if self._channel is None:
-            self._channel = grpc.aio.insecure_channel(self._target, self._options)
+            self._channel = self._connection.async_channel()
             self._callables = _callables(self._channel)
-        call = self._callables[method](request, timeout=timeout_s)
+        metadata = self._connection.metadata
+        call = self._callables[method](request, timeout=timeout_s, metadata=metadata)
         if method is Method.GENERATE_BULK:
             return _AsyncBulkCall(call)
         return _AsyncGrpcCall(call) if method is Method.GENERATE_STREAM else _AsyncUnaryCall(call)
@@ -98,6 +122,31 @@ class AsyncGrpcTransport:
         self._is_closed = True
         if self._channel is not None:
             await self._channel.close(grace=None)
+
+
+class _Connection:
+    """Where a channel goes, how it is encrypted, and what every call on it says."""
+
+    def __init__(
+        self, target: str, max_message_bytes: int, tls: TLS | None, token: str | None
+    ) -> None:
+        self._address = grpc_target(target)
+        self.metadata = metadata_of(token, is_private=tls is not None or is_local(target))
+        if tls is not None:
+            check_name(target, tls.server_name)
+        server_name = tls.server_name if tls else None
+        self._options = channel_options(target, max_message_bytes, server_name)
+        self._credentials = tls.credentials() if tls else None
+
+    def channel(self) -> grpc.Channel:
+        if self._credentials is None:
+            return grpc.insecure_channel(self._address, self._options)
+        return grpc.secure_channel(self._address, self._credentials, self._options)
+
+    def async_channel(self) -> grpc.aio.Channel:
+        if self._credentials is None:
+            return grpc.aio.insecure_channel(self._address, self._options)
+        return grpc.aio.secure_channel(self._address, self._credentials, self._options)
 
 
 class _GrpcCall:

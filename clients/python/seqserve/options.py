@@ -14,7 +14,7 @@ what compose files make of ``SEQSERVE_PORT=${PORT:-}``. Understood types: str, i
 Path, Enum, each also as ``X | None``, and lists of them. The flag of a list is repeated, one
 element each time; its variable holds all elements, quoted as in a shell; the last positional
 argument may be a list too. An element of ``list[list[str]]`` is words with spaces between, and one
-of ``dict[str, str]`` is two texts with ``=`` between.
+of ``dict[str, str]`` is two texts with ``=`` between. A secret has no flag, only its variable.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ def option(
     positional: bool = False,
     metavar: str | None = None,
     group: str = "options",
+    secret: bool = False,
 ) -> Any:
     """Declares an option as a dataclass field.
 
@@ -60,6 +61,8 @@ def option(
         positional: Take it by place instead of by flag.
         metavar: What ``--help`` writes for its value; the kind of it where None.
         group: Heading under which ``--help`` lists it.
+        secret: Take it from its variable alone, for a command line can be read by everybody on the
+            machine; the help of another option is to name the variable.
     """
     metadata = {
         "help": help,
@@ -68,10 +71,11 @@ def option(
         "positional": positional,
         "metavar": metavar,
         "group": group,
+        "secret": secret,
     }
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata, repr=not secret)
 
 
 def parse(
@@ -111,6 +115,8 @@ def parse(
     fields = dataclasses.fields(options)  # type: ignore[arg-type]
     groups: dict[str, Any] = {"options": parser}
     for field in fields:
+        if field.metadata["secret"]:
+            continue
         title = field.metadata["group"]
         if title not in groups:
             groups[title] = parser.add_argument_group(title)
@@ -144,7 +150,7 @@ def _find(
     """Gives where a value was found and what it is; None where the default is to stand."""
     flag, variable = flag_of(field.name), variable_of(field.name)
     is_positional = field.metadata["positional"]
-    if given[field.name] not in (None, []):
+    if given.get(field.name) not in (None, []):
         return (field.name if is_positional else flag), given[field.name]
     if is_positional:
         return None

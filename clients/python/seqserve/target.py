@@ -16,6 +16,7 @@ from seqserve.errors import OptionError
 _SCHEME = re.compile(r"(unix|unix-abstract|dns|ipv4|ipv6|vsock|xds):")
 _HOST_AND_PORT = re.compile(r"([^\s/,:]+|\[[0-9a-fA-F:.]+\]):\d+")
 _LOOPBACK = re.compile(r"(localhost|127\.[\d.]+|\[::1\]):\d+")
+_UNIX = re.compile(r"unix(-abstract)?:")
 
 
 def grpc_target(target: str) -> str:
@@ -42,8 +43,35 @@ def grpc_target(target: str) -> str:
     return "ipv4:" + ",".join(dict.fromkeys(addresses))
 
 
-def channel_options(target: str, max_message_bytes: int) -> list[tuple[str, Any]]:
-    """Gives the options of a channel to a target."""
+def is_local(target: str) -> bool:
+    """Tells whether calls to a target stay on this machine."""
+    parts = [part.strip() for part in target.split(",")]
+    return all(_LOOPBACK.fullmatch(part) or _UNIX.match(part) for part in parts)
+
+
+def check_name(target: str, server_name: str | None) -> None:
+    """Refuses a target whose servers' certificates could be checked against no name.
+
+    Raises:
+        OptionError: It is one.
+    """
+    if server_name is None and ("," in target or _UNIX.match(target)):
+        raise OptionError(
+            "target: is more than one host, or none; with TLS say in tls.server_name"
+            " (--tls-server-name) which name the certificates have"
+        )
+
+
+def channel_options(
+    target: str, max_message_bytes: int, server_name: str | None = None
+) -> list[tuple[str, Any]]:
+    """Gives the options of a channel to a target.
+
+    Args:
+        target: See :func:`grpc_target`.
+        max_message_bytes: Longest answer to accept.
+        server_name: Name that the server's certificate must have; the target's host where None.
+    """
     options: list[tuple[str, Any]] = [
         ("grpc.lb_policy_name", "round_robin"),
         ("grpc.max_receive_message_length", max_message_bytes),
@@ -54,7 +82,9 @@ def channel_options(target: str, max_message_bytes: int) -> list[tuple[str, Any]
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 2_000),
     ]
-    if all(_LOOPBACK.match(part.strip()) for part in target.split(",")):
+    if server_name is not None:
+        options.append(("grpc.ssl_target_name_override", server_name))
+    if is_local(target):
         # An http_proxy in the environment must not swallow calls to this very machine.
         options.append(("grpc.enable_http_proxy", 0))
     return options

@@ -18,11 +18,11 @@ from google.protobuf import descriptor_pool
 from google.protobuf.message import Message
 
 from seqserve_server import logs
-from seqserve_server.errors import Draining, InvalidRequest, QueueFull
+from seqserve_server.errors import Draining, InvalidRequest, QueueFull, ServiceError
 from seqserve_server.metrics import Metrics
 from seqserve_server.rpc.deadline import has_passed
 from seqserve_server.rpc.record import REQUEST_ID, CallRecord, current, request_id
-from seqserve_server.rpc.status import failure_of
+from seqserve_server.rpc.status import Failure, failure_of
 from seqserve_server.rpc.wire import Unreadable, tolerant
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -86,8 +86,22 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         self._wrapped[method] = self._wrap(method, handler)
         return self._wrapped[method]
 
+    def refusing(self, method: str, error: ServiceError) -> Handler:
+        """Makes a handler that ends a call, whatever its shape, before anything of it is read.
+
+        Args:
+            method: One that is served.
+            error: How it ends.
+        """
+
+        async def handle(requests: Any, context: Context) -> None:
+            async with _Call(self._metrics, self.active, _name_of(method), context):
+                raise error
+
+        return grpc.stream_stream_rpc_method_handler(handle)
+
     def _wrap(self, method: str, handler: Handler) -> Handler:
-        name = method.rpartition(".")[2].replace("/", ".")
+        name = _name_of(method)
         deserialize = _tolerant(method, handler)
         if handler.request_streaming:
             return grpc.stream_stream_rpc_method_handler(
@@ -121,6 +135,10 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                     await context.write(response)
 
         return handle
+
+
+def _name_of(method: str) -> str:
+    return method.rpartition(".")[2].replace("/", ".")
 
 
 def _tolerant(method: str, handler: Handler) -> Any:
@@ -167,7 +185,7 @@ class _Call:
     async def _fail(self, error: Exception) -> None:
         record = self._record
         failure = failure_of(error, record.request_id)
-        self._note(failure.code, failure.message)
+        self._note(failure.code, failure)
         reason = _REJECTIONS.get(type(error))
         if reason:
             self._metrics.rejected(record.model, reason)
@@ -182,7 +200,7 @@ class _Call:
             return grpc.StatusCode.DEADLINE_EXCEEDED
         return grpc.StatusCode.CANCELLED
 
-    def _note(self, code: grpc.StatusCode, message: str = "") -> None:
+    def _note(self, code: grpc.StatusCode, failure: Failure | None = None) -> None:
         record = self._record
         duration_s = time.monotonic() - record.began_s
         self._metrics.called(record.model, record.method, code.name, duration_s)
@@ -194,6 +212,13 @@ class _Call:
         }
         if record.model:
             fields["model"] = record.model
-        if message:
-            fields["message"] = message
+        if record.caller:
+            fields["caller"] = record.caller
+        if failure is not None:
+            # Not its message, which may hold words of the caller's.
+            fields["reason"] = failure.reason
+        if failure is not None and failure.field:
+            fields["field"] = failure.field
+        if code is grpc.StatusCode.UNAUTHENTICATED:
+            fields["peer"] = self._context.peer()
         logs.event("call", fields | record.facts)

@@ -14,6 +14,10 @@ REQUEST_ID = "x-request-id"
 _SANE_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,64}")
 
 
+caller: ContextVar[str] = ContextVar("caller", default="")
+"""Name of the token of the call that comes in."""
+
+
 @dataclass(slots=True, kw_only=True)
 class CallRecord:
     """One call, from its arrival on."""
@@ -23,6 +27,8 @@ class CallRecord:
     began_s: float = field(default_factory=time.monotonic)
     model: str = ""
     """Empty until it is known to exist, so that no caller can make up labels."""
+    caller: str = field(default_factory=lambda: caller.get())
+    """Name of the token that was shown; empty where it has none, or none was asked for."""
     facts: dict[str, float] = field(default_factory=dict)
     """What else its line in the log says: counts and times, never text."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -19,11 +18,16 @@ from seqserve_server.config import ServeOptions
 from seqserve_server.errors import StartupError
 from seqserve_server.metrics import Metrics
 from seqserve_server.repository import Repository
+from seqserve_server.rpc.authorization import AuthorizationInterceptor
+from seqserve_server.rpc.connections import connection_arguments
 from seqserve_server.rpc.generation import GenerationServicer
 from seqserve_server.rpc.inference import InferenceServicer
 from seqserve_server.rpc.interceptor import CallInterceptor
 from seqserve_server.rpc.models import ModelServicer
 from seqserve_server.rpc.pb import open_inference_pb2, open_inference_pb2_grpc
+from seqserve_server.security import Security
+from seqserve_server.tls import Certificates
+from seqserve_server.tokens import Tokens
 
 _SERVICES = (
     generation_pb2.DESCRIPTOR.services_by_name["GenerationService"].full_name,
@@ -33,12 +37,6 @@ _SERVICES = (
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
-_MAX_METADATA_BYTES = 16 << 10
-# A client that pings more often is cut off; ours pings once a minute, and only during calls.
-_LEAST_PING_INTERVAL_MS = 10_000
-# Finds peers that are gone without a word, and with them the slots that they hold.
-_KEEPALIVE_MS = 60_000
-_KEEPALIVE_TIMEOUT_MS = 20_000
 # How long the bytes of the last answers may take to leave; watchers of health hold it all.
 _FLUSH_S = 1.0
 
@@ -46,13 +44,20 @@ _FLUSH_S = 1.0
 class Server:
     """All services on one port, over the engines of a repository."""
 
-    def __init__(self, options: ServeOptions, repository: Repository, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        options: ServeOptions,
+        repository: Repository,
+        metrics: Metrics,
+        security: Security | None = None,
+    ) -> None:
         """Takes the port; no call is answered before :meth:`start`.
 
         Args:
             options: Of the command.
             repository: The models.
             metrics: Where calls are counted.
+            security: What protects the port; nothing where None.
 
         Raises:
             StartupError: The port is taken, or the address is none of this machine.
@@ -61,11 +66,12 @@ class Server:
         self._interceptor = CallInterceptor(metrics)
         self._draining = asyncio.Event()
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
+        security = security or Security()
         self._server = grpc.aio.server(
-            interceptors=[self._interceptor], options=_channel_arguments(options)
+            interceptors=self._interceptors(security.tokens), options=connection_arguments(options)
         )
         self._add_services()
-        self.port = self._bind(options.host, options.port)
+        self.port = self._bind(address_of(options.host, options.port), security.certificates)
         self._is_serving = False
         self._telling: set[asyncio.Task[None]] = set()
 
@@ -124,6 +130,11 @@ class Server:
             return False
         return True
 
+    def _interceptors(self, tokens: Tokens | None) -> list[grpc.aio.ServerInterceptor]:  # type: ignore[type-arg]
+        if tokens is None:
+            return [self._interceptor]
+        return [AuthorizationInterceptor(tokens, self._interceptor.refusing), self._interceptor]
+
     def _add_services(self) -> None:
         generation = GenerationServicer(self._repository, self._draining)
         generation_pb2_grpc.add_GenerationServiceServicer_to_server(generation, self._server)
@@ -135,10 +146,12 @@ class Server:
         names = (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, self._server)
 
-    def _bind(self, host: str, port: int) -> int:
-        address = address_of(host, port)
+    def _bind(self, address: str, certificates: Certificates | None) -> int:
         try:
-            bound = self._server.add_insecure_port(address)
+            if certificates is None:
+                bound = self._server.add_insecure_port(address)
+            else:
+                bound = self._server.add_secure_port(address, certificates.credentials())
         except RuntimeError:
             bound = 0
         if not bound:
@@ -160,14 +173,3 @@ class Server:
             if statuses.get(entry.name) != _SERVING:
                 statuses[entry.name] = status
         return statuses
-
-
-def _channel_arguments(options: ServeOptions) -> list[tuple[str, Any]]:
-    return [
-        ("grpc.so_reuseport", int(options.reuse_port)),
-        ("grpc.max_receive_message_length", options.max_message_bytes),
-        ("grpc.max_metadata_size", _MAX_METADATA_BYTES),
-        ("grpc.http2.min_ping_interval_without_data_ms", _LEAST_PING_INTERVAL_MS),
-        ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
-        ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
-    ]

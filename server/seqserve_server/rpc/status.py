@@ -23,8 +23,10 @@ from seqserve_server.errors import (
     InvalidRequest,
     ModelNotFound,
     ModelUnavailable,
+    PermissionDenied,
     QueueFull,
     ServiceError,
+    Unauthenticated,
     Unsupported,
 )
 
@@ -80,6 +82,8 @@ TABLE: dict[type[ServiceError], Row] = {
     ModelUnavailable: Row(grpc.StatusCode.UNAVAILABLE, "MODEL_UNAVAILABLE", _retry_later),
     Draining: Row(grpc.StatusCode.UNAVAILABLE, "DRAINING", _retry_later),
     Unsupported: Row(grpc.StatusCode.UNIMPLEMENTED, "UNSUPPORTED"),
+    Unauthenticated: Row(grpc.StatusCode.UNAUTHENTICATED, "NO_VALID_TOKEN"),
+    PermissionDenied: Row(grpc.StatusCode.PERMISSION_DENIED, "SCOPE_MISSING"),
     EngineFault: Row(grpc.StatusCode.INTERNAL, "FAULT"),
 }
 
@@ -91,7 +95,12 @@ class Failure:
     """What ends a call that did not go well."""
 
     code: grpc.StatusCode
+    reason: str
+    """For programs and the log: it never holds words of the caller's."""
+    field: str
+    """Of the request, that was wrong; empty where none is to blame."""
     message: str
+    """For the caller, whose words it may hold."""
     trailers: tuple[tuple[str, bytes], ...]
 
 
@@ -102,7 +111,13 @@ def failure_of(error: Exception, request_id: str) -> Failure:
     for detail in (ErrorInfo(reason=row.reason, domain=_DOMAIN), *details):
         status.details.add().Pack(detail)
     trailer = (_DETAILS_KEY, status.SerializeToString())
-    return Failure(code=row.code, message=message, trailers=(trailer,))
+    return Failure(
+        code=row.code,
+        reason=row.reason,
+        field=error.field if isinstance(error, InvalidRequest) else "",
+        message=message,
+        trailers=(trailer,),
+    )
 
 
 def failure_within(error: Exception, request_id: str) -> generation_pb2.Failure:

@@ -31,8 +31,10 @@ PATIENCE_S = 20.0
 class FakeServer(
     generation_pb2_grpc.GenerationServiceServicer, model_pb2_grpc.ModelServiceServicer
 ):
-    def __init__(self) -> None:
+    def __init__(self, credentials: grpc.ServerCredentials | None = None) -> None:
         self.requests: list[Any] = []
+        self.authorizations: list[str | bytes | None] = []
+        """What each call showed of who makes it."""
         self.cancelled = threading.Event()
         self.most_at_once = 0
         self.bulk_calls = 0
@@ -44,7 +46,11 @@ class FakeServer(
         )
         generation_pb2_grpc.add_GenerationServiceServicer_to_server(self, self._server)
         model_pb2_grpc.add_ModelServiceServicer_to_server(self, self._server)
-        self.target = f"127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        if credentials is None:
+            port = self._server.add_insecure_port("127.0.0.1:0")
+        else:
+            port = self._server.add_secure_port("127.0.0.1:0", credentials)
+        self.target = f"127.0.0.1:{port}"
         self._server.start()
 
     def stop(self) -> None:
@@ -129,6 +135,7 @@ class FakeServer(
         return attended(request)
 
     def ListModels(self, request: Any, context: Any) -> Any:
+        self._note_caller(context)
         return model_pb2.ListModelsResponse(models=MODELS)
 
     def GetModel(self, request: Any, context: Any) -> Any:
@@ -137,7 +144,11 @@ class FakeServer(
                 return model_pb2.GetModelResponse(model=model)
         context.abort(grpc.StatusCode.NOT_FOUND, "there are: capitals, broken")
 
+    def _note_caller(self, context: Any) -> None:
+        self.authorizations.append(dict(context.invocation_metadata()).get("authorization"))
+
     def _begin(self, request: Any, context: Any) -> None:
+        self._note_caller(context)
         with self._lock:
             self.requests.append(request)
             self._seen[request.source] += 1

@@ -33,6 +33,7 @@ class Options:
     pairs: dict[str, str] | None = option(None, help="Pairs.", metavar="KEY=VALUE")
     providers: list[Provider] | None = option(None, help="Providers.")
     texts: list[str] = option([], help="Texts.", positional=True)
+    token: str | None = option(None, help="Token.", secret=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +186,17 @@ def test_after_two_dashes_everything_is_text() -> None:
 
 def test_positional_arguments_have_no_variable() -> None:
     assert read(SEQSERVE_TEXTS="a").texts == []
+
+
+def test_a_secret_has_a_variable_but_no_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    options = read(SEQSERVE_TOKEN="abc")
+    assert options.token == "abc"
+    assert "abc" not in repr(options)
+    with pytest.raises(SystemExit):
+        read("--token", "abc")
+    with pytest.raises(SystemExit):
+        read("--help")
+    assert "Token." not in capsys.readouterr().out
 
 
 def test_abbreviations_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

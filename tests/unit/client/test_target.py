@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from seqserve.errors import OptionError
-from seqserve.target import channel_options, grpc_target
+from seqserve.target import channel_options, check_name, grpc_target, is_local
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,40 @@ def test_an_unknown_host_among_several_is_named() -> None:
         ("localhost.example.com:1", False),
         ("127.0.0.1:1,10.0.0.1:1", False),
         ("dns:///x:1", False),
+        ("unix:/run/seqserve.sock", True),
     ],
 )
 def test_only_calls_to_this_machine_avoid_the_proxy(target: str, avoids_proxy: bool) -> None:
     assert (("grpc.enable_http_proxy", 0) in channel_options(target, 1)) is avoids_proxy
+
+
+@pytest.mark.parametrize(
+    ("target", "stays"),
+    [
+        ("localhost:1", True),
+        ("127.0.0.1:1, [::1]:2", True),
+        ("unix:/run/seqserve.sock", True),
+        ("unix-abstract:seqserve", True),
+        ("127.0.0.1.example.com:1", False),
+        ("localhost:1,example.com:1", False),
+        ("0.0.0.0:1", False),
+        ("dns:///localhost:1", False),
+        ("ipv4:127.0.0.1:1", False),
+    ],
+)
+def test_which_calls_stay_on_this_machine(target: str, stays: bool) -> None:
+    assert is_local(target) is stays
+
+
+@pytest.mark.parametrize("target", ["a:1,b:1", "unix:/run/seqserve.sock"])
+def test_targets_without_a_name_of_their_own_want_one(target: str) -> None:
+    with pytest.raises(OptionError, match="--tls-server-name"):
+        check_name(target, None)
+    check_name(target, "seqserve.example.com")
+    check_name("a:1", None)
+
+
+def test_a_name_of_the_certificate_goes_to_grpc() -> None:
+    override = "grpc.ssl_target_name_override"
+    assert (override, "x.example.com") in channel_options("localhost:1", 1, "x.example.com")
+    assert override not in dict(channel_options("localhost:1", 1))

@@ -89,6 +89,17 @@ def test_ports_are_the_defaults_of_the_server(compose: dict[str, Any]) -> None:
     assert scrape["dns_sd_configs"][0]["names"] == ["server"]
 
 
+def test_what_listens_to_all_says_that_it_means_it(
+    compose: dict[str, Any], deployment: dict[str, Any]
+) -> None:
+    assert "SEQSERVE_HOST=0.0.0.0" in DOCKERFILE
+    assert "SEQSERVE_INSECURE=true" in DOCKERFILE
+    assert compose["server"]["environment"]["SEQSERVE_INSECURE"] == "true"
+    [server] = deployment["containers"]
+    environment = {entry["name"]: entry["value"] for entry in server["env"]}
+    assert environment["SEQSERVE_INSECURE"] == "true"
+
+
 def test_compose_mounts_models_where_the_image_looks(compose: dict[str, Any]) -> None:
     assert "SEQSERVE_MODEL_REPOSITORY=/models" in DOCKERFILE
     assert compose["server"]["volumes"] == ["${SEQSERVE_MODEL_REPOSITORY:-./models}:/models:ro"]
@@ -102,7 +113,9 @@ def test_there_is_time_to_drain(compose: dict[str, Any], deployment: dict[str, A
 
 def test_the_sketch_probes_what_the_server_offers(deployment: dict[str, Any]) -> None:
     [server] = deployment["containers"]
-    assert server["readinessProbe"]["grpc"]["port"] == DEFAULTS.port
+    for probe in ("startupProbe", "readinessProbe"):
+        # Not gRPC's, which speak no TLS.
+        assert server[probe]["httpGet"] == {"path": "/readyz", "port": "metrics"}
     assert server["livenessProbe"]["httpGet"]["path"] == "/healthz"
     ports = {port["name"]: port["containerPort"] for port in server["ports"]}
     assert ports == {"grpc": DEFAULTS.port, "metrics": DEFAULTS.metrics_port}

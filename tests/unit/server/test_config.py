@@ -25,6 +25,9 @@ def test_defaults_that_documents_rely_on() -> None:
     assert options.model_repository == Path("models")
     assert options.provider is Provider.CPU
     assert options.reuse_port is False
+    assert options.insecure is False
+    assert options.tls_certificate is options.tls_key is options.tls_client_ca is None
+    assert options.tokens is None
 
 
 def test_flags_win_over_variables() -> None:
@@ -49,6 +52,10 @@ def test_false_of_a_variable_is_false() -> None:
         ("--drain-timeout-s", "-1"),
         ("--drain-timeout-s", "nan"),
         ("--max-message-bytes", "2147483648"),
+        ("--max-connections", "0"),
+        ("--max-calls-per-connection", "0"),
+        ("--max-connection-age-s", "0.5"),
+        ("--max-connection-age-s", "inf"),
     ],
 )
 def test_values_out_of_bounds_name_the_flag(argv: tuple[str, str]) -> None:

@@ -15,11 +15,13 @@ from seqserve_server.errors import (
     InvalidRequest,
     ModelNotFound,
     ModelUnavailable,
+    PermissionDenied,
     ProviderError,
     QueueFull,
     ServiceError,
     Stage,
     StartupError,
+    Unauthenticated,
 )
 
 SERVICE_ERRORS: list[ServiceError] = [
@@ -30,6 +32,8 @@ SERVICE_ERRORS: list[ServiceError] = [
     DeadlinePassed(Stage.DECODE),
     ModelUnavailable("m/1 could not be loaded; see GetModel"),
     Draining("the server is shutting down; call another one"),
+    Unauthenticated(),
+    PermissionDenied("admin"),
     EngineFault("a step failed"),
 ]
 OTHERS = [ArtifactError("weights.bin: sha256"), ProviderError("no cuda"), StartupError("--slots")]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -200,3 +201,43 @@ def test_every_truncation_of_a_manifest_is_refused(artifact: Path) -> None:
 def test_folder_without_a_manifest_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=r"manifest\.json: cannot be read: No such file"):
         Manifest.load(tmp_path)
+
+
+@pytest.mark.parametrize("file", [*FILES, FILE])
+def test_a_link_out_of_the_folder_is_refused(artifact: Path, file: str) -> None:
+    outside = artifact.parent / "outside"
+    (artifact / file).rename(outside)
+    # The very same content, by every hash.
+    (artifact / file).symlink_to(outside)
+    with pytest.raises(ArtifactError, match=rf"{file}: is a link that leaves its folder"):
+        Manifest.load(artifact)
+
+
+def test_links_within_the_folder_are_followed(artifact: Path) -> None:
+    """As they are where Kubernetes mounts a volume of its own making."""
+    (artifact / "..data").mkdir()
+    for file in (*FILES, FILE):
+        (artifact / file).rename(artifact / "..data" / file)
+        (artifact / file).symlink_to(Path("..data", file))
+    assert Manifest.load(artifact).label == "tiny/1"
+
+
+def test_the_folder_itself_may_be_a_link(artifact: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(artifact)
+    assert Manifest.load(tmp_path / "link").label == "tiny/1"
+
+
+@pytest.mark.parametrize("file", ["weights.bin", FILE])
+def test_what_is_no_plain_file_is_not_even_opened(artifact: Path, file: str) -> None:
+    (artifact / file).unlink()
+    # Who opens it waits for somebody to write.
+    os.mkfifo(artifact / file)
+    with pytest.raises(ArtifactError, match=rf"{file}: is no plain file"):
+        Manifest.load(artifact)
+
+
+def test_a_link_to_itself_is_refused(artifact: Path) -> None:
+    (artifact / "weights.bin").unlink()
+    (artifact / "weights.bin").symlink_to("weights.bin")
+    with pytest.raises(ArtifactError, match=r"weights\.bin: "):
+        Manifest.load(artifact)

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
@@ -66,7 +68,40 @@ def test_graph_that_is_none_is_refused_by_name(
 ) -> None:
     path = artifact / file
     path.write_bytes(path.read_bytes()[:-100] if content is None else content)
-    with pytest.raises(ArtifactError, match=rf"{file}: ONNX Runtime refuses it"):
+    refusal = "(ONNX Runtime refuses it|cannot be read as a graph)"
+    with pytest.raises(ArtifactError, match=rf"{file}: {refusal}"):
+        Runtime(artifact, manifest, Provider.CPU, threads=1)
+
+
+def rewrite(path: Path, spoil: Callable[[onnx.ModelProto], None]) -> None:
+    """Changes a graph."""
+    model = onnx.load(path, load_external_data=False)
+    spoil(model)
+    path.write_bytes(model.SerializeToString())
+
+
+def test_operators_of_others_are_refused(artifact: Path, manifest: Manifest) -> None:
+    """They would be code; no library that could bring them is ever loaded."""
+
+    def spoil(model: onnx.ModelProto) -> None:
+        model.graph.node[0].domain = "com.example"
+        model.opset_import.append(onnx.helper.make_opsetid("com.example", 1))
+
+    rewrite(artifact / "decoder.onnx", spoil)
+    with pytest.raises(ArtifactError, match=r"decoder\.onnx: ONNX Runtime refuses .*com\.example"):
+        Runtime(artifact, manifest, Provider.CPU, threads=1)
+
+
+def test_weights_of_another_folder_are_refused(artifact: Path, manifest: Manifest) -> None:
+    def spoil(model: onnx.ModelProto) -> None:
+        for tensor in model.graph.initializer:
+            for entry in tensor.external_data:
+                if entry.key == "location":
+                    entry.value = "../weights.bin"
+
+    shutil.copy(artifact / "weights.bin", artifact.parent)
+    rewrite(artifact / "encoder.onnx", spoil)
+    with pytest.raises(ArtifactError, match=r"encoder\.onnx: takes weights from '\.\./weights"):
         Runtime(artifact, manifest, Provider.CPU, threads=1)
 
 

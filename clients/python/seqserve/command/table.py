@@ -56,6 +56,10 @@ COMMANDS = {
         help="draw which tokens a model attended to",
     ),
     "models": Command(module="seqserve.command.models", help="list the models of a server"),
+    "token": Command(
+        module="seqserve.command.token",
+        help="make a token for a caller of a server that asks for one",
+    ),
     "version": Command(module="seqserve.command.version", help="tell the versions of all parts"),
 }
 

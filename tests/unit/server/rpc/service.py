@@ -28,6 +28,7 @@ from seqserve_server.provider import Provider
 from seqserve_server.repository import Entry, ModelState, Repository, ServedModel
 from seqserve_server.rpc.pb import open_inference_pb2_grpc
 from seqserve_server.rpc.server import Server
+from seqserve_server.security import Security
 
 from ..thread_host import ThreadHost
 from .echo import PATIENCE_S, EchoRuntime, byte_tokenizer, manifest
@@ -102,7 +103,11 @@ class Service:
 
 @asynccontextmanager
 async def serving(
-    *, slots: int = 4, max_queue: int = 16, max_message_bytes: int = 1 << 20
+    *,
+    slots: int = 4,
+    max_queue: int = 16,
+    max_message_bytes: int = 1 << 20,
+    security: Security | None = None,
 ) -> AsyncIterator[Service]:
     """Serves one model ``echo/2``, beside a broken ``echo/1``."""
     metrics = Metrics()
@@ -126,7 +131,7 @@ async def serving(
     ]
     options = ServeOptions(port=0, max_message_bytes=max_message_bytes)
     repository = Repository(entries)
-    server = Server(options, repository, metrics)
+    server = Server(options, repository, metrics, security)
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         yield Service(

@@ -74,6 +74,43 @@ async def test_no_text_in_the_log(service: Service, caplog: pytest.LogCaptureFix
     assert SECRET not in caplog.text + str(lines(caplog))
 
 
+async def test_a_refused_call_is_logged_by_reason_and_field(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    await failure(service.generation.Generate(request("a", max_decoding_length=0)))
+    await failure(service.generation.Generate(request("a", model="made up")))
+    wrong, unknown = lines(caplog)
+    assert (wrong["reason"], wrong["field"]) == ("INVALID_FIELD", "options.max_decoding_length")
+    assert unknown["reason"] == "MODEL_NOT_FOUND" and "field" not in unknown
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"terms": [{"source": SECRET, "target": ""}]},
+        {"terms": [{"source": SECRET, "target": "a"}] * 2, "beam_size": 2},
+        {"suppress_tokens": [SECRET]},
+        {"end_tokens": [SECRET]},
+        {"target_prefix": SECRET * 9},
+        {"target_prefix_tokens": [SECRET]},
+        {"stop_sequences": [SECRET] * 99},
+        {"vocabulary_allow": [SECRET]},
+    ],
+    ids=lambda options: "-".join(options),
+)
+async def test_no_words_of_refused_options_in_the_log(
+    service: Service, caplog: pytest.LogCaptureFixture, options: dict[str, Any]
+) -> None:
+    """Though the answer may show them to the caller, whose they are."""
+    caplog.set_level(logging.DEBUG)
+    error = await failure(service.generation.Generate(request("a", **options)))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    (line,) = lines(caplog)
+    assert line["field"].startswith("options.")
+    assert SECRET not in caplog.text + str(line)
+
+
 async def test_fault_is_in_the_log_under_its_id(
     service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:

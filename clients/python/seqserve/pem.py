@@ -1,0 +1,80 @@
+"""Files of certificates and keys: read, and known to be sound before gRPC gets them.
+
+gRPC itself says nothing of a broken file but that no connection came about.
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+from seqserve.errors import OptionError
+
+
+def read_pair(certificate: Path, key: Path, names: tuple[str, str]) -> tuple[bytes, bytes]:
+    """Reads a certificate, with those that lead to its authority behind it, and its key.
+
+    Args:
+        certificate: File of the certificate, PEM.
+        key: File of its private key, PEM, not encrypted.
+        names: What the files are called in errors.
+
+    Returns:
+        Both as they are in the files.
+
+    Raises:
+        OptionError: One cannot be read, or they do not belong together.
+    """
+    pair = _read(certificate, names[0]), _read(key, names[1])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        # Without the last argument an encrypted key would ask the terminal for its password.
+        context.load_cert_chain(certificate, key, password=_no_password)
+    except _Encrypted:
+        raise OptionError(f"{names[1]}: {key} is encrypted; write it without a password") from None
+    except (OSError, ValueError) as error:
+        raise OptionError(
+            f"{names[0]}, {names[1]}: {certificate} and {key} are no certificate and its key in"
+            f" PEM: {_reason(error)}"
+        ) from None
+    return pair
+
+
+def read_authorities(path: Path, name: str) -> bytes:
+    """Reads the certificates of authorities.
+
+    Args:
+        path: Their file, PEM.
+        name: What it is called in errors.
+
+    Returns:
+        What is in the file.
+
+    Raises:
+        OptionError: It cannot be read, or holds none.
+    """
+    data = _read(path, name)
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cafile=path)
+    except (OSError, ValueError) as error:
+        raise OptionError(f"{name}: {path} holds no certificate in PEM: {_reason(error)}") from None
+    return data
+
+
+class _Encrypted(Exception):
+    """The key has a password."""
+
+
+def _no_password() -> str:
+    raise _Encrypted
+
+
+def _read(path: Path, name: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise OptionError(f"{name}: {path} cannot be read: {error.strerror}") from None
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "reason", None) or str(error)

@@ -1,0 +1,58 @@
+"""Certificates as docs/security.md has them made for a trial: its own commands are run."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from seqserve import TLS
+
+PAGE = Path(__file__).parents[1] / "docs" / "security.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """The files of an authority, of a server and of a client that it has signed."""
+
+    folder: Path
+
+    @property
+    def ca(self) -> Path:
+        return self.folder / "ca.pem"
+
+    @property
+    def server(self) -> tuple[Path, Path]:
+        return self.folder / "server.pem", self.folder / "server.key"
+
+    @property
+    def client(self) -> tuple[Path, Path]:
+        return self.folder / "client.pem", self.folder / "client.key"
+
+    def options(self, *, mutual: bool) -> list[str]:
+        """What a server is told to use them."""
+        certificate, key = map(str, self.server)
+        options = ["--tls-certificate", certificate, "--tls-key", key]
+        return [*options, "--tls-client-ca", str(self.ca)] if mutual else options
+
+    def tls(self) -> TLS:
+        """What a client is told to use them."""
+        certificate, key = self.client
+        return TLS(ca=self.ca, certificate=certificate, key=key)
+
+    def replace_server(self, other: Certificates) -> None:
+        """Renews the server's, first the certificate and then the key."""
+        for mine, theirs in zip(self.server, other.server, strict=True):
+            shutil.copyfile(theirs, mine)
+
+
+def make_certificates(folder: Path) -> Certificates:
+    """Makes them in a folder that is empty."""
+    assert shutil.which("openssl"), "openssl is not installed: apt-get install openssl"
+    [script] = re.findall(r"```sh\n(umask.*?openssl req.*?)```", PAGE.read_text(), re.DOTALL)
+    command = ["sh", "-eu", "-c", script]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return Certificates(folder)

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from seqserve.__main__ import main
+from seqserve.token_entry import Scope, TokenEntry, digest_of
+
+
+def test_the_token_and_its_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["token", "--name", "web"]) == 0
+    shown = capsys.readouterr()
+    token = shown.out.removesuffix("\n")
+    note, line = shown.err.splitlines()
+    # So that all of it may go into the file.
+    assert note.startswith("# ")
+    expected = TokenEntry(digest=digest_of(token), scopes=frozenset([Scope.GENERATE]), name="web")
+    assert TokenEntry.parse(line) == expected
+
+
+def test_scopes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["token", "--scope", "admin", "--scope", "generate"]) == 0
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert TokenEntry.parse(line).scopes == set(Scope)
+
+
+def test_the_file_holds_no_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "tokens"
+    tokens = []
+    old = os.umask(0)
+    try:
+        for name in ("web", "batch"):
+            assert main(["token", "--name", name, "--tokens", str(path)]) == 0
+            shown = capsys.readouterr()
+            tokens.append(shown.out.removesuffix("\n"))
+            assert shown.err == ""
+    finally:
+        os.umask(old)
+    entries = [TokenEntry.parse(line) for line in path.read_text().splitlines()]
+    assert [entry.digest for entry in entries] == [digest_of(token) for token in tokens]
+    assert [entry.name for entry in entries] == ["web", "batch"]
+    assert not any(token in path.read_text() for token in tokens)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_last_line_without_an_end_is_ended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "tokens"
+    path.write_text("# ours")
+    assert main(["token", "--tokens", str(path)]) == 0
+    first, second = path.read_text().splitlines()
+    assert first == "# ours"
+    assert TokenEntry.parse(second)
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--name", "two words"], "name: must be"),
+        (["--scope", "all"], "--scope: 'all' is not one of generate, admin"),
+        (["--tokens", "/"], "--tokens: / cannot be written"),
+    ],
+)
+def test_what_is_wrong_is_named_and_no_token_shown(
+    argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["token", *argv]) == 2
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert shown.out == ""

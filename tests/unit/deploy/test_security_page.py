@@ -1,0 +1,51 @@
+"""The page about security names its proofs, options and defaults; they must be there."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+from seqserve.command.connection import ConnectionOptions
+from seqserve.command.token import TokenOptions
+from seqserve.options import flag_of, variable_of
+from seqserve_server.config import ServeOptions
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+OPTIONS = {
+    field.name
+    for options in (ServeOptions, ConnectionOptions, TokenOptions)
+    for field in dataclasses.fields(options)
+}
+
+
+def test_every_proof_that_the_page_names_exists() -> None:
+    proofs = re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", PAGE)
+    assert len(proofs) == PAGE.count("tests/")
+    assert len(proofs) >= 15
+    missing = [
+        f"{file}::{name}"
+        for file, name in proofs
+        if f"def {name}(" not in (ROOT / file).read_text(encoding="utf-8")
+    ]
+    assert missing == []
+
+
+def test_every_option_that_the_page_names_exists() -> None:
+    flags = set(re.findall(r"`(--[a-z-]+)", PAGE)) - {"--strict"}
+    assert len(flags) > 10
+    assert flags <= {flag_of(name) for name in OPTIONS}
+    variables = set(re.findall(r"SEQSERVE_[A-Z_]+", PAGE))
+    assert variables <= {variable_of(name) for name in OPTIONS}
+
+
+def test_defaults_are_those_of_the_server() -> None:
+    options = ServeOptions()
+    for words in (
+        f"| {options.max_calls_per_connection:,} |",
+        f"| {options.max_queue}, {options.slots} |",
+    ):
+        assert words in PAGE
+    assert options.max_connection_age_s == 3600 and "one hour" in PAGE
+    assert options.max_message_bytes == 1 << 20 and "1 MiB" in PAGE

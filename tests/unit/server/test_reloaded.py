@@ -1,0 +1,124 @@
+"""Files that change while they are used."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import pytest
+
+from seqserve.errors import OptionError
+from seqserve_server.reloaded import Reloaded
+
+
+class Number:
+    """A file that holds a number."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.reads = 0
+        self.write("1")
+
+    def write(self, text: str) -> None:
+        beside = self.path.with_suffix(".new")
+        beside.write_text(text)
+        os.replace(beside, self.path)
+
+    def read(self) -> int:
+        self.reads += 1
+        try:
+            return int(self.path.read_text())
+        except (OSError, ValueError):
+            raise OptionError(f"{self.path.name}: is no number") from None
+
+
+@pytest.fixture
+def number(tmp_path: Path) -> Number:
+    return Number(tmp_path / "number")
+
+
+def reloaded(number: Number) -> Reloaded[int]:
+    return Reloaded("number", [number.path], number.read)
+
+
+def events(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.message for record in caplog.records]
+
+
+def test_is_read_once_while_nothing_changes(number: Number) -> None:
+    file = reloaded(number)
+    assert [file.value for _ in range(5)] == [1] * 5
+    assert number.reads == 1
+
+
+def test_is_read_again_when_it_has_changed(
+    number: Number, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    file = reloaded(number)
+    number.write("2")
+    assert [file.value for _ in range(5)] == [2] * 5
+    assert number.reads == 2
+    assert events(caplog) == ["number read again"]
+
+
+@pytest.mark.parametrize("content", ["", "two", None])
+def test_what_is_broken_leaves_what_was_and_is_told_once(
+    number: Number, caplog: pytest.LogCaptureFixture, content: str | None
+) -> None:
+    file = reloaded(number)
+    if content is None:
+        number.path.unlink()
+    else:
+        number.write(content)
+    assert [file.value for _ in range(5)] == [1] * 5
+    assert events(caplog) == ["number kept"]
+    assert caplog.records[0].levelno == logging.ERROR
+    number.write("3")
+    assert file.value == 3
+
+
+def test_broken_at_first_is_refused(number: Number) -> None:
+    number.write("none")
+    with pytest.raises(OptionError, match="number: is no number"):
+        reloaded(number)
+
+
+def test_what_changes_while_it_is_read_is_read_once_more(number: Number) -> None:
+    file = reloaded(number)
+    read = number.read
+
+    def interrupted() -> int:
+        value = read()
+        if number.reads == 2:
+            number.write("3")
+        return value
+
+    file._read = interrupted
+    number.write("2")
+    # Not 2, which may be of no one time.
+    assert [file.value, file.value] == [1, 3]
+
+
+def test_one_of_several_files_is_enough(tmp_path: Path) -> None:
+    paths = [tmp_path / "a", tmp_path / "b"]
+    for path in paths:
+        path.write_text("1")
+    file = Reloaded("texts", paths, lambda: "".join(path.read_text() for path in paths))
+    paths[1].write_text("22")
+    assert file.value == "122"
+
+
+def test_a_link_that_is_turned_counts_as_a_change(tmp_path: Path) -> None:
+    """As Kubernetes renews what is mounted from a secret."""
+    for name, text in (("old", "1"), ("new", "2")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "number").write_text(text)
+    current = tmp_path / "current"
+    current.symlink_to("old")
+    file = Reloaded("number", [current / "number"], lambda: (current / "number").read_text())
+    assert file.value == "1"
+    (tmp_path / "next").symlink_to("new")
+    os.replace(tmp_path / "next", current)
+    assert file.value == "2"
