@@ -1,233 +1,203 @@
 """Decoding as naively as it can be written: one sentence, no batch, no cache, in torch.
 
-Every option is written down here a second time, from what it is said to do.
+Every option but terms is written down here a second time, from what it is said to do.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
+from tests.reading import Array, Reading, Words
 
 from seqserve_model.transformer import Transformer
 from seqserve_server.engine.request import DecodingOptions, Hypothesis, StopReason
 
-Array = NDArray[np.float64]
-Detokenize = Callable[[Sequence[int]], str]
+
+class _Said(NamedTuple):
+    """A word of a hypothesis; where it is forced, nothing else is known."""
+
+    word: int
+    log_probability: float = math.nan
+    ranking: Sequence[tuple[int, float]] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+_Line = tuple[_Said, ...]
+
+
+def _words(line: _Line) -> Words:
+    return tuple(said.word for said in line)
+
+
+def _score(line: _Line) -> float:
+    return math.fsum(said.log_probability for said in line if not math.isnan(said.log_probability))
+
+
 class Reference:
     """What a source ought to decode to."""
 
-    hypotheses: list[Hypothesis]
-    margin: float
-    """How near the nearest decision was; below rounding it may as well be the other way."""
-
-    @property
-    def token_ids(self) -> list[int]:
-        return self.hypotheses[0].token_ids
-
-    @property
-    def score(self) -> float | None:
-        return self.hypotheses[0].score
-
-    @property
-    def stop_reason(self) -> StopReason:
-        return self.hypotheses[0].stop_reason
-
-
-def decode(
-    model: Transformer,
-    source: list[int],
-    options: DecodingOptions,
-    detokenize: Detokenize = str,
-) -> Reference:
-    """Decodes a source.
-
-    Args:
-        model: The model.
-        source: Token ids, the end token last.
-        options: How to decode.
-        detokenize: Gives the text in which stop sequences are looked for.
-    """
-    decoder = _Decoder(model, source, options, detokenize)
-    if options.beam_size > 1:
-        ended = decoder.beam()
-    else:
-        ended = [decoder.alone(number) for number in range(options.num_hypotheses)]
-    ended.sort(key=lambda line: -decoder.rank(line))
-    # Equal ones are one and the same drawn twice.
-    decoder.note(np.unique([decoder.rank(line) for line in ended]))
-    hypotheses = [decoder.hypothesis(line) for line in ended[: options.num_hypotheses]]
-    return Reference(hypotheses=hypotheses, margin=decoder.margin)
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """Words said so far; those of a prefix have no log-probability and nothing beside them."""
-
-    words: tuple[int, ...] = ()
-    log_probabilities: tuple[float, ...] = ()
-    rankings: tuple[list[tuple[int, float]], ...] = ()
-
-    @property
-    def score(self) -> float:
-        return math.fsum(value for value in self.log_probabilities if not math.isnan(value))
-
-    def plus(self, word: int, found: float, ranking: list[tuple[int, float]]) -> _Line:
-        more = (*self.log_probabilities, found)
-        return _Line((*self.words, word), more, (*self.rankings, ranking))
-
-
-class _Decoder:
     def __init__(
         self,
         model: Transformer,
         source: list[int],
         options: DecodingOptions,
-        detokenize: Detokenize,
+        text: Callable[[Sequence[int]], str] = str,
     ) -> None:
-        self.model, self.source, self.options = model, source, options
-        self.detokenize = detokenize
-        self.ends = set(options.end_ids or [model.config.eos_id])
+        """Decodes a source, which ends with the end token; stops are looked for in a text."""
+        self._reading = Reading(model, source, options)
+        self._options, self._text = options, text
         self.margin = math.inf
+        """How near the nearest decision was; below rounding it may as well be the other way."""
+        start = tuple(_Said(word) for word in options.prefix if not options.prefix_bias_beta)
+        if options.return_alternatives:
+            lines = self._alternatives(start)
+            self.hypotheses = [self._best(self._ended(line, 1), 1)[0] for line in lines]
+        else:
+            count = options.num_hypotheses
+            self.hypotheses = self._best(self._ended(start, count), count)
 
-    def note(self, values: Sequence[float] | Array) -> None:
-        """Takes in how near neighbours of a ranking are."""
+    @property
+    def best(self) -> Hypothesis:
+        """Gives the first of them."""
+        return self.hypotheses[0]
+
+    def _near(self, values: Iterable[float], border: float | None = None) -> None:
+        """Takes in how near neighbours of a ranking are, or values to what decides on them."""
         finite = np.array([value for value in values if math.isfinite(value)])
-        self.margin = min([self.margin, *np.abs(np.diff(finite))])
+        gaps = np.diff(finite) if border is None else finite - border
+        self.margin = min([self.margin, *np.abs(gaps)])
 
-    @torch.inference_mode()
-    def log_probabilities(self, words: tuple[int, ...]) -> Array:
-        """Reads the whole target again for every word."""
-        target = torch.tensor([[self.model.config.bos_id, *words]])
-        length = torch.tensor([len(self.source)])
-        read = self.model(torch.tensor([self.source]), length, target)
-        scores: Array = read[0, -1].double().numpy()
-        for word in set(words):
-            penalty = self.options.repetition_penalty
-            scores[word] *= penalty if scores[word] < 0 else 1 / penalty
-        scores[self.banned(words)] = -np.inf
-        scores -= scores.max()
-        return scores - np.log(np.exp(scores).sum())
-
-    def banned(self, words: tuple[int, ...]) -> list[int]:
-        never, size = list(self.options.suppressed), self.options.no_repeat_ngram_size
-        if len(words) < self.options.min_decoding_length:
-            never += [(end,) for end in self.ends]
-        if size:
-            never += [words[place : place + size] for place in range(len(words) - size + 1)]
-        return [last for *before, last in never if [*words[len(words) - len(before) :]] == before]
-
-    def ending(self, words: tuple[int, ...]) -> tuple[StopReason, int, int | None] | None:
-        """Tells why words end, how many of them count, and how many characters of a text."""
-        if words[-1] in self.ends:
+    def _ending(self, line: _Line) -> tuple[StopReason, int, int | None] | None:
+        """Tells why a line ends, how many words of it count, and how many characters of a text."""
+        words = _words(line)
+        if self._reading.ends.intersection(words[-1:]):
             return StopReason.EOS, len(words) - 1, None
-        text = self.detokenize(words)
-        if places := [text.index(stop) for stop in self.options.stops if stop in text]:
+        text = self._text(words)
+        if places := [text.index(stop) for stop in self._options.stops if stop in text]:
             before = text[: min(places)]
-            kept = [self.detokenize(words[:n]).startswith(before) for n in range(len(words) + 1)]
+            kept = [self._text(words[:n]).startswith(before) for n in range(len(words) + 1)]
             return StopReason.STOP_SEQUENCE, kept.index(True), len(before)
-        is_full = len(words) == self.options.max_decoding_length
+        is_full = len(words) == self._options.max_decoding_length
         return (StopReason.LENGTH, len(words), None) if is_full else None
 
-    def rank(self, line: _Line) -> float:
-        return line.score / len(line.words) ** self.options.length_penalty
+    def _best(self, ended: list[_Line], count: int) -> list[Hypothesis]:
+        found = [self._hypothesis(line) for line in ended]
+        found.sort(key=lambda one: one.normalized_score or 0.0, reverse=True)
+        # Equal ones are one and the same drawn twice.
+        self._near(np.unique([one.normalized_score for one in found]))
+        silent: dict[str, Any] = {"score": None, "normalized_score": None}
+        told = {} if self._options.return_scores else silent
+        return [one._replace(**told) for one in found[:count]]
 
-    def hypothesis(self, line: _Line) -> Hypothesis:
-        ending, options = self.ending(line.words), self.options
+    def _hypothesis(self, line: _Line) -> Hypothesis:
+        ending, options = self._ending(line), self._options
         assert ending
         reason, kept, characters = ending
-        told = kept + (reason is StopReason.EOS)
+        told = line[: kept + (reason is StopReason.EOS)]
+        rank = _score(line) / len(line) ** options.length_penalty
+        if options.coverage_penalty:
+            attended = self._reading.attention(_words(told)).sum(0)
+            covered = np.minimum(attended[attended > 0], 1)
+            rank += options.coverage_penalty * float(np.log(covered).sum())
         return Hypothesis(
-            token_ids=list(line.words[:kept]),
-            score=line.score if options.return_scores else None,
+            token_ids=list(_words(line[:kept])),
+            score=_score(line),
             stop_reason=reason,
-            normalized_score=self.rank(line) if options.return_scores else None,
-            token_scores=line.log_probabilities[:told] if options.return_token_scores else (),
-            top_tokens=line.rankings[:told] if options.return_top_tokens else (),
+            normalized_score=rank,
+            token_scores=[said.log_probability for said in told if options.return_token_scores],
+            top_tokens=[list(said.ranking) for said in told if options.return_top_tokens],
             text_length=characters,
         )
 
-    def start(self) -> _Line:
-        prefix = self.options.prefix
-        return _Line(prefix, (math.nan,) * len(prefix), ([],) * len(prefix))
+    def _likeliest(self, found: Array, count: int) -> list[int]:
+        order = np.argsort(-found, kind="stable")
+        self._near(found[order[: count + 1]])
+        return order[:count].tolist()  # type: ignore[no-any-return]
 
-    def ranking(self, found: Array) -> list[tuple[int, float]]:
-        best = np.argsort(-found, kind="stable")[: self.options.return_top_tokens + 1]
-        self.note(found[best])
-        return [(int(word), float(found[word])) for word in best[:-1]]
+    def _longer(self, line: _Line, word: int, found: Array) -> _Line:
+        listed = self._likeliest(found, self._options.return_top_tokens)
+        ranking = [(best, float(found[best])) for best in listed]
+        return (*line, _Said(word, float(found[word]), ranking))
 
-    def alone(self, number: int) -> _Line:
-        """Lets one hypothesis say the best word, or draw one with numbers of its own."""
-        sampling, line = self.options.sampling, self.start()
+    def _alternatives(self, start: _Line) -> list[_Line]:
+        """Lets the best words come next that are probable enough; the first one always is."""
+        found = self._reading.log_probabilities(_words(start))
+        first, *others = self._likeliest(found, self._options.num_hypotheses)
+        least, shares = self._options.min_alternative_expansion_prob, np.exp(found)
+        self._near(shares[others], least)
+        probable = [word for word in others if 0 < shares[word] >= least]
+        return [self._longer(start, word, found) for word in (first, *probable)]
+
+    def _ended(self, line: _Line, count: int) -> list[_Line]:
+        if self._options.beam_size > 1:
+            return self._beam(line, count)
+        return [self._alone(line, number) for number in range(count)]
+
+    def _alone(self, line: _Line, number: int) -> _Line:
+        """Lets a hypothesis say the best word, or draw one with numbers of its own."""
+        sampling = self._options.sampling
         random = np.random.default_rng([sampling.seed if sampling else 0, number])
-        while True:
-            found = self.log_probabilities(line.words)
+        while not self._ending(line):
+            found = self._reading.log_probabilities(_words(line))
             if sampling:
-                word = self.drawn(found, random.random())
+                word = self._drawn(found, random.random())
             else:
-                word = int(found.argmax())
-                self.note(np.sort(found)[-2:])
-            line = line.plus(word, float(found[word]), self.ranking(found))
-            if self.ending(line.words):
-                return line
+                [word] = self._likeliest(found, 1)
+            line = self._longer(line, word, found)
+        return line
 
-    def drawn(self, found: Array, number: float) -> int:
+    def _drawn(self, found: Array, number: float) -> int:
         """Finds the word on which a number from 0 to 1 falls, with all words laid in a row.
 
-        They lie as in the vocabulary, or best first where it matters which ones are the best.
+        The best one is first; the others are as in the vocabulary, unless their order matters.
         """
-        sampling = self.options.sampling
+        sampling = self._options.sampling
         assert sampling
+        order, is_ranked = np.argsort(-found, kind="stable"), sampling.top_k or sampling.top_p < 1
+        # Words that are nearly alike may lie the other way round.
+        ranked = found[order]
+        if not is_ranked:
+            order[1:].sort()
         weights = np.exp((found - found.max()) / sampling.temperature)
-        sorts = sampling.top_k > 0 or sampling.top_p < 1
-        order = np.argsort(-weights, kind="stable") if sorts else np.arange(len(weights))
         words = order[: sampling.top_k or None]
         if sampling.top_p < 1:
             upto = weights[words].cumsum() / weights[words].sum()
-            self.margin = min([self.margin, *np.abs(upto - sampling.top_p)])
+            self._near(upto, sampling.top_p)
             words = words[: int((upto < sampling.top_p).sum()) + 1]
         if sampling.min_p:
-            self.margin = min([self.margin, *np.abs(weights[words] - sampling.min_p)])
+            self._near(weights[words], sampling.min_p)
             words = words[weights[words] >= sampling.min_p]
         upto = weights[words].cumsum() / weights[words].sum()
-        self.margin = min([self.margin, *np.abs(upto[:-1] - number)])
+        self._near(upto[:-1], number)
         place = int((upto[:-1] <= number).sum())
-        if sorts:
-            self.note(found[order[max(place - 1, 0) : place + 2]])
+        self._near(ranked[max(place - 1, 0) : place + 2] if is_ranked else ranked[:2])
         return int(words[place])
 
-    def beam(self) -> list[_Line]:
-        options, size = self.options, self.options.beam_size
-        lines, ended = [self.start()], list[_Line]()
-        # Where nothing speaks for length, none that ends later is better than the best.
-        first_wins = (options.length_penalty, options.patience, options.num_hypotheses) == (0, 1, 1)
-        while True:
+    def _beam(self, line: _Line, count: int) -> list[_Line]:
+        options, size = self._options, self._options.beam_size
+        if self._ending(line):
+            return [line]
+        # Without a penalty no later hypothesis is better than the one that ends on top.
+        penalized = options.length_penalty or options.coverage_penalty
+        top_wins = options.patience == 1 and not penalized
+        enough = count if top_wins else max(1, math.floor(size * options.patience + 0.5))
+        lines, ended, top_ended = [line], list[_Line](), not top_wins
+        while not (top_ended and len(ended) >= enough):
             longer = []
             for line in lines:
-                found = self.log_probabilities(line.words)
-                ranking = self.ranking(found)
-                best = np.argsort(-found, kind="stable")[: 2 * size + 1].tolist()
-                longer += [line.plus(word, float(found[word]), ranking) for word in best]
-            longer.sort(key=lambda line: -line.score)
-            self.note([line.score for line in longer[: 2 * size + 1]])
-            first, others = longer[:size], iter(longer[size : 2 * size])
-            going_on = (line for line in others if not self.ending(line.words))
-            ends = [self.ending(line.words) is not None for line in first]
-            ended += [line for line, is_end in zip(first, ends, strict=True) if is_end]
+                found = self._reading.log_probabilities(_words(line))
+                words = self._likeliest(found, 2 * size)
+                longer += [self._longer(line, word, found) for word in words]
+            longer.sort(key=_score, reverse=True)
+            self._near([_score(line) for line in longer[: 2 * size + 1]])
+            first, others = longer[:size], longer[size : 2 * size]
+            ended += [line for line in first if self._ending(line)]
+            top_ended |= self._ending(first[0]) is not None
+            if len(first[0]) == options.max_decoding_length:
+                break
             # Where no other is left, one that has ended goes on, as in CTranslate2.
-            lines = [
-                next(going_on, line) if is_end else line
-                for line, is_end in zip(first, ends, strict=True)
-            ]
-            enough = len(ended) >= math.floor(size * options.patience + 0.5)
-            if first_wins:
-                enough = ends[0]
-            if enough or len(first[0].words) == options.max_decoding_length:
-                return ended
+            spare = iter([line for line in others if not self._ending(line)])
+            lines = [next(spare, line) if self._ending(line) else line for line in first]
+        return ended

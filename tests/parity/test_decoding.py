@@ -4,6 +4,11 @@ Where they differ by design:
 
 * CTranslate2 and we count a prefix as part of the length by which a score is divided, transformers
   does not. All three count the end token.
+* Of an alternative, CTranslate2 divides only what comes after its first token, and by that length;
+  we divide all of it, as everywhere. Which of a beam comes out best may then be another one.
+  CTranslate2 lets no alternative end with its first token.
+* CTranslate2 takes padding for source words that nothing attends to when it adds what is covered,
+  so for that its sources go one by one.
 * In a beam, transformers changes log-probabilities where we change the scores before: what it
   forbids leaves its probability to nobody unless ``renormalize_logits`` is set, and a repetition
   penalty acts otherwise. In greedy search and in sampling it changes scores too.
@@ -107,12 +112,18 @@ class CTranslate2:
         found: list[Any] = self.theirs.translate_batch(
             named(self.sources),
             named([options.prefix] * len(self.sources)) if options.prefix else None,
+            max_batch_size=options.needs_attention or options.return_alternatives,
             max_input_length=0,
+            return_attention=options.needs_attention,
             return_scores=True,
             beam_size=options.beam_size,
             patience=options.patience,
             length_penalty=options.length_penalty,
+            coverage_penalty=options.coverage_penalty,
             num_hypotheses=options.num_hypotheses,
+            return_alternatives=options.return_alternatives,
+            min_alternative_expansion_prob=options.min_alternative_expansion_prob,
+            prefix_bias_beta=options.prefix_bias_beta,
             max_decoding_length=options.max_decoding_length,
             min_decoding_length=options.min_decoding_length,
             repetition_penalty=options.repetition_penalty,
@@ -209,6 +220,24 @@ WAYS: dict[str, Callable[[Common], dict[str, Any]]] = {
         "repetition_penalty": 1.2,
         "min_decoding_length": 9,
     },
+    "prefix that is preferred a little": lambda common: {
+        "prefix": (common[5], common[3]),
+        "prefix_bias_beta": 0.3,
+        "beam_size": 4,
+    },
+    "prefix that is preferred": lambda common: {
+        "prefix": (common[5], common[3]),
+        "prefix_bias_beta": 0.9,
+        "beam_size": 4,
+        "num_hypotheses": 4,
+    },
+    "coverage": lambda common: {"coverage_penalty": 0.2, "beam_size": 5, "num_hypotheses": 3},
+    "much coverage": lambda common: {
+        "coverage_penalty": 1.0,
+        "length_penalty": 0.0,
+        "beam_size": 5,
+        "num_hypotheses": 3,
+    },
     "all together": lambda common: {
         "prefix": (common[5],),
         "beam_size": 4,
@@ -235,6 +264,75 @@ def test_ctranslate2_gives_the_same_hypotheses_and_scores(peer: CTranslate2, way
         else:
             different += 1
     assert different <= MOST_DIFFERENT
+
+
+ALTERNATIVES: dict[str, Callable[[Common], dict[str, Any]]] = {
+    "greedy": lambda common: {"num_hypotheses": 3},
+    "greedy after a prefix": lambda common: {
+        "num_hypotheses": 5,
+        "prefix": (common[5], common[3]),
+    },
+    "probable": lambda common: {"num_hypotheses": 6, "min_alternative_expansion_prob": 0.05},
+    "all but sure": lambda common: {"num_hypotheses": 6, "min_alternative_expansion_prob": 0.9},
+    "beam": lambda common: {"num_hypotheses": 3, "beam_size": 4, "length_penalty": 0.0},
+    "beam after a prefix": lambda common: {
+        "num_hypotheses": 3,
+        "beam_size": 2,
+        "length_penalty": 0.0,
+        "prefix": (common[5], common[3]),
+    },
+    "probable of a beam": lambda common: {
+        "num_hypotheses": 6,
+        "beam_size": 2,
+        "length_penalty": 0.0,
+        "min_alternative_expansion_prob": 0.05,
+    },
+}
+
+
+@pytest.mark.parametrize("way", ALTERNATIVES)
+def test_ctranslate2_gives_the_same_alternatives(peer: CTranslate2, way: str) -> None:
+    chosen = ALTERNATIVES[way](peer.common)
+    begun = len(chosen.get("prefix", ()))
+    options = DecodingOptions(
+        max_decoding_length=LONGEST,
+        min_decoding_length=begun + 1,
+        return_alternatives=True,
+        return_token_scores=True,
+        **chosen,
+    )
+    different, counts = 0, set()
+    pairs = zip(peer.ours.decode(peer.sources, options), peer.translate(options), strict=True)
+    for ours, theirs in pairs:
+        counts.add(len(theirs.hypotheses))
+        if named([one.token_ids for one in ours.hypotheses]) != theirs.hypotheses:
+            different += 1
+            continue
+        for one, score in zip(ours.hypotheses, theirs.scores, strict=True):
+            first, *others = one.token_scores[begun:]
+            divided = sum(others) / len(others) ** options.length_penalty
+            assert first + divided == pytest.approx(score, abs=1e-4)
+    assert different <= MOST_DIFFERENT
+    assert len(counts) > 1 or not options.min_alternative_expansion_prob
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_ctranslate2_gives_the_same_attention(peer: CTranslate2, beam_size: int) -> None:
+    options = DecodingOptions(
+        max_decoding_length=LONGEST,
+        beam_size=beam_size,
+        num_hypotheses=beam_size,
+        return_attention=True,
+    )
+    compared, answers = 0, peer.ours.decode(peer.sources, options)
+    for source, ours, theirs in zip(peer.sources, answers, peer.translate(options), strict=True):
+        rows = zip(ours.hypotheses, theirs.hypotheses, theirs.attention, strict=True)
+        for one, words, weights in rows:
+            if named([one.token_ids]) == [words]:
+                found = np.frombuffer(one.attention, np.float32).reshape(-1, len(source))
+                np.testing.assert_allclose(found, np.array(weights), atol=1e-5)
+                compared += 1
+    assert compared >= (SENTENCES - MOST_DIFFERENT) * beam_size
 
 
 def test_ctranslate2_gives_known_targets_the_same_scores(peer: CTranslate2) -> None:

@@ -6,12 +6,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.reference import Reference, decode
+from tests.reference import Reference
 
 from seqserve_model.transformer import Transformer
 from seqserve_server.engine import worker as worker_module
@@ -29,6 +30,7 @@ from seqserve_server.engine.request import (
     StopReason,
 )
 from seqserve_server.engine.scheduler import Scheduler
+from seqserve_server.engine.teacher import Teacher
 from seqserve_server.engine.worker import Worker
 from seqserve_server.manifest import Manifest
 from seqserve_server.provider import Provider
@@ -73,9 +75,22 @@ def mostly(value: object, *strategies: st.SearchStrategy[object]) -> st.SearchSt
 
 
 @st.composite
+def beams(draw: st.DrawFn) -> dict[str, Any]:
+    size = draw(st.integers(2, MOST_ROWS))
+    return {
+        "beam_size": size,
+        "num_hypotheses": draw(st.integers(1, size)),
+        "patience": draw(mostly(1.0, st.sampled_from([0.7, 2.0]))),
+        "coverage_penalty": draw(st.sampled_from([0.2, 1.0, 0.0])),
+    }
+
+
+@st.composite
 def option_sets(draw: st.DrawFn) -> DecodingOptions:
+    kind = draw(st.sampled_from(["draft", "alternatives", "beam", "samples", "greedy"]))
     longest = draw(st.integers(1, MAX_TARGET))
-    prefix = tuple(draw(mostly([], st.lists(likely, max_size=3))))[: longest - 1]
+    drafts = st.lists(likely, min_size=1, max_size=3)
+    prefix = tuple(draw(drafts if kind == "draft" else mostly([], drafts)))[: longest - 1]
     ends = draw(mostly([], st.lists(likely, min_size=1, max_size=2, unique=True)))
     stops = draw(mostly([], st.lists(st.text("cdef", min_size=1, max_size=4), max_size=2)))
     options = DecodingOptions(
@@ -94,16 +109,21 @@ def option_sets(draw: st.DrawFn) -> DecodingOptions:
         return_token_scores=draw(st.booleans()),
         return_top_tokens=draw(mostly(0, st.integers(1, 4))),
     )
-    kind = draw(st.sampled_from(["greedy", "beam", "samples"]))
-    if kind == "beam":
-        size = draw(st.integers(2, MOST_ROWS))
-        # Which hypotheses beside the best are found where length is free is left open.
-        count = draw(st.integers(1, size)) if options.length_penalty else 1
-        patience = draw(mostly(1.0, st.sampled_from([0.7, 2.0])))
-        return replace(options, beam_size=size, num_hypotheses=count, patience=patience)
+    if kind in ("beam", "draft"):
+        beta = draw(st.sampled_from([0.3, 0.9])) if kind == "draft" and prefix else 0.0
+        return replace(options, prefix_bias_beta=beta, **draw(beams()))
     if kind == "samples":
         count = draw(st.integers(1, 3))
         return replace(options, sampling=draw(samplings), num_hypotheses=count)
+    if kind == "alternatives":
+        size = draw(st.integers(1, 2))
+        return replace(
+            options,
+            return_alternatives=True,
+            beam_size=size,
+            num_hypotheses=draw(st.integers(1, MOST_ROWS // size)),
+            min_alternative_expansion_prob=draw(mostly(0.0, st.sampled_from([0.01, 0.1]))),
+        )
     return options
 
 
@@ -175,6 +195,9 @@ class Day:
             Worker(runtime, self.scheduler, slots, budget_tokens, NullObserver(), spelt)
             for _ in range(workers)
         ]
+        # Begins when the day is over, and then tells all that it was handed.
+        self.teacher = Teacher(runtime, 1000, lambda request, event: request.receive(event))
+        self.unseen: list[Inbox] = []
         self.inboxes: list[Inbox] = []
         self.cancellations: list[tuple[int, Request]] = []
         self.turns = 0
@@ -187,6 +210,7 @@ class Day:
             options=arrival.options,
             receive=inbox.receive,
             streamed=arrival.streamed,
+            number=len(self.inboxes) - 1,
         )
         self.scheduler.submit(request)
         if arrival.cancelled_after is not None:
@@ -197,7 +221,12 @@ class Day:
             if when == self.turns:
                 self.scheduler.cancel(request)
         for worker in self.workers:
-            deliver(worker.turn())
+            for request, event in worker.turn():
+                if isinstance(event, Finished) and request.options.needs_attention:
+                    self.teacher.annotate(request, event)
+                    self.unseen.append(self.inboxes[request.number])
+                else:
+                    request.receive(event)
         self.turns += 1
 
     def run(self, plan: Sequence[Arrival]) -> None:
@@ -209,14 +238,18 @@ class Day:
             while self.scheduler.running or self.scheduler.queue_depth:
                 assert self.turns < 1000, "a request does not end"
                 self.turn()
+        self.teacher.start()
+        for inbox in self.unseen:
+            inbox.answer()
+        self.teacher.stop()
 
     def assert_empty(self) -> None:
         assert (self.scheduler.running, self.scheduler.queue_depth) == (0, 0)
         for worker in self.workers:
             worker._compact()
-            search, slots = worker._search, worker._cache
-            left = (worker._rows, search._requests, search._groups, search._greedy._held)
-            assert not any([*left, slots._bans, slots.ranked, slots.shows_scores])
+            slots = worker._cache
+            assert not any([worker._rows, slots._bans, slots.ranked, slots.shows_scores])
+            assert worker._search.advance(0) == ([], [])
 
 
 def assert_as_alone(runtime: Runtime, day: Day, plan: Sequence[Arrival]) -> None:
@@ -285,7 +318,7 @@ def test_mixed_requests_decode_as_alone_where_all_is_rounded(
 def reference(
     tiny_model: Transformer,
 ) -> Callable[[tuple[int, ...], DecodingOptions], Reference]:
-    return lambda source, options: decode(tiny_model, list(source), options, spelt)
+    return lambda source, options: Reference(tiny_model, list(source), options, spelt)
 
 
 @settings(SETTINGS, max_examples=25)
@@ -321,14 +354,24 @@ def numbered(number: int) -> DecodingOptions:
     """Gives one of 64 sets of options, no two alike."""
     kinds = [
         DecodingOptions(max_decoding_length=MAX_TARGET),
-        DecodingOptions(max_decoding_length=MAX_TARGET, beam_size=4, num_hypotheses=2),
-        DecodingOptions(max_decoding_length=15, beam_size=3, patience=2.0, length_penalty=0.5),
+        DecodingOptions(
+            max_decoding_length=MAX_TARGET, beam_size=4, num_hypotheses=2, terms=((226, 15), (19,))
+        ),
+        DecodingOptions(
+            max_decoding_length=15,
+            beam_size=3,
+            patience=2.0,
+            length_penalty=0.5,
+            coverage_penalty=0.5,
+        ),
         DecodingOptions(
             max_decoding_length=MAX_TARGET,
             sampling=Sampling(1.0, 0, 0.9, 0.0, number),
             num_hypotheses=3,
         ),
     ]
+    if number >= 32:
+        kinds[0] = replace(kinds[0], num_hypotheses=3, return_alternatives=True)
     choices = [
         {"repetition_penalty": 1.3, "return_top_tokens": 3},
         {"no_repeat_ngram_size": 2, "min_decoding_length": 12, "return_attention": True},
@@ -363,7 +406,8 @@ def test_64_ways_to_decode_at_once_give_what_each_gives_alone(tiny_runtime: Runt
     assert (engine.slots_in_use, engine.queue_depth) == (0, 0)
     for (source, options), answer in zip(plan, answers, strict=True):
         assert repr(answer) == repr(alone(tiny_runtime, source, options))
-        assert all(bool(one.attention) == options.return_attention for one in answer.hypotheses)
+        for one in answer.hypotheses:
+            assert bool(one.attention) == bool(options.return_attention and one.token_ids)
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 5, 11])

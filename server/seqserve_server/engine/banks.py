@@ -58,19 +58,22 @@ class Banks:
             At most ``2 B``, ``[1, N]``; the first ``B``, best first, are to go on.
         """
         beams = len(scores)
+        # None of the best is missed where words that end are among them, and may not come.
+        most = 2 * beams + len(self._ends)
         bids = [
             _Bid(float(scores[beam]) + after.log_probability(word), beam, word)
             for beam, (after, before) in enumerate(zip(found, said, strict=True))
-            for word in {*after.best(2 * beams).words.tolist(), *self._wanted(before)}
+            for word in {*after.best(most).words.tolist(), *self._wanted(before)}
         ]
-        # Where nothing may be said, what may not is: the longest length ends it.
-        bids = [bid for bid in bids if self._may_come(said[bid.beam], bid)] or bids
+        bids = [bid for bid in bids if bid.total > NEVER / 2]
+        # Where nothing else is left to say, one ends without its terms.
+        bids = [bid for bid in bids if self._may_come(said[bid.beam], bid.word)] or bids
         banks: list[list[_Bid]] = [[] for _ in range(self.count)]
         for bid in bids:
             banks[self._bank([*said[bid.beam], bid.word])].append(bid)
         dealt = _dealt(banks, 2 * beams)
         order = [*sorted(dealt[:beams], reverse=True), *dealt[beams:]]
-        totals, parents, words = zip(*order, strict=True)
+        totals, parents, words = zip(*order, strict=True) if order else [()] * 3
         log_probabilities = [found[bid.beam].log_probability(bid.word) for bid in order]
         parts = (parents, words, log_probabilities, totals)
         return Candidates(*(np.array(part)[None] for part in parts))
@@ -80,10 +83,9 @@ class Banks:
         terms = (self._terms[number] for number in unmet(self._terms, words))
         return [term[begun(words, term)] for term in terms]
 
-    def _may_come(self, words: list[int], bid: _Bid) -> bool:
-        """Tells whether a word is not forbidden; no hypothesis ends without its terms."""
-        is_end = bid.word in self._ends
-        return bid.total > float(NEVER) / 2 and not (is_end and unmet(self._terms, words))
+    def _may_come(self, words: list[int], word: int) -> bool:
+        """Tells whether a word may come next: no hypothesis ends without its terms."""
+        return word not in self._ends or not unmet(self._terms, words)
 
     def _bank(self, words: list[int]) -> int:
         """Counts the words of the terms that are met, and those of one that is begun."""

@@ -35,11 +35,16 @@ def covering(
         for hypothesis, weights in seen
     ]
     ranked.sort(key=lambda pair: (len(pair[0].unmet_terms), -_rank(pair[0])))
-    return ranked[: options.num_hypotheses]
+    best = ranked[: options.num_hypotheses]
+    return best if options.return_scores else [(_silent(each), weights) for each, weights in best]
 
 
 def _covering(hypothesis: Hypothesis, gain: float) -> Hypothesis:
     return hypothesis._replace(normalized_score=_rank(hypothesis) + gain)
+
+
+def _silent(hypothesis: Hypothesis) -> Hypothesis:
+    return hypothesis._replace(score=None, normalized_score=None)
 
 
 def _rank(hypothesis: Hypothesis) -> float:

@@ -52,7 +52,7 @@ class Said(NamedTuple):
             token_scores=self.log_probabilities[:chosen] if options.return_token_scores else (),
             top_tokens=self.rankings[:chosen] if options.return_top_tokens else (),
             text_length=end.text_length,
-            unmet_terms=unmet(options.terms, self.words[: end.kept]),
+            unmet_terms=unmet(options.terms, self.words[: end.kept]) if options.terms else (),
         )
 
 

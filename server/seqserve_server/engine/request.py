@@ -128,9 +128,13 @@ class DecodingOptions:
     @property
     def is_guided(self) -> bool:
         """Whether more is to be looked at than the best words that the graph has found."""
+        return self.bans_some or self._is_steered
+
+    @property
+    def _is_steered(self) -> bool:
+        """Whether words, or where they end, are not simply what the graph chooses."""
         return bool(
             self.chooses_among_all
-            or self.bans_some
             or self.prefix
             or self.end_ids
             or self.stops
@@ -149,7 +153,7 @@ class DecodingOptions:
         return (
             self.rows == 1
             and self.sampling is None
-            and not self.is_guided
+            and not self._is_steered
             and not self.return_token_scores
         )
 

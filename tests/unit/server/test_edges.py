@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from pathlib import Path as File
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +16,6 @@ from seqserve_server.engine.constraints import Constraints
 from seqserve_server.engine.engine import Engine, deliver
 from seqserve_server.engine.limits import EngineLimits
 from seqserve_server.engine.observer import NullObserver
-from seqserve_server.engine.path import Path
 from seqserve_server.engine.request import (
     DecodingOptions,
     Hypothesis,
@@ -30,25 +29,9 @@ from seqserve_server.runtime import Runtime
 
 from .rpc.echo import byte_tokenizer, manifest
 from .rpc.test_answers import UNK, ids, packed, response
-from .table import Steps, after, always
-
-A, B, C = 1, 2, 3
 
 
-def test_impatient_beam_gives_an_answer() -> None:
-    """Of two beams the share of 0.2 is less than one hypothesis."""
-    steps = Steps(after({(): {A: 0.6, B: 0.4}}), beam_size=2, patience=0.2)
-    choice = steps.step()
-    assert choice.words or choice.finished
-
-
-def test_half_a_hypothesis_is_rounded_up_as_in_ctranslate2() -> None:
-    """Python rounds a half to the even number."""
-    steps = Steps(always({0: 0.3, A: 0.4, B: 0.3}), beam_size=3, patience=1.5)
-    assert steps.search._enough == 5
-
-
-def test_more_rows_than_slots_are_refused_offline(tiny_artifact: File) -> None:
+def test_more_rows_than_slots_are_refused_offline(tiny_artifact: Path) -> None:
     with Offline(tiny_artifact, slots=2) as offline:
         found: list[Any] = []
 
@@ -81,11 +64,8 @@ def test_words_that_are_kept_give_the_text_also_where_characters_come_in_bytes()
     )
     raw.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     said = [1 + byte for byte in "€€!".encode()]
-    path = Path()
-    for word in said:
-        path = path.extended(word, -1.0)
     options = DecodingOptions(max_decoding_length=20, stops=("!",))
-    end = Constraints(options, 0, raw.decode).end(path)
+    end = Constraints(options, 0, raw.decode).end(said)
     assert end is not None
     assert raw.decode(said[: end.kept])[: end.text_length] == "€€"
 

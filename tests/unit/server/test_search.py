@@ -1,288 +1,208 @@
-"""Rows follow their parents: the places of a request's rows, and what moves between them."""
+"""Rows of every kind beside each other: what is asked of each step, and to whom answers go."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqserve_server.engine.choice import Choice, View
-from seqserve_server.engine.request import (
-    DecodingOptions,
-    Finished,
-    Hypothesis,
-    Request,
-    Sampling,
-    StopReason,
-)
+from seqserve_server.engine.cache import SlotCache
+from seqserve_server.engine.request import DecodingOptions, Finished, Request, Sampling
 from seqserve_server.engine.search import MOST_BEAMS, Search
 
-from .fake_runtime import BOS, EOS, make_manifest
+from .fake_runtime import FakeRuntime, make_manifest
+from .table import EOS, WORDS, Rows, Steps, always, anything, made
 
-SLOTS = 12
-ANSWER = [Hypothesis([7], -1.0, StopReason.EOS)]
-
-
-@dataclass
-class WrittenCache:
-    """Keeps what each row has read, where a real one keeps keys and values."""
-
-    slots: int = SLOTS
-    read: list[list[int]] = field(default_factory=lambda: [[] for _ in range(SLOTS)])
-    banned: dict[int, Sequence[int]] = field(default_factory=dict)
-    copies: int = 0
-    ranked: int = 0
-    shows_scores: bool = False
-
-    def __post_init__(self) -> None:
-        self.tokens = np.full((SLOTS, 1), BOS)
-        self.lengths = np.zeros(SLOTS, np.int32)
-        self.log_probabilities = np.zeros(SLOTS, np.float32)
-        self.scored = np.array(True)
-
-    def step(self, rows: int) -> None:
-        for row in range(rows):
-            self.read[row].append(int(self.tokens[row, 0]))
-        self.lengths[:rows] += 1
-        # What a graph would have chosen; searches of their own must write over it.
-        self.tokens[:rows, 0] = 99
-
-    def branch(self, sources: list[int], targets: list[int]) -> None:
-        assert not set(sources) & set(targets), "a row is copied that is written over"
-        assert len(set(targets)) == len(targets)
-        for source, target in zip(sources, targets, strict=True):
-            self.read[target] = list(self.read[source])
-        self.copies += len(targets)
-
-    def ban(self, row: int, words: Sequence[int]) -> None:
-        self.banned[row] = words
-
-    def unban(self, row: int) -> None:
-        self.banned.pop(row, None)
+A, B, C, D = 1, 2, 3, 4
 
 
-class Told:
-    """A search that goes on as it was told beforehand."""
-
-    def __init__(self, choices: list[Choice], **asks: Any) -> None:
-        self._choices = choices
-        self.ranked = asks.get("ranked", 0)
-        self.shows_scores = asks.get("shows_scores", False)
-        self.bans_some = asks.get("bans_some", False)
-        self.rows = 0
-
-    def bans(self) -> list[list[int]]:
-        # Number 0 may say everything, number 1 not the word 1, and so on.
-        return [[row] if row else [] for row in range(self.rows)]
-
-    def choose(self, view: View) -> Choice:
-        choice = self._choices.pop(0)
-        self.rows = len(choice.words)
-        return choice
+def drawing(seed: int = 1, *, top_k: int = 0, top_p: float = 1.0) -> Sampling:
+    return Sampling(1.0, top_k, top_p, 0.0, seed)
 
 
-class Rows:
-    """A search of rows over a cache that is a list."""
+def test_most_that_any_request_asks_for_is_asked_for() -> None:
+    """Of a model with more words than these."""
+    cache = SlotCache(FakeRuntime(), 80)
+    search = Search(cache, make_manifest(), str)
 
-    def __init__(self) -> None:
-        self.cache = WrittenCache()
-        self.search = Search(self.cache, make_manifest(), str)  # type: ignore[arg-type]
+    def join(rows: list[int], **options: Any) -> None:
+        some = DecodingOptions(max_decoding_length=9, **options)
+        search.join(rows, Request(source=[EOS], options=some, receive=lambda event: None))
 
-    def join(self, rows: list[int], told: Told | None = None, **options: Any) -> Request:
-        plain = DecodingOptions(max_decoding_length=10, **options)
-        request = Request(source=[5, EOS], options=plain, receive=lambda event: None)
-        if told is not None:
-            told.rows = len(rows)
-            self.search._search = lambda options: told  # type: ignore[method-assign]
-        self.search.join(list(rows), request)
-        return request
+    def leave(*rows: int) -> tuple[bool, bool]:
+        for row in rows:
+            search.leave(row)
+        return asked()
 
-    def step(self, rows: int) -> Any:
-        self.cache.step(rows)
-        return self.search.advance(rows)
+    def asked() -> tuple[bool, bool]:
+        return cache.ranked > 0, cache.shows_scores
 
-    def places(self, row: int) -> list[int]:
-        return self.search._groups[row].rows
+    assert asked() == (False, False)
+    join([50])
+    assert asked() == (False, False)
+    join(list(range(10)), beam_size=10)
+    assert asked() == (True, False)
+    few = cache.ranked
+    assert 20 <= few < 30
+    join([10], repetition_penalty=2.0)
+    join([11], return_top_tokens=40)
+    join([12], return_top_tokens=3)
+    assert asked() == (True, True)
+    assert 40 <= cache.ranked < 50
+    leave(11)
+    assert cache.ranked == few
+    leave(*range(9))
+    assert cache.ranked == few
+    assert leave(9) == (True, True)
+    assert 3 <= cache.ranked < 20
+    assert leave(12) == (False, True)
+    assert leave(10) == (False, False)
+    assert leave(50, 51) == (False, False)
+    # No more is ranked than there are words.
+    join(list(range(MOST_BEAMS)), beam_size=MOST_BEAMS)
+    assert cache.ranked == make_manifest().architecture.vocabulary_size == 50
 
 
-def beams(size: int) -> dict[str, Any]:
-    return {"beam_size": size}
-
-
-def samples(count: int) -> dict[str, Any]:
-    return {"num_hypotheses": count, "sampling": Sampling(1.0, 0, 1.0, 0.0, seed=1)}
-
-
-def test_beam_that_goes_on_stays_where_it_is() -> None:
+def test_row_that_is_moved_goes_on_asking_until_it_leaves() -> None:
     rows = Rows()
-    rows.join([0, 1, 2], Told([Choice([0, 1, 2], [5, 6, 7], [])]), **beams(3))
-    assert rows.step(3) == ([], [])
-    assert rows.places(0) == [0, 1, 2]
-    assert rows.cache.tokens[:3, 0].tolist() == [5, 6, 7]
-    assert rows.cache.copies == 0
+    rows.join([1], always({A: 1.0}), return_top_tokens=3)
+    rows.join([2], always({A: 1.0}), repetition_penalty=2.0)
+    rows.move(1, 0)
+    rows.move(2, 1)
+    assert rows.cache.ranked
+    assert rows.cache.shows_scores
+    rows.leave(0, 1)
+    assert not rows.cache.ranked
+    assert not rows.cache.shows_scores
 
 
-def test_beams_that_only_change_their_order_are_not_copied() -> None:
+def test_plain_rows_run_beside_beams_and_keep_the_graphs_choice() -> None:
     rows = Rows()
-    rows.join([0, 1, 2], Told([Choice([2, 0, 1], [5, 6, 7], [])]), **beams(3))
-    rows.step(3)
-    assert rows.places(0) == [2, 0, 1]
-    assert rows.cache.tokens[:3, 0].tolist() == [6, 7, 5]
-    assert rows.cache.copies == 0
-
-
-def test_beam_with_two_children_is_copied_once() -> None:
-    rows = Rows()
-    rows.join([0, 1, 2], Told([Choice([1, 1, 2], [5, 6, 7], [])]), **beams(3))
-    rows.cache.read = [[10], [11], [12], *rows.cache.read[3:]]
-    rows.step(3)
-    assert rows.places(0) == [1, 0, 2]
-    assert rows.cache.read[:3] == [[11, BOS], [11, BOS], [12, BOS]]
-    assert rows.cache.tokens[:3, 0].tolist() == [6, 5, 7]
-
-
-def test_rows_that_do_not_go_on_are_free() -> None:
-    rows = Rows()
-    told = Told([Choice([0, 2], [5, 6], []), Choice([1], [7], []), Choice([], [], ANSWER)])
-    request = rows.join([3, 1, 0], told, **samples(3))
-    assert rows.step(4) == ([1], [])
-    assert rows.step(4) == ([3], [])
-    assert rows.places(0) == [0]
-    assert rows.step(4) == ([0], [(request, Finished(ANSWER))])
-
-
-@settings(max_examples=60)
-@given(data=st.data())
-def test_next_rows_have_read_what_their_parents_have(data: st.DataObject) -> None:
-    """Two requests side by side, in places that are mixed, over some steps."""
-    sizes = data.draw(st.tuples(st.integers(1, 4), st.integers(2, 5)))
-    places = data.draw(st.permutations(range(sum(sizes))))
-    rows = Rows()
-    texts: list[list[list[int]]] = []
-    told: list[list[Choice]] = [[], []]
-    joined = 0
-    for number, size in enumerate(sizes):
-        rows.join(places[joined : joined + size], Told(told[number]), **samples(size))
-        texts.append([[BOS] for _ in range(size)])
-        joined += size
-    groups = list(dict.fromkeys(rows.search._groups.values()))
-    for _ in range(data.draw(st.integers(1, 5))):
-        for number, group in enumerate(groups):
-            old = texts[number]
-            children = st.lists(
-                st.tuples(st.integers(0, len(old) - 1), st.integers(4, 40)),
-                min_size=1,
-                max_size=len(group.rows),
-            )
-            drawn = data.draw(children)
-            parents, words = [parent for parent, _ in drawn], [word for _, word in drawn]
-            told[number].append(Choice(parents, words, []))
-            texts[number] = [[*old[parent], word] for parent, word in drawn]
-        before = sorted(row for group in groups for row in group.rows)
-        ended = rows.step(joined).rows
-        held = sorted(row for group in groups for row in group.rows)
-        assert sorted([*held, *ended]) == before, "a row is lost, or has two owners"
-        for number, group in enumerate(groups):
-            said = [[*rows.cache.read[row], int(rows.cache.tokens[row, 0])] for row in group.rows]
-            assert said == texts[number]
-
-
-def test_row_that_is_moved_keeps_its_place_in_its_group() -> None:
-    rows = Rows()
-    told = Told([Choice([0, 1], [5, 6], []), Choice([1, 0], [7, 8], [])])
-    rows.join([4, 2], told, **beams(2))
-    rows.step(5)
-    rows.search.move(4, 0)
-    assert rows.places(0) == rows.places(2) == [0, 2]
-    assert 4 not in rows.search._groups
-    rows.cache.read[0] = rows.cache.read[4]
-    rows.step(3)
-    assert rows.places(0) == [2, 0]
-    assert [rows.search.word(row) for row in (2, 0)] == [7, 8]
-
-
-def test_bans_go_to_the_rows_that_they_are_meant_for() -> None:
-    rows = Rows()
-    told = Told([Choice([2, 0, 1], [5, 6, 7], []), Choice([0, 0], [8, 9], [])], bans_some=True)
-    rows.join([0, 1, 2], told, **beams(3))
-    assert rows.cache.banned == {1: [1], 2: [2]}
-    rows.step(3)
-    # Their order is now 2, 0, 1, and the first of them may say everything.
-    assert rows.cache.banned == {0: [1], 1: [2]}
-    assert rows.step(3).rows == [0]
-    rows.search.leave(0)
-    assert rows.cache.banned == {1: [1]}
-
-
-def test_most_that_any_search_asks_for_is_asked_for() -> None:
-    rows = Rows()
-    assert (rows.cache.ranked, rows.cache.shows_scores) == (0, False)
-    rows.join([0, 1, 2], Told([], ranked=6), **beams(3))
-    assert rows.cache.ranked == 8, "in powers of two"
-    rows.join([3], Told([], shows_scores=True), repetition_penalty=2.0)
-    rows.join([4], Told([], ranked=3), return_top_tokens=3)
-    assert (rows.cache.ranked, rows.cache.shows_scores) == (8, True)
-    for row in (0, 1, 2):
-        rows.search.leave(row)
-    assert (rows.cache.ranked, rows.cache.shows_scores) == (4, True)
-    rows.search.leave(3)
-    rows.search.leave(4)
-    assert (rows.cache.ranked, rows.cache.shows_scores) == (0, False)
-
-
-def test_no_more_is_ranked_than_there_are_words() -> None:
-    rows = Rows()
-    rows.join([0, 1], Told([], ranked=2 * MOST_BEAMS), **beams(2))
-    assert rows.cache.ranked == make_manifest().architecture.vocabulary_size == 50
-
-
-def test_plain_rows_run_beside_the_others_and_keep_the_graphs_choice() -> None:
-    rows = Rows()
-    rows.join([0, 2], Told([Choice([1, 1], [5, 6], []), Choice([], [], ANSWER)]), **beams(2))
-    greedy = rows.join([1])
-    assert rows.step(3) == ([], [])
-    assert rows.search.word(1) == 99
-    ended = rows.step(3)
+    beam = rows.join([0, 2], always({A: 0.6, EOS: 0.4}), beam_size=2)
+    greedy = rows.join([1], always({C: 0.6, EOS: 0.4}), max_decoding_length=3)
+    assert rows.step() == ([], [])
+    assert rows.search.word(1) == C
+    ended = rows.step()
     assert ended.rows == [0, 2]
-    assert [request.options.beam_size for request, _ in ended.finished] == [2]
-    rows.cache.step(3)
-    rows.cache.tokens[1, 0] = EOS
-    for row in ended.rows:
-        rows.search.leave(row)
-    done = rows.search.advance(2)
+    assert [request for request, _ in ended.finished] == [beam]
+    done = rows.step()
     assert done.rows == [1]
     [(request, answer)] = done.finished
     assert request is greedy
-    assert answer.best.token_ids == [99, 99]
+    assert answer.best.token_ids == [C, C, C]
 
 
-@pytest.mark.parametrize(
-    ("options", "kind"),
-    [
-        ({"beam_size": 2}, "BeamSearch"),
-        (samples(1), "IndependentSearch"),
-        ({"repetition_penalty": 1.2}, "IndependentSearch"),
-        ({"prefix": (5,)}, "IndependentSearch"),
-        ({"stops": ("a",)}, "IndependentSearch"),
-        ({"return_token_scores": True}, "IndependentSearch"),
-        ({"return_top_tokens": 1}, "IndependentSearch"),
-        ({"min_decoding_length": 3}, None),
-        ({"length_penalty": 3.0}, None),
-        ({"return_scores": False}, None),
-        ({"return_attention": True}, None),
-        ({}, None),
-    ],
-)
-def test_only_what_needs_it_has_a_search_of_its_own(
-    options: dict[str, Any], kind: str | None
-) -> None:
+def test_rows_that_are_free_come_in_rising_order_whatever_they_were() -> None:
     rows = Rows()
-    request = rows.join(list(range(2 if kind == "BeamSearch" else 1)), **options)
-    group = rows.search._groups.get(0)
-    assert (type(group.search).__name__ if group else None) == kind
-    assert request.options.is_plain == (kind is None)
+    ends = always({EOS: 0.6, A: 0.4})
+    options = {"num_hypotheses": 2, "max_decoding_length": 1}
+    rows.join([6, 1], ends, beam_size=2, **options)
+    rows.join([4, 3, 0], ends, beam_size=3, **options)
+    rows.join([5], ends)
+    rows.join([7, 2], ends, sampling=drawing(), **options)
+    ended = rows.step()
+    assert ended.rows == list(range(8))
+    assert {type(row) for row in ended.rows} == {int}
+    assert len(ended.finished) == 4
+
+
+def test_row_that_is_not_there_may_leave() -> None:
+    """A worker that fails lets all rows go, also those of a request that had not joined yet."""
+    rows = Rows()
+    rows.search.leave(3)
+    rows.join([0], always({A: 1.0}), max_decoding_length=1)
+    assert rows.step().rows == [0]
+
+
+def test_words_that_were_banned_are_free_for_the_next() -> None:
+    rows = Rows()
+    table = always({EOS: 0.9, A: 0.1})
+    rows.join([0], table, min_decoding_length=5)
+    rows.step()
+    rows.leave(0)
+    rows.join([0], table)
+    assert rows.step().rows == [0]
+
+
+likely = st.integers(1, WORDS - 1)
+OTHERS: dict[str, st.SearchStrategy[Any]] = {
+    "max_decoding_length": st.integers(4, 9),
+    "min_decoding_length": st.integers(0, 4),
+    "length_penalty": st.sampled_from([0.0, 0.6]),
+    "repetition_penalty": st.sampled_from([0.7, 1.3]),
+    "no_repeat_ngram_size": st.integers(1, 3),
+    "suppressed": st.just(((A,), (B, C))),
+    "end_ids": st.just((B, D)),
+    "stops": st.just(("bb", "cca")),
+    "prefix": st.lists(likely, min_size=1, max_size=3).map(tuple),
+    "return_scores": st.just(False),
+    "return_token_scores": st.just(True),
+    "return_top_tokens": st.integers(1, 5),
+}
+KINDS: list[dict[str, Any]] = [
+    {},
+    {"beam_size": 2, "num_hypotheses": 2},
+    {"beam_size": 3, "patience": 2.0},
+    {"beam_size": 3, "num_hypotheses": 3, "coverage_penalty": 0.5},
+    {"beam_size": 2, "prefix": (C, A), "prefix_bias_beta": 0.4},
+    {"beam_size": 3, "terms": ((D, C), (B,))},
+    {"beam_size": 2, "num_hypotheses": 3, "return_alternatives": True},
+    {"num_hypotheses": 3, "return_alternatives": True, "min_alternative_expansion_prob": 0.1},
+    {"num_hypotheses": 3, "sampling": drawing()},
+    {"num_hypotheses": 3, "sampling": drawing(2, top_k=4)},
+    {"sampling": drawing(3, top_k=5, top_p=0.7)},
+]
+
+
+@st.composite
+def option_sets(draw: st.DrawFn) -> dict[str, Any]:
+    names = draw(st.lists(st.sampled_from(sorted(OTHERS)), max_size=3, unique=True))
+    return {name: draw(OTHERS[name]) for name in names} | draw(st.sampled_from(KINDS))
+
+
+@settings(deadline=None, max_examples=30)
+@given(data=st.data(), plan=st.lists(option_sets(), min_size=1, max_size=8))
+def test_requests_side_by_side_are_searched_as_alone(
+    data: st.DataObject, plan: list[dict[str, Any]]
+) -> None:
+    """Bit for bit, whoever joins, ends or leaves beside them, and wherever their rows are."""
+    rows, requests = Rows(slots=60), list[Request]()
+    found: list[tuple[Request, Finished]] = []
+    gone: list[Request] = []
+    for seed, options in enumerate(plan):
+        count = len(rows.held)
+        needed = made(**options).rows
+        places = data.draw(st.permutations(range(count, count + needed)))
+        requests.append(rows.join(places, anything(seed), **options))
+        for _ in range(data.draw(st.integers(0, 3))):
+            if rows.held:
+                found += rows.step().finished
+                rows.compact()
+        if rows.held and data.draw(st.integers(0, 3)) == 0:
+            request = data.draw(st.sampled_from(list(dict.fromkeys(rows.held.values()))))
+            gone.append(request)
+            rows.leave(*[row for row, owner in rows.held.items() if owner is request])
+            rows.compact()
+    while rows.held:
+        found += rows.step().finished
+        rows.compact()
+    assert len(found) + len(gone) == len(requests)
+    for seed, (request, options) in enumerate(zip(requests, plan, strict=True)):
+        if request not in gone:
+            [ours] = [finished.hypotheses for owner, finished in found if owner is request]
+            assert repr(ours) == repr(Steps(anything(seed), **options).finish())
+    assert not rows.cache.ranked
+    assert not rows.cache.shows_scores
+
+
+@pytest.mark.parametrize("options", KINDS, ids=str)
+def test_what_is_not_asked_for_changes_nothing_else(options: dict[str, Any]) -> None:
+    extras = {"return_token_scores": True, "return_top_tokens": 3}
+    for seed in range(3):
+        plain = Steps(anything(seed), **options).finish()
+        asked = Steps(anything(seed), **options, **extras).finish()
+        assert [one._replace(token_scores=(), top_tokens=()) for one in asked] == plain
+        silent = Steps(anything(seed), **options, return_scores=False).finish()
+        assert [one.token_ids for one in silent] == [one.token_ids for one in plain]

@@ -152,10 +152,55 @@ def test_attention_of_an_answer_is_the_mean_over_the_last_layers_heads(
         np.testing.assert_allclose(weights.sum(-1), 1.0, atol=1e-5)
 
 
-def test_answer_without_a_word_attends_to_nothing(room: Classroom) -> None:
-    request, answer = make_request([5, EOS]), Finished([Hypothesis([], -1.0, StopReason.EOS)])
+@pytest.mark.parametrize("reason", StopReason)
+def test_answer_without_a_word_attends_to_nothing(room: Classroom, reason: StopReason) -> None:
+    request = make_request([5, EOS], replace(OPTIONS, return_attention=True))
+    answer = Finished([Hypothesis([], -1.0, reason)])
     room.teacher.annotate(request, answer)
     assert room.event(request) == answer
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_hypotheses_are_ranked_by_what_they_cover_too(
+    room: Classroom, tiny_model: Transformer, shown: bool
+) -> None:
+    source, wanted = [5, 6, 7, EOS], 3
+    options = replace(
+        OPTIONS,
+        beam_size=4,
+        coverage_penalty=0.5,
+        num_hypotheses=wanted,
+        return_attention=shown,
+    )
+    request = make_request(source, options)
+    ended = [
+        ([19, 226, 15], StopReason.EOS),
+        ([19], StopReason.LENGTH),
+        ([19], StopReason.EOS),
+        ([226, 226, 226, 19, 15], StopReason.LENGTH),
+    ]
+    answer = Finished([Hypothesis(words, -5.0, reason, -1.0) for words, reason in ended])
+    room.teacher.annotate(request, answer)
+    event = room.event(request)
+    assert isinstance(event, Finished)
+    ranks, shares = {}, {}
+    for one in answer.hypotheses:
+        # What the end token attended to counts where it was said.
+        target = [*one.token_ids, *([EOS] if one.stop_reason is StopReason.EOS else [])]
+        _, (_, _, cross) = taught(tiny_model, source, target)
+        shares[repr(one)] = cross[-1].mean(0)[: len(one.token_ids)]
+        covered = np.log(np.minimum(cross[-1].mean(0).sum(0), 1.0)).sum()
+        ranks[repr(one)] = -1.0 + 0.5 * float(covered)
+    assert len(set(ranks.values())) == len(ended)
+    best = sorted(ranks, key=lambda one: -ranks[one])[:wanted]
+    found = [one._replace(normalized_score=-1.0, attention=b"") for one in event.hypotheses]
+    assert [repr(one) for one in found] == best
+    for one, name in zip(event.hypotheses, best, strict=True):
+        assert one.normalized_score == pytest.approx(ranks[name], abs=1e-5)
+        assert bool(one.attention) == shown
+        if shown:
+            weights = weights_of(one.attention, len(one.token_ids), len(source))
+            np.testing.assert_allclose(weights, shares[name], atol=1e-5)
 
 
 @pytest.mark.parametrize("weighed", [False, True])
