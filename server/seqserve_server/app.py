@@ -9,18 +9,22 @@ import signal
 import sys
 from collections.abc import Coroutine, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seqserve.options import parse
 from seqserve_server import logs
 from seqserve_server.address import address_of
 from seqserve_server.config import ServeOptions
 from seqserve_server.engine_process import EngineProcess
+from seqserve_server.errors import StartupError
 from seqserve_server.metrics import Metrics
 from seqserve_server.repository import Loader, Repository
 from seqserve_server.rpc.server import Server
 from seqserve_server.scrape import ScrapeServer
 from seqserve_server.security import Security, security_of
+
+if TYPE_CHECKING:
+    from seqserve_server.tracing import Tracing
 
 _EPILOG = """\
 examples:
@@ -54,13 +58,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     logs.configure(options.log_format, options.log_level)
     security = security_of(options)
     metrics = Metrics()
+    tracing = _tracing(options)
     repository = _loader(options, metrics).load(options.model_repository, options.default_model)
     try:
-        _run(_serve(options, repository, metrics, security))
+        _run(_serve(options, repository, metrics, security, tracing))
     finally:
         for model in repository.models():
             model.engine.discard()
     return 0
+
+
+def _tracing(options: ServeOptions) -> Tracing | None:
+    """Loads what traces only where it is wanted."""
+    if not options.otlp_endpoint:
+        return None
+    try:
+        from seqserve_server.tracing import tracing_to
+    except ModuleNotFoundError as error:
+        raise StartupError(
+            f"--otlp-endpoint needs {error.name!r}, which is not installed:"
+            " pip install 'seqserve[tracing]'"
+        ) from None
+    return tracing_to(options.otlp_endpoint, options.trace_sample_ratio)
 
 
 def _loader(options: ServeOptions, metrics: Metrics) -> Loader:
@@ -83,11 +102,15 @@ def _run(serving: Coroutine[Any, Any, None]) -> None:
 
 
 async def _serve(
-    options: ServeOptions, repository: Repository, metrics: Metrics, security: Security
+    options: ServeOptions,
+    repository: Repository,
+    metrics: Metrics,
+    security: Security,
+    tracing: Tracing | None,
 ) -> None:
     """Serves until a signal, then drains."""
     loop = asyncio.get_running_loop()
-    server = Server(options, repository, metrics, security)
+    server = Server(options, repository, metrics, security, tracing)
     scrape = ScrapeServer(
         options.metrics_host,
         options.metrics_port,
@@ -111,6 +134,8 @@ async def _serve(
     logs.event("draining", {"timeout_s": options.drain_timeout_s})
     finished = await server.drain(options.drain_timeout_s)
     logs.event("stopped", {"all_finished": finished})
+    if tracing is not None:
+        await asyncio.to_thread(tracing.close)
     scrape.close()
 
 

@@ -31,7 +31,7 @@ class LogLevel(Enum):
 _NETWORK = "network"
 _SECURITY = "security"
 _ENGINE = "engine"
-_LOG = "log"
+_LOG = "log and traces"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +171,19 @@ class ServeOptions:
     )
     log_level: LogLevel = option(
         LogLevel.INFO, help="info writes a line for every call.", group=_LOG
+    )
+    otlp_endpoint: str = option(
+        "",
+        help="OpenTelemetry collector that gets a trace of each call, as http://host:4317; none"
+        " where empty. Needs seqserve[tracing].",
+        group=_LOG,
+    )
+    trace_sample_ratio: float = option(
+        1.0,
+        help="Share of calls that are traced; where the caller traces, its own choice holds.",
+        minimum=0,
+        maximum=1,
+        group=_LOG,
     )
 
     def engine_limits(self) -> EngineLimits:

@@ -33,10 +33,12 @@ class Histogram:
         self._counts = [0] * (len(bounds) + 1)
         self._sum = 0.0
 
-    def observe(self, value: float, count: int = 1) -> None:
-        """Takes a value that was seen ``count`` times."""
-        self._counts[bisect_left(self._bounds, value)] += count
+    def observe(self, value: float, count: int = 1) -> int:
+        """Takes a value that was seen ``count`` times; gives the number of its bucket."""
+        bucket = bisect_left(self._bounds, value)
+        self._counts[bucket] += count
         self._sum += value * count
+        return bucket
 
     def add(self, other: Histogram) -> None:
         """Takes all that another one of the same bounds has been told."""
@@ -49,5 +51,6 @@ class Histogram:
         running, rows = 0, []
         for bound, count in zip([*self._bounds, math.inf], counts, strict=True):
             running += count
-            rows.append(("+Inf" if math.isinf(bound) else f"{bound:g}", float(running)))
+            # OpenMetrics wants a whole number to be written as 1.0.
+            rows.append(("+Inf" if math.isinf(bound) else str(bound), float(running)))
         return rows, total

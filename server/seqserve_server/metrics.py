@@ -1,12 +1,15 @@
 """What Prometheus sees of a server: every call, every model, and each model's engines.
 
-Names and labels are a contract; labels are few and bounded, never text, ids or addresses.
+Names and labels are a contract; labels are few and bounded, never text, ids or addresses. The id of
+a call stands in an exemplar alone.
 Buckets are geometric, so that quantiles are as exact at 1 ms as at 10 s.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from operator import itemgetter
 
 from prometheus_client import (
     CollectorRegistry,
@@ -18,6 +21,7 @@ from prometheus_client import (
 )
 from prometheus_client.core import HistogramMetricFamily
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar
 
 from seqserve_server.engine.figures import REQUEST_BOUNDS
 from seqserve_server.engine_metrics import Asked, EnginesCollector
@@ -25,17 +29,18 @@ from seqserve_server.histogram import Histogram
 
 
 class _Durations(Collector):
-    """Durations of calls by model and method."""
+    """Durations of calls by model and method, each bucket with the last call that fell into it."""
 
     def __init__(self) -> None:
-        self._histograms: dict[tuple[str, str], Histogram] = {}
+        self._histograms: dict[tuple[str, str], tuple[Histogram, dict[int, Exemplar]]] = {}
 
-    def observe(self, model: str, method: str, duration_s: float) -> None:
+    def observe(self, model: str, method: str, duration_s: float, call: dict[str, str]) -> None:
         key = (model, method)
-        histogram = self._histograms.get(key)
-        if histogram is None:
-            histogram = self._histograms.setdefault(key, Histogram(REQUEST_BOUNDS))
-        histogram.observe(duration_s)
+        found = self._histograms.get(key)
+        if found is None:
+            found = self._histograms.setdefault(key, (Histogram(REQUEST_BOUNDS), {}))
+        histogram, last = found
+        last[histogram.observe(duration_s)] = Exemplar(call, duration_s, time.time())
 
     def describe(self) -> list[HistogramMetricFamily]:
         """Nothing beforehand: methods appear when they are called."""
@@ -47,9 +52,13 @@ class _Durations(Collector):
             "Calls from arrival to the last message.",
             labels=["model", "method"],
         )
-        for (model, method), histogram in sorted(self._histograms.items()):
+        for key, (histogram, last) in sorted(self._histograms.items(), key=itemgetter(0)):
             buckets, total = histogram.buckets()
-            family.add_metric([model, method], buckets, total)
+            rows = [
+                (bound, count, last[number]) if number in last else (bound, count)
+                for number, (bound, count) in enumerate(buckets)
+            ]
+            family.add_metric(key, rows, total)
         yield family
 
 
@@ -97,10 +106,12 @@ class Metrics:
         """Notes a model that could not be loaded."""
         self._model_loads.labels("failure").inc()
 
-    def called(self, model: str, method: str, code: str, duration_s: float) -> None:
-        """Notes a call that is over."""
+    def called(
+        self, model: str, method: str, code: str, duration_s: float, call: dict[str, str]
+    ) -> None:
+        """Notes a call that is over; ``call`` is what finds it again, a trace or a line of log."""
         self._requests.labels(method, code, model).inc()
-        self._durations.observe(model, method, duration_s)
+        self._durations.observe(model, method, duration_s, call)
 
     def rejected(self, model: str, reason: str) -> None:
         """Notes a call that was refused."""

@@ -11,12 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.exposition import generate_latest
 
 from seqserve_server.errors import StartupError
+from seqserve_server.exposition import exposed
 
-# The text format of Prometheus.
-_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # A client that sends nothing must not hold a thread.
 _TIMEOUT_S = 10.0
 # How soon the port closes once it is told to.
@@ -95,8 +93,7 @@ def _handler(
             """Answers a scrape or a probe."""
             path = self.path.partition("?")[0]
             if path == "/metrics":
-                # Plain text whatever is asked for: the names are those of its rules.
-                self._send(200, generate_latest(registry), _CONTENT_TYPE)
+                self._send(200, *exposed(registry, self.headers.get("Accept", "")))
             elif path == "/healthz":
                 self._send(200, b"alive\n")
             elif path == "/readyz":

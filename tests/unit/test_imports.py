@@ -49,5 +49,10 @@ def test_what_serves_calls_loads_nothing_that_runs_models() -> None:
     assert loaded(IMPORT, "seqserve_server.app", "numpy onnxruntime torch")[1] == []
 
 
+def test_what_traces_is_loaded_only_where_it_is_wanted() -> None:
+    modules, found = loaded(IMPORT, "seqserve_server.app", "opentelemetry")
+    assert (modules, found) == (1, [])
+
+
 def test_model_loads_no_onnx() -> None:
     assert loaded(WALK, "seqserve_model", "onnx onnxscript seqserve_export")[1] == []

@@ -28,7 +28,7 @@ from seqserve.many import async_in_order
 from seqserve.results import Model, Piece, Result, ScoreResult
 from seqserve.retry import Attempts, RetryPolicy
 from seqserve.tls import TLS
-from seqserve.transport import AsyncTransport, Method
+from seqserve.transport import AsyncTransport, MetadataSource, Method
 from seqserve.v1 import generation_pb2, model_pb2
 
 
@@ -55,6 +55,7 @@ class AsyncClient:
         token: str | None = None,
         retry: RetryPolicy | None = None,
         max_message_bytes: int = MAX_MESSAGE_BYTES,
+        metadata: MetadataSource | None = None,
         transport: AsyncTransport | None = None,
     ) -> None:
         """Keeps the settings; the connection is made at the first call.
@@ -67,6 +68,8 @@ class AsyncClient:
             token: What a server that asks for one knows you by; not sent over a network in clear.
             retry: When to try again.
             max_message_bytes: Longest answer to accept.
+            metadata: Gives pairs of text to send with a call, asked at every attempt: an
+                ``x-request-id``, or the ``traceparent`` of what is being traced.
             transport: What to send calls with, instead of gRPC.
 
         Raises:
@@ -76,7 +79,7 @@ class AsyncClient:
         self._timeout_s = timeout_s
         self._retry = retry or RetryPolicy()
         self._transport = transport or AsyncGrpcTransport(
-            target, max_message_bytes, tls=tls, token=token
+            target, max_message_bytes, tls=tls, token=token, metadata=metadata
         )
 
     async def generate(

@@ -15,7 +15,7 @@ from seqserve.errors import CallError, Cancelled
 from seqserve.status import error_of
 from seqserve.target import channel_options, check_name, grpc_target, is_local
 from seqserve.tls import TLS
-from seqserve.transport import Method
+from seqserve.transport import MetadataSource, Method
 from seqserve.v1 import generation_pb2_grpc, model_pb2_grpc
 
 T = TypeVar("T")
@@ -37,6 +37,7 @@ class GrpcTransport:
         *,
         tls: TLS | None = None,
         token: str | None = None,
+        metadata: MetadataSource | None = None,
     ) -> None:
         """Connects at the first call.
 
@@ -45,14 +46,14 @@ class GrpcTransport:
             max_message_bytes: Longest answer to accept.
             tls: How to encrypt; not at all where None.
             token: What the server asks for; nothing is shown where None.
+            metadata: Gives what else goes with each call.
 
         Raises:
             OptionError: The target is malformed, or one of several hosts cannot be resolved; a file
                 of ``tls`` is not sound; or the token would be sent in clear.
         """
-        connection = _Connection(target, max_message_bytes, tls, token)
-        self._metadata = connection.metadata
-        self._channel = connection.channel()
+        self._connection = _Connection(target, max_message_bytes, tls, token, metadata)
+        self._channel = self._connection.channel()
         self._callables = _callables(self._channel)
 
     def call(
@@ -60,11 +61,12 @@ class GrpcTransport:
     ) -> _GrpcCall:
         """Sends a request, or one after the other, which a thread of gRPC asks for."""
         callable_ = self._callables[method]
+        metadata = self._connection.metadata()
         try:
             if method in (Method.GENERATE_STREAM, Method.GENERATE_BULK):
-                return _GrpcCall(callable_(request, timeout=timeout_s, metadata=self._metadata))
-            call = callable_.future(request, timeout=timeout_s, metadata=self._metadata)
-            return _GrpcUnaryCall(call)
+                return _GrpcCall(callable_(request, timeout=timeout_s, metadata=metadata))
+            future = callable_.future(request, timeout=timeout_s, metadata=metadata)
+            return _GrpcUnaryCall(future)
         except ValueError:
             # What grpc raises for a channel that was closed.
             raise _closed() from None
@@ -84,6 +86,7 @@ class AsyncGrpcTransport:
         *,
         tls: TLS | None = None,
         token: str | None = None,
+        metadata: MetadataSource | None = None,
     ) -> None:
         """Connects at the first call; no event loop need run before.
 
@@ -92,12 +95,13 @@ class AsyncGrpcTransport:
             max_message_bytes: Longest answer to accept.
             tls: How to encrypt; not at all where None.
             token: What the server asks for; nothing is shown where None.
+            metadata: Gives what else goes with each call.
 
         Raises:
             OptionError: The target is malformed, or one of several hosts cannot be resolved; a file
                 of ``tls`` is not sound; or the token would be sent in clear.
         """
-        self._connection = _Connection(target, max_message_bytes, tls, token)
+        self._connection = _Connection(target, max_message_bytes, tls, token, metadata)
         self._channel: grpc.aio.Channel | None = None
         self._callables: dict[Method, Any] = {}
         self._is_closed = False
@@ -111,7 +115,7 @@ class AsyncGrpcTransport:
         if self._channel is None:
             self._channel = self._connection.async_channel()
             self._callables = _callables(self._channel)
-        metadata = self._connection.metadata
+        metadata = self._connection.metadata()
         call = self._callables[method](request, timeout=timeout_s, metadata=metadata)
         if method is Method.GENERATE_BULK:
             return _AsyncBulkCall(call)
@@ -128,10 +132,16 @@ class _Connection:
     """Where a channel goes, how it is encrypted, and what every call on it says."""
 
     def __init__(
-        self, target: str, max_message_bytes: int, tls: TLS | None, token: str | None
+        self,
+        target: str,
+        max_message_bytes: int,
+        tls: TLS | None,
+        token: str | None,
+        metadata: MetadataSource | None,
     ) -> None:
         self._address = grpc_target(target)
-        self.metadata = metadata_of(token, is_private=tls is not None or is_local(target))
+        self._token = metadata_of(token, is_private=tls is not None or is_local(target))
+        self._source = metadata
         if tls is not None:
             check_name(target, tls.server_name)
         server_name = tls.server_name if tls else None
@@ -147,6 +157,10 @@ class _Connection:
         if self._credentials is None:
             return grpc.aio.insecure_channel(self._address, self._options)
         return grpc.aio.secure_channel(self._address, self._credentials, self._options)
+
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        given = self._source() if self._source else ()
+        return (*given, *self._token)
 
 
 class _GrpcCall:

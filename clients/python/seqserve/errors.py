@@ -34,10 +34,17 @@ class CallError(SeqserveError):
         details: What the server said.
         field: Field of the request that was wrong; empty where none is to blame.
         retry_after_s: Seconds after which a new try makes sense; None where the server did not say.
+        request_id: What the server's log calls the call; empty where no server answered.
     """
 
     def __init__(
-        self, code: str, details: str, *, field: str = "", retry_after_s: float | None = None
+        self,
+        code: str,
+        details: str,
+        *,
+        field: str = "",
+        retry_after_s: float | None = None,
+        request_id: str = "",
     ) -> None:
         """Keeps what the server said."""
         # Both positional arguments go to the base, so that the error survives pickling.
@@ -46,6 +53,7 @@ class CallError(SeqserveError):
         self.details = details
         self.field = field
         self.retry_after_s = retry_after_s
+        self.request_id = request_id
 
     def __str__(self) -> str:
         """Gives the status and what the server said, in one line."""

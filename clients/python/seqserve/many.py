@@ -22,6 +22,8 @@ from collections.abc import (
     Iterator,
 )
 from concurrent.futures import Future
+from contextvars import copy_context
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
@@ -157,7 +159,9 @@ class _Crew(Generic[A, R]):
     def outcomes(self) -> Generator[Future[R], None, None]:
         # Daemons, for a reader of standard input may hang there when the program wants to end.
         for _ in range(self._concurrency):
-            threading.Thread(target=self._run, name="seqserve-many", daemon=True).start()
+            # In the context of the caller, where its trace is.
+            run = partial(copy_context().run, self._run)
+            threading.Thread(target=run, name="seqserve-many", daemon=True).start()
         try:
             while (future := self._ordered.get()) is not None:
                 future.exception()

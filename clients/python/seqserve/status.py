@@ -23,6 +23,8 @@ _CLASSES: dict[str, type[errors.CallError]] = {
     "UNKNOWN": errors.InternalError,
 }
 
+_REQUEST_ID = "x-request-id"
+
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 # What proxies, and gRPC itself, make of a connection that broke under a call: INTERNAL and a word.
@@ -39,12 +41,18 @@ def error_of(
         details: Its message.
         metadata: Trailing metadata of the call.
     """
-    attached = Details()
+    attached, request_id = Details(), ""
     for key, value in metadata:
         if key == METADATA_KEY and isinstance(value, bytes):
             attached = read_details(value)
+        elif key == _REQUEST_ID and isinstance(value, str):
+            request_id = value
     return _class_of(code, details)(
-        code.name, details, field=attached.field, retry_after_s=attached.retry_after_s
+        code.name,
+        details,
+        field=attached.field,
+        retry_after_s=attached.retry_after_s,
+        request_id=request_id,
     )
 
 

@@ -9,11 +9,14 @@ speak gRPC.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from google.protobuf.message import Message
+
+MetadataSource: TypeAlias = Callable[[], Iterable[tuple[str, str]]]
+"""Asked at every attempt for what is to go with the call."""
 
 
 class Method(Enum):

@@ -160,8 +160,9 @@ class Engine:
                 events = worker.turn()
             except Exception:
                 # A fault ends the rows of this worker, not the worker.
-                _log.exception("a step failed")
                 events = worker.fail(EngineFault("a step failed"))
+                ended = {one.call_id for one, event in events if isinstance(event, Failed)}
+                _log.exception("a step failed; it ends requests %s", ", ".join(sorted(ended)))
             self._tell(self._annotated(events))
 
     def _annotated(self, events: Events) -> Events:

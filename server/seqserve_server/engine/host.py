@@ -91,6 +91,7 @@ class Host:
             target=message.target,
             weighed=message.weighed,
             number=message.number,
+            call_id=message.call_id,
             timeline=Timeline(arrived_s=message.arrived_s),
         )
         self._requests[request.number] = request

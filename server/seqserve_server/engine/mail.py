@@ -55,6 +55,7 @@ class Submit(NamedTuple):
     arrived_s: float
     target: list[int] | None = None
     weighed: bool = False
+    call_id: str = ""
 
 
 class Cancel(NamedTuple):

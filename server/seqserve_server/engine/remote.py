@@ -153,6 +153,7 @@ class RemoteEngine:
                 request.timeline.arrived_s,
                 request.target,
                 request.weighed,
+                request.call_id,
             )
         )
 

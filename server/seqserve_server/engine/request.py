@@ -180,6 +180,8 @@ class Timeline:
     encode_ended_s: float = 0.0
     first_token_s: float = 0.0
     finished_s: float = 0.0
+    batch_rows: int = 0
+    """Rows that shared the step of its first token."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Makes its pickle small; one goes from process to process with every answer."""
@@ -189,6 +191,7 @@ class Timeline:
             self.encode_ended_s,
             self.first_token_s,
             self.finished_s,
+            self.batch_rows,
         )
 
 
@@ -271,5 +274,7 @@ class Request:
     """Whether the attention of the target is wanted too."""
     number: int = 0
     """What stands for it between two processes."""
+    call_id: str = ""
+    """Id of the call that it is of, for the log."""
     state: RequestState = RequestState.NEW
     timeline: Timeline = field(default_factory=Timeline)

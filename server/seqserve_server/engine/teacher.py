@@ -130,6 +130,7 @@ class Teacher:
 
     def _teach(self, entries: list[Entry]) -> None:
         """Runs entries together; where that fails one by one, so that only the culprit does."""
+        began_s = time.monotonic()
         try:
             events = self._events(entries)
         except Exception:
@@ -137,9 +138,12 @@ class Teacher:
                 for entry in entries:
                     self._teach([entry])
                 return
-            _log.exception("a target could not be run")
+            _log.exception("request %s: a target could not be run", entries[0][0].call_id)
             events = [Failed(EngineFault("a target could not be run"))]
         for (request, _), event in zip(entries, events, strict=True):
+            if isinstance(event, Taught):
+                timeline = request.timeline
+                timeline.encode_began_s, timeline.finished_s = began_s, time.monotonic()
             self._tell(request, event)
 
     def _events(self, entries: list[Entry]) -> list[Event]:

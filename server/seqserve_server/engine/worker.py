@@ -198,7 +198,9 @@ class Worker:
             # Rows that run already have no part in it.
             if len(requests) == 1:
                 _log.exception(
-                    "a source of %d tokens could not be encoded", len(requests[0].source)
+                    "request %s: a source of %d tokens could not be encoded",
+                    requests[0].call_id,
+                    len(requests[0].source),
                 )
                 self._refuse(requests[0])
             else:
@@ -259,7 +261,7 @@ class Worker:
         ended = self._search.advance(rows)
         now_s = time.monotonic()
         if self._fresh:
-            self._note_first_tokens(now_s)
+            self._note_first_tokens(now_s, rows)
         if ended.rows:
             self._vacate(ended.rows)
         if self._streamed:
@@ -267,9 +269,10 @@ class Worker:
         if ended.finished:
             self._finish(ended.finished, now_s)
 
-    def _note_first_tokens(self, now_s: float) -> None:
+    def _note_first_tokens(self, now_s: float, rows: int) -> None:
         for request in self._fresh:
             request.timeline.first_token_s = now_s
+            request.timeline.batch_rows = rows
         self._observer.first_tokens(self._fresh)
         self._fresh = []
 

@@ -19,6 +19,7 @@ from seqserve_server.engine.request import (
     Timeline,
 )
 from seqserve_server.rpc.deadline import has_passed
+from seqserve_server.rpc.record import CallRecord, current
 
 
 class EngineCall:
@@ -56,6 +57,7 @@ class EngineCall:
         self._changed = asyncio.Event()
         self._pending: list[int] = []
         self._last: Event | None = None
+        self._record: CallRecord | None = current.get(None)
         self.request = Request(
             source=source,
             options=options,
@@ -64,6 +66,7 @@ class EngineCall:
             streamed=streamed,
             target=target,
             weighed=weighed,
+            call_id=self._record.request_id if self._record else "",
             timeline=Timeline(arrived_s=arrived_s),
         )
 
@@ -126,6 +129,8 @@ class EngineCall:
         finally:
             if self._last is None:
                 self._leave()
+            elif self._record is not None:
+                self._record.ended(self.request, self._last)
 
     async def _news(self) -> None:
         await self._changed.wait()

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import grpc
 from google.protobuf import descriptor_pool
@@ -21,9 +21,13 @@ from seqserve_server import logs
 from seqserve_server.errors import Draining, InvalidRequest, QueueFull, ServiceError
 from seqserve_server.metrics import Metrics
 from seqserve_server.rpc.deadline import has_passed
-from seqserve_server.rpc.record import REQUEST_ID, CallRecord, current, request_id
+from seqserve_server.rpc.record import REQUEST_ID, CallRecord, current, request_id, trace_of
 from seqserve_server.rpc.status import Failure, failure_of
 from seqserve_server.rpc.wire import Unreadable, tolerant
+
+if TYPE_CHECKING:
+    # It loads what is there only with an extra.
+    from seqserve_server.tracing import Tracing
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
@@ -63,9 +67,10 @@ class ActiveCalls:
 class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     """Wraps the handlers of our own services."""
 
-    def __init__(self, metrics: Metrics) -> None:
-        """Takes where calls are counted."""
+    def __init__(self, metrics: Metrics, tracing: Tracing | None = None) -> None:
+        """Takes where calls are counted, and where they are traced, if they are."""
         self._metrics = metrics
+        self._tracing = tracing
         self._wrapped: dict[str, Handler] = {}
         self.active = ActiveCalls()
 
@@ -95,50 +100,50 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         """
 
         async def handle(requests: Any, context: Context) -> None:
-            async with _Call(self._metrics, self.active, _name_of(method), context):
+            async with self._call(method, context):
                 raise error
 
         return grpc.stream_stream_rpc_method_handler(handle)
 
     def _wrap(self, method: str, handler: Handler) -> Handler:
-        name = _name_of(method)
         deserialize = _tolerant(method, handler)
         if handler.request_streaming:
             return grpc.stream_stream_rpc_method_handler(
-                self._stream(name, handler.stream_stream), deserialize, handler.response_serializer
+                self._stream(method, handler.stream_stream),
+                deserialize,
+                handler.response_serializer,
             )
         if handler.response_streaming:
             return grpc.unary_stream_rpc_method_handler(
-                self._stream(name, handler.unary_stream), deserialize, handler.response_serializer
+                self._stream(method, handler.unary_stream), deserialize, handler.response_serializer
             )
         return grpc.unary_unary_rpc_method_handler(
-            self._unary(name, handler.unary_unary), deserialize, handler.response_serializer
+            self._unary(method, handler.unary_unary), deserialize, handler.response_serializer
         )
 
-    def _unary(self, name: str, behave: Any) -> Any:
+    def _call(self, method: str, context: Context) -> _Call:
+        return _Call(self._metrics, self._tracing, self.active, method, context)
+
+    def _unary(self, method: str, behave: Any) -> Any:
         async def handle(request: Message | Unreadable, context: Context) -> Message:
-            async with _Call(self._metrics, self.active, name, context):
+            async with self._call(method, context):
                 response: Message = await behave(_readable(request), context)
                 return response
 
         return handle
 
-    def _stream(self, name: str, behave: Any) -> Any:
+    def _stream(self, method: str, behave: Any) -> Any:
         # Not a generator: a call that ends while a slow reader is waited for would leave that to
         # the garbage collector, and its request in the engine until then.
         async def handle(request: Requests, context: Context) -> None:
             async with (
-                _Call(self._metrics, self.active, name, context),
+                self._call(method, context),
                 aclosing(behave(_readable(request), context)) as responses,
             ):
                 async for response in responses:
                     await context.write(response)
 
         return handle
-
-
-def _name_of(method: str) -> str:
-    return method.rpartition(".")[2].replace("/", ".")
 
 
 def _tolerant(method: str, handler: Handler) -> Any:
@@ -158,13 +163,23 @@ def _readable(request: Requests) -> Message | AsyncIterator[Message | Unreadable
 class _Call:
     """Keeps the record of one call, and ends the call where an error comes out of its handler."""
 
-    def __init__(self, metrics: Metrics, active: ActiveCalls, name: str, context: Context) -> None:
+    def __init__(
+        self,
+        metrics: Metrics,
+        tracing: Tracing | None,
+        active: ActiveCalls,
+        method: str,
+        context: Context,
+    ) -> None:
         self._metrics = metrics
+        self._tracing = tracing
         self._active = active
         self._context = context
+        metadata: Any = context.invocation_metadata()
         self._record = CallRecord(
-            method=name,
-            request_id=request_id(context.invocation_metadata()),  # type: ignore[arg-type]
+            path=method,
+            request_id=request_id(metadata),
+            trace=trace_of(metadata) if tracing else None,
         )
 
     async def __aenter__(self) -> None:
@@ -202,16 +217,22 @@ class _Call:
 
     def _note(self, code: grpc.StatusCode, failure: Failure | None = None) -> None:
         record = self._record
-        duration_s = time.monotonic() - record.began_s
-        self._metrics.called(record.model, record.method, code.name, duration_s)
+        ended_s = time.monotonic()
+        duration_s = ended_s - record.began_s
+        trace_id = self._tracing.ended(record, code, ended_s) if self._tracing else ""
+        call = {"trace_id": trace_id} if trace_id else {"request_id": record.request_id}
+        method = record.method
+        self._metrics.called(record.model, method, code.name, duration_s, call)
         fields: dict[str, object] = {
             "id": record.request_id,
-            "method": record.method,
+            "method": method,
             "code": code.name,
             "ms": duration_s * 1e3,
         }
         if record.model:
             fields["model"] = record.model
+        if trace_id:
+            fields["trace_id"] = trace_id
         if record.caller:
             fields["caller"] = record.caller
         if failure is not None:

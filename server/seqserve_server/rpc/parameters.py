@@ -51,7 +51,12 @@ def options_of(parameters: Mapping[str, Parameter]) -> Options:
             continue
         field = _FIELDS.get(name)
         if field is None:
-            raise _wrong(name, "is no option of this call; docs/protocols.md lists them")
+            # Fields are logged, and this name is the caller's own.
+            raise InvalidRequest(
+                "parameters",
+                f"hold {name!r:.{MOST_NAME}}, which is no option of this call;"
+                " docs/protocols.md lists them",
+            )
         # Every single value of options may be left out; what never is, is a list.
         if not field.has_presence:
             _set_list(options, name, str(_value(parameters[name], name, _TEXT)))
@@ -93,4 +98,4 @@ def _set_list(options: Options, name: str, text: str) -> None:
 
 
 def _wrong(name: str, reason: str) -> InvalidRequest:
-    return InvalidRequest(f"parameters.{name:.{MOST_NAME}}", reason)
+    return InvalidRequest(f"parameters.{name}", reason)

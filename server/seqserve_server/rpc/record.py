@@ -1,4 +1,4 @@
-"""What is known of the call at hand, for its line in the log and for the metrics."""
+"""What is known of the call at hand, for its line in the log, the metrics and its trace."""
 
 from __future__ import annotations
 
@@ -8,9 +8,19 @@ import time
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from seqserve_server.engine.request import Event, Request
 
 REQUEST_ID = "x-request-id"
+Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
+Ended: TypeAlias = tuple[Request, Event]
+"""A request of the engine and its last event."""
 
+# Of W3C Trace Context, https://www.w3.org/TR/trace-context/.
+_TRACE_KEYS = ("traceparent", "tracestate")
+# A call may have any number of requests; a trace that shows more of them is of no use.
+_MOST_TRACED = 64
 _SANE_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,64}")
 
 
@@ -19,10 +29,21 @@ caller: ContextVar[str] = ContextVar("caller", default="")
 
 
 @dataclass(slots=True, kw_only=True)
+class Trace:
+    """What the trace of a call is made of once it is over."""
+
+    parent: dict[str, str]
+    """What the caller sent of its own trace."""
+    requests: list[Ended] = field(default_factory=list)
+    """The first ones that ended."""
+
+
+@dataclass(slots=True, kw_only=True)
 class CallRecord:
     """One call, from its arrival on."""
 
-    method: str
+    path: str
+    """Of the method, as gRPC writes it: ``/package.Service/Method``."""
     request_id: str
     began_s: float = field(default_factory=time.monotonic)
     model: str = ""
@@ -31,6 +52,21 @@ class CallRecord:
     """Name of the token that was shown; empty where it has none, or none was asked for."""
     facts: dict[str, float] = field(default_factory=dict)
     """What else its line in the log says: counts and times, never text."""
+    trace: Trace | None = None
+    """None where calls are not traced."""
+
+    @property
+    def method(self) -> str:
+        """The method as ``Service.Method``."""
+        return self.path.rpartition(".")[2].replace("/", ".")
+
+    def ended(self, request: Request, event: Event) -> None:
+        """Notes a request of the call that the engine is done with."""
+        if self.trace is None or len(self.trace.requests) >= _MOST_TRACED:
+            return
+        if not request.timeline.finished_s:
+            request.timeline.finished_s = time.monotonic()
+        self.trace.requests.append((request, event))
 
     def part(self, began_s: float) -> CallRecord:
         """Begins the record of one of many sources, which came at a time of its own."""
@@ -46,7 +82,13 @@ current: ContextVar[CallRecord] = ContextVar("call")
 """Of the handler that runs."""
 
 
-def request_id(metadata: Sequence[tuple[str, str | bytes]] | None) -> str:
+def trace_of(metadata: Metadata | None) -> Trace:
+    """Begins the trace of a call."""
+    parent = {key: str(value) for key, value in metadata or () if key in _TRACE_KEYS}
+    return Trace(parent=parent)
+
+
+def request_id(metadata: Metadata | None) -> str:
     """Takes the caller's id for the call where it is a sane one, or makes one."""
     for key, value in metadata or ():
         if key == REQUEST_ID and isinstance(value, str) and _SANE_ID.fullmatch(value):

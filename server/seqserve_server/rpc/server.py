@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import TYPE_CHECKING
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -29,6 +30,9 @@ from seqserve_server.security import Security
 from seqserve_server.tls import Certificates
 from seqserve_server.tokens import Tokens
 
+if TYPE_CHECKING:
+    from seqserve_server.tracing import Tracing
+
 _SERVICES = (
     generation_pb2.DESCRIPTOR.services_by_name["GenerationService"].full_name,
     model_pb2.DESCRIPTOR.services_by_name["ModelService"].full_name,
@@ -50,6 +54,7 @@ class Server:
         repository: Repository,
         metrics: Metrics,
         security: Security | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         """Takes the port; no call is answered before :meth:`start`.
 
@@ -58,12 +63,13 @@ class Server:
             repository: The models.
             metrics: Where calls are counted.
             security: What protects the port; nothing where None.
+            tracing: Where they are traced, if they are.
 
         Raises:
             StartupError: The port is taken, or the address is none of this machine.
         """
         self._repository = repository
-        self._interceptor = CallInterceptor(metrics)
+        self._interceptor = CallInterceptor(metrics, tracing)
         self._draining = asyncio.Event()
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         security = security or Security()

@@ -33,8 +33,8 @@ class FakeServer(
 ):
     def __init__(self, credentials: grpc.ServerCredentials | None = None) -> None:
         self.requests: list[Any] = []
-        self.authorizations: list[str | bytes | None] = []
-        """What each call showed of who makes it."""
+        self.metadata: list[dict[str, str]] = []
+        """What came with each call."""
         self.cancelled = threading.Event()
         self.most_at_once = 0
         self.bulk_calls = 0
@@ -52,6 +52,11 @@ class FakeServer(
             port = self._server.add_secure_port("127.0.0.1:0", credentials)
         self.target = f"127.0.0.1:{port}"
         self._server.start()
+
+    @property
+    def authorizations(self) -> list[str | None]:
+        """What each call showed of who makes it."""
+        return [sent.get("authorization") for sent in self.metadata]
 
     def stop(self) -> None:
         self._server.stop(grace=None).wait()
@@ -135,7 +140,7 @@ class FakeServer(
         return attended(request)
 
     def ListModels(self, request: Any, context: Any) -> Any:
-        self._note_caller(context)
+        self._note_metadata(context)
         return model_pb2.ListModelsResponse(models=MODELS)
 
     def GetModel(self, request: Any, context: Any) -> Any:
@@ -144,11 +149,11 @@ class FakeServer(
                 return model_pb2.GetModelResponse(model=model)
         context.abort(grpc.StatusCode.NOT_FOUND, "there are: capitals, broken")
 
-    def _note_caller(self, context: Any) -> None:
-        self.authorizations.append(dict(context.invocation_metadata()).get("authorization"))
+    def _note_metadata(self, context: Any) -> None:
+        self.metadata.append(dict(context.invocation_metadata()))
 
     def _begin(self, request: Any, context: Any) -> None:
-        self._note_caller(context)
+        self._note_metadata(context)
         with self._lock:
             self.requests.append(request)
             self._seen[request.source] += 1

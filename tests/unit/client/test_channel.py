@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 import threading
 import time
+from contextvars import ContextVar
 
 import grpc
 import pytest
@@ -263,6 +265,55 @@ def test_an_http_proxy_does_not_swallow_local_calls(
     monkeypatch.delenv("NO_PROXY", raising=False)
     with Client(server.target, retry=ONCE) as client:
         assert client.generate("direct").text == "DIRECT"
+
+
+trace: ContextVar[str] = ContextVar("trace", default="none")
+
+
+def traced() -> list[tuple[str, str]]:
+    return [("traceparent", trace.get())]
+
+
+def test_metadata_goes_with_every_attempt(server: FakeServer) -> None:
+    numbers = itertools.count()
+    with Client(
+        server.target, retry=SOON, metadata=lambda: [("x-attempt", str(next(numbers)))]
+    ) as client:
+        client.generate("busy 2 now")
+        list(client.stream("once"))
+    assert [sent["x-attempt"] for sent in server.metadata] == ["0", "1", "2", "3"]
+
+
+def test_metadata_goes_beside_the_token(server: FakeServer) -> None:
+    numbers = itertools.count()
+    with Client(
+        server.target,
+        token="abc",
+        retry=SOON,
+        metadata=lambda: [("x-attempt", str(next(numbers)))],
+    ) as client:
+        client.generate("busy 1 now")
+    assert [sent["x-attempt"] for sent in server.metadata] == ["0", "1"]
+    assert server.authorizations == ["Bearer abc"] * 2
+
+
+def test_metadata_of_many_is_that_of_their_caller(server: FakeServer) -> None:
+    token = trace.set("the caller's")
+    with Client(server.target, metadata=traced) as client:
+        list(client.generate_many(["one", "two", "three"], concurrency=2))
+    trace.reset(token)
+    assert [sent["traceparent"] for sent in server.metadata] == ["the caller's"] * 3
+
+
+async def test_async_metadata(server: FakeServer) -> None:
+    token = trace.set("the caller's")
+    async with AsyncClient(server.target, token="abc", metadata=traced) as client:
+        await client.generate("one")
+        _ = [piece async for piece in client.stream("two")]
+        _ = [result async for result in client.generate_many(["three"])]
+    trace.reset(token)
+    assert [sent["traceparent"] for sent in server.metadata] == ["the caller's"] * 3
+    assert server.authorizations == ["Bearer abc"] * 3
 
 
 def test_a_broken_connection_is_tried_again_before_the_first_message(

@@ -37,3 +37,4 @@ def test_foreign_metadata_and_broken_details_do_no_harm() -> None:
     ]
     error = error_of(grpc.StatusCode.UNAVAILABLE, "draining", metadata)
     assert (error.details, error.field, error.retry_after_s) == ("draining", "", None)
+    assert error.request_id == "7"

@@ -56,6 +56,7 @@ def test_false_of_a_variable_is_false() -> None:
         ("--max-calls-per-connection", "0"),
         ("--max-connection-age-s", "0.5"),
         ("--max-connection-age-s", "inf"),
+        ("--trace-sample-ratio", "1.5"),
     ],
 )
 def test_values_out_of_bounds_name_the_flag(argv: tuple[str, str]) -> None:

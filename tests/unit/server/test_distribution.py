@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from seqserve_server.engine.distribution import Best, Distribution, Distributions, alternative
 from seqserve_server.engine.history import History
 from seqserve_server.engine.request import DecodingOptions, Sampling
+from seqserve_server.engine.vocabulary import Vocabularies
 
 from .table import EOS, Rows, always, log, made
 

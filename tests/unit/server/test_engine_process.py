@@ -140,7 +140,7 @@ def test_fault_of_one_source_is_an_event_and_in_the_log(
         [(_, event, _)] = told.events
         assert isinstance(event, Failed) and isinstance(event.error, EngineFault)
     # A line as the server's, and not only what ONNX Runtime says.
-    assert " error a source of 2 tokens could not be encoded\n" in capfd.readouterr().err
+    assert "a source of 2 tokens could not be encoded\n" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("file", ["manifest.json", "decoder.onnx", "weights.bin"])

@@ -48,8 +48,8 @@ def test_step_counts_once_for_each_row_that_waited() -> None:
     figures = tally.figures()
     assert observed(figures, "step_duration_seconds") == pytest.approx((1, 0.004))
     assert observed(figures, "inter_token_duration_seconds") == pytest.approx((12, 0.048))
-    assert up_to(figures, "batch_rows", "8") == 0
-    assert up_to(figures, "batch_rows", "16") == 1
+    assert up_to(figures, "batch_rows", "8.0") == 0
+    assert up_to(figures, "batch_rows", "16.0") == 1
     assert figures.totals["step_seconds"] == pytest.approx(0.004)
     assert figures.totals["step_outside_runtime_seconds"] == pytest.approx(0.001)
 
@@ -60,8 +60,8 @@ def test_sources_and_first_tokens() -> None:
     tally.first_tokens([request(arrived_s=10.0, encode_began_s=10.5, first_token_s=12.0)])
     figures = tally.figures()
     assert figures.totals["source_tokens"] == 21
-    assert up_to(figures, "source_tokens", "4") == 0
-    assert up_to(figures, "source_tokens", "8") == 3
+    assert up_to(figures, "source_tokens", "4.0") == 0
+    assert up_to(figures, "source_tokens", "8.0") == 3
     assert observed(figures, "encode_duration_seconds") == pytest.approx((1, 0.002))
     assert observed(figures, "queue_duration_seconds") == pytest.approx((1, 0.5))
     assert observed(figures, "time_to_first_token_seconds") == pytest.approx((1, 2.0))
@@ -72,7 +72,7 @@ def test_sources_encoded_together_are_counted_by_their_own_lengths() -> None:
     tally.encoded([2, 100], duration_s=0.002)
     figures = tally.figures()
     assert figures.totals["source_tokens"] == 102
-    for bound, count in (("2", 1), ("64", 1), ("128", 2)):
+    for bound, count in (("2.0", 1), ("64.0", 1), ("128.0", 2)):
         assert up_to(figures, "source_tokens", bound) == count
 
 

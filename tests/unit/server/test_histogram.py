@@ -32,13 +32,18 @@ def test_bounds_belong_to_their_bucket() -> None:
     histogram = Histogram([1.0, 2.0])
     for value in (0.0, 1.0, 1.5, 2.0, 2.5):
         histogram.observe(value)
-    assert histogram.buckets() == ([("1", 2.0), ("2", 4.0), ("+Inf", 5.0)], 7.0)
+    assert histogram.buckets() == ([("1.0", 2.0), ("2.0", 4.0), ("+Inf", 5.0)], 7.0)
+
+
+def test_bucket_of_a_value() -> None:
+    histogram = Histogram([1.0, 2.0])
+    assert [histogram.observe(value) for value in (0.5, 1.0, 1.5, 9.0)] == [0, 0, 1, 2]
 
 
 def test_value_seen_many_times() -> None:
     histogram = Histogram([1.0])
     histogram.observe(0.5, count=64)
-    assert histogram.buckets() == ([("1", 64.0), ("+Inf", 64.0)], 32.0)
+    assert histogram.buckets() == ([("1.0", 64.0), ("+Inf", 64.0)], 32.0)
 
 
 def test_others_are_added() -> None:
@@ -47,8 +52,8 @@ def test_others_are_added() -> None:
     other.observe(0.5, count=3)
     other.observe(9.0)
     histogram.add(other)
-    assert histogram.buckets() == ([("1", 4.0), ("2", 4.0), ("+Inf", 5.0)], 11.0)
-    assert other.buckets() == ([("1", 3.0), ("2", 3.0), ("+Inf", 4.0)], 10.5)
+    assert histogram.buckets() == ([("1.0", 4.0), ("2.0", 4.0), ("+Inf", 5.0)], 11.0)
+    assert other.buckets() == ([("1.0", 3.0), ("2.0", 3.0), ("+Inf", 4.0)], 10.5)
 
 
 def test_others_of_other_bounds_are_refused() -> None:

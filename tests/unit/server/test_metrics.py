@@ -60,7 +60,7 @@ def metrics_of_a_server() -> Metrics:
     metrics = Metrics()
     metrics.add_engine("m", Busy())
     metrics.model_loaded("m", 1, "int8", "cpu")
-    metrics.called("m", "GenerationService.Generate", "OK", 0.1)
+    metrics.called("m", "GenerationService.Generate", "OK", 0.1, {"request_id": "a1"})
     metrics.rejected("m", "queue_full")
     return metrics
 

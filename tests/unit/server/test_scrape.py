@@ -37,9 +37,10 @@ def scrape(readiness: Readiness) -> Iterator[ScrapeServer]:
     server.close()
 
 
-def get(server: ScrapeServer, path: str) -> tuple[int, str, str]:
+def get(server: ScrapeServer, path: str, **headers: str) -> tuple[int, str, str]:
+    asked = urllib.request.Request(f"http://127.0.0.1:{server.port}{path}", headers=headers)
     try:
-        with _DIRECT.open(f"http://127.0.0.1:{server.port}{path}", timeout=10) as answer:
+        with _DIRECT.open(asked, timeout=10) as answer:
             return answer.status, answer.headers["Content-Type"], answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -50,6 +51,13 @@ def test_metrics(scrape: ScrapeServer) -> None:
     code, kind, body = get(scrape, "/metrics?x=1")
     assert code == 200 and kind.startswith("text/plain; version=0.0.4")
     assert "seqserve_things_total 3.0" in body
+
+
+def test_metrics_in_openmetrics(scrape: ScrapeServer) -> None:
+    accept = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2"
+    code, kind, body = get(scrape, "/metrics", Accept=accept)
+    assert code == 200 and kind.startswith("application/openmetrics-text; version=1.0.0")
+    assert "seqserve_things_total 3.0" in body and body.endswith("# EOF\n")
 
 
 def test_probes(scrape: ScrapeServer, readiness: Readiness) -> None:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 from google.protobuf.message import Message
@@ -32,6 +32,9 @@ from seqserve_server.security import Security
 
 from ..thread_host import ThreadHost
 from .echo import PATIENCE_S, EchoRuntime, byte_tokenizer, manifest
+
+if TYPE_CHECKING:
+    from seqserve_server.tracing import Tracing
 
 
 class Hosts:
@@ -108,6 +111,7 @@ async def serving(
     max_queue: int = 16,
     max_message_bytes: int = 1 << 20,
     security: Security | None = None,
+    tracing: Tracing | None = None,
 ) -> AsyncIterator[Service]:
     """Serves one model ``echo/2``, beside a broken ``echo/1``."""
     metrics = Metrics()
@@ -131,7 +135,7 @@ async def serving(
     ]
     options = ServeOptions(port=0, max_message_bytes=max_message_bytes)
     repository = Repository(entries)
-    server = Server(options, repository, metrics, security)
+    server = Server(options, repository, metrics, security, tracing)
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         yield Service(

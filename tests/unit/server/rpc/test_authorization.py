@@ -21,6 +21,7 @@ from seqserve.v1 import generation_pb2, model_pb2
 from seqserve_server.metrics import Metrics
 from seqserve_server.rpc.authorization import SCOPES, AuthorizationInterceptor, scope_of
 from seqserve_server.rpc.interceptor import CallInterceptor
+from seqserve_server.rpc.pb import open_inference_pb2
 from seqserve_server.security import Security
 from seqserve_server.tokens import Tokens
 
@@ -75,6 +76,17 @@ def tokens(tmp_path: Path) -> Path:
         ("/seqserve.v1.GenerationService/Generate", Scope.GENERATE),
         ("/seqserve.v1.ModelService/ListModels", Scope.GENERATE),
         ("/seqserve.v1.ModelService/GetModel", Scope.GENERATE),
+        ("/inference.GRPCInferenceService/ServerLive", None),
+        ("/inference.GRPCInferenceService/ServerReady", None),
+        ("/inference.GRPCInferenceService/ModelReady", None),
+        ("/inference.GRPCInferenceService/ServerMetadata", Scope.GENERATE),
+        ("/inference.GRPCInferenceService/ModelMetadata", Scope.GENERATE),
+        ("/inference.GRPCInferenceService/ModelConfig", Scope.GENERATE),
+        ("/inference.GRPCInferenceService/ModelInfer", Scope.GENERATE),
+        ("/inference.GRPCInferenceService/ModelStreamInfer", Scope.GENERATE),
+        ("/inference.GRPCInferenceService/RepositoryIndex", Scope.GENERATE),
+        ("/inference.GRPCInferenceService/RepositoryModelLoad", Scope.ADMIN),
+        ("/inference.GRPCInferenceService/RepositoryModelUnload", Scope.ADMIN),
     ],
 )
 def test_what_methods_need(method: str, scope: Scope | None) -> None:
@@ -90,6 +102,8 @@ def test_what_methods_need(method: str, scope: Scope | None) -> None:
         "/seqserve.v2.GenerationService/Generate",
         "/x.grpc.health.v1.Health/Check",
         "/grpc.health.v1.Health",
+        "/inference.GRPCInferenceServices/ServerLive",
+        "/inference/GRPCInferenceService/ServerLive",
         "grpc.health.v1.Health/Check",
         "/",
         "",
@@ -100,7 +114,7 @@ def test_what_is_not_in_the_table_needs_admin(method: str) -> None:
 
 
 def test_every_method_of_ours_was_decided_on() -> None:
-    for file in (generation_pb2, model_pb2):
+    for file in (generation_pb2, model_pb2, open_inference_pb2):
         for service in file.DESCRIPTOR.services_by_name.values():
             for method in service.methods:
                 name = f"/{service.full_name}/{method.name}"
@@ -241,6 +255,20 @@ async def test_calls_need_a_token(guarded: Service) -> None:
     error = await failure(generate(request("a"), metadata=bearer("operator")))
     assert error.code() is DENIED
     assert guarded.engine.queue_depth == guarded.engine.slots_in_use == 0
+
+
+async def test_open_inference_is_guarded_too(guarded: Service) -> None:
+    inference, pb = guarded.inference, open_inference_pb2
+    assert (await inference.ServerLive(pb.ServerLiveRequest())).live
+    assert (await inference.ServerReady(pb.ServerReadyRequest())).ready
+    assert (await inference.ModelReady(pb.ModelReadyRequest(name="echo"))).ready
+    metadata = inference.ServerMetadata
+    assert (await failure(metadata(pb.ServerMetadataRequest()))).code() is UNAUTHENTICATED
+    assert (await metadata(pb.ServerMetadataRequest(), metadata=bearer("caller"))).name
+    load, asked = inference.RepositoryModelLoad, pb.RepositoryModelLoadRequest(model_name="echo")
+    assert (await failure(load(asked, metadata=bearer("caller")))).code() is DENIED
+    error = await failure(load(asked, metadata=bearer("operator")))
+    assert error.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
 async def test_probes_need_none_and_reflection_does(guarded: Service) -> None:

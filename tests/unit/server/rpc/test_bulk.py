@@ -455,7 +455,7 @@ async def answer(asked: Any) -> Any:
 
 @pytest.fixture
 def make() -> Callable[..., Bulk]:
-    current.set(CallRecord(method=METHOD, request_id="mine"))
+    current.set(CallRecord(path=PATH, request_id="mine"))
 
     def make(answer: Answer = answer, most: int = 3) -> Bulk:
         return Bulk(answer, most, asyncio.Event())

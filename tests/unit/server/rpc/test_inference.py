@@ -239,7 +239,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "output": (asking("a", outputs=["logits"]), "outputs"),
     "option out of bounds": (asking("a", beam_size=0), "parameters.beam_size"),
     "option of a wrong type": (asking("a", beam_size="4"), "parameters.beam_size"),
-    "unknown option": (asking("a", warmth=0.5), "parameters.warmth"),
+    "unknown option": (asking("a", warmth=0.5), "parameters"),
     "options that contradict": (asking("a", beam_size=2, seed=1), "parameters.beam_size"),
     "terms that do not fit": (
         asking("tea", beam_size=2, max_decoding_length=2, terms=TERMS),

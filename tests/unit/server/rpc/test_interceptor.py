@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from seqserve.v1 import generation_pb2_grpc
+from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
 
 from .service import Service, failure, request, serving, trailers, until
 
@@ -45,6 +45,29 @@ async def test_failed_calls_have_an_id_too(service: Service) -> None:
     metadata = (("x-request-id", "mine-2"),)
     error = await failure(service.generation.Generate(request(""), metadata=metadata))
     assert trailers(error)["x-request-id"] == "mine-2"
+
+
+async def test_every_reply_has_an_id(service: Service) -> None:
+    generation, models = service.generation, service.models
+    sources = generation_pb2.GenerateBatchRequest(sources=["a", ""])
+    stream = generation.GenerateStream(request("a"))
+    _ = [message async for message in stream]
+    calls = [
+        stream,
+        generation.GenerateBatch(sources),
+        models.ListModels(model_pb2.ListModelsRequest()),
+        models.GetModel(model_pb2.GetModelRequest()),
+    ]
+    ids = {dict(await call.trailing_metadata())["x-request-id"] for call in calls}
+    failed = [
+        generation.GenerateStream(request("")),
+        generation.Score(generation_pb2.ScoreRequest()),
+        generation.Attention(generation_pb2.AttentionRequest()),
+        models.GetModel(model_pb2.GetModelRequest(model="none")),
+        service.channel.unary_unary("/seqserve.v1.GenerationService/Generate")(b"\xff"),
+    ]
+    ids |= {trailers(await failure(call))["x-request-id"] for call in failed}
+    assert len(ids) == len(calls) + len(failed)
 
 
 async def test_line_in_the_log(service: Service, caplog: pytest.LogCaptureFixture) -> None:
@@ -117,7 +140,10 @@ async def test_fault_is_in_the_log_under_its_id(
     service.runtime.fault = ZeroDivisionError("what really happened")
     error = await failure(service.generation.Generate(request("a")))
     id_ = trailers(error)["x-request-id"]
-    assert id_ in (error.details() or "") and id_ in caplog.text
+    assert id_ in (error.details() or "")
+    told = [record for record in caplog.records if id_ in record.getMessage()]
+    # By the server, and by the engine, which knows why.
+    assert {record.name.rpartition(".")[2] for record in told} == {"interceptor", "engine"}
     assert "what really happened" in caplog.text
 
 
