@@ -35,6 +35,9 @@ test: $(VENV)/.ready ## Run all tests, then those against other engines and thos
 soak: $(VENV)/.ready ## Ten minutes of random traffic, in which memory must stay flat.
 	$(BIN)/pytest -m soak -s
 
+chaos: $(VENV)/.ready ## Swap models, and whatever else goes wrong in production, under load.
+	$(BIN)/pytest -m chaos -s
+
 test-docker: $(VENV)/.ready ## Bring docker-compose.yml up for real; says so loudly without Docker.
 	$(BIN)/pytest -m docker -rs
 
@@ -103,4 +106,4 @@ $(PROTOC_VENV)/.ready: pyproject.toml
 	$(PROTOC_VENV)/bin/python $(PIP) --group proto
 	touch $@
 
-.PHONY: help demo serve install test soak test-docker bench check format lint types proto check-proto clean
+.PHONY: help demo serve install test soak chaos test-docker bench check format lint types proto check-proto clean

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from seqserve_server.manifest import Manifest
@@ -29,6 +30,6 @@ def repository_of(artifact: Path, folder: Path) -> Path:
     """Makes ``folder`` a model repository that holds one artifact and nothing else."""
     manifest = Manifest.read(artifact)
     versions = folder / manifest.name
-    versions.mkdir(parents=True)
-    (versions / str(manifest.version)).symlink_to(artifact.resolve(), target_is_directory=True)
+    # A link would do for the disk, but a server loads nothing from outside its repository.
+    shutil.copytree(artifact, versions / str(manifest.version))
     return folder

@@ -8,7 +8,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seqserve.errors import OptionError
@@ -23,6 +23,7 @@ from seqserve_server.manifest import (
     Manifest,
     Provenance,
     Requirements,
+    SelfTest,
     Tokens,
     Verification,
     digest_of,
@@ -33,6 +34,9 @@ LEAST_ONNXRUNTIME = "1.23"
 
 Verify = Callable[[Path], Verification]
 """Proves the artifact in a folder; raises where it is not sound."""
+
+ChooseSelfTest = Callable[[Path], SelfTest | None]
+"""Finds a sentence by which servers of the artifact in a folder test themselves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +56,7 @@ def write_artifact(
     repository: Path,
     description: Description,
     verify: Verify | None,
+    choose_self_test: ChooseSelfTest | None = None,
 ) -> Path:
     """Exports a model into ``repository/<name>/<version>``.
 
@@ -64,6 +69,7 @@ def write_artifact(
         repository: Folder of models.
         description: For the manifest.
         verify: The proof. None only for random weights of tests and benchmarks.
+        choose_self_test: Finds the sentence of the self-test; without it there is none.
 
     Returns:
         The folder of the artifact.
@@ -83,9 +89,13 @@ def write_artifact(
         files = write_graphs(model, draft)
         tokenizer.save(draft / "tokenizer.json")
         files.append("tokenizer.json")
-        _manifest(model, description, draft, files, None).write(draft)
+        manifest = _manifest(model, description, draft, files)
+        manifest.write(draft)
         if verify is not None:
-            _manifest(model, description, draft, files, verify(draft)).write(draft)
+            manifest = replace(manifest, verification=verify(draft))
+        if choose_self_test is not None:
+            manifest = replace(manifest, self_test=choose_self_test(draft))
+        manifest.write(draft)
         draft.chmod(0o755)
         os.rename(draft, place)
     finally:
@@ -122,7 +132,6 @@ def _manifest(
     description: Description,
     folder: Path,
     files: list[str],
-    verification: Verification | None,
 ) -> Manifest:
     config = model.config
     return Manifest(
@@ -145,6 +154,6 @@ def _manifest(
         tokens=Tokens(pad=config.pad_id, bos=config.bos_id, eos=config.eos_id, unk=config.unk_id),
         requirements=Requirements(opset=OPSET, onnxruntime=LEAST_ONNXRUNTIME),
         provenance=description.provenance,
-        verification=verification,
+        verification=None,
         files={name: digest_of(folder / name) for name in files},
     )

@@ -17,6 +17,7 @@ from seqserve_export.artifact import Description, write_artifact
 from seqserve_export.calibration import calibrate
 from seqserve_export.parity import judge, verify
 from seqserve_export.quantization import Caches, Scales, quantize
+from seqserve_export.self_test import choose_self_test
 from seqserve_model.checkpoint import RunDirectory, Weights, load_run, read_json
 from seqserve_model.data import read_pairs
 from seqserve_model.transformer import Transformer
@@ -118,7 +119,12 @@ def export(options: ExportOptions) -> Path:
         return verification
 
     return write_artifact(
-        model, tokenizer, options.model_repository, _description(options, original), prove
+        model,
+        tokenizer,
+        options.model_repository,
+        _description(options, original),
+        prove,
+        lambda folder: choose_self_test(model, folder, pairs, threads=options.threads),
     )
 
 

@@ -17,11 +17,14 @@ from seqserve_server.address import address_of
 from seqserve_server.config import ServeOptions
 from seqserve_server.engine_process import EngineProcess
 from seqserve_server.errors import StartupError
+from seqserve_server.loader import Loader
 from seqserve_server.metrics import Metrics
-from seqserve_server.repository import Loader, Repository
+from seqserve_server.repository import Repository
+from seqserve_server.rollout import Rollout
 from seqserve_server.rpc.server import Server
 from seqserve_server.scrape import ScrapeServer
 from seqserve_server.security import Security, security_of
+from seqserve_server.traffic import parse_traffic
 
 if TYPE_CHECKING:
     from seqserve_server.tracing import Tracing
@@ -59,12 +62,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     security = security_of(options)
     metrics = Metrics()
     tracing = _tracing(options)
-    repository = _loader(options, metrics).load(options.model_repository, options.default_model)
+    rollout = _rollout(options, metrics)
+    rollout.open(options.default_model, parse_traffic(options.traffic))
     try:
-        _run(_serve(options, repository, metrics, security, tracing))
+        _run(_serve(options, rollout, metrics, security, tracing))
     finally:
-        for model in repository.models():
-            model.engine.discard()
+        rollout.discard()
     return 0
 
 
@@ -82,13 +85,22 @@ def _tracing(options: ServeOptions) -> Tracing | None:
     return tracing_to(options.otlp_endpoint, options.trace_sample_ratio)
 
 
-def _loader(options: ServeOptions, metrics: Metrics) -> Loader:
-    return Loader(
+def _rollout(options: ServeOptions, metrics: Metrics) -> Rollout:
+    launch = partial(EngineProcess, log_format=options.log_format, log_level=options.log_level)
+    loader = Loader(
+        repository=options.model_repository,
         provider=options.provider,
         threads=options.threads,
         limits=options.engine_limits(),
-        launch=partial(EngineProcess, log_format=options.log_format, log_level=options.log_level),
-        metrics=metrics,
+        launch=launch,
+    )
+    return Rollout(
+        Repository(),
+        loader,
+        metrics,
+        keep=options.keep_versions,
+        interval_s=options.watch_interval_s,
+        drain_timeout_s=options.drain_timeout_s,
     )
 
 
@@ -103,14 +115,14 @@ def _run(serving: Coroutine[Any, Any, None]) -> None:
 
 async def _serve(
     options: ServeOptions,
-    repository: Repository,
+    rollout: Rollout,
     metrics: Metrics,
     security: Security,
     tracing: Tracing | None,
 ) -> None:
     """Serves until a signal, then drains."""
     loop = asyncio.get_running_loop()
-    server = Server(options, repository, metrics, security, tracing)
+    server = Server(options, rollout, metrics, security, tracing)
     scrape = ScrapeServer(
         options.metrics_host,
         options.metrics_port,
@@ -127,7 +139,7 @@ async def _serve(
     metrics_address = address_of(options.metrics_host, scrape.port)
     print(
         f"seqserve ready on {address_of(options.host, server.port)},"
-        f" metrics http://{metrics_address}/metrics, models: {_models(repository)}",
+        f" metrics http://{metrics_address}/metrics, models: {_models(rollout.repository)}",
         flush=True,
     )
     await stop.wait()

@@ -28,6 +28,7 @@ class LogLevel(Enum):
     ERROR = "error"
 
 
+_MODELS = "models"
 _NETWORK = "network"
 _SECURITY = "security"
 _ENGINE = "engine"
@@ -39,10 +40,31 @@ class ServeOptions:
     """What an operator decides."""
 
     model_repository: Path = option(
-        Path("models"), help="Folder of <name>/<version>/ artifacts.", group="models"
+        Path("models"), help="Folder of <name>/<version>/ artifacts.", group=_MODELS
     )
     default_model: str = option(
-        "", help="Model of calls that name none; the only one where not given.", group="models"
+        "", help="Model of calls that name none; the only one where not given.", group=_MODELS
+    )
+    watch_interval_s: float = option(
+        5.0,
+        help="Seconds between two looks for versions that came or went; 0 looks only at start.",
+        minimum=0,
+        maximum=86_400,
+        group=_MODELS,
+    )
+    keep_versions: int = option(
+        0,
+        help="Highest versions of each model that are kept loaded, each with a process and caches"
+        " of its own; 0 for all.",
+        minimum=0,
+        group=_MODELS,
+    )
+    traffic: list[str] = option(
+        [],
+        help="How calls that name no version are shared, as en-de:1=90,2=10; all go to the highest"
+        " version where not given.",
+        metavar="NAME:VERSION=WEIGHT,...",
+        group=_MODELS,
     )
     host: str = option(
         "127.0.0.1",
@@ -160,8 +182,8 @@ class ServeOptions:
     )
     drain_timeout_s: float = option(
         30.0,
-        help="How long accepted calls may take to finish after SIGTERM; keep it shorter than what"
-        " kills the server.",
+        help="How long accepted calls may take to finish after SIGTERM, or when their version is"
+        " unloaded; keep it shorter than what kills the server.",
         minimum=0,
         maximum=86_400,
         group=_ENGINE,

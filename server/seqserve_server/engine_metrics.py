@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -67,10 +68,20 @@ class EnginesCollector(Collector):
     def __init__(self) -> None:
         """Begins with no model."""
         self._engines: dict[str, list[Asked]] = {}
+        # Of engines that were taken away: counters never fall.
+        self._past: dict[str, Figures] = {}
+        self._lock = Lock()
 
     def add(self, model: str, engine: Asked) -> None:
         """Shows one more engine of a model."""
-        self._engines.setdefault(model, []).append(engine)
+        with self._lock:
+            self._engines.setdefault(model, []).append(engine)
+
+    def remove(self, model: str, engine: Asked) -> None:
+        """Shows an engine no longer; what it told last stays part of the model's figures."""
+        with self._lock:
+            self._engines[model].remove(engine)
+            self._past.setdefault(model, Figures()).add(engine.report.figures)
 
     def describe(self) -> list[GaugeMetricFamily]:
         """Tells nothing beforehand: what there is depends on the models."""
@@ -86,12 +97,12 @@ class EnginesCollector(Collector):
 
     def _ask(self) -> dict[str, _Model]:
         """Asks all engines, so that none waits for another."""
-        models = {name: _Model() for name in self._engines}
-        asked = [
-            (models[name], engine, engine.ask())
-            for name, engines in self._engines.items()
-            for engine in engines
-        ]
+        models, asked = {}, []
+        with self._lock:
+            for name, engines in self._engines.items():
+                model = models[name] = _Model()
+                model.figures.add(self._past.get(name, Figures()))
+                asked += [(model, engine, engine.ask()) for engine in engines]
         end_s = time.monotonic() + _PATIENCE_S
         for model, engine, future in asked:
             try:

@@ -71,7 +71,7 @@ class EngineProcess:
 
 
 def load(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
-    """Loads a model and warms it up.
+    """Loads a model, warms it up, and has it say what it said at export.
 
     Raises:
         ArtifactError: It cannot be run.
@@ -82,14 +82,16 @@ def load(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
     from seqserve_server.engine.engine import Engine
     from seqserve_server.manifest import Manifest
     from seqserve_server.runtime import Runtime
+    from seqserve_server.self_test import run_self_test
     from seqserve_server.tokenizer import Tokenizer
 
     manifest = Manifest.load(setup.folder)
     try:
         runtime = Runtime(setup.folder, manifest, setup.provider, setup.threads)
-        detokenize = Tokenizer.load(setup.folder / "tokenizer.json").decode
-        engine = Engine(runtime, setup.limits, deliver, observer, detokenize)
+        tokenizer = Tokenizer.load(setup.folder / "tokenizer.json")
+        engine = Engine(runtime, setup.limits, deliver, observer, tokenizer.decode)
         engine.warm_up()
+        run_self_test(runtime, tokenizer)
     except SeqserveError:
         raise
     except MemoryError:

@@ -5,7 +5,8 @@ ServiceError
 ├── ModelNotFound      no such model or version
 ├── QueueFull          no room to wait; .retry_after_s says when to try again
 ├── DeadlinePassed     the deadline passed; .where says in which stage
-├── ModelUnavailable   the model is loading, or could not be loaded
+├── ModelUnavailable   the model is loading or drains, or its engine has failed
+├── ModelNotLoaded     the model could not be loaded, or was unloaded; waiting does not help
 ├── Draining           the server is shutting down
 ├── Unsupported        a call that this server does not serve
 ├── Unauthenticated    no token, or one that is not known
@@ -83,7 +84,11 @@ class DeadlinePassed(ServiceError):
 
 
 class ModelUnavailable(ServiceError):
-    """The model is loading, or could not be loaded."""
+    """The model is loading or drains, or its engine has failed and begins again."""
+
+
+class ModelNotLoaded(ServiceError):
+    """The model could not be loaded, or was unloaded; it stays so until somebody changes that."""
 
 
 class Draining(ServiceError):

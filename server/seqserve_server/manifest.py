@@ -115,6 +115,14 @@ class Provenance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SelfTest:
+    """A sentence and what greedy search makes of it, to be found again wherever it is loaded."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """What an artifact says of itself."""
 
@@ -131,6 +139,8 @@ class Manifest:
     verification: Verification | None
     """None only for artifacts made for tests and benchmarks from random weights."""
     files: dict[str, FileDigest]
+    self_test: SelfTest | None = None
+    """None where nobody has looked for one."""
     format: int = field(default=FORMAT)
 
     @property

@@ -8,8 +8,9 @@ Buckets are geometric, so that quantiles are as exact at 1 ms as at 10 s.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import itemgetter
+from typing import TypeAlias
 
 from prometheus_client import (
     CollectorRegistry,
@@ -19,13 +20,16 @@ from prometheus_client import (
     ProcessCollector,
     disable_created_metrics,
 )
-from prometheus_client.core import HistogramMetricFamily
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar
 
 from seqserve_server.engine.figures import REQUEST_BOUNDS
 from seqserve_server.engine_metrics import Asked, EnginesCollector
 from seqserve_server.histogram import Histogram
+
+ReadVersions: TypeAlias = Callable[[], list[tuple[str, int, str]]]
+"""Gives name, number and state of every version, from any thread."""
 
 
 class _Durations(Collector):
@@ -62,6 +66,27 @@ class _Durations(Collector):
         yield family
 
 
+class _Versions(Collector):
+    """The state of each version, as it is at the scrape."""
+
+    def __init__(self) -> None:
+        self.read: ReadVersions = list
+
+    def describe(self) -> list[GaugeMetricFamily]:
+        """Nothing beforehand: versions come and go."""
+        return []
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        family = GaugeMetricFamily(
+            "seqserve_model_state",
+            "Versions in the repository, 1 for the state they are in.",
+            labels=["model", "version", "state"],
+        )
+        for model, version, state in self.read():
+            family.add_metric([model, str(version), state], 1)
+        yield family
+
+
 class Metrics:
     """All metrics of a server."""
 
@@ -74,8 +99,10 @@ class Metrics:
         PlatformCollector(registry=self.registry)
         self._engines = EnginesCollector()
         self._durations = _Durations()
+        self._versions = _Versions()
         self.registry.register(self._engines)
         self.registry.register(self._durations)
+        self.registry.register(self._versions)
         self._requests = self._counter("requests", "Calls by outcome.", "method", "code", "model")
         self._rejected = self._counter(
             "rejected", "Calls refused before they could wait.", "reason", "model"
@@ -93,14 +120,24 @@ class Metrics:
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
         return Counter(f"seqserve_{name}", text, labels, registry=self.registry)
 
-    def add_engine(self, model: str, engine: Asked) -> None:
-        """Shows an engine at each scrape from now on."""
-        self._engines.add(model, engine)
+    def show_versions(self, read: ReadVersions) -> None:
+        """Shows the state of each version at each scrape from now on."""
+        self._versions.read = read
 
-    def model_loaded(self, model: str, version: int, precision: str, provider: str) -> None:
-        """Notes a model that is ready."""
+    def model_loaded(
+        self, model: str, version: int, precision: str, provider: str, engine: Asked
+    ) -> None:
+        """Notes a version that is ready, and shows its engine at each scrape from now on."""
+        self._engines.add(model, engine)
         self._model_info.labels(model, str(version), precision, provider).set(1)
         self._model_loads.labels("success").inc()
+
+    def model_unloaded(
+        self, model: str, version: int, precision: str, provider: str, engine: Asked
+    ) -> None:
+        """Notes a version that is no longer there; what its engine has counted stays counted."""
+        self._engines.remove(model, engine)
+        self._model_info.remove(model, str(version), precision, provider)
 
     def model_failed(self) -> None:
         """Notes a model that could not be loaded."""

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
+from seqserve_server.engine.answer import Answer
 from seqserve_server.engine.engine import Engine, deliver
 from seqserve_server.engine.limits import EngineLimits
 from seqserve_server.engine.observer import NullObserver
-from seqserve_server.engine.request import (
-    DecodingOptions,
-    Event,
-    Failed,
-    Finished,
-    Progress,
-    Request,
-)
+from seqserve_server.engine.request import DecodingOptions, Finished, Request
 from seqserve_server.errors import InvalidRequest
 from seqserve_server.manifest import Manifest
 from seqserve_server.provider import Provider
@@ -88,7 +81,7 @@ class Offline:
         limits = self.manifest.limits
         options = options or DecodingOptions(max_decoding_length=limits.max_target_length)
         self._check(sources, options)
-        answers = [_Answer() for _ in sources]
+        answers = [Answer() for _ in sources]
         # Sources of similar length are encoded together, and the longest ones do not come last,
         # when they would run with few beside them.
         for index in sorted(range(len(sources)), key=lambda index: -len(sources[index])):
@@ -128,21 +121,3 @@ class Offline:
         """Translates texts, in order."""
         answers = self.decode([self.encode(text) for text in texts])
         return [self.tokenizer.decode(answer.best.token_ids) for answer in answers]
-
-
-class _Answer:
-    def __init__(self) -> None:
-        self._ready = threading.Event()
-        self._event: Event | None = None
-
-    def receive(self, event: Event) -> None:
-        if not isinstance(event, Progress):
-            self._event = event
-            self._ready.set()
-
-    def wait(self) -> Finished:
-        self._ready.wait()
-        if isinstance(self._event, Failed):
-            raise self._event.error
-        assert isinstance(self._event, Finished)
-        return self._event

@@ -1,49 +1,38 @@
-"""The models of a server: which versions there are, which are sound, and which a call means."""
+"""The models of a server: which versions there are, which take calls, and which a call means."""
 
 from __future__ import annotations
 
-import logging
-import os
-import re
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
-from functools import partial
-from pathlib import Path
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
-from seqserve.errors import OptionError, SeqserveError
-from seqserve_server import logs
-from seqserve_server.engine.limits import EngineLimits
-from seqserve_server.engine.mail import Setup
-from seqserve_server.engine.remote import HostProcess, RemoteEngine
+from seqserve.errors import OptionError
+from seqserve_server.active_calls import ActiveCalls
+from seqserve_server.engine.remote import RemoteEngine
 from seqserve_server.errors import (
-    ArtifactError,
+    InvalidRequest,
     ModelNotFound,
+    ModelNotLoaded,
     ModelUnavailable,
-    ProviderError,
+    ServiceError,
     StartupError,
 )
-from seqserve_server.manifest import Manifest, check_file
-from seqserve_server.metrics import Metrics
+from seqserve_server.lifecycle import ModelState, Version
+from seqserve_server.manifest import Manifest
 from seqserve_server.provider import Provider
 from seqserve_server.tokenizer import Tokenizer
+from seqserve_server.traffic import Weights, chosen, portions, wrong_with
 
 # Of the models there are, and of a name that is none of them, as much as an answer can carry.
 _MOST_LABELS = 20
 _MOST_NAME = 64
 
-_log = logging.getLogger(__name__)
+_ON_THE_WAY = {
+    ModelState.LOADING: "is loading; call again soon",
+    ModelState.DRAINING: "is being unloaded; call another version",
+}
 
 
-class ModelState(Enum):
-    """Whether a version can be called."""
-
-    READY = "ready"
-    FAILED = "failed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ServedModel:
     """A loaded version and what serves it."""
 
@@ -51,40 +40,48 @@ class ServedModel:
     tokenizer: Tokenizer
     engine: RemoteEngine
     provider: Provider
+    calls: ActiveCalls = field(default_factory=ActiveCalls)
+    """Those that have been given this version; it is there until they have ended."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """A version found in the repository, sound or not."""
+@dataclass(slots=True, kw_only=True, eq=False)
+class Entry(Version):
+    """A version, and what serves it where it is loaded."""
 
-    name: str
-    version: int
-    state: ModelState
-    reason: str = ""
     model: ServedModel | None = None
+    """There while it is ready or drains."""
 
     @property
-    def label(self) -> str:
-        """How people name it: ``en-de/1``."""
-        return f"{self.name}/{self.version}"
+    def is_up(self) -> bool:
+        """Whether it takes calls, and its engine is there for them."""
+        return self.state is ModelState.READY and self.model is not None and self.model.engine.is_up
 
 
 class Repository:
-    """The versions of a folder ``<name>/<version>/``, loaded once at start."""
+    """The versions that are known, and how calls find theirs. Lives in the event loop."""
 
-    def __init__(self, entries: list[Entry], default: str = "") -> None:
-        """Takes what was loaded.
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        """Takes versions that are known already."""
+        self._versions: dict[str, dict[int, Entry]] = {}
+        self._traffic: dict[str, Weights] = {}
+        self.default = ""
+        """Name of the model that calls mean which name none; empty where they must name one."""
+        for entry in entries:
+            self.add(entry)
+
+    def choose_default(self, default: str = "") -> None:
+        """Decides which model is the default, once the first ones were loaded.
+
+        A model that comes later does not change what calls without a name mean.
 
         Args:
-            entries: All versions found.
-            default: Name of the model that calls mean which name none.
+            default: Name of it; the only model where empty.
 
         Raises:
-            StartupError: Nothing is sound.
-            OptionError: The default is not among what is sound.
+            StartupError: Nothing is ready.
+            OptionError: The default is not.
         """
-        self.entries = sorted(entries, key=lambda entry: (entry.name, entry.version))
-        ready = sorted({entry.name for entry in self.entries if entry.model})
+        ready = sorted({entry.name for entry in self.entries if entry.state is ModelState.READY})
         if not ready:
             reasons = "".join(f"\n  {entry.label}: {entry.reason}" for entry in self.entries)
             raise StartupError(f"no model can be served:{reasons}")
@@ -94,41 +91,126 @@ class Repository:
             )
         self.default = default or (ready[0] if len(ready) == 1 else "")
 
+    @property
+    def entries(self) -> list[Entry]:
+        """All versions, by name and number; from any thread."""
+        found = [
+            entry
+            for versions in self._versions.copy().values()
+            for entry in versions.copy().values()
+        ]
+        return sorted(found, key=lambda entry: (entry.name, entry.version))
+
+    def names(self) -> list[str]:
+        """Lists the models."""
+        return sorted(self._versions)
+
+    def versions(self, name: str) -> list[Entry]:
+        """Lists the versions of a model."""
+        found = self._versions.get(name, {})
+        return [found[number] for number in sorted(found)]
+
+    def add(self, entry: Entry) -> None:
+        """Takes one more version."""
+        self._versions.setdefault(entry.name, {})[entry.version] = entry
+
+    def remove(self, entry: Entry) -> None:
+        """Forgets a version."""
+        versions = self._versions[entry.name]
+        del versions[entry.version]
+        if not versions:
+            del self._versions[entry.name]
+
     def models(self) -> list[ServedModel]:
-        """Lists what is loaded."""
+        """Lists what is loaded, what drains too."""
         return [entry.model for entry in self.entries if entry.model]
 
     def find(self, name: str, version: int = 0) -> Entry:
-        """Finds the version that a call means.
+        """Finds the version that a caller asks about.
 
         Args:
             name: Of the model; empty for the default.
-            version: 0 for the highest one that is sound.
+            version: 0 for the highest one that is ready, or of all where none is.
 
         Raises:
             ModelNotFound: There is none; the message lists those there are.
         """
-        wanted = name or self.default
-        found = [
-            entry
-            for entry in self.entries
-            if entry.name == wanted and version in (0, entry.version)
-        ]
-        if not found:
-            raise ModelNotFound(f"{_unknown(wanted, version)}; there are {self._labels()}")
-        return max(found, key=lambda entry: (entry.model is not None, entry.version))
+        found = self._found(name, version)
+        return max(found, key=lambda entry: (entry.state is ModelState.READY, entry.version))
 
-    def resolve(self, name: str, version: int = 0) -> ServedModel:
-        """Finds the loaded version that a call means.
+    def resolve(self, name: str, version: int, key: str) -> ServedModel:
+        """Finds the version that serves a call; whoever keeps it counts in its ``calls``.
+
+        Args:
+            name: Of the model; empty for the default.
+            version: 0 for one that traffic chooses.
+            key: Of the call; equal ones are given equal versions.
 
         Raises:
             ModelNotFound: There is none.
-            ModelUnavailable: It could not be loaded.
+            ModelUnavailable: It is not ready, but may soon be.
+            ModelNotLoaded: It is not ready, and waiting does not help.
         """
-        entry = self.find(name, version)
-        if entry.model is None:
-            raise ModelUnavailable(f"{entry.label} could not be loaded; see GetModel")
-        return entry.model
+        found = self._found(name, version)
+        ready = {
+            entry.version: entry.model
+            for entry in found
+            if entry.model and entry.state is ModelState.READY
+        }
+        if not ready:
+            raise _why_not(found)
+        if len(ready) == 1:
+            return next(iter(ready.values()))
+        return ready[chosen(self._weights(found[0].name), ready, key)]
+
+    def share(self, entry: Entry) -> float:
+        """Gives the part of the calls without a version that come to one."""
+        ready = [
+            other.version for other in self.versions(entry.name) if other.state is ModelState.READY
+        ]
+        return portions(self._weights(entry.name), ready).get(entry.version, 0.0)
+
+    def shared(self, name: str) -> list[int]:
+        """Lists the versions of a model that were given a weight."""
+        return [version for version, weight in self._weights(name).items() if weight]
+
+    def set_traffic(self, name: str, weights: Weights) -> list[Entry]:
+        """Shares the calls that name no version.
+
+        Args:
+            name: Of the model; empty for the default.
+            weights: By version; empty for all calls to the highest one that is ready.
+
+        Returns:
+            All versions of the model.
+
+        Raises:
+            ModelNotFound: The model or a version is not there.
+            InvalidRequest: The weights make no sense.
+        """
+        found = self._found(name, 0)
+        if wrong := wrong_with(weights):
+            raise InvalidRequest("weights", wrong)
+        for version in weights:
+            self._found(name, version)
+        name = found[0].name
+        self._traffic[name] = dict(weights)
+        return self.versions(name)
+
+    def _weights(self, name: str) -> Weights:
+        return self._traffic.get(name, {})
+
+    def _found(self, name: str, version: int) -> list[Entry]:
+        wanted = name or self.default
+        versions = self._versions.get(wanted, {})
+        if version:
+            entry = versions.get(version)
+            found = [entry] if entry else []
+        else:
+            found = list(versions.values())
+        if not found:
+            raise ModelNotFound(f"{_unknown(wanted, version)}; there are {self._labels()}")
+        return found
 
     def _labels(self) -> str:
         labels = [entry.label for entry in self.entries]
@@ -144,111 +226,16 @@ def _unknown(name: str, version: int) -> str:
     return f"no model {asked!r}" + (f" of version {version}" if version else "")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loader:
-    """Turns folders into served models."""
+def _why_not(entries: list[Entry]) -> ServiceError:
+    """Gives what a call gets where none of these versions is ready.
 
-    provider: Provider
-    threads: int
-    limits: EngineLimits
-    launch: Callable[[Setup], HostProcess]
-    metrics: Metrics
-
-    def load(self, repository: Path, default: str = "") -> Repository:
-        """Loads every version of every model; a broken one is noted and left out.
-
-        Raises:
-            OptionError: The folder is not there, or the default is not among its models.
-            StartupError: No model in it is sound, or the caches do not fit.
-            ProviderError: The execution provider is not available.
-        """
-        if not repository.is_dir():
-            raise OptionError(f"--model-repository: {repository} is not a folder")
-        folders = _versions(repository)
-        if not folders:
-            raise StartupError(
-                f"--model-repository: {repository} holds no <name>/<version>/ folder;"
-                " `seqserve export` makes one"
-            )
-        engines = [RemoteEngine(partial(self.launch, self._setup(folder))) for folder in folders]
-        try:
-            entries = [
-                self._entry(folder, engine) for folder, engine in zip(folders, engines, strict=True)
-            ]
-            return Repository(entries, default)
-        except BaseException:
-            for engine in engines:
-                engine.discard()
-            raise
-
-    def _setup(self, folder: Path) -> Setup:
-        return Setup(folder, self.provider, self.threads, self.limits)
-
-    def _entry(self, folder: Path, engine: RemoteEngine) -> Entry:
-        name, version = folder.parent.name, int(folder.name)
-        began_s = time.perf_counter()
-        try:
-            model = self._model(folder, engine)
-        except (ProviderError, StartupError):
-            # The server's, not this model's: another would fare no better.
-            raise
-        except SeqserveError as error:
-            engine.discard()
-            return self._failed(folder, str(error))
-        except Exception as error:
-            # What a broken tokenizer makes a library raise must not keep sound ones from service.
-            _log.error("model %s/%d", name, version, exc_info=error)
-            engine.discard()
-            reason = f"{folder}: cannot be read: {type(error).__name__}: {error}"
-            return self._failed(folder, reason)
-        manifest = model.manifest
-        self.metrics.model_loaded(name, version, manifest.precision, self.provider.value)
-        loaded = {
-            "model": manifest.label,
-            "precision": manifest.precision,
-            "provider": self.provider.value,
-            "seconds": time.perf_counter() - began_s,
-            "slots": model.engine.slots,
-            "cache_bytes": model.engine.cache_bytes,
-        }
-        logs.event("model loaded", loaded)
-        return Entry(name=name, version=version, state=ModelState.READY, model=model)
-
-    def _failed(self, folder: Path, reason: str) -> Entry:
-        self.metrics.model_failed()
-        name, version = folder.parent.name, int(folder.name)
-        # Callers see it: where the repository lies on this machine is not for them.
-        reason = reason.replace(f"{folder.parent.parent}{os.sep}", "")
-        failure = {"model": f"{name}/{version}", "reason": reason}
-        logs.event("model failed", failure, logging.ERROR)
-        return Entry(name=name, version=version, state=ModelState.FAILED, reason=reason)
-
-    def _model(self, folder: Path, engine: RemoteEngine) -> ServedModel:
-        manifest = Manifest.read(folder)
-        if (manifest.name, str(manifest.version)) != (folder.parent.name, folder.name):
-            raise ArtifactError(
-                f"{folder}: its manifest is of {manifest.label}; name the folder like that"
-            )
-        # The one file that is opened here; the engine's process checks all of them.
-        check_file(folder / "tokenizer.json", manifest.files["tokenizer.json"])
-        tokenizer = Tokenizer.load(folder / "tokenizer.json")
-        if tokenizer.vocabulary_size > manifest.architecture.vocabulary_size:
-            raise ArtifactError(f"{folder}: tokenizer.json has more words than the model")
-        engine.load()
-        self.metrics.add_engine(manifest.name, engine)
-        return ServedModel(
-            manifest=manifest, tokenizer=tokenizer, engine=engine, provider=self.provider
-        )
-
-
-def _versions(repository: Path) -> list[Path]:
-    return sorted(
-        folder
-        for folder in repository.glob("*/*")
-        if re.fullmatch(r"[1-9][0-9]{0,8}", folder.name)
-        and folder.is_dir()
-        # What editors, file systems and copies under way keep for themselves.
-        and not folder.parent.name.startswith(".")
-        # Bytes that are no text could not be listed.
-        and folder.parent.name.isprintable()
-    )
+    Those on the way are worth another try; what failed is not before somebody has mended it.
+    """
+    for state in _ON_THE_WAY:
+        for entry in entries:
+            if entry.state is state:
+                return ModelUnavailable(f"{entry.label} {_ON_THE_WAY[state]}")
+    entry = max(entries, key=lambda entry: entry.version)
+    if entry.state is ModelState.FAILED:
+        return ModelNotLoaded(f"{entry.label} could not be loaded; see GetModel")
+    return ModelNotLoaded(f"{entry.label} is not loaded; LoadModel loads it")

@@ -17,7 +17,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from seqserve import AsyncClient, Client, Result, RetryPolicy
-from seqserve.errors import CallError, Unavailable
+from seqserve.errors import CallError, FailedPrecondition, Unavailable
 from seqserve.results import ModelState
 
 from .babble import MAX_TARGET, NAME
@@ -147,6 +147,13 @@ def test_provider_that_is_not_there(repository: Path, tmp_path: Path) -> None:
     assert "seqserve[server-gpu]" in said
 
 
+@pytest.mark.parametrize("traffic", [NAME, f"{NAME}:7=1"])
+def test_traffic_that_makes_no_sense(repository: Path, tmp_path: Path, traffic: str) -> None:
+    status, said = fails_to_start(repository, tmp_path, "--traffic", traffic)
+    assert status == 2
+    assert "--traffic: " in said
+
+
 def test_no_repository(tmp_path: Path) -> None:
     status, said = fails_to_start(tmp_path / "nothing", tmp_path)
     assert status == 2
@@ -200,7 +207,7 @@ def damaged(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     architecture = json.loads((models / NAME / "1" / "manifest.json").read_text(encoding="utf-8"))
     copy_version(repository, models, 5, architecture=architecture["architecture"] | {"heads": 3})
     (models / NAME / "6").mkdir()
-    with ServerProcess(models, folder, "--slots", "4") as server:
+    with ServerProcess(models, folder, "--slots", "4", "--traffic", f"{NAME}:1=0,2=1") as server:
         yield server
 
 
@@ -215,11 +222,12 @@ def test_sound_versions_are_served(damaged: ServerProcess) -> None:
 def test_broken_versions_are_listed_with_their_reason(damaged: ServerProcess) -> None:
     with Client(damaged.target, retry=ONCE) as client:
         models = {model.version: model for model in client.models()}
-        with pytest.raises(Unavailable):
+        with pytest.raises(FailedPrecondition):
             client.generate("Nobody", version=3)
     states = [models[version].state for version in range(1, 7)]
     assert states == [ModelState.READY] * 2 + [ModelState.FAILED] * 4
     assert [version for version, model in models.items() if model.is_default] == [2]
+    assert [models[version].traffic_share for version in range(1, 7)] == [0, 1, 0, 0, 0, 0]
     reasons = {3: "weights.bin: sha256", 4: "format is 99", 5: "cannot be run", 6: "manifest.json"}
     for version, reason in reasons.items():
         assert reason in models[version].state_reason

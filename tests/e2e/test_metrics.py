@@ -41,6 +41,7 @@ OTHERS = {
     "stop_total": {"model", "reason"},
     "model_info": {"model", "version", "precision", "provider"},
     "model_loads_total": {"result"},
+    "model_state": {"model", "version", "state"},
     "step_seconds_total": MODEL,
     "step_outside_runtime_seconds_total": MODEL,
 }

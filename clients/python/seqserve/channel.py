@@ -272,6 +272,9 @@ def _callables(channel: Any) -> dict[Method, Any]:
         Method.ATTENTION: generation.Attention,
         Method.LIST_MODELS: model.ListModels,
         Method.GET_MODEL: model.GetModel,
+        Method.LOAD_MODEL: model.LoadModel,
+        Method.UNLOAD_MODEL: model.UnloadModel,
+        Method.SET_TRAFFIC: model.SetTraffic,
     }
 
 

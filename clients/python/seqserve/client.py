@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -302,6 +302,77 @@ class Client:
             self._transport, Method.GET_MODEL, request, timeout_s
         )
         return responses.model_of(response.model)
+
+    def load_model(
+        self,
+        name: str | None,
+        version: int | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> Model:
+        """Loads a version of a model, and gives it when it takes calls.
+
+        It stays loaded until it is unloaded, whatever the server would decide by itself. The server
+        goes on with it where the time here runs out.
+
+        Args:
+            name: Name of the model; the server's default where None.
+            version: The version; the highest one in the server's repository where None.
+            timeout_s: Time for the call and its retries; the client's where None.
+
+        Raises:
+            FailedPrecondition: It cannot be loaded; the message says why.
+            CallError: The call failed; the class says how.
+        """
+        request = requests.load_model_request(name, version)
+        response: model_pb2.LoadModelResponse = self._unary(
+            self._transport, Method.LOAD_MODEL, request, timeout_s
+        )
+        return responses.model_of(response.model)
+
+    def unload_model(
+        self, name: str | None, version: int, *, timeout_s: float | None = None
+    ) -> Model:
+        """Takes a version out of service, and gives it when its calls have ended.
+
+        It stays unloaded until it is loaded, whatever the server would decide by itself.
+
+        Args:
+            name: Name of the model; the server's default where None.
+            version: The version.
+            timeout_s: Time for the call and its retries; the client's where None.
+
+        Raises:
+            CallError: The call failed; the class says how.
+        """
+        request = requests.unload_model_request(name, version)
+        response: model_pb2.UnloadModelResponse = self._unary(
+            self._transport, Method.UNLOAD_MODEL, request, timeout_s
+        )
+        return responses.model_of(response.model)
+
+    def set_traffic(
+        self, name: str | None, weights: Mapping[int, int], *, timeout_s: float | None = None
+    ) -> list[Model]:
+        """Shares the calls that name no version among versions of a model.
+
+        Args:
+            name: Name of the model; the server's default where None.
+            weights: Weight by version, such as ``{1: 90, 2: 10}``; none for all calls to the
+                highest version that is ready.
+            timeout_s: Time for the call and its retries; the client's where None.
+
+        Returns:
+            Every version of the model, with its ``traffic_share``.
+
+        Raises:
+            CallError: The call failed; the class says how.
+        """
+        request = requests.set_traffic_request(name, weights)
+        response: model_pb2.SetTrafficResponse = self._unary(
+            self._transport, Method.SET_TRAFFIC, request, timeout_s
+        )
+        return [responses.model_of(model) for model in response.models]
 
     def close(self) -> None:
         """Cancels the calls under way and closes the connection."""

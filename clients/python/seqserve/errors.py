@@ -5,6 +5,7 @@
     └── CallError                  a call to a server failed; .code and .details say how
         ├── InvalidArgument        a field of the request is wrong; .field names it
         ├── NotFound               no such model or version
+        ├── FailedPrecondition     the model is not loaded, and waiting does not help
         ├── Overloaded             the server's queue is full; .retry_after_s says when to try again
         ├── DeadlineExceeded       the deadline passed before the answer was ready
         ├── Cancelled              the call was cancelled
@@ -66,6 +67,10 @@ class InvalidArgument(CallError):
 
 class NotFound(CallError):
     """The server has no such model or version."""
+
+
+class FailedPrecondition(CallError):
+    """The model could not be loaded, or was unloaded; it stays so until somebody changes that."""
 
 
 class Overloaded(CallError):

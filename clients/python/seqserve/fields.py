@@ -5,7 +5,7 @@ The checks are thin on purpose: what a field may hold is the server's to say.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MutableSequence, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, MutableSequence, Sequence
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -24,6 +24,7 @@ _KINDS = {
 _KINDS_OF_LISTS = {
     "TokenSequence": "a list of lists of texts",
     "Term": "a mapping from texts to texts",
+    "WeightsEntry": "a mapping from versions to weights",
 }
 
 
@@ -44,15 +45,16 @@ def set_field(message: Message, name: str, value: Any) -> None:
     Args:
         message: Whose field it is.
         name: Name of the field.
-        value: A text, number or truth, a list of texts, a list of lists of them, or a mapping from
-            texts to texts.
+        value: A text, number or truth, a list of texts, a list of lists of them, or a mapping.
 
     Raises:
         InvalidArgument: The value does not fit the field.
     """
     holder = getattr(message, name)
     try:
-        if isinstance(holder, MutableSequence):
+        if isinstance(holder, MutableMapping):
+            holder.update(_mapped(value))
+        elif isinstance(holder, MutableSequence):
             _extend(message, name, value)
         elif isinstance(value, bool) is isinstance(holder, bool):
             setattr(message, name, value)

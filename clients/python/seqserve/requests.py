@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Unpack
 
 from seqserve.decoding import GenerateOptions
@@ -101,4 +101,41 @@ def get_model_request(name: str | None, version: int | None) -> model_pb2.GetMod
     """
     request = model_pb2.GetModelRequest()
     set_fields(request, model=name, version=version)
+    return request
+
+
+def load_model_request(name: str | None, version: int | None) -> model_pb2.LoadModelRequest:
+    """Builds the request of LoadModel; None leaves a field to the server.
+
+    Raises:
+        InvalidArgument: A value does not fit its field.
+    """
+    request = model_pb2.LoadModelRequest()
+    set_fields(request, model=name, version=version)
+    return request
+
+
+def unload_model_request(name: str | None, version: int) -> model_pb2.UnloadModelRequest:
+    """Builds the request of UnloadModel; no name leaves it to the server.
+
+    Raises:
+        InvalidArgument: A value does not fit its field.
+    """
+    request = model_pb2.UnloadModelRequest()
+    set_fields(request, model=name)
+    set_field(request, "version", version)
+    return request
+
+
+def set_traffic_request(
+    name: str | None, weights: Mapping[int, int]
+) -> model_pb2.SetTrafficRequest:
+    """Builds the request of SetTraffic; no name leaves it to the server.
+
+    Raises:
+        InvalidArgument: A value does not fit its field.
+    """
+    request = model_pb2.SetTrafficRequest()
+    set_fields(request, model=name)
+    set_field(request, "weights", weights)
     return request

@@ -158,6 +158,7 @@ def model_of(message: model_pb2.Model) -> Model:
         vocabulary_size=message.vocabulary_size,
         description=message.description,
         licence=message.licence,
+        traffic_share=message.traffic_share,
     )
 
 

@@ -31,9 +31,13 @@ class ModelState(Enum):
     READY = "ready"
     """Takes calls."""
     LOADING = "loading"
-    """Being verified, loaded and warmed up."""
+    """Being verified, loaded, warmed up and tested."""
     FAILED = "failed"
     """Could not be loaded; the model's ``state_reason`` says why."""
+    DRAINING = "draining"
+    """Finishes the calls that it has accepted and takes no new ones."""
+    AVAILABLE = "available"
+    """In the server's repository, not loaded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,9 +194,9 @@ class Model:
     state: ModelState
     """Whether it can be called."""
     state_reason: str
-    """Why it cannot be called; empty when it can."""
+    """Why it cannot be called; empty when there is no more to say than the state."""
     is_default: bool
-    """Whether calls that name no model and no version come here."""
+    """Whether calls that name no model and no version come here, all or some."""
     precision: str
     """Precision of weights and arithmetic: fp32, fp16 or int8."""
     provider: str
@@ -207,3 +211,5 @@ class Model:
     """What the model is for."""
     licence: str
     """Licence of the model, an SPDX identifier."""
+    traffic_share: float = 0.0
+    """Share of the calls that name no version which come here, from 0 to 1."""

@@ -13,6 +13,7 @@ from seqserve.v1 import generation_pb2
 _CLASSES: dict[str, type[errors.CallError]] = {
     "INVALID_ARGUMENT": errors.InvalidArgument,
     "NOT_FOUND": errors.NotFound,
+    "FAILED_PRECONDITION": errors.FailedPrecondition,
     "RESOURCE_EXHAUSTED": errors.Overloaded,
     "DEADLINE_EXCEEDED": errors.DeadlineExceeded,
     "CANCELLED": errors.Cancelled,

@@ -30,6 +30,9 @@ class Method(Enum):
     ATTENTION = "Attention"
     LIST_MODELS = "ListModels"
     GET_MODEL = "GetModel"
+    LOAD_MODEL = "LoadModel"
+    UNLOAD_MODEL = "UnloadModel"
+    SET_TRAFFIC = "SetTraffic"
 
 
 class Call(Protocol):

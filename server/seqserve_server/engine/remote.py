@@ -183,7 +183,7 @@ class RemoteEngine:
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
-        self._fail(EngineFault("the engine was stopped"))
+        self._fail(ModelUnavailable("the version was unloaded while the call ran; call again"))
         await asyncio.to_thread(self.discard)
 
     def ask(self) -> Future[Report]:

@@ -32,6 +32,9 @@ SCOPES: dict[str, Scope | None] = {
     "/seqserve.v1.GenerationService/": Scope.GENERATE,
     "/seqserve.v1.ModelService/ListModels": Scope.GENERATE,
     "/seqserve.v1.ModelService/GetModel": Scope.GENERATE,
+    "/seqserve.v1.ModelService/LoadModel": Scope.ADMIN,
+    "/seqserve.v1.ModelService/UnloadModel": Scope.ADMIN,
+    "/seqserve.v1.ModelService/SetTraffic": Scope.ADMIN,
 }
 """What a method needs, or all methods of a service that are not there by themselves."""
 

@@ -20,6 +20,7 @@ from seqserve_server.rpc.bulk import Bulk, Requests
 from seqserve_server.rpc.call import EngineCall
 from seqserve_server.rpc.options import decoding_options, default_options
 from seqserve_server.rpc.record import CallRecord, current
+from seqserve_server.rpc.resolution import model_of_call
 from seqserve_server.rpc.status import failure_within
 from seqserve_server.rpc.terms import applying, for_source
 from seqserve_server.rpc.validation import (
@@ -116,16 +117,17 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         async def answer(
             request: generation_pb2.GenerateRequest,
         ) -> generation_pb2.GenerateResponse:
-            part = record.part(time.monotonic())
+            part = record.request(time.monotonic())
             current.set(part)
             try:
                 return await self.Generate(request, context)
             finally:
+                part.release()
                 # They may name several; the last one stands for the call.
                 record.model = part.model or record.model
 
         # As many as can run: they fill the batch, and others need not queue behind them.
-        most = max(model.engine.slots for model in self._repository.models())
+        most = max((model.engine.slots for model in self._repository.models()), default=1)
         bulk = Bulk(answer, most, self._draining)
         async with aclosing(bulk.responses(requests)) as responses:
             async for response in responses:
@@ -195,9 +197,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         return decoding_options(options, model.manifest, model.tokenizer, most_rows)
 
     def _model(self, request: _Request) -> ServedModel:
-        model = self._repository.resolve(request.model, request.version)
-        current.get().model = model.manifest.name
-        return model
+        return model_of_call(self._repository, request.model, request.version)
 
 
 async def _source(model: ServedModel, text: str) -> list[int]:

@@ -33,6 +33,7 @@ from seqserve_server.rpc.generation import GenerationServicer
 from seqserve_server.rpc.inference_request import IN_PIECES, InferenceRequest, renamed
 from seqserve_server.rpc.pb import open_inference_pb2, open_inference_pb2_grpc
 from seqserve_server.rpc.record import CallRecord, current
+from seqserve_server.rpc.resolution import model_of_call
 from seqserve_server.rpc.signature import config_of, metadata_of
 from seqserve_server.rpc.status import failure_within
 from seqserve_server.rpc.tensors import MOST_NAME
@@ -156,14 +157,11 @@ class InferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer):
         _refuse_change()
 
     def _takes_calls(self, entry: Entry) -> bool:
-        is_up = entry.model is not None and entry.model.engine.is_up
-        return is_up and not self._draining.is_set()
+        return entry.is_up and not self._draining.is_set()
 
     def _model(self, field: str, name: str, version: str) -> ServedModel:
         """Finds the model that is meant; the field is the one of its version."""
-        model = self._repository.resolve(name, _version(field, version))
-        current.get().model = model.manifest.name
-        return model
+        return model_of_call(self._repository, name, _version(field, version))
 
     def _read(self, request: Request) -> InferenceRequest:
         model = self._model("model_version", request.model_name, request.model_version)
@@ -192,14 +190,17 @@ class InferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer):
         self, request: Request, context: Context, record: CallRecord
     ) -> AsyncGenerator[open_inference_pb2.ModelStreamInferResponse, None]:
         """Answers one request of many, the record being that of their call."""
-        current.set(record)
         began_s = time.monotonic()
+        part = record.request(began_s)
+        # What is counted is the call's.
+        part.facts = record.facts
+        current.set(part)
         try:
             asked = self._read(request)
             if not asked.in_pieces:
-                yield _of_stream(await self._whole(asked, context, record, began_s), is_last=True)
+                yield _of_stream(await self._whole(asked, context, part, began_s), is_last=True)
                 return
-            async with aclosing(self._pieces(asked, context, record, began_s)) as responses:
+            async with aclosing(self._pieces(asked, context, part, began_s)) as responses:
                 async for response in responses:
                     yield response
         except ServiceError as error:
@@ -207,6 +208,9 @@ class InferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer):
                 error_message=failure_within(error, record.request_id).message,
                 infer_response=Response(id=request.id),
             )
+        finally:
+            record.model = part.model or record.model
+            part.release()
 
     async def _pieces(
         self, asked: InferenceRequest, context: Context, record: CallRecord, began_s: float

@@ -6,7 +6,6 @@ stay as they are.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -18,6 +17,7 @@ from google.protobuf import descriptor_pool
 from google.protobuf.message import Message
 
 from seqserve_server import logs
+from seqserve_server.active_calls import ActiveCalls
 from seqserve_server.errors import Draining, InvalidRequest, QueueFull, ServiceError
 from seqserve_server.metrics import Metrics
 from seqserve_server.rpc.deadline import has_passed
@@ -37,31 +37,6 @@ Requests: TypeAlias = Message | Unreadable | AsyncIterator[Message | Unreadable]
 _PREFIXES = ("/seqserve.v1.", "/inference.")
 _REJECTIONS = {QueueFull: "queue_full", Draining: "draining", InvalidRequest: "invalid"}
 _log = logging.getLogger(__name__)
-
-
-class ActiveCalls:
-    """How many calls are under way; lives in the event loop."""
-
-    def __init__(self) -> None:
-        """Begins with none."""
-        self._count = 0
-        self._none = asyncio.Event()
-        self._none.set()
-
-    def enter(self) -> None:
-        """Notes a call that begins."""
-        self._count += 1
-        self._none.clear()
-
-    def leave(self) -> None:
-        """Notes a call that is over."""
-        self._count -= 1
-        if not self._count:
-            self._none.set()
-
-    async def wait_none(self) -> None:
-        """Waits until no call is under way."""
-        await self._none.wait()
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
@@ -190,6 +165,7 @@ class _Call:
 
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self._active.leave()
+        self._record.release()
         if error is None:
             self._note(grpc.StatusCode.OK)
         elif isinstance(error, Exception):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from seqserve_server.engine.request import Event, Request
+from seqserve_server.repository import ServedModel
 
 REQUEST_ID = "x-request-id"
 Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
@@ -54,6 +55,8 @@ class CallRecord:
     """What else its line in the log says: counts and times, never text."""
     trace: Trace | None = None
     """None where calls are not traced."""
+    kept: list[ServedModel] = field(default_factory=list)
+    """The versions it was given, which stay loaded until its end."""
 
     @property
     def method(self) -> str:
@@ -68,9 +71,33 @@ class CallRecord:
             request.timeline.finished_s = time.monotonic()
         self.trace.requests.append((request, event))
 
+    def keep(self, model: ServedModel) -> None:
+        """Counts this call among those of a version, so that it is there until the end."""
+        model.calls.enter()
+        self.kept.append(model)
+
+    def kept_of(self, name: str, version: int) -> ServedModel | None:
+        """Finds a version that the call keeps already; 0 for any of that name."""
+        for model in self.kept:
+            if model.manifest.name == name and version in (0, model.manifest.version):
+                return model
+        return None
+
+    def release(self) -> None:
+        """Leaves every version; the call is over."""
+        while self.kept:
+            self.kept.pop().calls.leave()
+
     def part(self, began_s: float) -> CallRecord:
         """Begins the record of one of many sources, which came at a time of its own."""
         return replace(self, began_s=began_s, facts={})
+
+    def request(self, began_s: float) -> CallRecord:
+        """Begins the record of one of many requests, each of which finds a version of its own.
+
+        It is to be released when it has been answered.
+        """
+        return replace(self, began_s=began_s, facts={}, kept=[])
 
     def add(self, **counts: float) -> None:
         """Adds to facts that are sums."""

@@ -18,7 +18,7 @@ from seqserve_server.address import address_of
 from seqserve_server.config import ServeOptions
 from seqserve_server.errors import StartupError
 from seqserve_server.metrics import Metrics
-from seqserve_server.repository import Repository
+from seqserve_server.rollout import Rollout
 from seqserve_server.rpc.authorization import AuthorizationInterceptor
 from seqserve_server.rpc.connections import connection_arguments
 from seqserve_server.rpc.generation import GenerationServicer
@@ -40,6 +40,7 @@ _SERVICES = (
 )
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+_UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
 # How long the bytes of the last answers may take to leave; watchers of health hold it all.
 _FLUSH_S = 1.0
@@ -51,7 +52,7 @@ class Server:
     def __init__(
         self,
         options: ServeOptions,
-        repository: Repository,
+        rollout: Rollout,
         metrics: Metrics,
         security: Security | None = None,
         tracing: Tracing | None = None,
@@ -60,7 +61,7 @@ class Server:
 
         Args:
             options: Of the command.
-            repository: The models.
+            rollout: The models.
             metrics: Where calls are counted.
             security: What protects the port; nothing where None.
             tracing: Where they are traced, if they are.
@@ -68,7 +69,8 @@ class Server:
         Raises:
             StartupError: The port is taken, or the address is none of this machine.
         """
-        self._repository = repository
+        self._rollout = rollout
+        self._repository = rollout.repository
         self._interceptor = CallInterceptor(metrics, tracing)
         self._draining = asyncio.Event()
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
@@ -79,13 +81,14 @@ class Server:
         self._add_services()
         self.port = self._bind(address_of(options.host, options.port), security.certificates)
         self._is_serving = False
-        self._telling: set[asyncio.Task[None]] = set()
+        self._told: dict[str, int] = {}
+        self._telling = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Starts the engines and answers calls from now on."""
-        for model in self._repository.models():
-            model.engine.on_change = self._on_engine_change
-            await model.engine.start()
+        await self._rollout.start()
+        self._rollout.on_change = self._on_change
         await self._tell_health()
         await self._server.start()
         self._is_serving = True
@@ -93,16 +96,23 @@ class Server:
     @property
     def is_ready(self) -> bool:
         """Whether calls are taken, and an engine is there for them."""
-        return self._is_serving and any(model.engine.is_up for model in self._repository.models())
+        return self._is_serving and any(entry.is_up for entry in self._repository.entries)
 
-    def _on_engine_change(self, is_up: bool) -> None:
+    def _on_change(self) -> None:
         task = asyncio.create_task(self._tell_health())
-        self._telling.add(task)
-        task.add_done_callback(self._telling.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _tell_health(self) -> None:
-        for name, status in self._statuses().items():
-            await self._health.set(name, status)
+        # One after the other, so that what is told last is how it is.
+        async with self._telling:
+            statuses = self._statuses()
+            for name in self._told.keys() - statuses.keys():
+                await self._health.set(name, _UNKNOWN)
+            for name, status in statuses.items():
+                if self._told.get(name) != status:
+                    await self._health.set(name, status)
+            self._told = statuses
 
     async def drain(self, timeout_s: float) -> bool:
         """Finishes the calls that were accepted, queued ones too, refuses new ones, and ends.
@@ -116,25 +126,18 @@ class Server:
         deadline_s = time.monotonic() + timeout_s
         self._is_serving = False
         await self._health.enter_graceful_shutdown()
-        engines = [model.engine for model in self._repository.models()]
-        for engine in engines:
-            # Each refuses new calls at once, before any is waited for.
-            engine.close()
+        # Each engine refuses new calls at once, before any is waited for.
+        self._rollout.close()
         self._draining.set()
+        engines = [model.engine for model in self._repository.models()]
         idle = await asyncio.gather(*(engine.wait_idle(timeout_s) for engine in engines))
-        finished = all(idle) and await self._calls_end(deadline_s)
+        # Readers may be slower than the engine.
+        finished = all(idle) and await self._interceptor.active.wait_none(
+            max(0.0, deadline_s - time.monotonic())
+        )
         await self._server.stop(_FLUSH_S if finished else None)
-        await asyncio.gather(*(engine.stop() for engine in engines))
+        await self._rollout.stop()
         return finished
-
-    async def _calls_end(self, deadline_s: float) -> bool:
-        """Waits for readers that are slower than the engine; False where time ran out."""
-        try:
-            async with asyncio.timeout(max(0.0, deadline_s - time.monotonic())):
-                await self._interceptor.active.wait_none()
-        except TimeoutError:
-            return False
-        return True
 
     def _interceptors(self, tokens: Tokens | None) -> list[grpc.aio.ServerInterceptor]:  # type: ignore[type-arg]
         if tokens is None:
@@ -144,7 +147,7 @@ class Server:
     def _add_services(self) -> None:
         generation = GenerationServicer(self._repository, self._draining)
         generation_pb2_grpc.add_GenerationServiceServicer_to_server(generation, self._server)
-        models = ModelServicer(self._repository)
+        models = ModelServicer(self._rollout)
         model_pb2_grpc.add_ModelServiceServicer_to_server(models, self._server)
         inference = InferenceServicer(self._repository, generation, self._draining)
         open_inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(inference, self._server)
@@ -169,12 +172,11 @@ class Server:
 
     def _statuses(self) -> dict[str, int]:
         """Gives the health of the whole, of each service, of each model and of each version."""
-        engines = [model.engine for model in self._repository.models()]
-        whole = _SERVING if any(engine.is_up for engine in engines) else _NOT_SERVING
+        is_up = any(entry.is_up for entry in self._repository.entries)
+        whole = _SERVING if is_up else _NOT_SERVING
         statuses = dict.fromkeys(("", *_SERVICES), whole)
         for entry in self._repository.entries:
-            is_up = entry.model is not None and entry.model.engine.is_up
-            status = _SERVING if is_up else _NOT_SERVING
+            status = _SERVING if entry.is_up else _NOT_SERVING
             statuses[entry.label] = status
             if statuses.get(entry.name) != _SERVING:
                 statuses[entry.name] = status

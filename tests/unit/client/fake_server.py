@@ -199,6 +199,7 @@ MODELS = [
         vocabulary_size=1000,
         description="Text in capitals",
         licence="Apache-2.0",
+        traffic_share=1.0,
     ),
     model_pb2.Model(
         name="broken",

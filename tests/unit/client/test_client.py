@@ -17,6 +17,7 @@ from seqserve import (
     InternalError,
     InvalidArgument,
     Model,
+    ModelState,
     NotFound,
     Overloaded,
     Piece,
@@ -80,6 +81,9 @@ class Session:
     def model(self, *names: Any) -> Model:
         model: Model = self._wait(self.client.model(*names))
         return model
+
+    def change(self, verb: str, *arguments: Any) -> Any:
+        return self._wait(getattr(self.client, verb)(*arguments))
 
     def _wait(self, value: Any) -> Any:
         return asyncio.run(_await(value)) if isinstance(value, Awaitable) else value
@@ -301,6 +305,23 @@ def test_models(session: Callable[..., Session]) -> None:
     assert run.model("m", 3).name == "m"
     assert [call.method for call in run.calls] == [Method.LIST_MODELS, Method.GET_MODEL]
     assert run.calls[1].request == model_pb2.GetModelRequest(model="m", version=3)
+
+
+def test_changing_what_is_loaded(session: Callable[..., Session]) -> None:
+    ready = model_pb2.Model(name="m", version=3, state=model_pb2.MODEL_STATE_READY)
+    unloaded = model_pb2.Model(name="m", version=3, state=model_pb2.MODEL_STATE_AVAILABLE)
+    run = session(
+        [UNAVAILABLE],
+        [model_pb2.LoadModelResponse(model=ready)],
+        [model_pb2.UnloadModelResponse(model=unloaded)],
+        [model_pb2.SetTrafficResponse(models=[ready, ready])],
+    )
+    assert run.change("load_model", "m", 3).state is ModelState.READY
+    assert run.change("unload_model", "m", 3).state is ModelState.AVAILABLE
+    assert len(run.change("set_traffic", "m", {3: 1})) == 2
+    methods = [Method.LOAD_MODEL, Method.LOAD_MODEL, Method.UNLOAD_MODEL, Method.SET_TRAFFIC]
+    assert [call.method for call in run.calls] == methods
+    assert run.calls[3].request == model_pb2.SetTrafficRequest(model="m", weights={3: 1})
 
 
 def test_leaving_a_stream_cancels_it() -> None:

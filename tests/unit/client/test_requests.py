@@ -183,3 +183,22 @@ def test_attention_request() -> None:
 def test_get_model_request() -> None:
     assert requests.get_model_request("m", 2) == model_pb2.GetModelRequest(model="m", version=2)
     assert requests.get_model_request(None, None) == model_pb2.GetModelRequest()
+
+
+def test_requests_that_change_what_is_loaded() -> None:
+    load = model_pb2.LoadModelRequest(model="m", version=2)
+    assert requests.load_model_request("m", 2) == load
+    assert requests.load_model_request(None, None) == model_pb2.LoadModelRequest()
+    unload = model_pb2.UnloadModelRequest(model="m", version=2)
+    assert requests.unload_model_request("m", 2) == unload
+    with pytest.raises(InvalidArgument, match="version: None is not a whole number"):
+        requests.unload_model_request("m", None)  # type: ignore[arg-type]
+    traffic = model_pb2.SetTrafficRequest(model="m", weights={1: 90, 2: 10})
+    assert requests.set_traffic_request("m", {1: 90, 2: 10}) == traffic
+    assert requests.set_traffic_request(None, {}) == model_pb2.SetTrafficRequest()
+
+
+@pytest.mark.parametrize("weights", [None, [1], {"1": 2}, {1: -1}, {1: 0.5}, {1: None}])
+def test_weights_are_whole_numbers(weights: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"weights: .* is not a mapping from versions"):
+        requests.set_traffic_request("m", weights)

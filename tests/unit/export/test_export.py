@@ -73,8 +73,10 @@ def test_run_becomes_a_proven_artifact(
     assert manifest.verification.data == "test.tsv"
     assert manifest.verification.sentences == 20
     assert manifest.verification.largest_logit_difference < 1e-4
+    assert manifest.self_test is not None
+    assert manifest.self_test.source in [pair.source for pair in pairs[:20]]
     with Offline(place) as offline:
-        assert len(offline([pairs[0].source])) == 1
+        assert offline([manifest.self_test.source]) == [manifest.self_test.target]
 
 
 @pytest.fixture

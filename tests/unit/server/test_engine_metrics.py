@@ -98,3 +98,18 @@ def test_all_are_asked_before_one_is_waited_for(engines: EnginesCollector) -> No
 def test_no_model_shows_no_sample(engines: EnginesCollector) -> None:
     assert [sample for family in engines.collect() for sample in family.samples] == []
     assert engines.describe() == []
+
+
+def test_counters_do_not_fall_when_an_engine_is_taken_away(engines: EnginesCollector) -> None:
+    first, second = Busy(5), Busy(7)
+    engines.add("m", first)
+    engines.add("m", second)
+    engines.remove("m", first)
+    assert value(engines, "batch_rows_sum", model="m") == 12
+    assert value(engines, "slots", model="m") == 8
+    assert value(engines, "slots_in_use", model="m") == 7
+    engines.remove("m", second)
+    assert value(engines, "batch_rows_sum", model="m") == 12
+    assert value(engines, "queue_depth", model="m") == 0
+    engines.add("m", Busy(1))
+    assert value(engines, "batch_rows_sum", model="m") == 13

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from seqserve_server.errors import ArtifactError
-from seqserve_server.manifest import FILE, REQUIRED_FILES, Manifest, Verification
+from seqserve_server.manifest import FILE, REQUIRED_FILES, Manifest, SelfTest, Verification
 
 Values = dict[str, Any]
 
@@ -78,6 +78,13 @@ def test_verification_survives(artifact: Path) -> None:
     assert verification.largest_logit_difference == 1e-5
 
 
+def test_self_test_may_be_missing(artifact: Path) -> None:
+    change(artifact, setting("self_test", DELETE))
+    assert Manifest.load(artifact).self_test is None
+    change(artifact, setting("self_test", {"source": "a", "target": "b"}))
+    assert Manifest.load(artifact).self_test == SelfTest(source="a", target="b")
+
+
 MALFORMED: list[tuple[str, Any, str]] = [
     ("format", 2, r"format is 2; this server reads format 1.*Export the model again"),
     ("format", "1", r"format is '1'"),
@@ -107,6 +114,9 @@ MALFORMED: list[tuple[str, Any, str]] = [
     ("requirements.onnxruntime", "new", r"requirements\.onnxruntime: 'new' is not a version"),
     ("verification", {}, r"verification\.data: missing"),
     ("verification", DELETE, r"verification: missing"),
+    ("self_test", {"source": "a"}, r"self_test\.target: missing"),
+    ("self_test", "a", r"self_test: not an object"),
+    ("self_test", {"source": "a", "target": 1}, r"self_test\.target: 1 is not of type str"),
     ("provenance", None, r"provenance: not an object"),
     ("files", [], r"files: not an object"),
     ("files", {}, r"files: encoder\.onnx is missing"),

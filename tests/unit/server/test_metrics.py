@@ -38,6 +38,7 @@ FAMILIES = {
     "stop": ("counter", {"reason", "model"}),
     "model_info": ("gauge", {"model", "version", "precision", "provider"}),
     "model_loads": ("counter", {"result"}),
+    "model_state": ("gauge", {"model", "version", "state"}),
     "step_seconds": ("counter", MODEL),
     "step_outside_runtime_seconds": ("counter", MODEL),
 }
@@ -58,8 +59,8 @@ class Busy:
 
 def metrics_of_a_server() -> Metrics:
     metrics = Metrics()
-    metrics.add_engine("m", Busy())
-    metrics.model_loaded("m", 1, "int8", "cpu")
+    metrics.model_loaded("m", 1, "int8", "cpu", Busy())
+    metrics.show_versions(lambda: [("m", 1, "ready")])
     metrics.called("m", "GenerationService.Generate", "OK", 0.1, {"request_id": "a1"})
     metrics.rejected("m", "queue_full")
     return metrics
@@ -136,9 +137,27 @@ def test_buckets(name: str, first: float, at_least: float) -> None:
 
 def test_loads() -> None:
     metrics = Metrics()
-    metrics.model_loaded("m", 3, "int8", "cpu")
+    metrics.model_loaded("m", 3, "int8", "cpu", Busy())
     metrics.model_failed()
     labels = {"model": "m", "version": "3", "precision": "int8", "provider": "cpu"}
     assert value(metrics, "model_info", **labels) == 1
     assert value(metrics, "model_loads_total", result="success") == 1
     assert value(metrics, "model_loads_total", result="failure") == 1
+
+
+def test_unloaded_version_is_no_longer_shown() -> None:
+    metrics = Metrics()
+    states = [("m", 3, "ready"), ("m", 4, "failed")]
+    metrics.show_versions(lambda: states)
+    engine = Busy()
+    metrics.model_loaded("m", 3, "int8", "cpu", engine)
+    assert value(metrics, "slots", model="m") == 8
+    assert value(metrics, "model_state", model="m", version="4", state="failed") == 1
+    metrics.model_unloaded("m", 3, "int8", "cpu", engine)
+    labels = {"model": "m", "version": "3", "precision": "int8", "provider": "cpu"}
+    assert value(metrics, "model_info", **labels) is None
+    assert value(metrics, "slots", model="m") == 0
+    states[:] = [("m", 3, "available")]
+    assert value(metrics, "model_state", model="m", version="3", state="available") == 1
+    assert value(metrics, "model_state", model="m", version="3", state="ready") is None
+    assert value(metrics, "model_state", model="m", version="4", state="failed") is None

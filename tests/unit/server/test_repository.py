@@ -1,286 +1,190 @@
-"""The models of a folder: what is loaded, what is refused and why, and which one a call means."""
+"""Which versions there are, which take calls, and which a call means."""
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import signal
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, cast
 
-import onnxruntime
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from seqserve.errors import OptionError
-from seqserve_server.config import LogFormat, LogLevel
-from seqserve_server.engine.limits import EngineLimits
-from seqserve_server.engine.mail import Setup
-from seqserve_server.engine.remote import RemoteEngine
-from seqserve_server.engine_process import EngineProcess
-from seqserve_server.errors import ModelNotFound, ModelUnavailable, ProviderError, StartupError
-from seqserve_server.metrics import Metrics
-from seqserve_server.provider import Provider
-from seqserve_server.repository import Entry, Loader, ModelState, Repository, ServedModel
+from seqserve_server.errors import (
+    InvalidRequest,
+    ModelNotFound,
+    ModelNotLoaded,
+    ModelUnavailable,
+    StartupError,
+)
+from seqserve_server.lifecycle import ModelState
+from seqserve_server.repository import Entry, Repository, ServedModel
+
+READY, FAILED = ModelState.READY, ModelState.FAILED
 
 
-def entry(name: str, version: int, *, sound: bool = True) -> Entry:
-    if not sound:
-        return Entry(name=name, version=version, state=ModelState.FAILED, reason="is damaged")
-    model = cast(ServedModel, object())
-    return Entry(name=name, version=version, state=ModelState.READY, model=model)
+def entry(name: str, version: int, state: ModelState = READY) -> Entry:
+    model = cast(ServedModel, object()) if state in (READY, ModelState.DRAINING) else None
+    reason = "is damaged" if state is FAILED else ""
+    return Entry(name=name, version=version, state=state, reason=reason, model=model)
+
+
+def repository(*entries: Entry, default: str = "") -> Repository:
+    found = Repository(entries)
+    found.choose_default(default)
+    return found
+
+
+def resolved(repository: Repository, name: str, version: int = 0, key: str = "") -> Entry:
+    """Gives the entry of the model that a call is given."""
+    model = repository.resolve(name, version, key)
+    [found] = [entry for entry in repository.entries if entry.model is model]
+    return found
 
 
 def test_versions_are_sorted_as_numbers() -> None:
     entries = [entry("b", 1), entry("a", 10), entry("a", 9)]
-    assert [entry.label for entry in Repository(entries).entries] == ["a/9", "a/10", "b/1"]
+    assert [found.label for found in Repository(entries).entries] == ["a/9", "a/10", "b/1"]
 
 
-def test_highest_sound_version_is_meant() -> None:
-    repository = Repository([entry("m", 1), entry("m", 2), entry("m", 10, sound=False)])
-    assert repository.find("m").version == 2
-    assert repository.resolve("m", 1) is repository.entries[0].model
+def test_highest_version_that_is_ready_is_meant() -> None:
+    found = repository(entry("m", 1), entry("m", 2), entry("m", 10, FAILED))
+    assert found.find("m").version == resolved(found, "m").version == 2
+    assert resolved(found, "m", 1).version == 1
 
 
 def test_only_model_is_the_default() -> None:
-    repository = Repository([entry("m", 1), entry("ruin", 1, sound=False)])
-    assert repository.default == "m"
-    assert repository.find("").label == "m/1"
+    found = repository(entry("m", 1), entry("ruin", 1, FAILED))
+    assert found.default == "m"
+    assert found.find("").label == "m/1"
+
+
+def test_default_stays_when_others_come() -> None:
+    found = repository(entry("m", 1))
+    found.add(entry("other", 1))
+    assert resolved(found, "").name == "m"
 
 
 def test_of_several_models_one_must_be_named() -> None:
-    repository = Repository([entry("a", 1), entry("b", 1)])
+    found = repository(entry("a", 1), entry("b", 1))
     with pytest.raises(ModelNotFound, match="no default; there are a/1, b/1"):
-        repository.resolve("")
-    assert Repository(repository.entries, "b").find("").name == "b"
+        found.resolve("", 0, "")
+    assert repository(*found.entries, default="b").find("").name == "b"
 
 
 @pytest.mark.parametrize(("name", "version"), [("x", 0), ("m", 3), ("M", 0)])
 def test_unknown_names_what_there_is(name: str, version: int) -> None:
     with pytest.raises(ModelNotFound, match=f"'{name}'.*; there are m/1, m/2"):
-        Repository([entry("m", 1), entry("m", 2)]).resolve(name, version)
+        repository(entry("m", 1), entry("m", 2)).resolve(name, version, "")
 
 
 def test_answer_is_short_whatever_is_asked_and_there() -> None:
-    repository = Repository([entry(f"model-{number}", 1) for number in range(1000)])
+    found = repository(*(entry(f"model-{number}", 1) for number in range(1000)))
     with pytest.raises(ModelNotFound) as caught:
-        repository.resolve("x" * 100_000)
+        found.resolve("x" * 100_000, 0, "")
     assert len(str(caught.value)) < 1000
     assert "980 more" in str(caught.value)
 
 
-def test_broken_version_is_unavailable() -> None:
-    repository = Repository([entry("m", 1, sound=False), entry("n", 1)])
-    with pytest.raises(ModelUnavailable, match="m/1"):
-        repository.resolve("m")
+@pytest.mark.parametrize(
+    ("state", "error", "says"),
+    [
+        (ModelState.LOADING, ModelUnavailable, "is loading"),
+        (ModelState.DRAINING, ModelUnavailable, "is being unloaded"),
+        (ModelState.FAILED, ModelNotLoaded, "could not be loaded; see GetModel"),
+        (ModelState.AVAILABLE, ModelNotLoaded, "is not loaded; LoadModel"),
+    ],
+)
+def test_what_is_not_ready_says_whether_waiting_helps(
+    state: ModelState, error: type[Exception], says: str
+) -> None:
+    found = repository(entry("m", 1), entry("m", 2, state), entry("other", 1, state))
+    with pytest.raises(error, match=f"m/2 {says}"):
+        found.resolve("m", 2, "")
+    with pytest.raises(error, match=f"other/1 {says}"):
+        found.resolve("other", 0, "")
+    assert resolved(found, "m").version == 1
+
+
+def test_one_on_the_way_is_worth_waiting_for() -> None:
+    found = repository(
+        entry("a", 1), entry("m", 1, ModelState.LOADING), entry("m", 2, ModelState.FAILED)
+    )
+    with pytest.raises(ModelUnavailable, match="m/1 is loading"):
+        found.resolve("m", 0, "")
 
 
 def test_nothing_sound() -> None:
     with pytest.raises(StartupError, match="m/1: is damaged"):
-        Repository([entry("m", 1, sound=False)])
+        repository(entry("m", 1, FAILED))
 
 
 def test_default_must_be_sound() -> None:
     with pytest.raises(OptionError, match=r"--default-model: 'n'.* there are m"):
-        Repository([entry("m", 1), entry("n", 1, sound=False)], "n")
+        repository(entry("m", 1), entry("n", 1, FAILED), default="n")
 
 
-@pytest.fixture
-def metrics() -> Metrics:
-    return Metrics()
+def test_removed_version_is_unknown() -> None:
+    first = entry("m", 1)
+    found = repository(first, entry("n", 1))
+    found.remove(first)
+    assert found.names() == ["n"]
+    with pytest.raises(ModelNotFound):
+        found.find("m")
 
 
-class Processes:
-    """Launches real ones, and knows which of them are left."""
-
-    def __init__(self) -> None:
-        self.launched: list[Noted] = []
-
-    def launch(self, setup: Setup) -> Noted:
-        self.launched.append(Noted(setup, LogFormat.TEXT, LogLevel.INFO))
-        return self.launched[-1]
-
-    @property
-    def left(self) -> int:
-        return sum(not process.has_ended for process in self.launched)
-
-
-class Noted(EngineProcess):
-    has_ended = False
-
-    def end(self) -> None:
-        super().end()
-        self.has_ended = True
+def test_traffic_is_shared_among_those_that_are_ready() -> None:
+    versions = [entry("m", number) for number in (1, 2, 3)]
+    found = repository(*versions)
+    assert [found.share(one) for one in versions] == [0, 0, 1]
+    assert found.set_traffic("", {1: 90, 2: 10}) == versions
+    assert [found.share(one) for one in versions] == [0.9, 0.1, 0]
+    assert found.shared("m") == [1, 2]
+    versions[0].drain()
+    assert [found.share(one) for one in versions] == [0, 1, 0]
+    versions[1].drain()
+    assert [found.share(one) for one in versions] == [0, 0, 1]
+    found.set_traffic("m", {})
+    assert found.shared("m") == []
 
 
-@pytest.fixture
-def processes() -> Iterator[Processes]:
-    processes = Processes()
-    yield processes
-    for process in processes.launched:
-        process.channel.close()
-        process.end()
-
-
-@pytest.fixture
-def loader(metrics: Metrics, processes: Processes) -> Loader:
-    return loader_of(metrics, processes)
-
-
-def loader_of(
-    metrics: Metrics, processes: Processes, *, slots: int = 2, provider: Provider = Provider.CPU
-) -> Loader:
-    limits = EngineLimits(workers=1, slots=slots, max_queue=2, max_source_tokens_per_step=64)
-    return Loader(
-        provider=provider, threads=1, limits=limits, launch=processes.launch, metrics=metrics
-    )
-
-
-@pytest.fixture
-def models(tmp_path: Path, tiny_artifact: Path) -> Path:
-    """A repository of its own, with tiny/1 in it."""
-    place = tmp_path / "models"
-    shutil.copytree(tiny_artifact.parent.parent, place)
-    return place
-
-
-def add_version(models: Path, version: int, **changes: Any) -> Path:
-    """Copies tiny/1; the manifest says the new version and what else it is told."""
-    folder = models / "tiny" / str(version)
-    shutil.copytree(models / "tiny" / "1", folder)
-    path = folder / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": version} | changes))
-    return folder
-
-
-def loads(metrics: Metrics, result: str) -> float | None:
-    return metrics.registry.get_sample_value("seqserve_model_loads_total", {"result": result})
-
-
-def test_sound_versions_are_loaded(
-    loader: Loader, metrics: Metrics, models: Path, processes: Processes
+@pytest.mark.parametrize(
+    ("name", "weights", "error"),
+    [
+        ("x", {1: 1}, ModelNotFound),
+        ("m", {1: 1, 7: 1}, ModelNotFound),
+        ("m", {0: 1}, InvalidRequest),
+        ("m", {1: 0}, InvalidRequest),
+        ("m", {1: 1_000_001}, InvalidRequest),
+    ],
+)
+def test_wrong_traffic_changes_nothing(
+    name: str, weights: dict[int, int], error: type[Exception]
 ) -> None:
-    add_version(models, 2)
-    repository = loader.load(models)
-    assert [entry.label for entry in repository.entries] == ["tiny/1", "tiny/2"]
-    assert len(repository.models()) == 2
-    assert repository.find("").version == 2
-    assert loads(metrics, "success") == 2
-    # Two engines, one model: one series.
-    slots = metrics.registry.get_sample_value("seqserve_slots", {"model": "tiny"})
-    assert slots == 4
-    assert len(processes.launched) == processes.left == 2
-    for model in repository.models():
-        model.engine.discard()
-    assert processes.left == 0
+    found = repository(entry("m", 1), entry("m", 2))
+    found.set_traffic("m", {1: 1})
+    with pytest.raises(error):
+        found.set_traffic(name, weights)
+    assert found.shared("m") == [1]
 
 
-@pytest.mark.parametrize("file", ["decoder.onnx", "tokenizer.json", "manifest.json"])
-def test_damaged_version_is_named_and_left_out(
-    loader: Loader, metrics: Metrics, models: Path, processes: Processes, file: str
+@given(
+    states=st.dictionaries(st.integers(1, 5), st.sampled_from(ModelState), min_size=1),
+    weights=st.dictionaries(st.integers(1, 5), st.integers(0, 3)),
+    version=st.integers(0, 6),
+    key=st.text(),
+)
+def test_a_call_never_gets_one_that_is_not_ready(
+    states: dict[int, ModelState], weights: dict[int, int], version: int, key: str
 ) -> None:
-    folder = add_version(models, 2)
-    with (folder / file).open("ab") as damaged:
-        damaged.write(b"!")
-    repository = loader.load(models)
-    assert repository.find("tiny", 0).version == 1
-    broken = repository.find("tiny", 2)
-    assert broken.state is ModelState.FAILED and file in broken.reason
-    assert (loads(metrics, "success"), loads(metrics, "failure")) == (1, 1)
-    assert [process.has_ended for process in processes.launched] == [False, True]
-
-
-def test_missing_file_is_named(loader: Loader, models: Path) -> None:
-    folder = add_version(models, 2)
-    (folder / "encoder.onnx").unlink()
-    assert "encoder.onnx" in loader.load(models).find("tiny", 2).reason
-
-
-def test_version_that_only_the_process_can_tell_is_broken(loader: Loader, models: Path) -> None:
-    """Sound by every hash, but the caches laid out by its manifest do not fit the graph."""
-    manifest = json.loads((models / "tiny" / "1" / "manifest.json").read_text())
-    add_version(models, 2, architecture=manifest["architecture"] | {"heads": 3})
-    broken = loader.load(models).find("tiny", 2)
-    assert broken.state is ModelState.FAILED
-    assert broken.reason.startswith("tiny/2: cannot be run")
-
-
-def test_version_whose_process_ends_by_itself(
-    metrics: Metrics, models: Path, processes: Processes
-) -> None:
-    class Dying(Processes):
-        def launch(self, setup: Setup) -> Noted:
-            process = processes.launch(setup)
-            if setup.folder.name == "2":
-                os.kill(process.pid, signal.SIGKILL)
-            return process
-
-    add_version(models, 2)
-    repository = loader_of(metrics, Dying()).load(models)
-    assert "ended while it loaded" in repository.find("tiny", 2).reason
-    assert repository.find("tiny").version == 1
-
-
-def test_versions_load_beside_each_other(
-    metrics: Metrics, models: Path, processes: Processes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    add_version(models, 2)
-    launched: list[int] = []
-
-    def load(engine: RemoteEngine) -> None:
-        launched.append(len(processes.launched))
-        real(engine)
-
-    real = RemoteEngine.load
-    monkeypatch.setattr(RemoteEngine, "load", load)
-    loader_of(metrics, processes).load(models)
-    assert launched == [2, 2], "one was waited for before another began"
-
-
-def test_manifest_of_another_model_is_refused(loader: Loader, models: Path) -> None:
-    add_version(models, 2, name="other")
-    assert "other/2" in loader.load(models).find("tiny", 2).reason
-
-
-def test_what_is_no_version_is_passed_over(loader: Loader, models: Path) -> None:
-    (models / "README.md").write_text("of the models")
-    (models / "tiny" / "notes").mkdir()
-    (models / "tiny" / "0").mkdir()
-    (models / "tiny" / "02").mkdir()
-    (models / "tiny" / "3").write_text("a file")
-    (models / ".git" / "1").mkdir(parents=True)
-    assert [entry.label for entry in loader.load(models).entries] == ["tiny/1"]
-
-
-def test_caches_that_do_not_fit(models: Path, metrics: Metrics, processes: Processes) -> None:
-    add_version(models, 2)
-    with pytest.raises(StartupError, match="--slots"):
-        loader_of(metrics, processes, slots=1 << 50).load(models)
-    assert len(processes.launched) == 2 and processes.left == 0
-
-
-def test_provider_that_is_not_there(models: Path, metrics: Metrics, processes: Processes) -> None:
-    if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
-        pytest.skip("this ONNX Runtime has CUDA")
-    with pytest.raises(ProviderError, match=r"seqserve\[server-gpu\]"):
-        loader_of(metrics, processes, provider=Provider.CUDA).load(models)
-    assert processes.left == 0
-
-
-def test_default_that_is_not_there_leaves_no_process(
-    loader: Loader, models: Path, processes: Processes
-) -> None:
-    with pytest.raises(OptionError, match="--default-model"):
-        loader.load(models, "other")
-    assert len(processes.launched) == 1 and processes.left == 0
-
-
-def test_folder_that_is_not_there(loader: Loader, tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="--model-repository"):
-        loader.load(tmp_path / "nowhere")
-
-
-def test_folder_without_models(loader: Loader, tmp_path: Path) -> None:
-    with pytest.raises(StartupError, match=r"<name>/<version>/"):
-        loader.load(tmp_path)
+    found = Repository([entry("m", number, state) for number, state in states.items()])
+    known: Any = {number: weight for number, weight in weights.items() if number in states}
+    if any(known.values()):
+        found.set_traffic("m", known)
+    meant = [states.get(version)] if version else list(states.values())
+    try:
+        chosen = resolved(found, "m", version, key)
+    except (ModelNotFound, ModelNotLoaded, ModelUnavailable):
+        assert READY not in meant
+    else:
+        assert chosen.state is READY
+        assert version in (0, chosen.version)

@@ -55,7 +55,9 @@ COMMANDS = {
         module="seqserve.command.attention",
         help="draw which tokens a model attended to",
     ),
-    "models": Command(module="seqserve.command.models", help="list the models of a server"),
+    "models": Command(
+        module="seqserve.command.models", help="list, load and unload the models of a server"
+    ),
     "token": Command(
         module="seqserve.command.token",
         help="make a token for a caller of a server that asks for one",

@@ -24,15 +24,17 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17seqserve/v1/model.proto\x12\x0bseqserve.v1\"\x13\n\x11ListModelsRequest\"8\n\x12ListModelsResponse\x12\"\n\x06models\x18\x01 \x03(\x0b\x32\x12.seqserve.v1.Model\"1\n\x0fGetModelRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\"5\n\x10GetModelResponse\x12!\n\x05model\x18\x01 \x01(\x0b\x32\x12.seqserve.v1.Model\"\x92\x02\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\x12&\n\x05state\x18\x03 \x01(\x0e\x32\x17.seqserve.v1.ModelState\x12\x14\n\x0cstate_reason\x18\x04 \x01(\t\x12\x12\n\nis_default\x18\x05 \x01(\x08\x12\x11\n\tprecision\x18\x06 \x01(\t\x12\x10\n\x08provider\x18\x07 \x01(\t\x12\x19\n\x11max_source_length\x18\x08 \x01(\r\x12\x19\n\x11max_target_length\x18\t \x01(\r\x12\x17\n\x0fvocabulary_size\x18\n \x01(\r\x12\x13\n\x0b\x64\x65scription\x18\x0b \x01(\t\x12\x0f\n\x07licence\x18\x0c \x01(\t*q\n\nModelState\x12\x1b\n\x17MODEL_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11MODEL_STATE_READY\x10\x01\x12\x17\n\x13MODEL_STATE_LOADING\x10\x02\x12\x16\n\x12MODEL_STATE_FAILED\x10\x03\x32\xa6\x01\n\x0cModelService\x12M\n\nListModels\x12\x1e.seqserve.v1.ListModelsRequest\x1a\x1f.seqserve.v1.ListModelsResponse\x12G\n\x08GetModel\x12\x1c.seqserve.v1.GetModelRequest\x1a\x1d.seqserve.v1.GetModelResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17seqserve/v1/model.proto\x12\x0bseqserve.v1\"\x13\n\x11ListModelsRequest\"8\n\x12ListModelsResponse\x12\"\n\x06models\x18\x01 \x03(\x0b\x32\x12.seqserve.v1.Model\"1\n\x0fGetModelRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\"5\n\x10GetModelResponse\x12!\n\x05model\x18\x01 \x01(\x0b\x32\x12.seqserve.v1.Model\"2\n\x10LoadModelRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\"6\n\x11LoadModelResponse\x12!\n\x05model\x18\x01 \x01(\x0b\x32\x12.seqserve.v1.Model\"4\n\x12UnloadModelRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\"8\n\x13UnloadModelResponse\x12!\n\x05model\x18\x01 \x01(\x0b\x32\x12.seqserve.v1.Model\"\x90\x01\n\x11SetTrafficRequest\x12\r\n\x05model\x18\x01 \x01(\t\x12<\n\x07weights\x18\x02 \x03(\x0b\x32+.seqserve.v1.SetTrafficRequest.WeightsEntry\x1a.\n\x0cWeightsEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\r:\x02\x38\x01\"8\n\x12SetTrafficResponse\x12\"\n\x06models\x18\x01 \x03(\x0b\x32\x12.seqserve.v1.Model\"\xa9\x02\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\r\x12&\n\x05state\x18\x03 \x01(\x0e\x32\x17.seqserve.v1.ModelState\x12\x14\n\x0cstate_reason\x18\x04 \x01(\t\x12\x12\n\nis_default\x18\x05 \x01(\x08\x12\x11\n\tprecision\x18\x06 \x01(\t\x12\x10\n\x08provider\x18\x07 \x01(\t\x12\x19\n\x11max_source_length\x18\x08 \x01(\r\x12\x19\n\x11max_target_length\x18\t \x01(\r\x12\x17\n\x0fvocabulary_size\x18\n \x01(\r\x12\x13\n\x0b\x64\x65scription\x18\x0b \x01(\t\x12\x0f\n\x07licence\x18\x0c \x01(\t\x12\x15\n\rtraffic_share\x18\r \x01(\x01*\xa6\x01\n\nModelState\x12\x1b\n\x17MODEL_STATE_UNSPECIFIED\x10\x00\x12\x15\n\x11MODEL_STATE_READY\x10\x01\x12\x17\n\x13MODEL_STATE_LOADING\x10\x02\x12\x16\n\x12MODEL_STATE_FAILED\x10\x03\x12\x18\n\x14MODEL_STATE_DRAINING\x10\x04\x12\x19\n\x15MODEL_STATE_AVAILABLE\x10\x05\x32\x93\x03\n\x0cModelService\x12M\n\nListModels\x12\x1e.seqserve.v1.ListModelsRequest\x1a\x1f.seqserve.v1.ListModelsResponse\x12G\n\x08GetModel\x12\x1c.seqserve.v1.GetModelRequest\x1a\x1d.seqserve.v1.GetModelResponse\x12J\n\tLoadModel\x12\x1d.seqserve.v1.LoadModelRequest\x1a\x1e.seqserve.v1.LoadModelResponse\x12P\n\x0bUnloadModel\x12\x1f.seqserve.v1.UnloadModelRequest\x1a .seqserve.v1.UnloadModelResponse\x12M\n\nSetTraffic\x12\x1e.seqserve.v1.SetTrafficRequest\x1a\x1f.seqserve.v1.SetTrafficResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'seqserve.v1.model_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_MODELSTATE']._serialized_start=502
-  _globals['_MODELSTATE']._serialized_end=615
+  _globals['_SETTRAFFICREQUEST_WEIGHTSENTRY']._loaded_options = None
+  _globals['_SETTRAFFICREQUEST_WEIGHTSENTRY']._serialized_options = b'8\001'
+  _globals['_MODELSTATE']._serialized_start=951
+  _globals['_MODELSTATE']._serialized_end=1117
   _globals['_LISTMODELSREQUEST']._serialized_start=40
   _globals['_LISTMODELSREQUEST']._serialized_end=59
   _globals['_LISTMODELSRESPONSE']._serialized_start=61
@@ -41,8 +43,22 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETMODELREQUEST']._serialized_end=168
   _globals['_GETMODELRESPONSE']._serialized_start=170
   _globals['_GETMODELRESPONSE']._serialized_end=223
-  _globals['_MODEL']._serialized_start=226
-  _globals['_MODEL']._serialized_end=500
-  _globals['_MODELSERVICE']._serialized_start=618
-  _globals['_MODELSERVICE']._serialized_end=784
+  _globals['_LOADMODELREQUEST']._serialized_start=225
+  _globals['_LOADMODELREQUEST']._serialized_end=275
+  _globals['_LOADMODELRESPONSE']._serialized_start=277
+  _globals['_LOADMODELRESPONSE']._serialized_end=331
+  _globals['_UNLOADMODELREQUEST']._serialized_start=333
+  _globals['_UNLOADMODELREQUEST']._serialized_end=385
+  _globals['_UNLOADMODELRESPONSE']._serialized_start=387
+  _globals['_UNLOADMODELRESPONSE']._serialized_end=443
+  _globals['_SETTRAFFICREQUEST']._serialized_start=446
+  _globals['_SETTRAFFICREQUEST']._serialized_end=590
+  _globals['_SETTRAFFICREQUEST_WEIGHTSENTRY']._serialized_start=544
+  _globals['_SETTRAFFICREQUEST_WEIGHTSENTRY']._serialized_end=590
+  _globals['_SETTRAFFICRESPONSE']._serialized_start=592
+  _globals['_SETTRAFFICRESPONSE']._serialized_end=648
+  _globals['_MODEL']._serialized_start=651
+  _globals['_MODEL']._serialized_end=948
+  _globals['_MODELSERVICE']._serialized_start=1120
+  _globals['_MODELSERVICE']._serialized_end=1523
 # @@protoc_insertion_point(module_scope)

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ModelServiceStub(object):
-    """Tells which models a server has.
+    """Tells which models a server has, and changes what is loaded.
     """
 
     def __init__(self, channel):
@@ -45,10 +45,25 @@ class ModelServiceStub(object):
                 request_serializer=seqserve_dot_v1_dot_model__pb2.GetModelRequest.SerializeToString,
                 response_deserializer=seqserve_dot_v1_dot_model__pb2.GetModelResponse.FromString,
                 _registered_method=True)
+        self.LoadModel = channel.unary_unary(
+                '/seqserve.v1.ModelService/LoadModel',
+                request_serializer=seqserve_dot_v1_dot_model__pb2.LoadModelRequest.SerializeToString,
+                response_deserializer=seqserve_dot_v1_dot_model__pb2.LoadModelResponse.FromString,
+                _registered_method=True)
+        self.UnloadModel = channel.unary_unary(
+                '/seqserve.v1.ModelService/UnloadModel',
+                request_serializer=seqserve_dot_v1_dot_model__pb2.UnloadModelRequest.SerializeToString,
+                response_deserializer=seqserve_dot_v1_dot_model__pb2.UnloadModelResponse.FromString,
+                _registered_method=True)
+        self.SetTraffic = channel.unary_unary(
+                '/seqserve.v1.ModelService/SetTraffic',
+                request_serializer=seqserve_dot_v1_dot_model__pb2.SetTrafficRequest.SerializeToString,
+                response_deserializer=seqserve_dot_v1_dot_model__pb2.SetTrafficResponse.FromString,
+                _registered_method=True)
 
 
 class ModelServiceServicer(object):
-    """Tells which models a server has.
+    """Tells which models a server has, and changes what is loaded.
     """
 
     def ListModels(self, request, context):
@@ -60,6 +75,28 @@ class ModelServiceServicer(object):
 
     def GetModel(self, request, context):
         """Describes one version of one model.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def LoadModel(self, request, context):
+        """Loads a version and answers when it takes calls; it stays loaded until UnloadModel.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UnloadModel(self, request, context):
+        """Takes a version out of service and answers when its calls have ended and its memory is free; it
+        stays so until LoadModel.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetTraffic(self, request, context):
+        """Shares the calls that name no version among versions of a model.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -78,6 +115,21 @@ def add_ModelServiceServicer_to_server(servicer, server):
                     request_deserializer=seqserve_dot_v1_dot_model__pb2.GetModelRequest.FromString,
                     response_serializer=seqserve_dot_v1_dot_model__pb2.GetModelResponse.SerializeToString,
             ),
+            'LoadModel': grpc.unary_unary_rpc_method_handler(
+                    servicer.LoadModel,
+                    request_deserializer=seqserve_dot_v1_dot_model__pb2.LoadModelRequest.FromString,
+                    response_serializer=seqserve_dot_v1_dot_model__pb2.LoadModelResponse.SerializeToString,
+            ),
+            'UnloadModel': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnloadModel,
+                    request_deserializer=seqserve_dot_v1_dot_model__pb2.UnloadModelRequest.FromString,
+                    response_serializer=seqserve_dot_v1_dot_model__pb2.UnloadModelResponse.SerializeToString,
+            ),
+            'SetTraffic': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetTraffic,
+                    request_deserializer=seqserve_dot_v1_dot_model__pb2.SetTrafficRequest.FromString,
+                    response_serializer=seqserve_dot_v1_dot_model__pb2.SetTrafficResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'seqserve.v1.ModelService', rpc_method_handlers)
@@ -87,7 +139,7 @@ def add_ModelServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ModelService(object):
-    """Tells which models a server has.
+    """Tells which models a server has, and changes what is loaded.
     """
 
     @staticmethod
@@ -134,6 +186,87 @@ class ModelService(object):
             '/seqserve.v1.ModelService/GetModel',
             seqserve_dot_v1_dot_model__pb2.GetModelRequest.SerializeToString,
             seqserve_dot_v1_dot_model__pb2.GetModelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LoadModel(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/seqserve.v1.ModelService/LoadModel',
+            seqserve_dot_v1_dot_model__pb2.LoadModelRequest.SerializeToString,
+            seqserve_dot_v1_dot_model__pb2.LoadModelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnloadModel(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/seqserve.v1.ModelService/UnloadModel',
+            seqserve_dot_v1_dot_model__pb2.UnloadModelRequest.SerializeToString,
+            seqserve_dot_v1_dot_model__pb2.UnloadModelResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetTraffic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/seqserve.v1.ModelService/SetTraffic',
+            seqserve_dot_v1_dot_model__pb2.SetTrafficRequest.SerializeToString,
+            seqserve_dot_v1_dot_model__pb2.SetTrafficResponse.FromString,
             options,
             channel_credentials,
             insecure,

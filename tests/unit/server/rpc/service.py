@@ -10,6 +10,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -22,10 +23,14 @@ from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2_grpc
 from seqserve_server.config import ServeOptions
 from seqserve_server.engine.engine import Engine
 from seqserve_server.engine.limits import EngineLimits
+from seqserve_server.engine.mail import Setup
 from seqserve_server.engine.remote import RemoteEngine
+from seqserve_server.lifecycle import ModelState
+from seqserve_server.loader import Loader
 from seqserve_server.metrics import Metrics
 from seqserve_server.provider import Provider
-from seqserve_server.repository import Entry, ModelState, Repository, ServedModel
+from seqserve_server.repository import Entry, Repository, ServedModel
+from seqserve_server.rollout import Rollout
 from seqserve_server.rpc.pb import open_inference_pb2_grpc
 from seqserve_server.rpc.server import Server
 from seqserve_server.security import Security
@@ -59,6 +64,7 @@ class Hosts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     server: Server
+    rollout: Rollout
     repository: Repository
     remote: RemoteEngine
     hosts: Hosts
@@ -104,6 +110,22 @@ class Service:
         }
 
 
+def rollout_of(repository: Repository, metrics: Metrics) -> Rollout:
+    """A rollout of what is loaded already, over a folder that is not there."""
+    loader = Loader(
+        repository=Path("nowhere"),
+        provider=Provider.CPU,
+        threads=1,
+        limits=EngineLimits(workers=1, slots=1, max_queue=1, max_source_tokens_per_step=1),
+        launch=_launch_nothing,
+    )
+    return Rollout(repository, loader, metrics)
+
+
+def _launch_nothing(setup: Setup) -> ThreadHost:
+    raise AssertionError(f"{setup.folder} was to be loaded")
+
+
 @asynccontextmanager
 async def serving(
     *,
@@ -123,8 +145,7 @@ async def serving(
     hosts = Hosts(runtime, limits)
     remote = RemoteEngine(hosts.launch)
     remote.load()
-    metrics.add_engine("echo", remote)
-    metrics.model_loaded("echo", 2, "fp32", "cpu")
+    metrics.model_loaded("echo", 2, "fp32", "cpu", remote)
     model = ServedModel(
         manifest=described, tokenizer=byte_tokenizer(), engine=remote, provider=Provider.CPU
     )
@@ -135,11 +156,14 @@ async def serving(
     ]
     options = ServeOptions(port=0, max_message_bytes=max_message_bytes)
     repository = Repository(entries)
-    server = Server(options, repository, metrics, security, tracing)
+    repository.choose_default()
+    rollout = rollout_of(repository, metrics)
+    server = Server(options, rollout, metrics, security, tracing)
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         yield Service(
             server=server,
+            rollout=rollout,
             repository=repository,
             remote=remote,
             hosts=hosts,

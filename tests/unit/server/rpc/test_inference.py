@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from typing import Any, cast
 
@@ -18,7 +18,8 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.engine.remote import RemoteEngine
 from seqserve_server.engine.request import Finished, Hypothesis, Request, StopReason
 from seqserve_server.errors import ModelUnavailable
-from seqserve_server.repository import Entry, ModelState
+from seqserve_server.lifecycle import ModelState
+from seqserve_server.repository import Entry
 from seqserve_server.rpc.pb import open_inference_pb2
 
 from .echo import MAX_TARGET, PATIENCE_S, TOKEN_SCORE, manifest
@@ -93,7 +94,7 @@ class Down:
 
 
 @pytest.fixture
-def others(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+def others(service: Service) -> Iterator[None]:
     """Adds ``echo/3`` and ``other/7``, which are loaded, but down."""
     [model] = service.repository.models()
     down = cast(RemoteEngine, Down())
@@ -106,7 +107,11 @@ def others(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
         )
         for name, version in (("echo", 3), ("other", 7))
     ]
-    monkeypatch.setattr(service.repository, "entries", service.repository.entries + added)
+    for entry in added:
+        service.repository.add(entry)
+    yield
+    for entry in added:
+        service.repository.remove(entry)
 
 
 @pytest.mark.usefixtures("others")
@@ -288,7 +293,7 @@ async def test_unknown_model(service: Service) -> None:
 
 async def test_model_that_could_not_be_loaded(service: Service) -> None:
     error = await failure(service.inference.ModelInfer(asking("a", version="1")))
-    assert error.code() is Code.UNAVAILABLE
+    assert error.code() is Code.FAILED_PRECONDITION
 
 
 async def test_message_that_cannot_be_read(service: Service) -> None:

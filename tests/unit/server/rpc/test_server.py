@@ -18,13 +18,14 @@ from seqserve_server.address import address_of
 from seqserve_server.config import ServeOptions
 from seqserve_server.engine.remote import RemoteEngine
 from seqserve_server.errors import StartupError
+from seqserve_server.lifecycle import ModelState
 from seqserve_server.metrics import Metrics
 from seqserve_server.provider import Provider
-from seqserve_server.repository import Entry, ModelState, Repository, ServedModel
+from seqserve_server.repository import Entry, Repository, ServedModel
 from seqserve_server.rpc.server import Server
 
 from .echo import PATIENCE_S, byte_tokenizer, manifest
-from .service import Service, details, failure, request, serving, until
+from .service import Service, details, failure, request, rollout_of, serving, until
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -59,6 +60,23 @@ async def test_health(service: Service, name: str, status: int) -> None:
     assert await health(service, name) == status
 
 
+async def test_health_follows_the_versions(service: Service) -> None:
+    stub = health_pb2_grpc.HealthStub(service.channel)
+    watches = [stub.Watch(health_pb2.HealthCheckRequest(service=name)) for name in ("", "echo/2")]
+    for watch in watches:
+        assert (await watch.read()).status == SERVING
+    entry = service.repository.find("echo", 2)
+    await service.rollout.unload("echo", 2)
+    for watch in watches:
+        assert (await watch.read()).status == NOT_SERVING
+    assert not service.server.is_ready
+    entry.vanishes()
+    await service.rollout.unload("echo", 2)
+    assert (await watches[1].read()).status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+    for watch in watches:
+        watch.cancel()
+
+
 async def test_reflection_lists_the_services(service: Service) -> None:
     stub = reflection_pb2_grpc.ServerReflectionStub(service.channel)
     asked = reflection_pb2.ServerReflectionRequest(list_services="")
@@ -71,7 +89,7 @@ async def test_reflection_lists_the_services(service: Service) -> None:
 async def test_port_that_is_taken(service: Service) -> None:
     options = ServeOptions(port=service.server.port)
     with pytest.raises(StartupError, match=f"127.0.0.1:{service.server.port}"):
-        Server(options, service.repository, Metrics())
+        Server(options, rollout_of(service.repository, Metrics()), Metrics())
 
 
 def test_addresses() -> None:
@@ -160,7 +178,8 @@ async def test_all_engines_refuse_before_any_is_waited_for() -> None:
         )
         for number in range(3)
     ]
-    server = Server(ServeOptions(port=0), Repository(entries), Metrics())
+    metrics = Metrics()
+    server = Server(ServeOptions(port=0), rollout_of(Repository(entries), metrics), metrics)
     await server.start()
     assert await server.drain(5.0)
     assert notes == ["start"] * 3 + ["close"] * 3 + ["wait 5 s"] * 3 + ["stop"] * 3

@@ -66,9 +66,10 @@ async def test_unknown_model(service: Service) -> None:
 
 async def test_broken_model(service: Service) -> None:
     error = await failure(service.generation.Generate(request("a", model="echo", version=1)))
-    assert error.code() is Code.UNAVAILABLE
-    assert details(error, RetryInfo).retry_delay.ToMilliseconds() > 0
-    assert details(error, ErrorInfo).reason == "MODEL_UNAVAILABLE"
+    # Not UNAVAILABLE, after which clients would try again.
+    assert error.code() is Code.FAILED_PRECONDITION
+    assert details(error, RetryInfo) is None
+    assert details(error, ErrorInfo).reason == "MODEL_NOT_LOADED"
 
 
 async def test_full_queue() -> None:

@@ -1,0 +1,441 @@
+"""Brings versions into service and out of it, at start and while the server runs.
+
+The repository's folder is looked at now and then. Only what two looks in a row agree on counts, so
+that a copy under way is not taken for a model, nor a hiccup of a network disk for its end. What
+follows from a look, :mod:`seqserve_server.lifecycle` decides. A version takes calls only once its
+hashes were checked, its process is warm and its self-test has passed; until then, and where it
+fails, the versions before it serve on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from seqserve.errors import OptionError, SeqserveError
+from seqserve_server import logs
+from seqserve_server.engine.remote import RemoteEngine
+from seqserve_server.errors import (
+    EngineFault,
+    InvalidRequest,
+    ModelNotLoaded,
+    ModelUnavailable,
+    ProviderError,
+    StartupError,
+)
+from seqserve_server.folders import Files, files_of, is_whole, versions_in
+from seqserve_server.lifecycle import ModelState, Will, to_drain, to_load
+from seqserve_server.loader import Loader
+from seqserve_server.metrics import Metrics
+from seqserve_server.repository import Entry, Repository, ServedModel
+from seqserve_server.traffic import Weights
+
+# An engine that does not answer within it is counted as it was.
+_PATIENCE_S = 2.0
+
+_BEING_WRITTEN = "its files are being written"
+_NO_MANIFEST = "manifest.json, which is written last, is not there yet"
+
+_Label = tuple[str, int]
+_log = logging.getLogger(__name__)
+
+
+class Rollout:
+    """The versions of one repository, in all their states. Lives in the loop, once that runs."""
+
+    def __init__(
+        self,
+        repository: Repository,
+        loader: Loader,
+        metrics: Metrics,
+        *,
+        keep: int = 0,
+        interval_s: float = 0.0,
+        drain_timeout_s: float = 30.0,
+    ) -> None:
+        """Takes the parts; nothing is loaded before :meth:`open`.
+
+        Args:
+            repository: Where versions are entered.
+            loader: Knows the folder.
+            metrics: Where loads are counted.
+            keep: How many of the highest versions of a model are kept; 0 for all.
+            interval_s: Between two looks at the folder; 0 for none.
+            drain_timeout_s: How long calls of a version may take that is to be unloaded.
+        """
+        self.repository = repository
+        self._loader = loader
+        self._metrics = metrics
+        self._keep = keep
+        self._interval_s = interval_s
+        self._drain_timeout_s = drain_timeout_s
+        self._seen: dict[_Label, Files] = {}
+        self._tasks: dict[Entry, asyncio.Task[None]] = {}
+        self._loading: dict[Entry, RemoteEngine] = {}
+        self._watching: asyncio.Task[None] | None = None
+        self._closed = False
+        self.on_change: Callable[[], None] = lambda: None
+        """Told when a version, or its engine, has begun or ended to take calls."""
+        metrics.show_versions(self._states)
+
+    # ---- before there is a loop
+
+    def open(self, default: str = "", traffic: dict[str, dict[int, int]] | None = None) -> None:
+        """Loads what is there; a broken version is noted, and an older one may take its place.
+
+        Blocks. Versions load beside each other.
+
+        Args:
+            default: Name of the default model; the only one where empty.
+            traffic: Weights of versions by model.
+
+        Raises:
+            OptionError: The folder is not there, or holds not what the arguments name.
+            StartupError: No model in it is sound, or the caches do not fit.
+            ProviderError: The execution provider is not available.
+        """
+        folder = self._loader.repository
+        if not folder.is_dir():
+            raise OptionError(f"--model-repository: {folder} is not a folder")
+        try:
+            self._seen = _look(folder)
+        except OSError as error:
+            raise OptionError(f"--model-repository: {folder}: {error.strerror}") from None
+        if not self._seen:
+            raise StartupError(
+                f"--model-repository: {folder} holds no <name>/<version>/ folder;"
+                " `seqserve export` makes one"
+            )
+        for (name, version), files in self._seen.items():
+            self.repository.add(Entry(name=name, version=version, files=files))
+        for name, weights in (traffic or {}).items():
+            _set_traffic(self.repository, name, weights)
+        try:
+            while due := self._to_load():
+                self._load_all(due)
+            self.repository.choose_default(default)
+        except BaseException:
+            self.discard()
+            raise
+
+    def discard(self) -> None:
+        """Ends all processes of a server that does not run; blocks."""
+        for engine in self._engines():
+            engine.discard()
+
+    def _load_all(self, due: list[Entry]) -> None:
+        for entry in due:
+            entry.begin()
+            self._loading[entry] = self._loader.begin(entry.name, entry.version)
+        for entry in due:
+            began_s = time.perf_counter()
+            try:
+                model = self._loader.load(entry.name, entry.version, self._loading[entry])
+            except (ProviderError, StartupError):
+                # The server's, not this model's: another would fare no better.
+                raise
+            except Exception as error:
+                self._failed(entry, error)
+            else:
+                self._loaded(entry, model, time.perf_counter() - began_s)
+            del self._loading[entry]
+
+    # ---- while the server runs
+
+    async def start(self) -> None:
+        """Starts the engines, and watches the folder from now on."""
+        for model in self.repository.models():
+            await self._start(model)
+        if self._interval_s:
+            self._watching = asyncio.create_task(self._watch())
+
+    def close(self) -> None:
+        """Takes no new calls, and changes nothing any more."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._watching is not None:
+            self._watching.cancel()
+        for engine in self._engines():
+            engine.close()
+
+    async def stop(self) -> None:
+        """Ends all processes; what is still under way fails."""
+        self.close()
+        await asyncio.gather(*(engine.stop() for engine in self._engines()))
+        tasks = list(self._tasks.items())
+        for entry, task in tasks:
+            # One that loads finds its process gone; one that drains has nobody left to wait for.
+            if entry.state is ModelState.DRAINING:
+                task.cancel()
+        await asyncio.gather(*(task for _, task in tasks), return_exceptions=True)
+
+    def _engines(self) -> list[RemoteEngine]:
+        return [*(model.engine for model in self.repository.models()), *self._loading.values()]
+
+    async def load(self, name: str, version: int = 0) -> Entry:
+        """Loads a version whatever the watch thinks of it, and waits until it is ready.
+
+        Args:
+            name: Of the model; empty for the default.
+            version: 0 for the highest one in the folder.
+
+        Raises:
+            ModelNotFound: It is not in the folder.
+            ModelNotLoaded: It is not sound; the message says why.
+            ModelUnavailable: It is being unloaded just now, or the folder cannot be read.
+        """
+        await self._find_new(name or self.repository.default)
+        entry = self.repository.find(name, version)
+        if not version:
+            entry = self.repository.versions(entry.name)[-1]
+        if entry.state is ModelState.DRAINING:
+            raise ModelUnavailable(f"{entry.label} is being unloaded; try again when it is")
+        entry.will = Will.LOADED
+        if entry.state in (ModelState.AVAILABLE, ModelState.FAILED):
+            self._begin(entry)
+        await self._settled(entry)
+        if entry.state is not ModelState.READY:
+            reason = entry.reason or "it was unloaded meanwhile"
+            raise ModelNotLoaded(f"{entry.label} could not be loaded: {reason}")
+        return entry
+
+    async def unload(self, name: str, version: int) -> Entry:
+        """Takes a version out of service, and waits until its process has ended.
+
+        Args:
+            name: Of the model; empty for the default.
+            version: Must be given.
+
+        Raises:
+            ModelNotFound: There is none such.
+            InvalidRequest: No version was given.
+        """
+        if not version:
+            raise InvalidRequest("version", "is not given; say which one is to be unloaded")
+        entry = self.repository.find(name, version)
+        entry.will = Will.UNLOADED
+        if entry.state is ModelState.FAILED:
+            entry.forgive()
+        self._act()
+        await self._settled(entry)
+        return entry
+
+    def set_traffic(self, name: str, weights: Weights) -> list[Entry]:
+        """Shares the calls that name no version; a version with a share is kept.
+
+        Raises:
+            ModelNotFound: The model or a version is not there.
+            InvalidRequest: The weights make no sense.
+        """
+        entries = self.repository.set_traffic(name, weights)
+        logs.event("traffic", {"model": entries[0].name, "weights": dict(weights)})
+        self._act()
+        return entries
+
+    async def look(self) -> None:
+        """Looks at the folder once, and begins what follows."""
+        try:
+            seen = await asyncio.to_thread(_look, self._loader.repository)
+        except OSError as error:
+            _log.warning("the model repository cannot be read: %s", error)
+            return
+        before, self._seen = self._seen, seen
+        for label, files in seen.items():
+            self._note(label, files, is_still=before.get(label) == files)
+        for entry in self.repository.entries:
+            label = (entry.name, entry.version)
+            if label not in seen and label not in before:
+                entry.vanishes()
+        self._act()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval_s)
+            try:
+                await self.look()
+            except Exception:
+                _log.exception("the model repository could not be looked at")
+
+    def _note(self, label: _Label, files: Files, *, is_still: bool) -> None:
+        entry = self._entry(*label)
+        if not is_whole(files):
+            entry.changes(_NO_MANIFEST)
+        elif is_still:
+            entry.lies_still(files)
+        else:
+            entry.changes(_BEING_WRITTEN)
+
+    def _entry(self, name: str, version: int) -> Entry:
+        """Finds a version that is in the folder, and enters one that is new."""
+        for entry in self.repository.versions(name):
+            if entry.version == version:
+                return entry
+        entry = Entry(name=name, version=version, reason=_BEING_WRITTEN)
+        self.repository.add(entry)
+        return entry
+
+    async def _find_new(self, name: str) -> None:
+        try:
+            folders = await asyncio.to_thread(versions_in, self._loader.repository)
+        except OSError as error:
+            raise ModelUnavailable(
+                f"the model repository cannot be read: {error.strerror}"
+            ) from None
+        for folder in folders:
+            if folder.parent.name == name:
+                self._entry(name, int(folder.name))
+
+    def _act(self) -> None:
+        """Begins to load and to drain what is due, and forgets what is gone."""
+        if self._closed:
+            return
+        for entry in self._to_load():
+            self._begin(entry)
+        for name in self.repository.names():
+            versions = self.repository.versions(name)
+            for version in to_drain(versions, self._keep, self.repository.shared(name)):
+                assert isinstance(version, Entry)
+                version.drain()
+                self._spawn(version, self._take_down(version))
+            for entry in versions:
+                if entry.is_gone:
+                    self.repository.remove(entry)
+        self.on_change()
+
+    def _to_load(self) -> list[Entry]:
+        return [
+            version
+            for name in self.repository.names()
+            for version in to_load(
+                self.repository.versions(name), self._keep, self.repository.shared(name)
+            )
+            if isinstance(version, Entry)
+        ]
+
+    def _begin(self, entry: Entry) -> None:
+        entry.begin()
+        self._spawn(entry, self._bring_up(entry))
+
+    def _spawn(self, entry: Entry, work: Coroutine[Any, Any, None]) -> None:
+        task = self._tasks[entry] = asyncio.create_task(work)
+        task.add_done_callback(lambda task: self._over(entry, task))
+
+    def _over(self, entry: Entry, task: asyncio.Task[None]) -> None:
+        if self._tasks.get(entry) is task:
+            del self._tasks[entry]
+        if not task.cancelled() and task.exception():
+            _log.error("model %s", entry.label, exc_info=task.exception())
+
+    async def _settled(self, entry: Entry) -> None:
+        """Waits until a version neither loads nor drains."""
+        while task := self._tasks.get(entry):
+            # Whoever waits may go; the work goes on.
+            await asyncio.wait([task])
+
+    async def _bring_up(self, entry: Entry) -> None:
+        began_s = time.perf_counter()
+        try:
+            engine = await asyncio.to_thread(self._loader.begin, entry.name, entry.version)
+            self._loading[entry] = engine
+            if self._closed:
+                engine.close()
+            try:
+                model = await asyncio.to_thread(
+                    self._loader.load, entry.name, entry.version, engine
+                )
+                if self._closed:
+                    await asyncio.to_thread(engine.discard)
+                    raise EngineFault("the server stops")
+                await self._start(model)
+            finally:
+                del self._loading[entry]
+        except Exception as error:
+            self._failed(entry, error)
+        else:
+            self._loaded(entry, model, time.perf_counter() - began_s)
+        self._act()
+
+    async def _take_down(self, entry: Entry) -> None:
+        model = entry.model
+        assert model is not None
+        began_s = time.perf_counter()
+        self.on_change()
+        finished = await model.calls.wait_none(self._drain_timeout_s)
+        with suppress(TimeoutError):
+            # What it has done since the last scrape is to be seen by the next one.
+            async with asyncio.timeout(_PATIENCE_S):
+                await asyncio.wrap_future(model.engine.ask())
+        await model.engine.stop()
+        manifest = model.manifest
+        self._metrics.model_unloaded(
+            manifest.name, manifest.version, manifest.precision, model.provider.value, model.engine
+        )
+        entry.model = None
+        entry.end()
+        done = {
+            "model": entry.label,
+            "all_finished": finished,
+            "seconds": time.perf_counter() - began_s,
+        }
+        logs.event("model unloaded", done)
+        self._act()
+
+    async def _start(self, model: ServedModel) -> None:
+        model.engine.on_change = lambda is_up: self.on_change()
+        await model.engine.start()
+
+    def _loaded(self, entry: Entry, model: ServedModel, seconds: float) -> None:
+        entry.model = model
+        entry.succeed()
+        manifest, engine = model.manifest, model.engine
+        provider = model.provider.value
+        self._metrics.model_loaded(entry.name, entry.version, manifest.precision, provider, engine)
+        loaded = {
+            "model": entry.label,
+            "precision": manifest.precision,
+            "provider": provider,
+            "seconds": seconds,
+            "slots": engine.slots,
+            "cache_bytes": engine.cache_bytes,
+        }
+        logs.event("model loaded", loaded)
+
+    def _failed(self, entry: Entry, error: Exception) -> None:
+        if self._closed:
+            entry.fail("the server stops")
+            return
+        if isinstance(error, SeqserveError):
+            reason = str(error)
+        else:
+            # What a broken tokenizer makes a library raise must not keep sound ones from service.
+            _log.error("model %s", entry.label, exc_info=error)
+            reason = f"{entry.label}: cannot be read: {type(error).__name__}: {error}"
+        # Callers see it: where the repository lies on this machine is not for them.
+        entry.fail(reason.replace(f"{self._loader.repository}{os.sep}", ""))
+        self._metrics.model_failed()
+        failure = {"model": entry.label, "reason": entry.reason}
+        logs.event("model failed", failure, logging.ERROR)
+
+    def _states(self) -> list[tuple[str, int, str]]:
+        return [(entry.name, entry.version, entry.state.value) for entry in self.repository.entries]
+
+
+def _look(repository: Path) -> dict[_Label, Files]:
+    return {
+        (folder.parent.name, int(folder.name)): files_of(folder)
+        for folder in versions_in(repository)
+    }
+
+
+def _set_traffic(repository: Repository, name: str, weights: Weights) -> None:
+    try:
+        repository.set_traffic(name, weights)
+    except SeqserveError as error:
+        raise OptionError(f"--traffic: {error}") from None

@@ -1,0 +1,180 @@
+"""Versions that come and go under a server that runs: no call fails, and nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from seqserve import Client, Model, ModelState
+from seqserve.__main__ import main
+from seqserve.errors import FailedPrecondition, NotFound
+
+from .babble import NAME
+from .process import PATIENCE_S, ServerProcess, until
+from .swapping import ONCE, publish, swapped
+from .test_lifecycle import copy_version, tamper
+
+OPTIONS = ("--watch-interval-s", "0.1", "--slots", "16", "--workers", "1")
+
+
+@pytest.fixture(scope="module")
+def models(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the server below, at first with version 1."""
+    models = tmp_path_factory.mktemp("rollout") / "models"
+    copy_version(repository, models, 1)
+    return models
+
+
+@pytest.fixture(scope="module")
+def swapping(models: Path) -> Iterator[ServerProcess]:
+    """A server that keeps one version, and looks for others ten times a second."""
+    with ServerProcess(models, models.parent, *OPTIONS, "--keep-versions", "1") as server:
+        yield server
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+    assert "Traceback" not in server.stderr
+
+
+def version_of(server: ServerProcess, version: int) -> Model | None:
+    with Client(server.target, retry=ONCE) as client:
+        return next((model for model in client.models() if model.version == version), None)
+
+
+def until_state(server: ServerProcess, version: int, state: ModelState) -> Model:
+    def is_so() -> bool:
+        model = version_of(server, version)
+        return model is not None and model.state is state
+
+    until(is_so)
+    model = version_of(server, version)
+    assert model is not None
+    return model
+
+
+def held(server: ServerProcess) -> tuple[int, int]:
+    """Threads and open files of the server's own process."""
+    return len(os.listdir(f"/proc/{server.pid}/task")), len(os.listdir(f"/proc/{server.pid}/fd"))
+
+
+def failures(server: ServerProcess) -> float:
+    """Counts calls that went wrong; a reader who has the result may leave before the status."""
+    calls = server.value("requests_total", model=NAME)
+    return calls - sum(
+        server.value("requests_total", model=NAME, code=code) for code in ("OK", "CANCELLED")
+    )
+
+
+def test_swaps_under_load(swapping: ServerProcess, repository: Path, models: Path) -> None:
+    [first] = swapping.engines()
+    traffic = asyncio.run(swapped(swapping.target, repository, models, first=1, swaps=5, callers=8))
+    assert traffic.wrong == []
+    assert set(traffic.answered) >= {1, 6}
+    until(lambda: len(swapping.engines()) == 1)
+    assert first not in swapping.engines()
+    assert failures(swapping) == 0
+    # What engines that are gone have counted stays counted.
+    assert swapping.value("generated_tokens_total") >= 60 * traffic.answered.total()
+    assert swapping.value("model_loads_total", result="success") == 6
+    assert swapping.value("model_info") == 1
+
+
+def test_broken_version_replaces_nothing(
+    swapping: ServerProcess, repository: Path, models: Path
+) -> None:
+    draft = copy_version(repository, models.parent / "draft", 7)
+    tamper(draft / "weights.bin")
+    place = models / NAME / "7"
+    draft.rename(place)
+    failed = until_state(swapping, 7, ModelState.FAILED)
+    assert "weights.bin: sha256" in failed.state_reason
+    assert swapping.value("model_state", version="7", state="failed") == 1
+    with Client(swapping.target, retry=ONCE) as client:
+        assert client.generate("Nobody", max_decoding_length=3).version == 6
+        with pytest.raises(FailedPrecondition, match=f"{NAME}/7 could not be loaded"):
+            client.generate("Nobody", version=7, max_decoding_length=3)
+        with pytest.raises(FailedPrecondition, match=r"weights\.bin: sha256"):
+            client.load_model(NAME, 7)
+    assert health(swapping, f"{NAME}/7") == health_pb2.HealthCheckResponse.NOT_SERVING
+    # Twice is as if it had not been.
+    tamper(place / "weights.bin")
+    until_state(swapping, 7, ModelState.READY)
+    until_state(swapping, 6, ModelState.AVAILABLE)
+    shutil.rmtree(models / NAME / "6")
+    until(lambda: version_of(swapping, 6) is None)
+
+
+def test_unloaded_version_gives_everything_back(swapping: ServerProcess) -> None:
+    with Client(swapping.target, retry=ONCE) as client:
+        for _ in range(2):
+            [engine] = swapping.engines()
+            before = held(swapping)
+            unloaded = client.unload_model(NAME, 7)
+            assert (unloaded.state, unloaded.traffic_share) == (ModelState.AVAILABLE, 0.0)
+            assert engine not in swapping.engines() == []
+            assert swapping.get("/readyz")[0] == 503
+            assert health(swapping, NAME) == health_pb2.HealthCheckResponse.NOT_SERVING
+            with pytest.raises(FailedPrecondition, match="LoadModel loads it"):
+                client.generate("Nobody")
+            loaded = client.load_model(NAME)
+            assert (loaded.version, loaded.traffic_share) == (7, 1.0)
+            assert swapping.get("/readyz")[0] == 200
+            assert client.generate("Nobody", max_decoding_length=3).version == 7
+    until(lambda: held(swapping) <= before)
+
+
+def test_command_loads_shares_and_unloads(
+    swapping: ServerProcess,
+    repository: Path,
+    models: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("SEQSERVE_TARGET", swapping.target)
+    publish(repository, models, 3)
+    assert main(["models", "load", NAME, "3"]) == 0
+    assert main(["models", "traffic", NAME, "3=3", "7=1"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()[2:]]
+    assert [line[:4] for line in lines[1:]] == [
+        [f"{NAME}*", "3", "ready", "75%"],
+        [f"{NAME}*", "7", "ready", "25%"],
+    ]
+    with Client(swapping.target) as client:
+        versions = {client.generate("a", max_decoding_length=1).version for _ in range(64)}
+    assert versions == {3, 7}
+    assert main(["models", "traffic", NAME]) == 0
+    assert main(["models", "unload", NAME, "3"]) == 0
+    assert "available" in capsys.readouterr().out
+    with Client(swapping.target) as client, pytest.raises(NotFound):
+        client.unload_model(NAME, 9)
+
+
+def health(server: ServerProcess, name: str) -> int:
+    with grpc.insecure_channel(server.target) as channel:
+        request = health_pb2.HealthCheckRequest(service=name)
+        return int(health_pb2_grpc.HealthStub(channel).Check(request, timeout=PATIENCE_S).status)
+
+
+@pytest.mark.chaos
+def test_many_swaps_under_many_streams(repository: Path, tmp_path: Path) -> None:
+    copy_version(repository, tmp_path / "models", 1)
+    options = (*OPTIONS, "--keep-versions", "1", "--max-queue", "1024")
+    with ServerProcess(tmp_path / "models", tmp_path, *options) as server:
+        traffic = asyncio.run(
+            swapped(server.target, repository, tmp_path / "models", first=1, swaps=20, callers=32)
+        )
+        assert traffic.wrong == []
+        assert set(traffic.answered) >= {1, 21}
+        assert failures(server) == 0
+        assert len(server.engines()) == 1
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+    assert "Traceback" not in server.stderr
+    print(f"\n20 swaps: {traffic.answered.total()} calls answered, none failed or cut off")

@@ -1,0 +1,173 @@
+"""Versions come, change, break and vanish, people load and unload: what always holds."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from seqserve_server.errors import ModelNotFound, ModelNotLoaded, ModelUnavailable
+from seqserve_server.lifecycle import ModelState, Will, to_drain, to_load
+from seqserve_server.repository import Entry, Repository
+
+NUMBERS = st.integers(1, 5)
+LOADING, READY, DRAINING = ModelState.LOADING, ModelState.READY, ModelState.DRAINING
+IDLE = (ModelState.AVAILABLE, ModelState.FAILED)
+
+
+class Model:
+    """Stands where a loaded version would be."""
+
+
+class Rollouts(RuleBasedStateMachine):
+    """A rollout without processes: loads and drains end when the machine says so.
+
+    The folder is a dictionary from versions to the number of their content; even ones are sound.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.repository = Repository()
+        self.folder: dict[int, int] = {}
+        self.keep = 0
+
+    @property
+    def entries(self) -> list[Entry]:
+        return self.repository.entries
+
+    def of(self, number: int) -> Entry | None:
+        return next((entry for entry in self.entries if entry.version == number), None)
+
+    def in_state(self, *states: ModelState) -> list[Entry]:
+        return [entry for entry in self.entries if entry.state in states]
+
+    def act(self) -> None:
+        shared = self.repository.shared("m")
+        for version in to_load(self.entries, self.keep, shared):
+            assert version.will is not Will.UNLOADED and version.is_there
+            version.begin()
+        sound = {entry for entry in self.in_state(READY) if entry.stays}
+        drained = to_drain(self.entries, self.keep, shared)
+        for version in drained:
+            version.drain()
+        # Whoever was kept from service by nothing but newer ones, these are there for it.
+        if sound:
+            assert sound - set(drained), "the last sound version was taken away"
+        for entry in self.entries:
+            if entry.is_gone:
+                self.repository.remove(entry)
+
+    @initialize(keep=st.integers(0, 3))
+    def begin(self, keep: int) -> None:
+        self.keep = keep
+
+    @rule(number=NUMBERS, content=st.integers(0, 3))
+    def write(self, number: int, content: int) -> None:
+        self.folder[number] = content
+
+    @rule(number=NUMBERS)
+    def delete(self, number: int) -> None:
+        self.folder.pop(number, None)
+
+    @rule()
+    def look(self) -> None:
+        for number, content in self.folder.items():
+            entry = self.of(number)
+            if entry is None:
+                entry = Entry(name="m", version=number)
+                self.repository.add(entry)
+            entry.lies_still(content)
+        for entry in self.entries:
+            if entry.version not in self.folder:
+                entry.vanishes()
+        self.act()
+
+    @precondition(lambda self: self.in_state(LOADING))
+    @rule(data=st.data())
+    def load_ends(self, data: st.DataObject) -> None:
+        entry = data.draw(st.sampled_from(self.in_state(LOADING)))
+        if self.folder.get(entry.version, 1) % 2 == 0:
+            entry.model = Model()  # type: ignore[assignment]
+            entry.succeed()
+        else:
+            entry.fail("broken")
+        self.act()
+
+    @precondition(lambda self: self.in_state(DRAINING))
+    @rule(data=st.data())
+    def drain_ends(self, data: st.DataObject) -> None:
+        entry = data.draw(st.sampled_from(self.in_state(DRAINING)))
+        entry.model = None
+        entry.end()
+        self.act()
+
+    @rule(number=NUMBERS)
+    def load_by_hand(self, number: int) -> None:
+        entry = self.of(number)
+        if entry and entry.state is not DRAINING:
+            entry.will = Will.LOADED
+            if entry.state in IDLE:
+                entry.begin()
+
+    @rule(number=NUMBERS)
+    def unload_by_hand(self, number: int) -> None:
+        if entry := self.of(number):
+            entry.will = Will.UNLOADED
+            self.act()
+
+    @rule(weights=st.dictionaries(NUMBERS, st.integers(0, 3)))
+    def set_traffic(self, weights: dict[int, int]) -> None:
+        known = {number: weight for number, weight in weights.items() if self.of(number)}
+        if self.entries and (not known or any(known.values())):
+            self.repository.set_traffic("m", known)
+            self.act()
+
+    @invariant()
+    def a_call_gets_only_what_is_ready(self) -> None:
+        for number in range(6):
+            meant = [entry for entry in self.entries if number in (0, entry.version)]
+            ready = [entry.model for entry in meant if entry.state is READY]
+            try:
+                assert self.repository.resolve("m", number, "key") in ready
+            except (ModelNotFound, ModelNotLoaded, ModelUnavailable):
+                assert not ready
+
+    @invariant()
+    def shares_add_up(self) -> None:
+        shares = [self.repository.share(entry) for entry in self.entries]
+        assert abs(sum(shares) - bool(self.in_state(READY))) < 1e-9
+
+    def teardown(self) -> None:
+        """Whatever has happened, it comes to rest, and at rest all is as it should be."""
+        self.look()
+        while busy := self.in_state(LOADING, DRAINING):
+            for entry in busy:
+                if entry.state is DRAINING:
+                    entry.model = None
+                    entry.end()
+                elif self.folder.get(entry.version, 1) % 2 == 0:
+                    entry.model = Model()  # type: ignore[assignment]
+                    entry.succeed()
+                else:
+                    entry.fail("broken")
+            self.look()
+        assert {entry.version for entry in self.entries} == set(self.folder)
+        sound = [
+            entry
+            for entry in self.entries
+            if entry.will is not Will.UNLOADED
+            and (entry.state is READY or entry.state is ModelState.AVAILABLE)
+        ]
+        newest = sorted(sound, key=lambda entry: -entry.version)[: self.keep or None]
+        assert all(entry.state is READY for entry in newest)
+        shared = self.repository.shared("m")
+        for entry in self.in_state(READY):
+            held = entry.will is Will.LOADED or entry.version in shared
+            assert entry in newest or held
+            assert entry.will is not Will.UNLOADED
+
+
+Rollouts.TestCase.settings = settings(
+    max_examples=60, stateful_step_count=30, deadline=None, derandomize=True
+)
+TestRollouts = Rollouts.TestCase

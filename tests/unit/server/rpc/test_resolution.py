@@ -1,0 +1,50 @@
+"""A call keeps the version that it was given until it ends."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from seqserve_server.engine.remote import RemoteEngine
+from seqserve_server.errors import ModelUnavailable
+from seqserve_server.lifecycle import ModelState
+from seqserve_server.provider import Provider
+from seqserve_server.repository import Entry, Repository, ServedModel
+from seqserve_server.rpc.record import CallRecord, current
+from seqserve_server.rpc.resolution import model_of_call
+
+from .echo import byte_tokenizer, manifest
+
+
+def entry(version: int) -> Entry:
+    model = ServedModel(
+        manifest=manifest(version=version),
+        tokenizer=byte_tokenizer(),
+        engine=cast(RemoteEngine, None),
+        provider=Provider.CPU,
+    )
+    return Entry(name="echo", version=version, state=ModelState.READY, model=model)
+
+
+async def test_call_that_asks_again_gets_what_it_has() -> None:
+    older, newer = entry(1), entry(2)
+    repository = Repository([older])
+    repository.choose_default()
+    record = CallRecord(method="m", request_id="1")
+    current.set(record)
+    model = model_of_call(repository, "", 0)
+    assert model is older.model and record.model == "echo"
+    repository.add(newer)
+    older.drain()
+    for name, version in (("", 0), ("echo", 0), ("echo", 1)):
+        assert model_of_call(repository, name, version) is model
+    assert model_of_call(repository, "echo", 2) is newer.model
+    assert not await model.calls.wait_none(0.0)
+    record.release()
+    assert await model.calls.wait_none(0.0)
+    # Another call is not given what drains.
+    current.set(CallRecord(method="m", request_id="2"))
+    assert model_of_call(repository, "", 0) is newer.model
+    with pytest.raises(ModelUnavailable, match="echo/1 is being unloaded"):
+        model_of_call(repository, "echo", 1)
