@@ -8,7 +8,6 @@ ServiceError
 ├── ModelUnavailable   the model is loading or drains, or its engine has failed
 ├── ModelNotLoaded     the model could not be loaded, or was unloaded; waiting does not help
 ├── Draining           the server is shutting down
-├── Unsupported        a call that this server does not serve
 ├── Unauthenticated    no token, or one that is not known
 ├── PermissionDenied   a token that does not allow the call
 └── EngineFault        a fault of ours
@@ -93,10 +92,6 @@ class ModelNotLoaded(ServiceError):
 
 class Draining(ServiceError):
     """The server is shutting down and takes no new calls."""
-
-
-class Unsupported(ServiceError):
-    """A call that this server does not serve; the message says what does the same."""
 
 
 class Unauthenticated(ServiceError):

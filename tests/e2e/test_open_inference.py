@@ -146,8 +146,8 @@ def test_bad_call(
     assert found[1].startswith(message)
 
 
-def test_models_are_loaded_at_start_only(call: Run) -> None:
-    assert call(triton.change) == ["StatusCode.UNIMPLEMENTED"] * 2
+def test_model_is_unloaded_and_loaded_again(call: Run) -> None:
+    assert call(triton.change) == [False, True]
 
 
 def test_stream(call: Run, expected: dict[str, list[Any]]) -> None:

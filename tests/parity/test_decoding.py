@@ -6,7 +6,8 @@ Where they differ by design:
   does not. All three count the end token.
 * Of an alternative, CTranslate2 divides only what comes after its first token, and by that length;
   we divide all of it, as everywhere. Which of a beam comes out best may then be another one.
-  CTranslate2 lets no alternative end with its first token.
+  CTranslate2 lets no alternative end with its first token, and crashes where not even the best
+  first token is as probable as was asked for; here that one always goes on.
 * CTranslate2 takes padding for source words that nothing attends to when it adds what is covered,
   so for that its sources go one by one.
 * In a beam, transformers changes log-probabilities where we change the scores before: what it
@@ -273,7 +274,6 @@ ALTERNATIVES: dict[str, Callable[[Common], dict[str, Any]]] = {
         "prefix": (common[5], common[3]),
     },
     "probable": lambda common: {"num_hypotheses": 6, "min_alternative_expansion_prob": 0.05},
-    "all but sure": lambda common: {"num_hypotheses": 6, "min_alternative_expansion_prob": 0.9},
     "beam": lambda common: {"num_hypotheses": 3, "beam_size": 4, "length_penalty": 0.0},
     "beam after a prefix": lambda common: {
         "num_hypotheses": 3,

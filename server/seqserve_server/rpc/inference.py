@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 import grpc
 
@@ -25,9 +25,9 @@ from seqserve_server.errors import (
     InvalidRequest,
     ModelNotFound,
     ServiceError,
-    Unsupported,
 )
-from seqserve_server.repository import Entry, Repository, ServedModel
+from seqserve_server.repository import Entry, ServedModel
+from seqserve_server.rollout import Rollout
 from seqserve_server.rpc.batch import answer_all
 from seqserve_server.rpc.generation import GenerationServicer
 from seqserve_server.rpc.inference_request import IN_PIECES, InferenceRequest, renamed
@@ -54,10 +54,11 @@ class InferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer):
     """Tensors of texts in, tensors of texts out."""
 
     def __init__(
-        self, repository: Repository, generation: GenerationServicer, draining: asyncio.Event
+        self, rollout: Rollout, generation: GenerationServicer, draining: asyncio.Event
     ) -> None:
         """Takes the models, who answers for them, and what happens when no more is to be read."""
-        self._repository = repository
+        self._rollout = rollout
+        self._repository = rollout.repository
         self._generation = generation
         self._draining = draining
 
@@ -147,14 +148,23 @@ class InferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer):
     async def RepositoryModelLoad(
         self, request: open_inference_pb2.RepositoryModelLoadRequest, context: Context
     ) -> open_inference_pb2.RepositoryModelLoadResponse:
-        """Refuses: what is served is what was there at start."""
-        _refuse_change()
+        """Loads the highest version; answers when it takes calls."""
+        _check_repository(request.repository_name)
+        _check_no_parameters(request.parameters)
+        await self._rollout.load(request.model_name, 0)
+        return open_inference_pb2.RepositoryModelLoadResponse()
 
     async def RepositoryModelUnload(
         self, request: open_inference_pb2.RepositoryModelUnloadRequest, context: Context
     ) -> open_inference_pb2.RepositoryModelUnloadResponse:
-        """Refuses: what is served is what was there at start."""
-        _refuse_change()
+        """Unloads every version; answers when their processes have ended."""
+        _check_repository(request.repository_name)
+        # One that is not there is not found.
+        name = self._repository.find(request.model_name, 0).name
+        loaded = [entry for entry in self._repository.versions(name) if entry.model is not None]
+        for entry in loaded:
+            await self._rollout.unload(name, entry.version)
+        return open_inference_pb2.RepositoryModelUnloadResponse()
 
     def _takes_calls(self, entry: Entry) -> bool:
         return entry.is_up and not self._draining.is_set()
@@ -245,11 +255,10 @@ def _check_repository(name: str) -> None:
         raise InvalidRequest("repository_name", "must be empty; there is one repository")
 
 
-def _refuse_change() -> NoReturn:
-    raise Unsupported(
-        "this server loads models at its start only: put the version into its repository and start"
-        " it again"
-    )
+def _check_no_parameters(parameters: Mapping[str, Any]) -> None:
+    # Triton's own would bring a configuration, or files, from the network.
+    if parameters:
+        raise InvalidRequest("parameters", "must be empty: a version is what its folder holds")
 
 
 def _of_stream(response: Response, *, is_last: bool) -> open_inference_pb2.ModelStreamInferResponse:

@@ -28,7 +28,6 @@ from seqserve_server.errors import (
     QueueFull,
     ServiceError,
     Unauthenticated,
-    Unsupported,
 )
 
 _DETAILS_KEY = "grpc-status-details-bin"
@@ -83,7 +82,6 @@ TABLE: dict[type[ServiceError], Row] = {
     ModelUnavailable: Row(grpc.StatusCode.UNAVAILABLE, "MODEL_UNAVAILABLE", _retry_later),
     ModelNotLoaded: Row(grpc.StatusCode.FAILED_PRECONDITION, "MODEL_NOT_LOADED"),
     Draining: Row(grpc.StatusCode.UNAVAILABLE, "DRAINING", _retry_later),
-    Unsupported: Row(grpc.StatusCode.UNIMPLEMENTED, "UNSUPPORTED"),
     Unauthenticated: Row(grpc.StatusCode.UNAUTHENTICATED, "NO_VALID_TOKEN"),
     PermissionDenied: Row(grpc.StatusCode.PERMISSION_DENIED, "SCOPE_MISSING"),
     EngineFault: Row(grpc.StatusCode.INTERNAL, "FAULT"),

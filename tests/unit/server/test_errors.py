@@ -23,14 +23,12 @@ from seqserve_server.errors import (
     Stage,
     StartupError,
     Unauthenticated,
-    Unsupported,
 )
 
 SERVICE_ERRORS: list[ServiceError] = [
     InvalidRequest("options.max_decoding_length", "is 0; at least 1"),
     ModelNotFound("no model 'x'; there are m/1"),
     QueueFull("512 requests are waiting already", 1.5),
-    Unsupported("call another method"),
     DeadlinePassed(Stage.QUEUE),
     DeadlinePassed(Stage.DECODE),
     ModelUnavailable("m/1 is loading; call again soon"),

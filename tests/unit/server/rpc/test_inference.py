@@ -142,16 +142,34 @@ async def test_repository_is_listed(service: Service) -> None:
     assert [(model.name, model.version) for model in listed] == [("echo", "2")]
 
 
-async def test_models_are_loaded_at_start_only(service: Service) -> None:
-    load = open_inference_pb2.RepositoryModelLoadRequest(model_name="echo")
+async def test_every_version_of_a_model_is_unloaded(service: Service) -> None:
     unload = open_inference_pb2.RepositoryModelUnloadRequest(model_name="echo")
-    for call in (
-        service.inference.RepositoryModelLoad(load),
-        service.inference.RepositoryModelUnload(unload),
-    ):
-        error = await failure(call)
-        assert error.code() is Code.UNIMPLEMENTED
-        assert "at its start" in (error.details() or "")
+    # What tritonclient always sends.
+    unload.parameters["unload_dependents"].bool_param = False
+    await service.inference.RepositoryModelUnload(unload)
+    ready = open_inference_pb2.ModelReadyRequest(name="echo")
+    assert not (await service.inference.ModelReady(ready)).ready
+
+
+async def test_load_from_a_folder_that_cannot_be_read(service: Service) -> None:
+    load = open_inference_pb2.RepositoryModelLoadRequest(model_name="echo")
+    error = await failure(service.inference.RepositoryModelLoad(load))
+    assert error.code() is Code.UNAVAILABLE
+    assert "cannot be read" in (error.details() or "")
+
+
+async def test_load_takes_no_files_from_the_network(service: Service) -> None:
+    load = open_inference_pb2.RepositoryModelLoadRequest(model_name="echo")
+    load.parameters["file:1/model.onnx"].bytes_param = b"anything"
+    error = await failure(service.inference.RepositoryModelLoad(load))
+    assert error.code() is Code.INVALID_ARGUMENT
+    assert (error.details() or "").startswith("parameters: must be empty")
+
+
+async def test_unload_of_a_model_that_is_not_there(service: Service) -> None:
+    unload = open_inference_pb2.RepositoryModelUnloadRequest(model_name="nobody")
+    error = await failure(service.inference.RepositoryModelUnload(unload))
+    assert error.code() is Code.NOT_FOUND
 
 
 @pytest.mark.parametrize("raw", [False, True])
