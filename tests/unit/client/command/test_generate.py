@@ -138,6 +138,8 @@ def test_ctrl_c_ends_it_quietly(server: FakeServer, argv: list[str]) -> None:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        # Where the tests run in the background, their children ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write(b"a\nhang\n")

@@ -31,7 +31,7 @@ async def test_call_that_asks_again_gets_what_it_has() -> None:
     older, newer = entry(1), entry(2)
     repository = Repository([older])
     repository.choose_default()
-    record = CallRecord(method="m", request_id="1")
+    record = CallRecord(path="/s/m", request_id="1")
     current.set(record)
     model = model_of_call(repository, "", 0)
     assert model is older.model and record.model == "echo"
@@ -44,7 +44,7 @@ async def test_call_that_asks_again_gets_what_it_has() -> None:
     record.release()
     assert await model.calls.wait_none(0.0)
     # Another call is not given what drains.
-    current.set(CallRecord(method="m", request_id="2"))
+    current.set(CallRecord(path="/s/m", request_id="2"))
     assert model_of_call(repository, "", 0) is newer.model
     with pytest.raises(ModelUnavailable, match="echo/1 is being unloaded"):
         model_of_call(repository, "echo", 1)
