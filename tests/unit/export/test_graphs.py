@@ -68,6 +68,9 @@ SHAPES: dict[str, dict[str, Any]] = {
     },
 }
 
+# Each takes some seconds, so that most are left to those who compare.
+QUICK = {"sinusoidal-post-norm", "rotary-swish"}
+
 # How each of them is rounded; every combination of scales and caches is there.
 ROUNDINGS = {
     "sinusoidal-post-norm": (Scales.STATIC, Caches.FLOAT),
@@ -141,7 +144,13 @@ def assert_words_allowed_have_the_scores_of_all(folder: Path) -> None:
             np.testing.assert_array_equal(cache.allowed_scores(row), scores[words])
 
 
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        pytest.param(shape, id=name, marks=() if name in QUICK else pytest.mark.parity)
+        for name, shape in SHAPES.items()
+    ],
+)
 @pytest.mark.usefixtures("without_teacher")
 def test_exported_steps_equal_torch(
     shape: dict[str, Any],

@@ -64,7 +64,7 @@ examples:
   seqserve generate --temperature 0.8 --top-p 0.9 --seed 7 "Good morning."
   seqserve generate --target-prefix "Der" --stop-sequences "," --stop-sequences "!" "The coffee."
   seqserve generate --suppress-sequences "▁guten ▁Morgen" "Good morning."
-  seqserve generate --beam-size 5 --terms "coffee=Bohnenkaffee" "The coffee tastes good."
+  seqserve generate --beam-size 5 --terms "computer=Rechner" "I need a computer."
   seqserve generate --return-alternatives --num-hypotheses 5 "The coffee tastes good."
   seqserve generate --json "Good morning." | jq .timings"""
 
