@@ -51,6 +51,8 @@ class IndependentRows:
         self._eos = eos
         self._rows: dict[int, _Row] = {}
         self._guided: dict[int, _Row] = {}
+        # Rows that may not end yet, and are not guided.
+        self._held: set[int] = set()
         slots = cache.slots
         self._all = np.arange(slots)
         self._mine = np.zeros(slots, np.bool_)
@@ -79,9 +81,11 @@ class IndependentRows:
             self._longest[row] = options.max_decoding_length
             if options.sampling:
                 self._begin_drawing(row, options, number)
-            if options.is_guided:
+            if options.is_guided or options.bans_anew:
                 self._guided[row] = entry
-                self._ban(row, [])
+            elif options.bans_some:
+                self._held.add(row)
+            self._ban(row, [])
 
     def _begin_drawing(self, row: int, options: DecodingOptions, number: int) -> None:
         assert options.sampling is not None
@@ -96,6 +100,7 @@ class IndependentRows:
         """Forgets a row."""
         self._rows.pop(row, None)
         self._guided.pop(row, None)
+        self._held.discard(row)
         self._mine[row] = self._draws[row] = False
 
     def move(self, source: int, target: int) -> None:
@@ -103,6 +108,8 @@ class IndependentRows:
         self._rows[target] = self._rows[source]
         if source in self._guided:
             self._guided[target] = self._guided[source]
+        if source in self._held:
+            self._held.add(target)
         for array in self._arrays:
             array[target] = array[source]
         self.leave(source)
@@ -130,6 +137,8 @@ class IndependentRows:
         done = ((words == self._eos) | (lengths >= self._longest[:rows])) & mine
         for row in self._guided:
             done[row] = self._is_done(row)
+        if self._held:
+            self._release(lengths)
         ended: list[int] = done.nonzero()[0].tolist()
         return ended, [answer for row in ended for answer in self._finish(row)]
 
@@ -189,8 +198,17 @@ class IndependentRows:
         self._ban(row, said)
         return False
 
+    def _release(self, lengths: Array) -> None:
+        """Lets rows end that have reached their shortest length."""
+        for row in [row for row in self._held if lengths[row] >= self._shortest(row)]:
+            self._held.remove(row)
+            self._cache.unban(row)
+
+    def _shortest(self, row: int) -> int:
+        return self._rows[row].answer.options.min_decoding_length
+
     def _ban(self, row: int, said: list[int]) -> None:
-        answer = self._guided[row].answer
+        answer = self._rows[row].answer
         if answer.options.bans_some:
             self._cache.ban(row, answer.constraints.bans(said))
 

@@ -127,11 +127,6 @@ class DecodingOptions:
 
     @property
     def is_guided(self) -> bool:
-        """Whether more is to be looked at than the best words that the graph has found."""
-        return self.bans_some or self._is_steered
-
-    @property
-    def _is_steered(self) -> bool:
         """Whether words, or where they end, are not simply what the graph chooses."""
         return bool(
             self.chooses_among_all
@@ -145,7 +140,12 @@ class DecodingOptions:
     @property
     def bans_some(self) -> bool:
         """Whether there ever are words that must not be said."""
-        return bool(self.min_decoding_length or self.suppressed or self.no_repeat_ngram_size)
+        return bool(self.min_decoding_length) or self.bans_anew
+
+    @property
+    def bans_anew(self) -> bool:
+        """Whether what must not be said depends on what has been."""
+        return bool(self.suppressed or self.no_repeat_ngram_size)
 
     @property
     def is_plain(self) -> bool:
@@ -153,7 +153,7 @@ class DecodingOptions:
         return (
             self.rows == 1
             and self.sampling is None
-            and not self._is_steered
+            and not self.is_guided
             and not self.return_token_scores
         )
 

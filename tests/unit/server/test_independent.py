@@ -552,3 +552,15 @@ def test_beam_takes_the_rows_of_others_without_a_trace() -> None:
     rows.leave(0, 1, 2)
     beam = rows.join([0, 1, 2], anything(5), beam_size=3)
     assert answer_of(beam, rows) == repr(alone({"beam_size": 3}, 5))
+
+
+def test_end_token_is_held_back_until_the_shortest_length_and_no_longer() -> None:
+    rows = Rows(slots=3)
+    for place, shortest in enumerate((2, 4, 0)):
+        rows.join([place], always({EOS: 0.9, A: 0.1}), min_decoding_length=shortest)
+    lengths: dict[int, int] = {}
+    while rows.held:
+        for request, found in rows.step().finished:
+            lengths[request.options.min_decoding_length] = len(found.best.token_ids)
+        rows.compact()
+    assert lengths == {0: 0, 2: 2, 4: 4}
