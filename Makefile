@@ -35,7 +35,7 @@ test: $(VENV)/.ready ## Run all tests, then those against other engines and thos
 soak: $(VENV)/.ready ## Ten minutes of random traffic, in which memory must stay flat.
 	$(BIN)/pytest -m soak -s
 
-chaos: $(VENV)/.ready ## Swap models, and whatever else goes wrong in production, under load.
+chaos: $(VENV)/.ready ## Swap models, and ask for ten times what can be answered, under load.
 	$(BIN)/pytest -m chaos -s
 
 test-docker: $(VENV)/.ready ## Bring docker-compose.yml up for real; says so loudly without Docker.

@@ -80,7 +80,7 @@ class EngineProcess:
 
 def _run(pipe: Connection, artifact: Path, sources: list[list[int]], in_flight: int) -> None:
     """Decodes whenever it is told to, until the other end of the pipe is closed."""
-    options = ServeOptions()
+    options = ServeOptions(max_queue_s=60.0, caller_share=1.0)
     runtime = Runtime(artifact, Manifest.load(artifact), options.provider, options.threads)
     detokenize = Tokenizer.load(artifact / "tokenizer.json").decode
     engine = Engine(runtime, options.engine_limits(), deliver, NullObserver(), detokenize)

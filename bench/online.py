@@ -29,7 +29,7 @@ from bench.arrivals import poisson
 from bench.artifacts import newest, repository_of
 from bench.latency import Answer
 from bench.load import Caller, closed_loop, for_seconds, open_loop
-from bench.process import ServerProcess
+from bench.process import PATIENT, ServerProcess
 from bench.sentences import everyday
 from bench.series import Run, Series, capacity, figures, unloaded_s
 from seqserve_server.manifest import Manifest
@@ -84,9 +84,10 @@ def measure(artifact: Path, weights: Path, plan: Plan) -> dict[str, Any]:
 def _servers(
     artifact: Path, weights: Path, plan: Plan, folder: Path
 ) -> list[tuple[str, str, list[str]]]:
-    """Gives name, module and arguments of every server; ours comes first, as installed."""
+    """Gives name, module and arguments of every server; ours comes first."""
     repository = str(repository_of(artifact, folder / "models"))
-    ours = ["serve", "--model-repository", repository, "--port", "0", "--metrics-port", "0"]
+    ports = ["--port", "0", "--metrics-port", "0"]
+    ours = ["serve", "--model-repository", repository, *ports, *PATIENT]
     shared = ["--artifact", str(weights), "--delay-ms", str(plan.delay_ms), "--engine"]
     return [
         (f"seqserve {Manifest.read(artifact).precision}", "seqserve", ours),

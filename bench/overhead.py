@@ -28,7 +28,7 @@ from bench.comparison import spread
 from bench.engine import EngineProcess, EngineRun
 from bench.latency import Answer
 from bench.load import Caller, closed_loop
-from bench.process import ServerProcess
+from bench.process import PATIENT, ServerProcess
 from bench.sentences import everyday
 from seqserve_server.manifest import Manifest
 from seqserve_server.tokenizer import Tokenizer
@@ -121,7 +121,7 @@ def measure(artifact: Path, plan: Plan) -> dict[str, Any]:
 
 def _server(repository: Path, log: Path) -> ServerProcess:
     ports = ["--port", "0", "--metrics-port", "0"]
-    arguments = ["serve", "--model-repository", str(repository), *ports]
+    arguments = ["serve", "--model-repository", str(repository), *ports, *PATIENT]
     return ServerProcess("seqserve", arguments, log)
 
 

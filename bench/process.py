@@ -20,6 +20,9 @@ _PATIENCE_S = 30.0
 # A proxy does not know the way to this machine.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
+PATIENT = ("--max-queue-s", "60", "--caller-share", "1")
+"""For our server: the others refuse nobody, and here one caller has all the calls."""
+
 
 class ServerProcess:
     """A Python module that says ``ready on <address>`` once it serves; ended on leaving.

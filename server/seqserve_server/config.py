@@ -170,9 +170,34 @@ class ServeOptions:
     )
     max_queue: int = option(
         512,
-        help="Requests that may wait; more than the deadline allows to serve only waste work.",
+        help="Requests that may wait; what memory allows, for --max-queue-s bounds the waiting.",
         minimum=1,
         group=_ENGINE,
+    )
+    max_queue_tokens: int = option(
+        65536, help="Source tokens that may wait.", minimum=1, group=_ENGINE
+    )
+    max_queue_s: float = option(
+        5.0,
+        help="Longest that a request may be expected to wait, by the pace of late, before it is"
+        " refused; more takes bursts, less keeps accepted calls fast. Those of low priority may"
+        " wait for longer.",
+        minimum=0,
+        group=_ENGINE,
+    )
+    caller_share: float = option(
+        0.5,
+        help="Part of the queue, and of --max-queue-s, that one caller may take up; 1 for all"
+        " of it, which leaves none for others.",
+        minimum=0.01,
+        maximum=1,
+        group=_ENGINE,
+    )
+    caller_metadata: str = option(
+        "",
+        help="Metadata that names the caller, as a proxy in front sets it, where no token does; the"
+        " address a call comes from where not given. Whoever may choose it escapes his share.",
+        group=_NETWORK,
     )
     max_source_tokens_per_step: int = option(
         256,
@@ -215,6 +240,9 @@ class ServeOptions:
             slots=self.slots,
             max_queue=self.max_queue,
             max_source_tokens_per_step=self.max_source_tokens_per_step,
+            max_queue_tokens=self.max_queue_tokens,
+            max_queue_s=self.max_queue_s,
+            caller_share=self.caller_share,
         )
 
     def worker_count(self) -> int:

@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from seqserve_server.engine.figures import COUNTERS, HISTOGRAMS, Figures
 from seqserve_server.engine.mail import Report
+from seqserve_server.engine.request import Priority
 
 # An engine that does not answer within it is shown as it was.
 _PATIENCE_S = 2.0
@@ -41,6 +42,7 @@ class _Model:
     """What all engines of a model have told."""
 
     queue_depth: int = 0
+    low_queue_depth: int = 0
     slots_in_use: int = 0
     slots: int = 0
     cache_bytes: int = 0
@@ -48,6 +50,7 @@ class _Model:
 
     def add(self, engine: Asked, report: Report) -> None:
         self.queue_depth += report.queue_depth
+        self.low_queue_depth += report.low_queue_depth
         self.slots_in_use += report.slots_in_use
         self.slots += engine.slots
         self.cache_bytes += engine.cache_bytes
@@ -55,7 +58,6 @@ class _Model:
 
 
 _GAUGES: dict[str, tuple[str, Callable[[_Model], int]]] = {
-    "queue_depth": ("Requests that wait for a slot.", lambda model: model.queue_depth),
     "slots_in_use": ("Rows that run.", lambda model: model.slots_in_use),
     "slots": ("Rows that may run at once.", lambda model: model.slots),
     "cache_bytes": ("Bytes of keys and values.", lambda model: model.cache_bytes),
@@ -117,6 +119,14 @@ _Models = dict[str, _Model]
 
 
 def _gauges(models: _Models) -> Iterator[GaugeMetricFamily]:
+    waiting = GaugeMetricFamily(
+        "seqserve_queue_depth", "Requests that wait for a slot.", labels=["model", "priority"]
+    )
+    for label, model in models.items():
+        normal = model.queue_depth - model.low_queue_depth
+        waiting.add_metric([label, Priority.NORMAL.value], normal)
+        waiting.add_metric([label, Priority.LOW.value], model.low_queue_depth)
+    yield waiting
     for name, (text, read) in _GAUGES.items():
         family = GaugeMetricFamily(f"seqserve_{name}", text, labels=["model"])
         for label, model in models.items():

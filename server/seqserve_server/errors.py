@@ -3,7 +3,7 @@
 ServiceError
 ├── InvalidRequest     a field of the request is wrong; .field names it
 ├── ModelNotFound      no such model or version
-├── QueueFull          no room to wait; .retry_after_s says when to try again
+├── QueueFull          no room to wait; .bound says why, .retry_after_s when to try again
 ├── DeadlinePassed     the deadline passed; .where says in which stage
 ├── ModelUnavailable   the model is loading or drains, or its engine has failed
 ├── ModelNotLoaded     the model could not be loaded, or was unloaded; waiting does not help
@@ -55,14 +55,25 @@ class ModelNotFound(ServiceError):
     """The repository has no such model or version."""
 
 
-class QueueFull(ServiceError):
-    """The queue has no room."""
+class Bound(Enum):
+    """Which bound of the queue a request was refused for."""
 
-    def __init__(self, reason: str, retry_after_s: float) -> None:
-        """Says when a new try makes sense."""
-        super().__init__(reason, retry_after_s)
+    LENGTH = "queue_full"
+    TOKENS = "queue_tokens"
+    WAIT = "queue_wait"
+    CALLER = "caller_share"
+    DEADLINE = "deadline"
+
+
+class QueueFull(ServiceError):
+    """The queue has no room, or none that would do the request any good."""
+
+    def __init__(self, reason: str, retry_after_s: float, bound: Bound = Bound.LENGTH) -> None:
+        """Says when a new try makes sense, and what stood in the way."""
+        super().__init__(reason, retry_after_s, bound)
         self.reason = reason
         self.retry_after_s = retry_after_s
+        self.bound = bound
 
     def __str__(self) -> str:
         """Gives the reason."""

@@ -31,7 +31,7 @@ OTHERS = {
     "requests_total": {"method", "code", "model"},
     "source_tokens_total": MODEL,
     "generated_tokens_total": MODEL,
-    "queue_depth": MODEL,
+    "queue_depth": {"model", "priority"},
     "slots_in_use": MODEL,
     "slots": MODEL,
     "cache_bytes": MODEL,
@@ -78,12 +78,18 @@ def test_values_of_labels_are_bounded(server: ServerProcess, scraped: str) -> No
             for label, value in sample.labels.items():
                 values.setdefault(label, set()).add(value)
     assert values["model"] <= {NAME, ""}
+    assert values["priority"] == {"normal", "low"}
     assert values["where"] == {"queue", "decode"}
     assert values["reason"] <= {
         "eos",
         "length",
         "stop_sequence",
+        "time_limit",
         "queue_full",
+        "queue_tokens",
+        "queue_wait",
+        "caller_share",
+        "deadline",
         "draining",
         "invalid",
     }

@@ -22,7 +22,9 @@ from .process import PATIENCE_S, ServerProcess, until
 from .swapping import ONCE, publish, swapped
 from .test_lifecycle import copy_version, tamper
 
-OPTIONS = ("--watch-interval-s", "0.1", "--slots", "16", "--workers", "1")
+BUSY = ("--max-queue-s", "60", "--caller-share", "1")
+"""Callers that never try again are not to be refused, many as they are."""
+OPTIONS = ("--watch-interval-s", "0.1", "--slots", "16", "--workers", "1", *BUSY)
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -16,11 +16,13 @@ from hypothesis.stateful import (
     rule,
 )
 
-from seqserve_server.engine.request import DecodingOptions, Request, RequestState
+from seqserve_server.engine.fair_queue import NORMAL_TURNS
+from seqserve_server.engine.request import DecodingOptions, Priority, Request, RequestState
 from seqserve_server.engine.scheduler import Scheduler
-from seqserve_server.errors import Draining, QueueFull
+from seqserve_server.errors import Bound, Draining, QueueFull
 
-WORKERS, SLOTS, MAX_QUEUE = 3, 4, 6
+WORKERS, SLOTS, MAX_QUEUE, MAX_TOKENS = 3, 4, 8, 40
+CALLERS = ["a", "b", "c"]
 
 workers = st.integers(0, WORKERS - 1)
 
@@ -32,68 +34,152 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.scheduler = Scheduler(workers=WORKERS, max_queue=MAX_QUEUE)
         self.now_s = 0.0
+        self.scheduler = Scheduler(
+            workers=WORKERS,
+            max_queue=MAX_QUEUE,
+            max_queue_tokens=MAX_TOKENS,
+            max_queue_s=1.0,
+            caller_share=0.5,
+            clock=lambda: self.now_s,
+        )
         self.waiting: list[Request] = []
         self.rows: list[list[Request]] = [[] for _ in range(WORKERS)]
         self.cancelled: set[Request] = set()
         self.done: list[Request] = []
         self.stopped = False
+        self.numbers = itertools.count()
+        # Requests that were taken while each waited.
+        self.before: dict[Request, list[Request]] = {}
+        # Whose callers had nothing else in the engine when they came.
+        self.first: set[Request] = set()
 
     @rule(
         target=requests,
         length=st.integers(1, 9),
-        patience_s=st.none() | st.integers(0, 5),
+        patience_s=st.none() | st.integers(1, 5),
+        caller=st.sampled_from(CALLERS),
+        priority=st.sampled_from([Priority.NORMAL, Priority.NORMAL, Priority.LOW]),
+        rows=st.sampled_from([1, 1, 1, 2, 4]),
     )
-    def submit(self, length: int, patience_s: int | None) -> Request:
+    def submit(
+        self, length: int, patience_s: int | None, caller: str, priority: Priority, rows: int
+    ) -> Request:
         request = Request(
             source=[4] * length,
-            options=DecodingOptions(max_decoding_length=5),
+            options=DecodingOptions(max_decoding_length=5, beam_size=rows),
             receive=lambda event: None,
             deadline_s=None if patience_s is None else self.now_s + patience_s,
+            caller=caller,
+            priority=priority,
+            number=next(self.numbers),
         )
-        if self.stopped:
-            with pytest.raises(Draining):
-                self.scheduler.submit(request)
-        elif len(self.waiting) == MAX_QUEUE:
-            with pytest.raises(QueueFull):
-                self.scheduler.submit(request)
-        else:
+        tokens = sum(len(one.source) for one in self.waiting)
+        try:
             self.scheduler.submit(request)
-            self.waiting.append(request)
+        except Draining:
+            assert self.stopped
+            return request
+        except QueueFull as full:
+            assert not self.stopped
+            assert 0.05 <= full.retry_after_s <= 30.0
+            assert self.waiting, "nothing was before it"
+            self.assert_just(request, full.bound, tokens)
+            return request
+        assert not self.stopped
+        assert len(self.waiting) < MAX_QUEUE
+        assert not self.waiting or tokens + length <= MAX_TOKENS
+        others = [*self.waiting, *(one for each in self.rows for one in each)]
+        if all((one.caller, one.priority) != (caller, priority) for one in others):
+            self.first.add(request)
+        self.waiting.append(request)
+        self.before[request] = []
         return request
+
+    def assert_just(self, request: Request, bound: Bound, tokens: int) -> None:
+        """Checks that a refusal is for the reason given."""
+        holder = (request.caller, request.priority)
+        own = [one for one in self.waiting if (one.caller, one.priority) == holder]
+        if bound is Bound.LENGTH:
+            assert len(self.waiting) == MAX_QUEUE
+        elif bound is Bound.TOKENS:
+            assert tokens + len(request.source) > MAX_TOKENS
+        elif bound is Bound.CALLER:
+            assert own, "it has nothing in the queue"
+            own_tokens = sum(len(one.source) for one in own)
+            room = len(own) > MAX_QUEUE - len(self.waiting)
+            assert room or own_tokens > max(MAX_TOKENS - tokens, 1)
+        elif bound is Bound.DEADLINE:
+            assert request.deadline_s is not None
+        else:
+            assert request.priority is Priority.NORMAL
 
     @rule(worker=workers, budget=st.integers(1, 30))
     def take(self, worker: int, budget: int) -> None:
         rows = self.rows[worker]
-        free, held = SLOTS - len(rows), len(rows)
-        share = math.ceil((len(self.waiting) + sum(map(len, self.rows))) / WORKERS)
-        taken = self.scheduler.take(held=held, free=free, budget_tokens=budget)
-        assert taken == self.waiting[: len(taken)], "not first come, first served"
+        held = self.slots(rows)
+        everything = self.slots(self.waiting) + sum(map(self.slots, self.rows))
+        share = math.ceil(everything / WORKERS)
+        taken = self.scheduler.take(held=held, free=SLOTS - held, budget_tokens=budget)
         assert not (self.stopped and taken)
-        assert len(taken) <= free
-        assert not taken or held + len(taken) <= share, "more than its share"
-        lengths = [len(request.source) for request in self.waiting[: len(taken) + 1]]
-        assert len(taken) < 2 or sum(lengths[: len(taken)]) <= budget
-        if len(taken) < len(self.waiting) and not self.stopped:
-            reasons = (
-                len(taken) == free,
-                held + len(taken) >= share,
-                bool(taken) and sum(lengths) > budget,
-            )
-            assert any(reasons), "it left a request waiting for no reason"
-        del self.waiting[: len(taken)]
+        assert self.slots(taken) <= SLOTS - held
+        assert not taken or held + self.slots(taken[:-1]) < share, "more than its share"
+        assert len(taken) < 2 or sum(len(one.source) for one in taken) <= budget
+        for request in taken:
+            self.assert_fair(request)
+            self.waiting.remove(request)
+            for one in self.waiting:
+                self.before[one].append(request)
         rows += taken
+
+    @staticmethod
+    def slots(requests: list[Request]) -> int:
+        return sum(request.options.rows for request in requests)
+
+    def assert_fair(self, request: Request) -> None:
+        before = self.before.pop(request)
+        alike = [one for one in self.waiting if one.priority is request.priority]
+        older = [one for one in alike[: alike.index(request)] if one.caller == request.caller]
+        assert all(one.options.rows > request.options.rows for one in older), (
+            "it passed one of its caller that is no larger"
+        )
+        holder = request.caller, request.priority
+        younger = [
+            one
+            for one in before
+            if (one.caller, one.priority) == holder and one.number > request.number
+        ]
+        assert self.slots(younger) < request.options.rows + SLOTS, "it was passed again and again"
+        if request in self.first and request.options.rows == 1:
+            self.assert_prompt(request, before)
+
+    def assert_prompt(self, request: Request, before: list[Request]) -> None:
+        """Checks that a caller's only request waits for few of each other caller."""
+        for caller in CALLERS:
+            same = [
+                one for one in before if (one.caller, one.priority) == (caller, request.priority)
+            ]
+            # One whose turn it is, and larger ones that had been passed.
+            single = [one for one in same if one.options.rows == 1]
+            assert len(single) <= 1 + len(CALLERS), "it waited for a flood"
+        normal = [one for one in before if one.priority is Priority.NORMAL]
+        low = [one for one in before if one.priority is Priority.LOW]
+        if request.priority is Priority.LOW:
+            assert len(normal) <= (NORMAL_TURNS + 1) * (len(low) + 2), "it starves"
+        else:
+            assert len(low) <= 1 + len(normal), "those of low priority went first"
 
     @precondition(lambda self: self.waiting and not self.stopped)
     @rule()
     def take_everywhere(self) -> None:
-        """Lets all workers look once: where a slot is free, somebody takes the oldest."""
+        """Lets all workers look once: where a slot is free, somebody takes one that fits."""
         before = list(self.waiting)
-        has_room = any(len(rows) < SLOTS for rows in self.rows)
+        has_room = any(self.slots(rows) < SLOTS for rows in self.rows)
+        smallest = min(one.options.rows for one in before)
+        has_room &= smallest == 1 and all(one.passed_rows == 0 for one in before)
         for worker in range(WORKERS):
             self.take(worker, 1)
-        assert not has_room or len(self.waiting) < len(before), "the oldest is stuck"
+        assert not has_room or len(self.waiting) < len(before), "all are stuck"
 
     @rule(request=requests)
     def cancel(self, request: Request) -> None:
@@ -121,7 +207,7 @@ class SchedulerMachine(RuleBasedStateMachine):
             for request in self.waiting
             if request.deadline_s is not None and request.deadline_s <= self.now_s
         ]
-        assert self.scheduler.expire(self.now_s) == late
+        assert set(self.scheduler.expire(self.now_s)) == set(late)
         self.waiting = [request for request in self.waiting if request not in late]
         self.done += late
 
@@ -142,7 +228,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.done) > 3)
     @rule()
     def stop(self) -> None:
-        assert self.scheduler.stop() == self.waiting
+        assert set(self.scheduler.stop()) == set(self.waiting)
         self.done += self.waiting
         self.waiting = []
         self.stopped = True
@@ -150,7 +236,10 @@ class SchedulerMachine(RuleBasedStateMachine):
     @invariant()
     def counts_agree(self) -> None:
         assert self.scheduler.queue_depth == len(self.waiting) <= MAX_QUEUE
-        assert self.scheduler.running == sum(map(len, self.rows)) <= WORKERS * SLOTS
+        assert self.scheduler.low_queue_depth == sum(
+            one.priority is Priority.LOW for one in self.waiting
+        )
+        assert self.scheduler.running == sum(map(self.slots, self.rows)) <= WORKERS * SLOTS
         assert self.scheduler.stopped == self.stopped
         assert self.scheduler._cancelled == self.cancelled, "it keeps requests that have left"
 
@@ -166,8 +255,11 @@ class SchedulerMachine(RuleBasedStateMachine):
             assert all(request.state is state for request in group)
 
     @invariant()
-    def retry_is_bounded(self) -> None:
-        assert 0.05 <= self.scheduler.retry_after_s() <= 30.0
+    def nothing_is_kept_of_who_has_left(self) -> None:
+        here = [*self.waiting, *(one for rows in self.rows for one in rows)]
+        for priority, line in self.scheduler._queue._lines.items():
+            callers = {one.caller for one in here if one.priority is priority}
+            assert set(line._ends) == set(line._held) == callers
 
 
 TestScheduler = SchedulerMachine.TestCase

@@ -9,7 +9,7 @@ __version__ = "0.1.0"
 from seqserve.async_client import AsyncClient
 from seqserve.attention import AttentionResult, AttentionWeights
 from seqserve.client import Client
-from seqserve.decoding import GenerateOptions
+from seqserve.decoding import GenerateOptions, Priority
 from seqserve.errors import (
     CallError,
     Cancelled,
@@ -60,6 +60,7 @@ __all__ = [
     "Overloaded",
     "PermissionDenied",
     "Piece",
+    "Priority",
     "Result",
     "RetryPolicy",
     "ScoreResult",

@@ -7,7 +7,17 @@ that an option is declared here and nowhere else in the client.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import TypedDict
+
+
+class Priority(Enum):
+    """Who goes first while requests have to wait."""
+
+    NORMAL = "normal"
+    """For callers who wait for the answer."""
+    LOW = "low"
+    """For work that takes what others leave."""
 
 
 class GenerateOptions(TypedDict, total=False):
@@ -21,7 +31,12 @@ class GenerateOptions(TypedDict, total=False):
     """Name of the model; the server's default where not said."""
     version: int | None
     """Version of the model; the highest sound one where not said."""
+    priority: Priority | None
+    """Who goes first while requests have to wait; normal where not said."""
 
+    time_limit_ms: int | None
+    """Milliseconds after which the answer is what there is by then; no limit where not said. The
+    timeout of a call, in contrast, ends it without an answer."""
     max_decoding_length: int | None
     """Most target tokens, a prefix counted, the end token not."""
     min_decoding_length: int | None

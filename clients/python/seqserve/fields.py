@@ -6,6 +6,7 @@ The checks are thin on purpose: what a field may hold is the server's to say.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, MutableMapping, MutableSequence, Sequence
+from enum import Enum
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -20,6 +21,7 @@ _KINDS = {
     FieldDescriptor.CPPTYPE_INT32: "a whole number that fits 32 bits",
     FieldDescriptor.CPPTYPE_UINT32: "a whole number that fits 32 bits",
     FieldDescriptor.CPPTYPE_UINT64: "a whole number that fits 64 bits",
+    FieldDescriptor.CPPTYPE_ENUM: "one of those that seqserve has for it",
 }
 _KINDS_OF_LISTS = {
     "TokenSequence": "a list of lists of texts",
@@ -45,14 +47,17 @@ def set_field(message: Message, name: str, value: Any) -> None:
     Args:
         message: Whose field it is.
         name: Name of the field.
-        value: A text, number or truth, a list of texts, a list of lists of them, or a mapping.
+        value: A text, number or truth, a member of an enumeration, a list of texts, a list of lists
+            of them, or a mapping.
 
     Raises:
         InvalidArgument: The value does not fit the field.
     """
     holder = getattr(message, name)
     try:
-        if isinstance(holder, MutableMapping):
+        if isinstance(value, Enum):
+            setattr(message, name, _number_of(message, name, value))
+        elif isinstance(holder, MutableMapping):
             holder.update(_mapped(value))
         elif isinstance(holder, MutableSequence):
             _extend(message, name, value)
@@ -67,6 +72,15 @@ def set_field(message: Message, name: str, value: Any) -> None:
     except (TypeError, ValueError):
         reason = f"{name}: {value!r:.80} is not {_kind_of(message, name)}"
         raise InvalidArgument("INVALID_ARGUMENT", reason, field=name) from None
+
+
+def _number_of(message: Message, name: str, value: Enum) -> int:
+    """Gives what stands for a member on the wire, where its name has that of the kind before it."""
+    kind = message.DESCRIPTOR.fields_by_name[name].enum_type
+    found = kind and kind.values_by_name.get(f"{kind.name.upper()}_{value.name}")
+    if not found:
+        raise TypeError
+    return int(found.number)
 
 
 def _extend(message: Message, name: str, value: Any) -> None:

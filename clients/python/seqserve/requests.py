@@ -39,7 +39,9 @@ def generate_batch_request(
         InvalidArgument: A value does not fit its field.
     """
     one = generate_request("", **options)
-    request = generation_pb2.GenerateBatchRequest(model=one.model, version=one.version)
+    request = generation_pb2.GenerateBatchRequest(
+        model=one.model, version=one.version, priority=one.priority
+    )
     set_field(request, "sources", sources)
     if one.HasField("options"):
         request.options.CopyFrom(one.options)

@@ -25,7 +25,8 @@ class Beam:
             answer: Where to what it finds belongs.
             alternative: Which of the best words after the prefix it carries on; None for all.
         """
-        self._answer = answer
+        self.answer = answer
+        """Where to what it finds belongs."""
         self.options = options = answer.options
         self.constraints = answer.constraints
         self._alternative = alternative
@@ -115,8 +116,22 @@ class Beam:
 
     def close(self) -> list[tuple[Request, Finished]]:
         """Hands over what it has found; gives the answer where it was the last to do so."""
+        return self.answer.close(self._found())
+
+    def cut(self, running: list[Said], length: int) -> list[Ended]:
+        """Gives what it has found, and what its beams have said so far.
+
+        Args:
+            running: What each beam has said, best first.
+            length: How many words that is.
+        """
+        if self._alternative and self.options.begins_later(length):
+            # All alternatives are one until their own first word.
+            return []
+        self._ended += [Ended.cut(said, self.options) for said in running]
+        return self._found()
+
+    def _found(self) -> list[Ended]:
         if self._alternative is None:
-            return self._answer.close(self._ended)
-        return self._answer.close(
-            [each.as_alternative(self._alternative) for each in best(self._ended, 1)]
-        )
+            return self._ended
+        return [each.as_alternative(self._alternative) for each in best(self._ended, 1)]

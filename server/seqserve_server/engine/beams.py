@@ -98,6 +98,23 @@ class Beams:
             self._go_on(candidates.of(~is_over), ends[~is_over])
         return free, [answer for search in over for answer in search.close()]
 
+    def interrupt(self, request: Request) -> Finished:
+        """Gives what the searches of a request have found so far."""
+        lengths, ended = self._lengths(), []
+        for place, search in enumerate(self._searches):
+            if search.answer.request is not request:
+                continue
+            answer, length = search.answer, int(lengths[place])
+            running = [
+                self._history.of(row, length, score)
+                for row, score in zip(
+                    self._rows[place].tolist(), self._scores[place].tolist(), strict=True
+                )
+                if score > -np.inf
+            ]
+            ended += search.cut(running, length)
+        return answer.cut(ended)
+
     def _keep(self, going: Array) -> None:
         """Forgets searches that do not go on, ``[G]``."""
         if going.all():

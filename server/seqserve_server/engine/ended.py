@@ -61,21 +61,32 @@ class Ended(NamedTuple):
 
     hypothesis: Hypothesis
     rank: float
+    is_cut: bool = False
+    """Whether it was still going on: its score lacks the rest, so that whole ones come first."""
 
     @classmethod
     def of(cls, said: Said, end: End, options: DecodingOptions) -> Ended:
         """Takes what a row has said and why that is all."""
         rank = normalized(said.score, len(said.words), options.length_penalty)
-        return cls(said.hypothesis(end, options), rank)
+        return cls(said.hypothesis(end, options), rank, end.reason is StopReason.TIME_LIMIT)
+
+    @classmethod
+    def cut(cls, said: Said, options: DecodingOptions) -> Ended:
+        """Takes what a row has said so far."""
+        return cls.of(said, End(StopReason.TIME_LIMIT, len(said.words)), options)
 
     def as_alternative(self, number: int) -> Ended:
         """Ranks it as the alternative it is: they come in the order of their first words."""
-        return self._replace(rank=-number)
+        return self._replace(rank=-number, is_cut=False)
 
 
 def best(ended: list[Ended], count: int) -> list[Ended]:
     """Gives so many of them, best first; among equals the one that ended first."""
-    return sorted(ended, key=lambda entry: (len(entry.hypothesis.unmet_terms), -entry.rank))[:count]
+    return sorted(ended, key=_place)[:count]
+
+
+def _place(entry: Ended) -> tuple[bool, int, float]:
+    return entry.is_cut, len(entry.hypothesis.unmet_terms), -entry.rank
 
 
 class Answer:
@@ -103,9 +114,15 @@ class Answer:
         """Takes in what a search has found; gives the request and its answer with the last one."""
         self._ended += ended
         self._searches -= 1
-        if self._searches:
-            return []
+        return [] if self._searches else [(self.request, self._found())]
+
+    def cut(self, ended: list[Ended]) -> Finished:
+        """Takes in what searches have that still go on, and gives the answer."""
+        self._ended += ended
+        return self._found()
+
+    def _found(self) -> Finished:
         # What covers most of the source may yet come to the top.
         count = len(self._ended) if self.options.coverage_penalty else self.options.num_hypotheses
         found = best(self._ended, count)
-        return [(self.request, Finished([entry.hypothesis for entry in found]))]
+        return Finished([entry.hypothesis for entry in found])

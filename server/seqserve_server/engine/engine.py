@@ -56,9 +56,16 @@ class Engine:
         """
         self._runtime = runtime
         self._observer = observer
-        self._scheduler = Scheduler(workers=limits.workers, max_queue=limits.max_queue)
-        self._deliver = deliver
         slots = -(-limits.slots // limits.workers)
+        self._scheduler = Scheduler(
+            workers=limits.workers,
+            slots=slots * limits.workers,
+            max_queue=limits.max_queue,
+            max_queue_tokens=limits.max_queue_tokens,
+            max_queue_s=limits.max_queue_s,
+            caller_share=limits.caller_share,
+        )
+        self._deliver = deliver
         self._workers = [
             Worker(
                 runtime,
@@ -145,6 +152,11 @@ class Engine:
         return self._scheduler.queue_depth
 
     @property
+    def low_queue_depth(self) -> int:
+        """Those of them that have low priority."""
+        return self._scheduler.low_queue_depth
+
+    @property
     def slots_in_use(self) -> int:
         """Rows that run."""
         return self._scheduler.running
@@ -169,7 +181,9 @@ class Engine:
         """Hands answers that are to show their attention to the teacher, which tells them then."""
         told: Events = []
         for request, event in events:
-            if isinstance(event, Finished) and request.options.needs_attention:
+            # What never began has attended to nothing.
+            began = request.timeline.encode_began_s > 0.0
+            if isinstance(event, Finished) and request.options.needs_attention and began:
                 self._teacher.annotate(request, event)
             else:
                 told.append((request, event))

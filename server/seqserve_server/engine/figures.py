@@ -116,7 +116,7 @@ class Tally:
         """A request has finished or failed."""
         with self._lock:
             if isinstance(event, Finished):
-                self._finished(event)
+                self._finished(request, event)
             elif isinstance(event, Failed) and isinstance(event.error, DeadlinePassed):
                 self._late(request, event.error.where)
 
@@ -134,12 +134,18 @@ class Tally:
 
     def _late(self, request: Request, stage: Stage) -> None:
         if stage is Stage.QUEUE:
-            # Left out, a queue that nobody gets through would look short.
-            waited_s = time.monotonic() - request.timeline.arrived_s
-            self._observe("queue_duration_seconds", waited_s)
+            self._waited(request)
         self._figures.deadlines[stage.value] += 1
 
-    def _finished(self, event: Finished) -> None:
+    def _waited(self, request: Request) -> None:
+        """Notes one that never began; without it a queue that nobody gets through looks short."""
+        waited_s = time.monotonic() - request.timeline.arrived_s
+        self._observe("queue_duration_seconds", waited_s)
+
+    def _finished(self, request: Request, event: Finished) -> None:
+        is_cut = event.best.stop_reason is StopReason.TIME_LIMIT
+        if is_cut and not request.timeline.encode_began_s:
+            self._waited(request)
         for hypothesis in event.hypotheses:
             tokens = len(hypothesis.token_ids)
             self._observe("generated_tokens", tokens)

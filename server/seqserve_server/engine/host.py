@@ -79,7 +79,10 @@ class Host:
                 engine.cancel(request)
         elif isinstance(message, Ask):
             figures = self._tally.figures()
-            self._send(Report(engine.queue_depth, engine.slots_in_use, figures))
+            low = engine.low_queue_depth
+            # Some may have left since.
+            depth = max(low, engine.queue_depth)
+            self._send(Report(depth, engine.slots_in_use, figures, low))
 
     def _submit(self, engine: Engine, message: Submit) -> None:
         request = Request(
@@ -90,6 +93,8 @@ class Host:
             streamed=message.streamed,
             target=message.target,
             weighed=message.weighed,
+            caller=message.caller,
+            priority=message.priority,
             number=message.number,
             call_id=message.call_id,
             timeline=Timeline(arrived_s=message.arrived_s),

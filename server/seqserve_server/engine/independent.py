@@ -212,6 +212,23 @@ class IndependentRows:
         if answer.options.bans_some:
             self._cache.ban(row, answer.constraints.bans(said))
 
+    def interrupt(self, request: Request) -> Finished:
+        """Gives what a request has found so far."""
+        going = {row: each for row, each in self._rows.items() if each.answer.request is request}
+        answer = next(iter(going.values())).answer
+        ended = []
+        for row, entry in going.items():
+            length = int(self._cache.lengths[row])
+            if entry.number and answer.options.begins_later(length):
+                # All alternatives are one until their own first word.
+                continue
+            said = self._history.of(row, length, float(self._scores[row]))
+            cut = Ended.cut(said, answer.options)
+            ended.append(
+                cut.as_alternative(entry.number) if answer.options.return_alternatives else cut
+            )
+        return answer.cut(ended)
+
     def _finish(self, row: int) -> list[tuple[Request, Finished]]:
         """Takes in the end of a row; gives the answer of its request where it was the last."""
         entry = self._rows[row]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 MOST_RANKS = 64
@@ -30,3 +31,9 @@ class EngineLimits:
     """Requests that may wait for a slot."""
     max_source_tokens_per_step: int
     """Source tokens that a worker encodes between two steps while rows are running."""
+    max_queue_tokens: float = math.inf
+    """Source tokens that may wait for a slot."""
+    max_queue_s: float = math.inf
+    """How long a request of normal priority may be expected to wait."""
+    caller_share: float = 1.0
+    """Part of the queue that one caller may hold; others, too, leave some room for newcomers."""

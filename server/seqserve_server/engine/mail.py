@@ -14,7 +14,7 @@ from typing import BinaryIO, NamedTuple, TypeAlias
 from seqserve.errors import SeqserveError
 from seqserve_server.engine.figures import Figures
 from seqserve_server.engine.limits import EngineLimits
-from seqserve_server.engine.request import DecodingOptions, Event, Timeline
+from seqserve_server.engine.request import DecodingOptions, Event, Priority, Timeline
 from seqserve_server.provider import Provider
 
 _LENGTH = struct.Struct("!I")
@@ -56,6 +56,8 @@ class Submit(NamedTuple):
     target: list[int] | None = None
     weighed: bool = False
     call_id: str = ""
+    caller: str = ""
+    priority: Priority = Priority.NORMAL
 
 
 class Cancel(NamedTuple):
@@ -86,6 +88,8 @@ class Report(NamedTuple):
     """Rows that run."""
     figures: Figures
     """Of all that happened since the engine began."""
+    low_queue_depth: int = 0
+    """Requests of low priority among those that wait."""
 
 
 Message: TypeAlias = Setup | Ready | Unable | Submit | Cancel | Told | Ask | Report

@@ -154,6 +154,8 @@ class RemoteEngine:
                 request.target,
                 request.weighed,
                 request.call_id,
+                request.caller,
+                request.priority,
             )
         )
 
@@ -231,7 +233,7 @@ class RemoteEngine:
             return
         self._transport = None
         self._past = self.report.figures
-        self.report = self.report._replace(queue_depth=0, slots_in_use=0)
+        self.report = self.report._replace(queue_depth=0, slots_in_use=0, low_queue_depth=0)
         while self._asked:
             self._asked.popleft().set_result(self.report)
         _log.error("the engine's process has ended; %d requests fail", len(self._requests))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
@@ -18,6 +19,14 @@ class StopReason(Enum):
     EOS = "eos"
     LENGTH = "length"
     STOP_SEQUENCE = "stop_sequence"
+    TIME_LIMIT = "time_limit"
+
+
+class Priority(Enum):
+    """Who goes first; the names of the wire."""
+
+    NORMAL = "normal"
+    LOW = "low"
 
 
 class Sampling(NamedTuple):
@@ -96,6 +105,8 @@ class DecodingOptions:
     """How many best tokens of each step are wanted."""
     return_attention: bool = False
     """Whether the attention to the source is wanted."""
+    time_limit_s: float = math.inf
+    """When the answer is what there is by then, from the arrival of the request on."""
 
     @property
     def rows(self) -> int:
@@ -103,6 +114,10 @@ class DecodingOptions:
         if self.return_alternatives:
             return self.beam_size * self.num_hypotheses
         return max(self.beam_size, self.num_hypotheses)
+
+    def begins_later(self, length: int) -> bool:
+        """Tells whether alternatives are still alike when they have so many words."""
+        return self.return_alternatives and length <= len(self.prefix)
 
     @property
     def chooses_among_all(self) -> bool:
@@ -272,9 +287,31 @@ class Request:
     """Token ids to be scored, where nothing is to be generated."""
     weighed: bool = False
     """Whether the attention of the target is wanted too."""
+    caller: str = ""
+    """Who asks; the queue is fair among callers."""
+    priority: Priority = Priority.NORMAL
     number: int = 0
     """What stands for it between two processes."""
     call_id: str = ""
     """Id of the call that it is of, for the log."""
     state: RequestState = RequestState.NEW
+    passed_rows: int = 0
+    """Slots that others have taken before it, because it needs more than were free."""
     timeline: Timeline = field(default_factory=Timeline)
+
+    @property
+    def limit_s(self) -> float:
+        """When its time limit is reached, on the monotonic clock; infinite without one."""
+        return self.timeline.arrived_s + self.options.time_limit_s
+
+    @property
+    def patience_s(self) -> float:
+        """When it need not begin any more, on the monotonic clock; infinite where it always may."""
+        return self.limit_s if self.deadline_s is None else min(self.limit_s, self.deadline_s)
+
+    @property
+    def work(self) -> int:
+        """Tokens that it is expected to cost: those read, and as many written in each row."""
+        options = self.options
+        written = max(len(self.source), options.min_decoding_length)
+        return len(self.source) + options.rows * min(written, options.max_decoding_length)

@@ -1,7 +1,10 @@
-"""Who waits and who is next: first come, first served, bounded, and without any array.
+"""Who waits and who is next: bounded, fair, and without any array.
 
 Requests wait in one queue. Workers take from it between their steps, each no more than its share,
 so that rows spread evenly over workers whatever the order in which they ask.
+
+Who is next but needs more slots than a worker has free, a beam, is not waited for at once: others
+may pass it, but only until they have taken as many slots as it needs. Then slots are kept for it.
 """
 
 from __future__ import annotations
@@ -9,46 +12,72 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from seqserve_server.engine.request import Request, RequestState
-from seqserve_server.errors import Draining, QueueFull
-
-# Weight of the newest interval in the running mean of the time between two completions.
-_SMOOTHING = 0.1
-_LEAST_RETRY_S = 0.05
-_MOST_RETRY_S = 30.0
+from seqserve_server.engine.admission import Admission
+from seqserve_server.engine.fair_queue import FairQueue
+from seqserve_server.engine.pace import Pace
+from seqserve_server.engine.request import Priority, Request, RequestState
+from seqserve_server.errors import Draining
 
 
 class Scheduler:
     """The queue in front of the workers. Every method may be called from any thread."""
 
-    def __init__(self, *, workers: int, max_queue: int) -> None:
+    def __init__(
+        self,
+        *,
+        workers: int,
+        max_queue: int,
+        slots: int = 1,
+        max_queue_tokens: float = math.inf,
+        max_queue_s: float = math.inf,
+        caller_share: float = 1.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Begins empty.
 
         Args:
             workers: How many take from it.
             max_queue: Most requests that wait.
+            slots: Those of all workers, by which waiting is estimated.
+            max_queue_tokens: Most source tokens that wait.
+            max_queue_s: Longest that a request of normal priority is expected to wait.
+            caller_share: Part of the queue that one caller may hold.
+            clock: That of deadlines, in seconds.
         """
         self._workers = workers
-        self._max_queue = max_queue
-        self._waiting: deque[Request] = deque()
-        self._running: set[Request] = set()
+        self._slots = slots
+        self._clock = clock
+        self._queue = FairQueue()
+        self._pace = Pace(slots)
+        self._admission = Admission(
+            self._queue,
+            self._pace,
+            max_queue=max_queue,
+            max_queue_tokens=max_queue_tokens,
+            max_queue_s=max_queue_s,
+            caller_share=caller_share,
+        )
+        # When each was taken.
+        self._running: dict[Request, float] = {}
         # Rows are counted, not requests: a beam takes several.
-        self._running_rows = self._waiting_rows = 0
+        self._running_rows = 0
         self._cancelled: set[Request] = set()
         self._changed = threading.Condition()
         self._stopped = False
         # No waiting request is late before; what left the queue may keep it too low for a while.
-        self._next_deadline_s = math.inf
-        self._last_completion_s = 0.0
-        self._completion_interval_s = 0.0
+        self._next_late_s = math.inf
 
     @property
     def queue_depth(self) -> int:
         """Requests that wait."""
-        return len(self._waiting)
+        return len(self._queue)
+
+    @property
+    def low_queue_depth(self) -> int:
+        """Those of them that have low priority."""
+        return self._queue.waiting(Priority.LOW)
 
     @property
     def running(self) -> int:
@@ -59,21 +88,16 @@ class Scheduler:
         """Lets a request wait for a slot.
 
         Raises:
-            QueueFull: There is no room to wait.
+            QueueFull: There is no room to wait, or none that would do it any good.
             Draining: No new requests are taken any more.
         """
         with self._changed:
             if self._stopped:
                 raise Draining("the server is shutting down; call another one")
-            if len(self._waiting) >= self._max_queue:
-                raise QueueFull(
-                    f"{len(self._waiting)} requests are waiting already", self.retry_after_s()
-                )
+            self._admission.check(request, self._clock(), self._slots - self._running_rows)
             request.state = RequestState.WAITING
-            self._waiting.append(request)
-            self._waiting_rows += request.options.rows
-            if request.deadline_s is not None:
-                self._next_deadline_s = min(self._next_deadline_s, request.deadline_s)
+            self._queue.add(request)
+            self._next_late_s = min(self._next_late_s, request.patience_s)
             self._changed.notify()
 
     def cancel(self, request: Request) -> bool:
@@ -84,18 +108,20 @@ class Scheduler:
         """
         with self._changed:
             if request.state is RequestState.WAITING:
-                self._waiting.remove(request)
-                self._waiting_rows -= request.options.rows
-                request.state = RequestState.DONE
+                self._leave(request)
                 return True
             if request.state is RequestState.RUNNING:
                 self._cancelled.add(request)
             return False
 
+    def _leave(self, request: Request) -> None:
+        self._queue.leave(request)
+        request.state = RequestState.DONE
+
     def take(self, *, held: int, free: int, budget_tokens: int) -> list[Request]:
         """Hands a worker the next requests, which from then on run.
 
-        The oldest is always handed out where there is a free slot, however long its source is;
+        The next one is always handed out where enough slots are free, however long its source is;
         further ones only within the budget and within the worker's share of all requests.
 
         Args:
@@ -104,50 +130,55 @@ class Scheduler:
             budget_tokens: Source tokens that it may encode now.
         """
         taken: list[Request] = []
-        if not free or not self._waiting:
+        if not free or not self._queue:
             return taken
         with self._changed:
             if self._stopped:
                 return taken
-            share = -(-(self._running_rows + self._waiting_rows) // self._workers)
-            while self._waiting and held < share and self._waiting[0].options.rows <= free:
-                budget_tokens -= len(self._waiting[0].source)
+            now_s = self._clock()
+            share = -(-(self._running_rows + self._queue.rows) // self._workers)
+            while held < share and (request := self._next(free)):
+                budget_tokens -= len(request.source)
                 if taken and budget_tokens < 0:
                     break
-                request = self._begin_next()
+                self._begin(request, now_s)
                 taken.append(request)
                 held += request.options.rows
                 free -= request.options.rows
-            if self._waiting:
+            if self._queue:
                 self._changed.notify()
         return taken
 
-    def _begin_next(self) -> Request:
-        request = self._waiting.popleft()
+    def _next(self, free: int) -> Request | None:
+        """Finds who is next for so many slots."""
+        for request in self._queue:
+            if request.options.rows <= free:
+                return request
+            if request.passed_rows >= request.options.rows:
+                return None
+        return None
+
+    def _begin(self, request: Request, now_s: float) -> None:
+        for passed in self._queue:
+            if passed is request:
+                break
+            passed.passed_rows += request.options.rows
+        self._queue.serve(request)
         request.state = RequestState.RUNNING
-        self._running.add(request)
-        self._waiting_rows -= request.options.rows
+        self._running[request] = now_s
         self._running_rows += request.options.rows
-        return request
 
     def expire(self, now_s: float) -> list[Request]:
-        """Takes out of the queue every request whose deadline has passed."""
-        if now_s < self._next_deadline_s:
+        """Takes out of the queue every request that need not begin any more."""
+        if now_s < self._next_late_s:
             return []
-        late: list[Request] = []
         with self._changed:
-            still: deque[Request] = deque()
-            self._next_deadline_s = math.inf
-            for request in self._waiting:
-                deadline_s = math.inf if request.deadline_s is None else request.deadline_s
-                if deadline_s <= now_s:
-                    request.state = RequestState.DONE
-                    late.append(request)
-                else:
-                    still.append(request)
-                    self._next_deadline_s = min(self._next_deadline_s, deadline_s)
-            self._waiting = still
-            self._waiting_rows -= sum(request.options.rows for request in late)
+            late = [request for request in self._queue if request.patience_s <= now_s]
+            for request in late:
+                self._leave(request)
+            self._next_late_s = min(
+                (request.patience_s for request in self._queue), default=math.inf
+            )
         return late
 
     def take_cancelled(self, running: Iterable[Request | None]) -> list[Request]:
@@ -166,28 +197,29 @@ class Scheduler:
     def finish(self, requests: Iterable[Request]) -> None:
         """Notes that requests have left their slots."""
         with self._changed:
+            now_s = self._clock()
             for request in requests:
                 request.state = RequestState.DONE
-                if request in self._running:
-                    self._running.remove(request)
-                    self._running_rows -= request.options.rows
                 self._cancelled.discard(request)
-                self._note_completion()
+                began_s = self._running.pop(request, None)
+                if began_s is None:
+                    continue
+                self._running_rows -= request.options.rows
+                self._queue.forget(request)
+                self._pace.ended(request.work, request.options.rows, now_s - began_s)
 
     def wait_for_work(self, timeout_s: float) -> bool:
         """Blocks an idle worker until something waits; False where it should look again."""
         with self._changed:
-            return self._changed.wait_for(lambda: bool(self._waiting) or self._stopped, timeout_s)
+            return self._changed.wait_for(lambda: bool(self._queue) or self._stopped, timeout_s)
 
     def stop(self) -> list[Request]:
         """Ends the workers; gives the requests that still waited."""
         with self._changed:
             self._stopped = True
-            left = list(self._waiting)
-            self._waiting.clear()
-            self._waiting_rows = 0
+            left = list(self._queue)
             for request in left:
-                request.state = RequestState.DONE
+                self._leave(request)
             self._changed.notify_all()
         return left
 
@@ -195,15 +227,3 @@ class Scheduler:
     def stopped(self) -> bool:
         """Whether workers should end."""
         return self._stopped
-
-    def retry_after_s(self) -> float:
-        """Estimates when half of the queue will have gone, from the pace of recent completions."""
-        wait_s = len(self._waiting) / 2 * self._completion_interval_s
-        return min(max(wait_s, _LEAST_RETRY_S), _MOST_RETRY_S)
-
-    def _note_completion(self) -> None:
-        now_s = time.monotonic()
-        if self._last_completion_s:
-            newest = min(now_s - self._last_completion_s, 1.0)
-            self._completion_interval_s += _SMOOTHING * (newest - self._completion_interval_s)
-        self._last_completion_s = now_s

@@ -108,6 +108,10 @@ class Search:
             finished += answers
         return Advance(sorted(done), finished)
 
+    def interrupt(self, request: Request) -> Finished:
+        """Gives what a request has found so far; its rows are then to leave."""
+        return self._search(request).interrupt(request)
+
     def _ask(self) -> None:
         """Asks the next step for what the searches need."""
         needs = [each for each, rows in self._needs.items() if rows]

@@ -9,7 +9,15 @@ import time
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.constraints import Detokenize
 from seqserve_server.engine.observer import Observer
-from seqserve_server.engine.request import Event, Failed, Finished, Progress, Request
+from seqserve_server.engine.request import (
+    Event,
+    Failed,
+    Finished,
+    Hypothesis,
+    Progress,
+    Request,
+    StopReason,
+)
 from seqserve_server.engine.scheduler import Scheduler
 from seqserve_server.engine.search import Search
 from seqserve_server.errors import DeadlinePassed, EngineFault, ServiceError, Stage
@@ -74,6 +82,7 @@ class Worker:
         self._search = Search(self._cache, manifest, detokenize)
         # No row is late before; what has left may keep it too early for a while.
         self._next_deadline_s = math.inf
+        self._next_limit_s = math.inf
         self._rows: list[Request | None] = []
         # Rows that have left, the lowest last; there are none while a step runs.
         self._holes: list[int] = []
@@ -151,7 +160,7 @@ class Worker:
     def _drop(self, now_s: float) -> None:
         """Takes out rows and waiting requests that are cancelled or late."""
         for request in self._scheduler.expire(now_s):
-            self._events.append((request, Failed(DeadlinePassed(Stage.QUEUE))))
+            self._events.append((request, _unbegun(request, now_s)))
         gone = self._scheduler.take_cancelled(self._rows)
         for request in gone:
             self._observer.cancelled(request)
@@ -226,6 +235,7 @@ class Worker:
             self._search.join(rows, request)
             if request.deadline_s is not None:
                 self._next_deadline_s = min(self._next_deadline_s, request.deadline_s)
+            self._next_limit_s = min(self._next_limit_s, request.limit_s)
             self._joining.remove(request)
             self._fresh.append(request)
             self._streamed += _is_streamed(request)
@@ -264,6 +274,8 @@ class Worker:
             self._note_first_tokens(now_s, rows)
         if ended.rows:
             self._vacate(ended.rows)
+        if now_s >= self._next_limit_s:
+            self._interrupt(now_s)
         if self._streamed:
             self._note_progress()
         if ended.finished:
@@ -281,6 +293,17 @@ class Worker:
         for row, request in enumerate(self._rows):
             if request and _is_streamed(request):
                 self._events.append((request, Progress([self._search.word(row)])))
+
+    def _interrupt(self, now_s: float) -> None:
+        """Ends requests that have come to their time limit with what they have."""
+        running = self._running()
+        over = [request for request in running if request.limit_s <= now_s]
+        self._next_limit_s = min(
+            (request.limit_s for request in running if request.limit_s > now_s), default=math.inf
+        )
+        answers = [(request, self._search.interrupt(request)) for request in over]
+        self._vacate([row for row, request in enumerate(self._rows) if request in over])
+        self._finish(answers, now_s)
 
     def _finish(self, finished: list[tuple[Request, Finished]], now_s: float) -> None:
         for request, answer in finished:
@@ -300,6 +323,14 @@ class Worker:
         self._streamed -= sum(_is_streamed(request) for request in requests)
         self._scored -= sum(_is_scored(request) for request in requests)
         self._scheduler.finish(requests)
+
+
+def _unbegun(request: Request, now_s: float) -> Event:
+    """Ends a request that waited for too long: with nothing said, where that is what it wanted."""
+    if request.deadline_s is not None and request.deadline_s <= now_s:
+        return Failed(DeadlinePassed(Stage.QUEUE))
+    request.timeline.finished_s = now_s
+    return Finished([Hypothesis([], None, StopReason.TIME_LIMIT)])
 
 
 def _is_streamed(request: Request) -> bool:

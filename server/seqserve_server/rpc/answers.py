@@ -15,6 +15,7 @@ _STOP_REASONS = {
     StopReason.EOS: generation_pb2.STOP_REASON_EOS,
     StopReason.LENGTH: generation_pb2.STOP_REASON_LENGTH,
     StopReason.STOP_SEQUENCE: generation_pb2.STOP_REASON_STOP_SEQUENCE,
+    StopReason.TIME_LIMIT: generation_pb2.STOP_REASON_TIME_LIMIT,
 }
 
 
@@ -135,6 +136,10 @@ def weights_of(data: bytes, heads: int, queries: int, keys: int) -> generation_p
 
 def _timings(timeline: Timeline) -> generation_pb2.Timings:
     arrived_s = timeline.arrived_s
+    if not timeline.encode_began_s:
+        # It waited until its time limit.
+        waited_ms = 1e3 * (timeline.finished_s - arrived_s)
+        return generation_pb2.Timings(queue_ms=waited_ms, total_ms=waited_ms)
     return generation_pb2.Timings(
         queue_ms=1e3 * (timeline.encode_began_s - arrived_s),
         encode_ms=1e3 * (timeline.encode_ended_s - timeline.encode_began_s),

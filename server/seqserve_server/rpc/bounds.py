@@ -49,6 +49,7 @@ _BOUNDS = {
     "no_repeat_ngram_size": _Bounds(0, 0),
     "prefix_bias_beta": _Bounds(0.0, 0.0, 1.0, below=True),
     "return_top_tokens": _Bounds(0, 0, MOST_RANKS),
+    "time_limit_ms": _Bounds(math.inf, 1),
 }
 
 

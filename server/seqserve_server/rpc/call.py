@@ -13,13 +13,18 @@ from seqserve_server.engine.request import (
     Event,
     Failed,
     Finished,
+    Priority,
     Progress,
     Request,
     Taught,
     Timeline,
 )
+from seqserve_server.errors import QueueFull
 from seqserve_server.rpc.deadline import has_passed
 from seqserve_server.rpc.record import CallRecord, current
+
+# Waits are as long as the queue is, so that few of them are enough unless others flood it.
+_MOST_REFUSALS = 8
 
 
 class EngineCall:
@@ -40,6 +45,8 @@ class EngineCall:
         streamed: bool = False,
         target: list[int] | None = None,
         weighed: bool = False,
+        caller: str = "",
+        priority: Priority = Priority.NORMAL,
     ) -> None:
         """Prepares the request.
 
@@ -52,6 +59,8 @@ class EngineCall:
             streamed: Whether progress is wanted.
             target: Token ids to be scored, where nothing is to be generated.
             weighed: Whether the attention of the target is wanted.
+            caller: Who asks.
+            priority: Who goes first.
         """
         self._engine = engine
         self._changed = asyncio.Event()
@@ -67,6 +76,8 @@ class EngineCall:
             target=target,
             weighed=weighed,
             call_id=self._record.request_id if self._record else "",
+            caller=caller,
+            priority=priority,
             timeline=Timeline(arrived_s=arrived_s),
         )
 
@@ -78,6 +89,25 @@ class EngineCall:
         """
         await self._ended()
         return self.result()
+
+    async def finished_in_time(self) -> Finished:
+        """Does the same, but comes back where the queue is full, when it is told to.
+
+        For one of many sources of a call, the others of which may be what fills the queue.
+
+        Raises:
+            ServiceError: The request failed, or was refused again and again, or there is no time
+                left to come back.
+        """
+        for _ in range(_MOST_REFUSALS):
+            try:
+                return await self.finished()
+            except QueueFull as full:
+                if time.monotonic() + full.retry_after_s >= self.request.patience_s:
+                    raise
+                await asyncio.sleep(full.retry_after_s)
+            self._last = None
+        return await self.finished()
 
     async def taught(self) -> Taught:
         """Submits the request and waits for what is known of its target.

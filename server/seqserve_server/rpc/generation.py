@@ -11,14 +11,14 @@ from typing import Any
 import grpc
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
-from seqserve_server.engine.request import DecodingOptions, Finished
+from seqserve_server.engine.request import DecodingOptions, Finished, Priority
 from seqserve_server.errors import ServiceError
 from seqserve_server.repository import Repository, ServedModel
 from seqserve_server.rpc.answers import response_of, weights_of
 from seqserve_server.rpc.batch import answer_all
 from seqserve_server.rpc.bulk import Bulk, Requests
 from seqserve_server.rpc.call import EngineCall
-from seqserve_server.rpc.options import decoding_options, default_options
+from seqserve_server.rpc.options import decoding_options, default_options, priority_of
 from seqserve_server.rpc.record import CallRecord, current
 from seqserve_server.rpc.resolution import model_of_call
 from seqserve_server.rpc.status import failure_within
@@ -59,6 +59,14 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         model, call = await self._generation(request, context, streamed=False)
         return _response(model, call, await call.finished(), request.options, request.source)
 
+    async def generate_in_time(
+        self, request: generation_pb2.GenerateRequest, context: Context
+    ) -> generation_pb2.GenerateResponse:
+        """Does the same for one of many requests of a call, which comes back if it is refused."""
+        model, call = await self._generation(request, context, streamed=False)
+        answer = await call.finished_in_time()
+        return _response(model, call, answer, request.options, request.source)
+
     async def GenerateStream(
         self, request: generation_pb2.GenerateRequest, context: Context
     ) -> AsyncGenerator[generation_pb2.GenerateStreamResponse, None]:
@@ -88,6 +96,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         model = self._model(request)
         check_count(len(request.sources))
         options = self._options(model, request.options)
+        priority = priority_of(request.priority)
         record = current.get()
 
         async def outcome(source: str) -> generation_pb2.Outcome:
@@ -95,8 +104,8 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
             try:
                 tokens = await _source(model, source)
                 chosen = for_source(options, request.options.terms, source)
-                call = _call(model, tokens, chosen, context)
-                answer = await call.finished()
+                call = _call(model, tokens, chosen, context, priority=priority)
+                answer = await call.finished_in_time()
                 response = _response(model, call, answer, request.options, source)
             except ServiceError as error:
                 failure = failure_within(error, record.request_id)
@@ -120,7 +129,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
             part = record.request(time.monotonic())
             current.set(part)
             try:
-                return await self.Generate(request, context)
+                return await self.generate_in_time(request, context)
             finally:
                 part.release()
                 # They may name several; the last one stands for the call.
@@ -186,9 +195,11 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
     ) -> tuple[ServedModel, EngineCall]:
         model = self._model(request)
         options = self._options(model, request.options)
+        priority = priority_of(request.priority)
         source = await _source(model, request.source)
         options = for_source(options, request.options.terms, request.source)
-        return model, _call(model, source, options, context, streamed=streamed)
+        call = _call(model, source, options, context, streamed=streamed, priority=priority)
+        return model, call
 
     def _options(
         self, model: ServedModel, options: generation_pb2.GenerationOptions
@@ -244,6 +255,7 @@ def _call(
     streamed: bool = False,
     target: list[int] | None = None,
     weighed: bool = False,
+    priority: Priority = Priority.NORMAL,
 ) -> EngineCall:
     began_s = current.get().began_s
     remaining_s = context.time_remaining()
@@ -257,6 +269,8 @@ def _call(
         streamed=streamed,
         target=target,
         weighed=weighed,
+        caller=current.get().holder,
+        priority=priority,
     )
 
 

@@ -180,18 +180,24 @@ class InferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer):
     async def _whole(
         self, asked: InferenceRequest, context: Context, record: CallRecord, began_s: float
     ) -> Response:
+        questions = asked.questions()
+        # One alone is refused at once, for its caller to come back.
+        generate = (
+            self._generation.Generate if len(questions) == 1 else self._generation.generate_in_time
+        )
+
         async def answer(
             numbered: tuple[int, generation_pb2.GenerateRequest],
         ) -> generation_pb2.GenerateResponse:
             number, question = numbered
             current.set(record.part(began_s))
             try:
-                return await self._generation.Generate(question, context)
+                return await generate(question, context)
             except InvalidRequest as error:
                 raise renamed(error, number) from None
 
         slots = asked.model.engine.slots
-        answers = await answer_all(enumerate(asked.questions()), answer, slots)
+        answers = await answer_all(enumerate(questions), answer, slots)
         for one in answers:
             _count(record, one)
         return asked.response([one.hypotheses for one in answers])

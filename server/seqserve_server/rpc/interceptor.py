@@ -20,6 +20,7 @@ from seqserve_server import logs
 from seqserve_server.active_calls import ActiveCalls
 from seqserve_server.errors import Draining, InvalidRequest, QueueFull, ServiceError
 from seqserve_server.metrics import Metrics
+from seqserve_server.rpc.caller import caller_of
 from seqserve_server.rpc.deadline import has_passed
 from seqserve_server.rpc.record import REQUEST_ID, CallRecord, current, request_id, trace_of
 from seqserve_server.rpc.status import Failure, failure_of
@@ -35,17 +36,26 @@ Requests: TypeAlias = Message | Unreadable | AsyncIterator[Message | Unreadable]
 """What a handler is given: one request, or the stream of them."""
 
 _PREFIXES = ("/seqserve.v1.", "/inference.")
-_REJECTIONS = {QueueFull: "queue_full", Draining: "draining", InvalidRequest: "invalid"}
+_REJECTIONS = {Draining: "draining", InvalidRequest: "invalid"}
 _log = logging.getLogger(__name__)
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     """Wraps the handlers of our own services."""
 
-    def __init__(self, metrics: Metrics, tracing: Tracing | None = None) -> None:
-        """Takes where calls are counted, and where they are traced, if they are."""
+    def __init__(
+        self, metrics: Metrics, tracing: Tracing | None = None, *, caller_metadata: str = ""
+    ) -> None:
+        """Takes where calls are counted.
+
+        Args:
+            metrics: Where that is.
+            tracing: Where they are traced, if they are.
+            caller_metadata: Key of the metadata that names the caller; empty for none.
+        """
         self._metrics = metrics
         self._tracing = tracing
+        self._caller_metadata = caller_metadata
         self._wrapped: dict[str, Handler] = {}
         self.active = ActiveCalls()
 
@@ -97,7 +107,14 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         )
 
     def _call(self, method: str, context: Context) -> _Call:
-        return _Call(self._metrics, self._tracing, self.active, method, context)
+        metadata: Any = context.invocation_metadata()
+        record = CallRecord(
+            path=method,
+            request_id=request_id(metadata),
+            origin=caller_of(context.peer(), metadata, self._caller_metadata),
+            trace=trace_of(metadata) if self._tracing else None,
+        )
+        return _Call(self._metrics, self._tracing, self.active, record, context)
 
     def _unary(self, method: str, behave: Any) -> Any:
         async def handle(request: Message | Unreadable, context: Context) -> Message:
@@ -143,19 +160,14 @@ class _Call:
         metrics: Metrics,
         tracing: Tracing | None,
         active: ActiveCalls,
-        method: str,
+        record: CallRecord,
         context: Context,
     ) -> None:
         self._metrics = metrics
         self._tracing = tracing
         self._active = active
         self._context = context
-        metadata: Any = context.invocation_metadata()
-        self._record = CallRecord(
-            path=method,
-            request_id=request_id(metadata),
-            trace=trace_of(metadata) if tracing else None,
-        )
+        self._record = record
 
     async def __aenter__(self) -> None:
         self._active.enter()
@@ -177,7 +189,7 @@ class _Call:
         record = self._record
         failure = failure_of(error, record.request_id)
         self._note(failure.code, failure)
-        reason = _REJECTIONS.get(type(error))
+        reason = error.bound.value if isinstance(error, QueueFull) else _REJECTIONS.get(type(error))
         if reason:
             self._metrics.rejected(record.model, reason)
         if failure.code is grpc.StatusCode.INTERNAL:

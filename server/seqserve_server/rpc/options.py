@@ -15,7 +15,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.engine.limits import MOST_ALLOWED, MOST_ENDS, MOST_RANKS, MOST_SUPPRESSED
-from seqserve_server.engine.request import DecodingOptions, Sampling
+from seqserve_server.engine.request import DecodingOptions, Priority, Sampling
 from seqserve_server.errors import InvalidRequest
 from seqserve_server.manifest import Manifest
 from seqserve_server.rpc.bounds import numbers_of
@@ -28,6 +28,11 @@ _MOST_STOPS = 16
 _MOST_STOP_CHARACTERS = 256
 
 
+_PRIORITIES: dict[int, Priority] = {
+    generation_pb2.PRIORITY_UNSPECIFIED: Priority.NORMAL,
+    generation_pb2.PRIORITY_NORMAL: Priority.NORMAL,
+    generation_pb2.PRIORITY_LOW: Priority.LOW,
+}
 _SAMPLING = ("temperature", "top_k", "top_p", "min_p", "seed")
 _NEED_A_BEAM = ("coverage_penalty", "prefix_bias_beta", "terms")
 # None of these goes with any of those.
@@ -105,7 +110,21 @@ def decoding_options(
         return_token_scores=options.return_token_scores,
         return_top_tokens=int(numbers["return_top_tokens"]),
         return_attention=options.return_attention or options.replace_unknowns,
+        time_limit_s=numbers["time_limit_ms"] / 1e3,
     )
+
+
+def priority_of(priority: int) -> Priority:
+    """Gives who goes first; normal where it is not said.
+
+    Raises:
+        InvalidRequest: There is no such priority.
+    """
+    try:
+        return _PRIORITIES[priority]
+    except KeyError:
+        reason = f"{priority} is not known to this server; it knows NORMAL and LOW"
+        raise InvalidRequest("priority", reason) from None
 
 
 def _wrong(field: str, reason: str) -> InvalidRequest:

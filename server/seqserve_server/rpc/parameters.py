@@ -22,7 +22,8 @@ Options = generation_pb2.GenerationOptions
 Parameter = open_inference_pb2.InferParameter
 Value: TypeAlias = bool | int | float | str
 
-# Triton's own, about queues and sequences that are not here. What bounds a call is its deadline.
+# Triton's own, about queues and sequences that are not here. What bounds a call is its deadline, or
+# ``time_limit_ms``.
 _TRITONS = {"priority", "timeout", "sequence_id", "sequence_start", "sequence_end"}
 _TRITONS_PREFIX = "triton_"
 # What scores are wanted for is said by the outputs, and of the rest no tensor could be made.

@@ -46,6 +46,8 @@ class CallRecord:
     path: str
     """Of the method, as gRPC writes it: ``/package.Service/Method``."""
     request_id: str
+    origin: str = ""
+    """Where it comes from, which stands for a caller whom no token names."""
     began_s: float = field(default_factory=time.monotonic)
     model: str = ""
     """Empty until it is known to exist, so that no caller can make up labels."""
@@ -59,14 +61,23 @@ class CallRecord:
     """The versions it was given, which stay loaded until its end."""
 
     @property
+    def holder(self) -> str:
+        """Among whom the queue is shared out."""
+        return self.caller or self.origin
+
+    @property
     def method(self) -> str:
         """The method as ``Service.Method``."""
         return self.path.rpartition(".")[2].replace("/", ".")
 
     def ended(self, request: Request, event: Event) -> None:
-        """Notes a request of the call that the engine is done with."""
-        if self.trace is None or len(self.trace.requests) >= _MOST_TRACED:
+        """Notes a request of the call that the engine is done with; one refused may come again."""
+        if self.trace is None:
             return
+        others = [pair for pair in self.trace.requests if pair[0] is not request]
+        if len(others) >= _MOST_TRACED:
+            return
+        self.trace.requests[:] = others
         if not request.timeline.finished_s:
             request.timeline.finished_s = time.monotonic()
         self.trace.requests.append((request, event))

@@ -71,7 +71,9 @@ class Server:
         """
         self._rollout = rollout
         self._repository = rollout.repository
-        self._interceptor = CallInterceptor(metrics, tracing)
+        self._interceptor = CallInterceptor(
+            metrics, tracing, caller_metadata=options.caller_metadata
+        )
         self._draining = asyncio.Event()
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         security = security or Security()

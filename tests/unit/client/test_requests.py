@@ -9,8 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from seqserve import GenerateOptions, requests
+from seqserve import GenerateOptions, Priority, requests
 from seqserve.errors import InvalidArgument
+from seqserve.results import StopReason
 from seqserve.v1 import generation_pb2, model_pb2
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
@@ -23,7 +24,9 @@ VALUES: dict[Any, st.SearchStrategy[Any]] = {
     Sequence[str]: st.lists(TEXTS, max_size=4),
     Sequence[Sequence[str]]: st.lists(st.lists(TEXTS, max_size=3), max_size=3),
     Mapping[str, str]: st.dictionaries(TEXTS, TEXTS, max_size=3),
+    Priority: st.sampled_from(Priority),
 }
+OF_THE_REQUEST = {"model", "version", "priority"}
 
 
 def kind_of(name: str) -> Any:
@@ -33,7 +36,7 @@ def kind_of(name: str) -> Any:
     return kind
 
 
-DECODING = sorted(set(GenerateOptions.__annotations__) - {"model", "version"})
+DECODING = sorted(set(GenerateOptions.__annotations__) - OF_THE_REQUEST)
 ALL = st.fixed_dictionaries(
     {},
     optional={
@@ -41,6 +44,13 @@ ALL = st.fixed_dictionaries(
         for name in GenerateOptions.__annotations__
     },
 )
+
+
+WIRE = {
+    None: generation_pb2.PRIORITY_UNSPECIFIED,
+    Priority.NORMAL: generation_pb2.PRIORITY_NORMAL,
+    Priority.LOW: generation_pb2.PRIORITY_LOW,
+}
 
 
 def plain(value: Any) -> Any:
@@ -71,11 +81,12 @@ def test_what_is_said_is_sent_and_nothing_else(source: str, said: GenerateOption
         requests.generate_request(source, **said).SerializeToString()
     )
     assert sent.source == source
+    assert sent.priority == WIRE[said.get("priority")]
     assert (sent.model, sent.version) == (said.get("model") or "", said.get("version") or 0)
     wanted = {
         name: list(value.items()) if isinstance(value, dict) else value
         for name, value in said.items()
-        if value not in (None, [], {}) and name not in ("model", "version")
+        if value not in (None, [], {}) and name not in OF_THE_REQUEST
     }
     present = {field.name: plain(value) for field, value in sent.options.ListFields()}
     assert present == wanted
@@ -145,6 +156,9 @@ def test_half_a_character_names_its_option(name: str, value: Any) -> None:
         ("version", -1, "-1 is not a whole number that fits 32 bits"),
         ("version", 1 << 32, "whole number"),
         ("version", "1", "whole number"),
+        ("priority", "low", "'low' is not one of those that seqserve has for it"),
+        ("priority", StopReason.EOS, "is not one of those"),
+        ("version", Priority.LOW, "whole number"),
     ],
 )
 def test_what_no_message_can_carry_names_its_field(field: str, value: Any, reason: str) -> None:
@@ -159,6 +173,11 @@ def test_an_unknown_option_is_a_mistake_in_the_program(name: str) -> None:
     said: dict[str, Any] = {name: 4}
     with pytest.raises(TypeError, match=f"no option '{name}'"):
         requests.generate_request("text", **said)
+
+
+def test_all_sources_of_a_batch_have_its_priority() -> None:
+    request = requests.generate_batch_request(["a", "b"], priority=Priority.LOW)
+    assert request.priority == generation_pb2.PRIORITY_LOW
 
 
 def test_score_request() -> None:

@@ -26,7 +26,7 @@ class Busy:
     cache_bytes = 1000
 
     def __init__(self, rows: int = 5) -> None:
-        self.report = Report(queue_depth=3, slots_in_use=rows, figures=figures_of(rows))
+        self.report = Report(3, rows, figures_of(rows), low_queue_depth=1)
         self.asked: list[Future[Report]] = []
         self.answers = True
 
@@ -51,7 +51,8 @@ def value(engines: EnginesCollector, name: str, **labels: str) -> float | None:
 def test_versions_of_a_model_are_one_series(engines: EnginesCollector) -> None:
     for model, rows in (("m", 5), ("m", 7), ("other", 1)):
         engines.add(model, Busy(rows))
-    assert value(engines, "queue_depth", model="m") == 6
+    assert value(engines, "queue_depth", model="m", priority="normal") == 4
+    assert value(engines, "queue_depth", model="m", priority="low") == 2
     assert value(engines, "slots_in_use", model="m") == 12
     assert value(engines, "slots", model="m") == 16
     assert value(engines, "cache_bytes", model="m") == 2000
@@ -110,6 +111,7 @@ def test_counters_do_not_fall_when_an_engine_is_taken_away(engines: EnginesColle
     assert value(engines, "slots_in_use", model="m") == 7
     engines.remove("m", second)
     assert value(engines, "batch_rows_sum", model="m") == 12
-    assert value(engines, "queue_depth", model="m") == 0
+    assert value(engines, "queue_depth", model="m", priority="normal") == 0
+    assert value(engines, "queue_depth", model="m", priority="low") == 0
     engines.add("m", Busy(1))
     assert value(engines, "batch_rows_sum", model="m") == 13

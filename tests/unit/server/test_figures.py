@@ -86,7 +86,7 @@ def test_ends() -> None:
     figures = tally.figures()
     assert figures.totals["generated_tokens"] == 3
     assert observed(figures, "generated_tokens") == (1, 3)
-    assert figures.stops == {"length": 1, "eos": 0, "stop_sequence": 0}
+    assert figures.stops == {"length": 1, "eos": 0, "stop_sequence": 0, "time_limit": 0}
     assert figures.deadlines == {"decode": 1, "queue": 0}
     assert figures.totals["cancelled"] == 1
 
@@ -97,6 +97,17 @@ def test_requests_that_are_late_in_the_queue_count_in_its_duration() -> None:
     tally.ended(late, Failed(DeadlinePassed(Stage.QUEUE)))
     count, seconds = observed(tally.figures(), "queue_duration_seconds")
     assert count == 1 and seconds >= 2.0
+
+
+@pytest.mark.parametrize(("encode_began_s", "count"), [(0.0, 1), (1.0, 0)])
+def test_time_limits_reached_in_the_queue_count_in_its_duration(
+    encode_began_s: float, count: int
+) -> None:
+    tally = Tally()
+    late = request(arrived_s=time.monotonic() - 2.0, encode_began_s=encode_began_s)
+    tally.ended(late, Finished([Hypothesis([], None, StopReason.TIME_LIMIT)]))
+    assert observed(tally.figures(), "queue_duration_seconds")[0] == count
+    assert tally.figures().stops["time_limit"] == 1
 
 
 @pytest.mark.parametrize(("encode_began_s", "where"), [(0.0, "queue"), (1.0, "decode")])

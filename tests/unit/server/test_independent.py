@@ -366,7 +366,7 @@ def test_each_sample_ends_in_its_own_way() -> None:
     options = {"end_ids": (B,), "stops": ("aa",), "max_decoding_length": 3}
     found = samples(60, **options)
     reasons = {one.stop_reason for one in found}
-    assert reasons == set(StopReason)
+    assert reasons == set(StopReason) - {StopReason.TIME_LIMIT}
     for one in found:
         if one.stop_reason is StopReason.STOP_SEQUENCE:
             assert [A, A] not in (one.token_ids[i : i + 2] for i in range(2))

@@ -28,7 +28,7 @@ FAMILIES = {
     "generated_tokens_total": ("counter", MODEL),
     "source_tokens": ("histogram", MODEL),
     "generated_tokens": ("histogram", MODEL),
-    "queue_depth": ("gauge", MODEL),
+    "queue_depth": ("gauge", {"priority", "model"}),
     "slots_in_use": ("gauge", MODEL),
     "slots": ("gauge", MODEL),
     "cache_bytes": ("gauge", MODEL),

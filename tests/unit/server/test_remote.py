@@ -33,6 +33,7 @@ from seqserve_server.engine.request import (
     Failed,
     Finished,
     Hypothesis,
+    Priority,
     Progress,
     Request,
     StopReason,
@@ -192,11 +193,19 @@ async def test_request_goes_over_as_it_is() -> None:
     async with remote_to(ready) as (engine, hosts):
         inbox = Inbox(5, 6)
         inbox.request.deadline_s = 12.5
+        inbox.request.caller, inbox.request.priority = "10.0.0.7", Priority.LOW
         engine.submit(inbox.request)
         sent = await hosts.launched[0].hear(Submit)
         request = inbox.request
         assert sent == Submit(
-            request.number, [5, 6, EOS], request.options, 12.5, True, request.timeline.arrived_s
+            request.number,
+            [5, 6, EOS],
+            request.options,
+            12.5,
+            True,
+            request.timeline.arrived_s,
+            caller="10.0.0.7",
+            priority=Priority.LOW,
         )
 
 

@@ -1,23 +1,35 @@
 from __future__ import annotations
 
+import random
 import threading
+from collections import Counter
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
-from seqserve_server.engine import scheduler as module
-from seqserve_server.engine.request import DecodingOptions, Request, RequestState
+from seqserve_server.engine.request import DecodingOptions, Priority, Request, RequestState
 from seqserve_server.engine.scheduler import Scheduler
-from seqserve_server.errors import Draining, QueueFull
+from seqserve_server.errors import Bound, Draining, QueueFull
 
 PATIENCE_S = 30.0
 
 
-def request(length: int = 3, deadline_s: float | None = None) -> Request:
+def request(
+    length: int = 3,
+    deadline_s: float | None = None,
+    *,
+    caller: str = "",
+    priority: Priority = Priority.NORMAL,
+    rows: int = 1,
+) -> Request:
     return Request(
         source=[4] * length,
-        options=DecodingOptions(max_decoding_length=5),
+        options=DecodingOptions(max_decoding_length=5, beam_size=rows),
         receive=lambda event: None,
         deadline_s=deadline_s,
+        caller=caller,
+        priority=priority,
     )
 
 
@@ -42,7 +54,7 @@ def test_full_queue_refuses_and_says_when_to_try_again() -> None:
     extra = request()
     with pytest.raises(QueueFull, match="2 requests are waiting") as caught:
         scheduler.submit(extra)
-    assert caught.value.retry_after_s == 0.05
+    assert caught.value.retry_after_s == 0.5, "the pace is not known"
     assert extra.state is RequestState.NEW
     scheduler.take(held=0, free=1, budget_tokens=1)
     scheduler.submit(extra)
@@ -165,15 +177,230 @@ def test_stop_wakes_an_idle_worker() -> None:
     assert not thread.is_alive()
 
 
-def test_retry_follows_the_pace_of_completions(monkeypatch: pytest.MonkeyPatch) -> None:
-    now_s = [100.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now_s[0])
-    scheduler = Scheduler(workers=1, max_queue=200)
-    for _ in range(100):
-        submitted(scheduler, 1)
-        scheduler.finish(scheduler.take(held=0, free=1, budget_tokens=9))
-        now_s[0] += 0.5
-    submitted(scheduler, *[1] * 20)
-    assert scheduler.retry_after_s() == pytest.approx(20 / 2 * 0.5, rel=0.01)
-    submitted(scheduler, *[1] * 180)
-    assert scheduler.retry_after_s() == 30.0, "there is a bound"
+class Clock:
+    """Time that passes when a test says so."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def paced(interval_s: float, **bounds: Any) -> tuple[Scheduler, Clock]:
+    """Makes a scheduler of one slot, which each of its requests, of work 6, has held so long."""
+    clock = Clock()
+    scheduler = Scheduler(workers=1, max_queue=200, clock=clock, **bounds)
+    for _ in range(9):
+        submitted(scheduler, 3)
+        taken = scheduler.take(held=0, free=1, budget_tokens=9)
+        clock.now_s += interval_s
+        scheduler.finish(taken)
+    return scheduler, clock
+
+
+def refusal(scheduler: Scheduler, one: Request) -> QueueFull:
+    with pytest.raises(QueueFull) as caught:
+        scheduler.submit(one)
+    return caught.value
+
+
+def test_retry_follows_the_pace_of_completions() -> None:
+    scheduler, _ = paced(0.5)
+    submitted(scheduler, *[3] * 20)
+    scheduler._admission._max_queue = 20
+    first, second = (refusal(scheduler, request()) for _ in range(2))
+    assert first.retry_after_s == pytest.approx(20 * 0.5)
+    assert second.retry_after_s == pytest.approx(21 * 0.5), "one behind the other"
+    for _ in range(200):
+        last = refusal(scheduler, request())
+    assert last.retry_after_s == 30.0, "there is a bound"
+
+
+def test_long_wait_is_refused_but_not_to_low_priority() -> None:
+    scheduler, _ = paced(0.5, max_queue_s=2.0)
+    submitted(scheduler, *[3] * 5)
+    error = refusal(scheduler, request())
+    assert (error.bound, str(error)) == (Bound.WAIT, "it would wait for about 2.5 s")
+    scheduler.submit(request(priority=Priority.LOW))
+    scheduler.submit(request(caller="other"))  # It would be among the first.
+
+
+def test_caller_leaves_some_of_the_longest_wait_to_newcomers() -> None:
+    scheduler, _ = paced(0.5, max_queue_s=4.0, caller_share=0.5)
+    submitted(scheduler, *[3] * 5)
+    assert refusal(scheduler, request()).bound is Bound.WAIT
+    for number in range(8):
+        scheduler.submit(request(caller=f"{number}"))
+    assert refusal(scheduler, request(caller="one more")).bound is Bound.WAIT
+
+
+def test_request_that_would_come_too_late_is_refused_at_once() -> None:
+    scheduler, clock = paced(0.5)
+    scheduler.submit(request(deadline_s=clock.now_s + 0.1))  # Nothing is before it.
+    submitted(scheduler, *[3] * 9)
+    assert refusal(scheduler, request(deadline_s=clock.now_s + 3.0)).bound is Bound.DEADLINE
+    late = request()
+    late.options = DecodingOptions(max_decoding_length=5, time_limit_s=3.0)
+    late.timeline.arrived_s = clock.now_s
+    assert refusal(scheduler, late).bound is Bound.DEADLINE
+    scheduler.submit(request(deadline_s=clock.now_s + 4.0))  # It is not sure to be late.
+
+
+def test_nothing_is_refused_for_waiting_while_slots_are_free() -> None:
+    scheduler, _ = paced(0.5, max_queue_s=0.1, slots=4)
+    submitted(scheduler, *[3] * 4)
+    assert refusal(scheduler, request()).bound is Bound.WAIT
+    assert len(scheduler.take(held=0, free=2, budget_tokens=99)) == 2
+    assert refusal(scheduler, request()).bound is Bound.WAIT
+
+
+def test_no_estimate_refuses_while_the_pace_is_not_known() -> None:
+    clock = Clock()
+    scheduler = Scheduler(workers=1, max_queue=99, max_queue_s=0.0, clock=clock)
+    submitted(scheduler, *[3] * 9)
+    for _ in range(3):
+        taken = scheduler.take(held=0, free=1, budget_tokens=9)
+        clock.now_s += 9.0
+        scheduler.finish(taken)
+    scheduler.submit(request(deadline_s=clock.now_s + 0.1))
+
+
+def test_tokens_that_wait_are_bounded_but_not_the_first() -> None:
+    scheduler = Scheduler(workers=1, max_queue=9, max_queue_tokens=10)
+    [long] = submitted(scheduler, 50)
+    assert refusal(scheduler, request(1)).bound is Bound.TOKENS
+    assert scheduler.take(held=0, free=1, budget_tokens=1) == [long]
+    submitted(scheduler, 4, 6)
+    assert str(refusal(scheduler, request(1))) == "10 source tokens are waiting already"
+
+
+@pytest.mark.parametrize(("share", "alone"), [(0.2, 3), (0.5, 6), (0.75, 9), (1.0, 11)])
+def test_caller_leaves_room_for_others(share: float, alone: int) -> None:
+    scheduler = Scheduler(workers=1, max_queue=11, caller_share=share)
+    submitted(scheduler, *[1] * alone)
+    if alone < 11:
+        assert refusal(scheduler, request(1)).bound is Bound.CALLER
+        for number in range(11 - alone):
+            scheduler.submit(request(1, caller=f"other {number}"))
+    assert refusal(scheduler, request(1, caller="one more")).bound is Bound.LENGTH
+
+
+def test_caller_leaves_tokens_for_others() -> None:
+    scheduler = Scheduler(workers=1, max_queue=99, max_queue_tokens=100, caller_share=0.5)
+    submitted(scheduler, 40, 20)
+    assert refusal(scheduler, request(1)).bound is Bound.CALLER
+    scheduler.submit(request(40, caller="other"))
+
+
+def test_flood_of_one_caller_lets_another_one_pass() -> None:
+    scheduler = Scheduler(workers=1, max_queue=99)
+    flood = submitted(scheduler, *[3] * 20)
+    assert scheduler.take(held=0, free=1, budget_tokens=9) == flood[:1]
+    quiet = [request(caller="quiet") for _ in range(2)]
+    for one in quiet:
+        scheduler.submit(one)
+    order = [scheduler.take(held=0, free=1, budget_tokens=9)[0] for _ in range(4)]
+    assert order == [quiet[0], flood[1], quiet[1], flood[2]]
+
+
+def test_low_priority_gets_what_is_left_and_one_turn_in_sixteen() -> None:
+    scheduler = Scheduler(workers=1, max_queue=99)
+    low = [request(priority=Priority.LOW, caller=f"{number}") for number in range(3)]
+    for one in low:
+        scheduler.submit(one)
+    submitted(scheduler, *[1] * 32)
+    assert scheduler.low_queue_depth == 3
+    taken = scheduler.take(held=0, free=99, budget_tokens=999)
+    assert [place for place, one in enumerate(taken) if one in low] == [15, 31, 34]
+
+
+def test_beam_is_passed_by_as_many_rows_as_it_takes_itself() -> None:
+    scheduler = Scheduler(workers=1, max_queue=99)
+    running = submitted(scheduler, 1)
+    scheduler.take(held=0, free=4, budget_tokens=99)
+    beam = request(1, rows=4)
+    scheduler.submit(beam)
+    small = submitted(scheduler, *[1] * 6)
+    assert scheduler.take(held=1, free=3, budget_tokens=99) == small[:3]
+    scheduler.finish([small[0]])
+    assert scheduler.take(held=3, free=1, budget_tokens=99) == small[3:4]
+    scheduler.finish([*running, *small[1:3]])
+    assert scheduler.take(held=1, free=3, budget_tokens=99) == [], "slots are kept for it"
+    scheduler.finish(small[3:4])
+    assert scheduler.take(held=0, free=4, budget_tokens=99) == [beam]
+
+
+def test_time_limit_ends_the_waiting_too() -> None:
+    scheduler = Scheduler(workers=1, max_queue=9)
+    limited = request()
+    limited.options = DecodingOptions(max_decoding_length=5, time_limit_s=2.0)
+    limited.timeline.arrived_s = 10.0
+    scheduler.submit(limited)
+    assert scheduler.expire(11.9) == []
+    assert scheduler.expire(12.0) == [limited]
+
+
+@pytest.mark.parametrize("callers", [1, 3])
+def test_who_comes_back_when_told_is_taken_in(callers: int) -> None:
+    """Twice as many as can wait come at once; time goes on at an even pace."""
+    scheduler, clock = paced(0.01, max_queue_s=0.2)
+    coming = [(clock.now_s, number % callers, 0) for number in range(60)]
+    again = refused_again = 0
+    running: list[Request] = []
+    while coming:
+        clock.now_s += 0.01
+        scheduler.finish(running)
+        running = scheduler.take(held=0, free=1, budget_tokens=9)
+        due = [one for one in coming if one[0] <= clock.now_s]
+        coming = [one for one in coming if one[0] > clock.now_s]
+        for _, number, tries in due:
+            again += tries > 0
+            try:
+                scheduler.submit(request(caller=f"{number}"))
+            except QueueFull as full:
+                refused_again += tries > 0
+                coming.append((clock.now_s + full.retry_after_s, number, tries + 1))
+    assert again > 20
+    assert refused_again <= again / 10
+
+
+def test_flood_leaves_others_served_and_no_call_much_slower() -> None:
+    """Seven times as much as can be done comes at random; time goes on at an even pace."""
+    slots, held_s, tick_s, ticks = 8, 0.2, 0.01, 2000
+    clock, draw, capacity = Clock(), random.Random(7), slots / held_s
+    scheduler = Scheduler(
+        workers=1,
+        max_queue=512,
+        slots=slots,
+        max_queue_s=0.7 * held_s,
+        caller_share=0.5,
+        clock=clock,
+    )
+    rates = {"loud": 6.8 * capacity} | {f"quiet {number}": 0.05 * capacity for number in range(4)}
+    running: list[tuple[float, Request]] = []
+    sent, served = Counter[str](), Counter[str]()
+    waits_s = []
+    for tick in range(ticks):
+        clock.now_s += tick_s
+        scheduler.finish([one for end_s, one in running if end_s <= clock.now_s])
+        running = [(end_s, one) for end_s, one in running if end_s > clock.now_s]
+        for caller, rate in rates.items():
+            if caller == "loud" and tick < ticks / 10:
+                # So long there is none, and the pace gets known.
+                continue
+            for _ in range(int(draw.random() + rate * tick_s)):
+                one = request(caller=caller)
+                one.timeline.arrived_s = clock.now_s
+                sent[caller] += 1
+                with suppress(QueueFull):
+                    scheduler.submit(one)
+        for one in scheduler.take(held=len(running), free=slots - len(running), budget_tokens=999):
+            served[one.caller] += 1
+            waits_s.append(clock.now_s - one.timeline.arrived_s)
+            running.append((clock.now_s + draw.uniform(0.5, 1.5) * held_s, one))
+    quiet = rates.keys() - {"loud"}
+    # Of each one more may wait when the time is over.
+    assert all(sent[caller] - served[caller] <= 1 for caller in quiet)
+    assert served["loud"] >= 0.7 * capacity * 0.9 * ticks * tick_s
+    assert max(waits_s) <= 1.5 * held_s

@@ -25,7 +25,7 @@ from seqserve.v1 import generation_pb2
 from seqserve_server import app, tracing
 from seqserve_server.config import ServeOptions
 from seqserve_server.engine.request import DecodingOptions, Event, Failed, Request, Taught, Timeline
-from seqserve_server.errors import DeadlinePassed, Stage, StartupError
+from seqserve_server.errors import DeadlinePassed, QueueFull, Stage, StartupError
 from seqserve_server.exposition import exposed
 from seqserve_server.rpc.record import CallRecord, Trace
 from seqserve_server.security import Security
@@ -236,6 +236,19 @@ async def test_call_that_is_refused(
     assert (whole.attributes or {})["rpc.response.status_code"] == code
     assert (whole.status.status_code is StatusCode.ERROR) == is_fault
     assert "error.type" not in (whole.attributes or {})
+
+
+def test_request_that_was_refused_and_came_again_is_one() -> None:
+    call = CallRecord(path="/s/m", request_id="1", trace=Trace(parent={}))
+    one, other = (
+        Request(source=[4], options=DecodingOptions(max_decoding_length=5), receive=print)
+        for _ in range(2)
+    )
+    refused, answered = Failed(QueueFull("full", 1.0)), Failed(DeadlinePassed(Stage.DECODE))
+    for asked, event in ((one, refused), (other, refused), (one, answered)):
+        call.ended(asked, event)
+    assert call.trace is not None
+    assert call.trace.requests == [(other, refused), (one, answered)]
 
 
 async def test_call_that_meets_a_fault(traced: Traced) -> None:

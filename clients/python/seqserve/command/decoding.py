@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from seqserve.decoding import GenerateOptions
+from seqserve.decoding import GenerateOptions, Priority
 from seqserve.options import option
 
 OUTPUT = "output"
@@ -22,6 +22,18 @@ _CONSTRAINTS = "constraints; tokens are as the tokenizer writes them"
 class DecodingOptions:
     """How to decode; what is not given is left to the server."""
 
+    priority: Priority | None = option(
+        None, help="Who goes first while requests have to wait; normal if not given."
+    )
+
+    time_limit_ms: int | None = option(
+        None,
+        help="Milliseconds after which the text so far is the answer. --timeout-s, in contrast,"
+        " ends a call without one.",
+        minimum=1,
+        maximum=2**31 - 1,
+        group=_LENGTH,
+    )
     max_decoding_length: int | None = option(
         None, help="Most target tokens, a prefix counted.", minimum=1, group=_LENGTH
     )

@@ -6,6 +6,12 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class Priority(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PRIORITY_UNSPECIFIED: _ClassVar[Priority]
+    PRIORITY_NORMAL: _ClassVar[Priority]
+    PRIORITY_LOW: _ClassVar[Priority]
+
 class StopReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     STOP_REASON_UNSPECIFIED: _ClassVar[StopReason]
@@ -14,6 +20,9 @@ class StopReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STOP_REASON_STOP_SEQUENCE: _ClassVar[StopReason]
     STOP_REASON_TIME_LIMIT: _ClassVar[StopReason]
     STOP_REASON_CANCELLED: _ClassVar[StopReason]
+PRIORITY_UNSPECIFIED: Priority
+PRIORITY_NORMAL: Priority
+PRIORITY_LOW: Priority
 STOP_REASON_UNSPECIFIED: StopReason
 STOP_REASON_EOS: StopReason
 STOP_REASON_LENGTH: StopReason
@@ -22,19 +31,21 @@ STOP_REASON_TIME_LIMIT: StopReason
 STOP_REASON_CANCELLED: StopReason
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("model", "version", "source", "options")
+    __slots__ = ("model", "version", "source", "options", "priority")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
     model: str
     version: int
     source: str
     options: GenerationOptions
-    def __init__(self, model: _Optional[str] = ..., version: _Optional[int] = ..., source: _Optional[str] = ..., options: _Optional[_Union[GenerationOptions, _Mapping]] = ...) -> None: ...
+    priority: Priority
+    def __init__(self, model: _Optional[str] = ..., version: _Optional[int] = ..., source: _Optional[str] = ..., options: _Optional[_Union[GenerationOptions, _Mapping]] = ..., priority: _Optional[_Union[Priority, str]] = ...) -> None: ...
 
 class GenerationOptions(_message.Message):
-    __slots__ = ("max_decoding_length", "min_decoding_length", "beam_size", "patience", "length_penalty", "num_hypotheses", "temperature", "top_k", "top_p", "min_p", "seed", "repetition_penalty", "no_repeat_ngram_size", "disable_unk", "suppress_tokens", "suppress_sequences", "end_tokens", "stop_sequences", "target_prefix", "target_prefix_tokens", "return_scores", "return_token_scores", "return_top_tokens", "return_attention", "replace_unknowns", "coverage_penalty", "prefix_bias_beta", "return_alternatives", "min_alternative_expansion_prob", "terms", "vocabulary_allow")
+    __slots__ = ("max_decoding_length", "min_decoding_length", "beam_size", "patience", "length_penalty", "num_hypotheses", "temperature", "top_k", "top_p", "min_p", "seed", "repetition_penalty", "no_repeat_ngram_size", "disable_unk", "suppress_tokens", "suppress_sequences", "end_tokens", "stop_sequences", "target_prefix", "target_prefix_tokens", "return_scores", "return_token_scores", "return_top_tokens", "return_attention", "replace_unknowns", "coverage_penalty", "prefix_bias_beta", "return_alternatives", "min_alternative_expansion_prob", "terms", "vocabulary_allow", "time_limit_ms")
     MAX_DECODING_LENGTH_FIELD_NUMBER: _ClassVar[int]
     MIN_DECODING_LENGTH_FIELD_NUMBER: _ClassVar[int]
     BEAM_SIZE_FIELD_NUMBER: _ClassVar[int]
@@ -66,6 +77,7 @@ class GenerationOptions(_message.Message):
     MIN_ALTERNATIVE_EXPANSION_PROB_FIELD_NUMBER: _ClassVar[int]
     TERMS_FIELD_NUMBER: _ClassVar[int]
     VOCABULARY_ALLOW_FIELD_NUMBER: _ClassVar[int]
+    TIME_LIMIT_MS_FIELD_NUMBER: _ClassVar[int]
     max_decoding_length: int
     min_decoding_length: int
     beam_size: int
@@ -97,7 +109,8 @@ class GenerationOptions(_message.Message):
     min_alternative_expansion_prob: float
     terms: _containers.RepeatedCompositeFieldContainer[Term]
     vocabulary_allow: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, max_decoding_length: _Optional[int] = ..., min_decoding_length: _Optional[int] = ..., beam_size: _Optional[int] = ..., patience: _Optional[float] = ..., length_penalty: _Optional[float] = ..., num_hypotheses: _Optional[int] = ..., temperature: _Optional[float] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., min_p: _Optional[float] = ..., seed: _Optional[int] = ..., repetition_penalty: _Optional[float] = ..., no_repeat_ngram_size: _Optional[int] = ..., disable_unk: bool = ..., suppress_tokens: _Optional[_Iterable[str]] = ..., suppress_sequences: _Optional[_Iterable[_Union[TokenSequence, _Mapping]]] = ..., end_tokens: _Optional[_Iterable[str]] = ..., stop_sequences: _Optional[_Iterable[str]] = ..., target_prefix: _Optional[str] = ..., target_prefix_tokens: _Optional[_Iterable[str]] = ..., return_scores: bool = ..., return_token_scores: bool = ..., return_top_tokens: _Optional[int] = ..., return_attention: bool = ..., replace_unknowns: bool = ..., coverage_penalty: _Optional[float] = ..., prefix_bias_beta: _Optional[float] = ..., return_alternatives: bool = ..., min_alternative_expansion_prob: _Optional[float] = ..., terms: _Optional[_Iterable[_Union[Term, _Mapping]]] = ..., vocabulary_allow: _Optional[_Iterable[str]] = ...) -> None: ...
+    time_limit_ms: int
+    def __init__(self, max_decoding_length: _Optional[int] = ..., min_decoding_length: _Optional[int] = ..., beam_size: _Optional[int] = ..., patience: _Optional[float] = ..., length_penalty: _Optional[float] = ..., num_hypotheses: _Optional[int] = ..., temperature: _Optional[float] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., min_p: _Optional[float] = ..., seed: _Optional[int] = ..., repetition_penalty: _Optional[float] = ..., no_repeat_ngram_size: _Optional[int] = ..., disable_unk: bool = ..., suppress_tokens: _Optional[_Iterable[str]] = ..., suppress_sequences: _Optional[_Iterable[_Union[TokenSequence, _Mapping]]] = ..., end_tokens: _Optional[_Iterable[str]] = ..., stop_sequences: _Optional[_Iterable[str]] = ..., target_prefix: _Optional[str] = ..., target_prefix_tokens: _Optional[_Iterable[str]] = ..., return_scores: bool = ..., return_token_scores: bool = ..., return_top_tokens: _Optional[int] = ..., return_attention: bool = ..., replace_unknowns: bool = ..., coverage_penalty: _Optional[float] = ..., prefix_bias_beta: _Optional[float] = ..., return_alternatives: bool = ..., min_alternative_expansion_prob: _Optional[float] = ..., terms: _Optional[_Iterable[_Union[Term, _Mapping]]] = ..., vocabulary_allow: _Optional[_Iterable[str]] = ..., time_limit_ms: _Optional[int] = ...) -> None: ...
 
 class Term(_message.Message):
     __slots__ = ("source", "target")
@@ -132,16 +145,18 @@ class GenerateResponse(_message.Message):
     def __init__(self, model: _Optional[str] = ..., version: _Optional[int] = ..., hypotheses: _Optional[_Iterable[_Union[Hypothesis, _Mapping]]] = ..., source_tokens: _Optional[int] = ..., generated_tokens: _Optional[int] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., source_pieces: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class GenerateBatchRequest(_message.Message):
-    __slots__ = ("model", "version", "sources", "options")
+    __slots__ = ("model", "version", "sources", "options", "priority")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     SOURCES_FIELD_NUMBER: _ClassVar[int]
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
     model: str
     version: int
     sources: _containers.RepeatedScalarFieldContainer[str]
     options: GenerationOptions
-    def __init__(self, model: _Optional[str] = ..., version: _Optional[int] = ..., sources: _Optional[_Iterable[str]] = ..., options: _Optional[_Union[GenerationOptions, _Mapping]] = ...) -> None: ...
+    priority: Priority
+    def __init__(self, model: _Optional[str] = ..., version: _Optional[int] = ..., sources: _Optional[_Iterable[str]] = ..., options: _Optional[_Union[GenerationOptions, _Mapping]] = ..., priority: _Optional[_Union[Priority, str]] = ...) -> None: ...
 
 class GenerateBatchResponse(_message.Message):
     __slots__ = ("outcomes",)

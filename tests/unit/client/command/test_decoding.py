@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqserve import GenerateOptions, requests
+from seqserve import GenerateOptions, Priority, requests
 from seqserve.command.decoding import DecodingOptions
 from seqserve.options import flag_of, parse, variable_of
 
@@ -33,6 +33,7 @@ VALUES: dict[Any, st.SearchStrategy[Any]] = {
     Mapping[str, str]: st.dictionaries(
         TEXTS.filter(lambda text: "=" not in text), TEXTS, min_size=1, max_size=3
     ),
+    Priority: st.sampled_from(Priority),
 }
 SAID = st.fixed_dictionaries(
     {},
@@ -57,6 +58,10 @@ def test_what_is_not_given_is_left_to_the_server() -> None:
     assert not requests.generate_request("a", **read().decoding()).HasField("options")
 
 
+def text_of(value: Any) -> str:
+    return str(value.value if isinstance(value, Priority) else value)
+
+
 def elements_of(value: Any) -> list[str]:
     """What is said each time that a flag is repeated."""
     if isinstance(value, dict):
@@ -70,7 +75,7 @@ def flags_of(said: GenerateOptions) -> list[str]:
         if isinstance(value, bool):
             flags.append(flag_of(name if value else f"no_{name}"))
         else:
-            texts = elements_of(value) if isinstance(value, list | dict) else [str(value)]
+            texts = elements_of(value) if isinstance(value, list | dict) else [text_of(value)]
             flags += [f"{flag_of(name)}={text}" for text in texts]
     return flags
 
@@ -87,7 +92,7 @@ def variables_of(said: GenerateOptions) -> dict[str, str]:
         if isinstance(value, list | dict):
             variables[variable_of(name)] = shlex.join(elements_of(value))
         else:
-            variables[variable_of(name)] = str(value)
+            variables[variable_of(name)] = text_of(value)
     return variables
 
 

@@ -257,6 +257,15 @@ async def test_calls_need_a_token(guarded: Service) -> None:
     assert guarded.engine.queue_depth == guarded.engine.slots_in_use == 0
 
 
+async def test_queue_is_shared_out_among_tokens(guarded: Service) -> None:
+    submitted, submit = [], guarded.remote.submit
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(guarded.remote, "submit", lambda one: (submitted.append(one), submit(one)))
+        for token in ("caller", "good"):
+            await guarded.generation.Generate(request("a"), metadata=bearer(token))
+    assert [one.caller for one in submitted] == ["web", "127.0.0.1"], "where it has no name"
+
+
 async def test_open_inference_is_guarded_too(guarded: Service) -> None:
     inference, pb = guarded.inference, open_inference_pb2
     assert (await inference.ServerLive(pb.ServerLiveRequest())).live

@@ -7,7 +7,7 @@ import itertools
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -263,6 +263,24 @@ async def test_others_who_fill_the_queue_make_it_wait() -> None:
         assert texts(await ended(call)) == dict.fromkeys(range(5), "abc")
         await asyncio.gather(*others)
         assert await service.value("rejected_total", model="echo", reason="queue_full") == 1
+
+
+async def test_requests_have_a_priority() -> None:
+    async with serving(slots=1) as service:
+        service.runtime.may_run.clear()
+        other = asyncio.ensure_future(service.generation.Generate(request("other")))
+        await until(lambda: service.engine.slots_in_use == 1)
+        low = bulk(1, "abc")
+        low.request.priority = generation_pb2.PRIORITY_LOW
+        wrong = bulk(2, "abc")
+        wrong.request.priority = cast(Any, 9)
+        call = service.generation.GenerateBulk([wrong, low])
+        await until(lambda: service.engine.low_queue_depth == 1)
+        service.runtime.may_run.set()
+        outcomes = await ended(call)
+        assert outcomes[1].response.hypotheses[0].text == "abc"
+        assert outcomes[2].failure.field == "priority"
+        await other
 
 
 async def _filled(service: Service) -> list[asyncio.Future[Any]]:

@@ -107,3 +107,37 @@ async def test_refusal_is_raised_and_nothing_cancelled() -> None:
     with pytest.raises(QueueFull):
         await call(engine).finished()
     assert engine.cancelled == []
+
+
+class Full(Notes):
+    """Refuses a few times, then answers."""
+
+    def __init__(self, times: int, retry_after_s: float = 0.001) -> None:
+        super().__init__()
+        self.times, self._retry_after_s = times, retry_after_s
+
+    def submit(self, request: Request) -> None:
+        super().submit(request)
+        is_full = len(self.submitted) <= self.times
+        error = QueueFull("full", self._retry_after_s)
+        request.receive(Failed(error) if is_full else ANSWER)
+
+
+async def test_one_of_many_comes_back_when_it_is_told_to() -> None:
+    engine = Full(3)
+    assert await call(engine).finished_in_time() == ANSWER
+    assert len(engine.submitted) == 4
+
+
+async def test_one_of_many_gives_up_at_last() -> None:
+    engine = Full(99)
+    with pytest.raises(QueueFull):
+        await call(engine).finished_in_time()
+    assert len(engine.submitted) == 9
+
+
+async def test_one_of_many_does_not_come_back_after_its_deadline() -> None:
+    engine = Full(99, retry_after_s=5.0)
+    with pytest.raises(QueueFull):
+        await call(engine, remaining_s=4.0).finished_in_time()
+    assert len(engine.submitted) == 1

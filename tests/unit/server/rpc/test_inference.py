@@ -370,6 +370,30 @@ async def test_full_queue_says_when_to_come_back() -> None:
         assert [tensors(await task)["text"] for task in tasks] == [["a"], ["b"]]
 
 
+async def test_one_of_many_texts_waits_until_there_is_room() -> None:
+    async with serving(slots=2, max_queue=1) as service:
+        service.runtime.may_run.clear()
+        # Two may be under way at once; the queue has room for one.
+        others = [asyncio.ensure_future(_awaited(service.inference.ModelInfer(asking("a"))))]
+        await until(lambda: service.engine.slots_in_use == 1)
+        others.append(asyncio.ensure_future(_awaited(service.inference.ModelInfer(asking("b")))))
+        await until(lambda: service.engine.queue_depth == 1)
+        many = asyncio.ensure_future(_awaited(service.inference.ModelInfer(asking("c", "d", "e"))))
+        await asyncio.sleep(0.05)
+        service.runtime.may_run.set()
+        assert tensors(await many)["text"] == ["c", "d", "e"]
+        await asyncio.gather(*others)
+
+
+async def test_time_limit() -> None:
+    async with serving(slots=1) as service:
+        service.runtime.step_s = 0.02
+        answer = tensors(await service.inference.ModelInfer(asking("a" * 48, time_limit_ms=100)))
+        assert answer["stop_reason"] == ["TIME_LIMIT"]
+        [text] = answer["text"]
+        assert text < "a" * 48
+
+
 async def _awaited(call: Any) -> Any:
     return await call
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.engine.request import DecodingOptions, Sampling
+from seqserve_server.engine.request import DecodingOptions, Priority, Sampling
 from seqserve_server.errors import InvalidRequest
-from seqserve_server.rpc.options import decoding_options
+from seqserve_server.rpc.options import decoding_options, priority_of
 
 from .echo import MAX_TARGET, byte_tokenizer, manifest
 
@@ -144,7 +144,29 @@ def test_every_number_has_its_bounds_tested() -> None:
         for field in Options.DESCRIPTOR.fields
         if field.cpp_type not in (field.CPPTYPE_BOOL, field.CPPTYPE_STRING, field.CPPTYPE_MESSAGE)
     }
-    assert numbers == {field for field, *_ in BOUNDS}
+    # Kept in another unit.
+    assert numbers - {"time_limit_ms"} == {field for field, *_ in BOUNDS}
+
+
+def test_time_limit() -> None:
+    assert made().time_limit_s == math.inf
+    for limit_ms in (1, 2500, 2**31 - 1):
+        assert made(time_limit_ms=limit_ms).time_limit_s == limit_ms / 1e3
+    for limit_ms in (0, -1):
+        with pytest.raises(InvalidRequest, match=f"options.time_limit_ms: is {limit_ms}; .* 1"):
+            made(time_limit_ms=limit_ms)
+    assert made(time_limit_ms=5).is_plain, "it costs a step nothing"
+
+
+def test_priority() -> None:
+    known = {
+        generation_pb2.PRIORITY_UNSPECIFIED: Priority.NORMAL,
+        generation_pb2.PRIORITY_NORMAL: Priority.NORMAL,
+        generation_pb2.PRIORITY_LOW: Priority.LOW,
+    }
+    assert {number: priority_of(number) for number in known} == known
+    with pytest.raises(InvalidRequest, match="priority: 7 is not known"):
+        priority_of(7)
 
 
 def test_fewer_rows_are_offered_by_smaller_servers() -> None:
@@ -346,7 +368,7 @@ def test_what_only_looks_like_a_contradiction(options: dict[str, Any]) -> None:
     made(**options)
 
 
-@pytest.mark.parametrize(("number", "tag"), [(32, b"\x80\x02"), (2000, b"\x80\x7d")])
+@pytest.mark.parametrize(("number", "tag"), [(33, b"\x88\x02"), (2000, b"\x80\x7d")])
 def test_field_of_a_newer_client_is_not_passed_over(number: int, tag: bytes) -> None:
     newer = Options(max_decoding_length=5)
     newer.MergeFromString(tag + b"\x01")
@@ -394,6 +416,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "return_top_tokens": integers,
     "return_attention": st.booleans(),
     "replace_unknowns": st.booleans(),
+    "time_limit_ms": integers,
 }
 # Few at a time, so that many are let through.
 messages = (

@@ -1,0 +1,143 @@
+"""Who may wait: the bounds of the queue, and what those are told who may not.
+
+How long a caller may go on filling the queue depends on how much room there still is, so that
+others find some: Choudhury and Hahne 1998, "Dynamic Queue Length Thresholds". With a share of a
+half one caller alone gets half of it, two get a third each, three a quarter, and the like is left.
+"""
+
+from __future__ import annotations
+
+import math
+
+from seqserve_server.engine.fair_queue import FairQueue
+from seqserve_server.engine.pace import Pace
+from seqserve_server.engine.request import Priority, Request
+from seqserve_server.errors import Bound, QueueFull
+
+# An estimate has to exceed the time left by so much before a request is refused for it.
+_MARGIN = 1.5
+
+_LEAST_RETRY_S = 0.05
+_MOST_RETRY_S = 30.0
+_UNKNOWN_RETRY_S = 0.5
+_MOST_PROMISES = 1024
+
+
+class Admission:
+    """Decides over one queue. Times are those of the scheduler's clock, in seconds."""
+
+    def __init__(
+        self,
+        queue: FairQueue,
+        pace: Pace,
+        *,
+        max_queue: int,
+        max_queue_tokens: float,
+        max_queue_s: float,
+        caller_share: float,
+    ) -> None:
+        """Takes the bounds.
+
+        Args:
+            queue: What waits.
+            pace: How fast it gets done.
+            max_queue: Most requests that wait.
+            max_queue_tokens: Most source tokens that wait; more only of a request by itself.
+            max_queue_s: Longest that one of normal priority is expected to wait.
+            caller_share: Part of the queue that a caller who is alone may hold, above 0 to 1.
+        """
+        self._queue = queue
+        self._pace = pace
+        self._max_queue = max_queue
+        self._max_queue_tokens = max_queue_tokens
+        self._max_queue_s = max_queue_s
+        self._caller_share = caller_share
+        # That is its part of what is free, where it is alone.
+        self._share = caller_share / (1.0 - caller_share) if caller_share < 1.0 else math.inf
+        # Until when the work of those who were told to come back will take.
+        self._promised_s: dict[tuple[str, Priority], float] = {}
+
+    def check(self, request: Request, now_s: float, free: int) -> None:
+        """Lets a request pass that may wait.
+
+        Args:
+            request: Which one.
+            now_s: The time.
+            free: Slots that nobody has.
+
+        Raises:
+            QueueFull: It may not.
+        """
+        found = self._objection(request, now_s, free)
+        if found:
+            bound, reason = found
+            raise QueueFull(reason, self.retry_after_s(request, now_s), bound)
+
+    def _objection(self, request: Request, now_s: float, free: int) -> tuple[Bound, str] | None:
+        queue = self._queue
+        count, tokens = len(queue), len(request.source)
+        if count >= self._max_queue:
+            return Bound.LENGTH, f"{count} requests are waiting already"
+        if not count:
+            # Whatever it is, nothing is before it.
+            return None
+        if queue.tokens + tokens > self._max_queue_tokens:
+            return Bound.TOKENS, f"{queue.tokens} source tokens are waiting already"
+        if self._holds_too_much(request):
+            return Bound.CALLER, "others must find room to wait; this caller has its share of it"
+        if queue.rows + request.options.rows <= free:
+            # Workers will take all of it when they next look.
+            return None
+        return self._impatience(request, now_s)
+
+    def _holds_too_much(self, request: Request) -> bool:
+        count, tokens = self._queue.held(request.caller, request.priority)
+        room = self._max_queue - len(self._queue)
+        room_tokens = self._max_queue_tokens - self._queue.tokens
+        # A caller of whom nothing waits is never refused; infinite times no room is not a number.
+        return bool(count) and (
+            count > self._share * room or tokens > self._share * max(room_tokens, 1)
+        )
+
+    def _impatience(self, request: Request, now_s: float) -> tuple[Bound, str] | None:
+        """Objects where a request would wait for longer than makes sense."""
+        if not self._pace.is_known:
+            return None
+        wait_s = self._wait_s(request)
+        if wait_s > self._longest_wait_s(request):
+            return Bound.WAIT, f"it would wait for about {wait_s:.3g} s"
+        left_s = request.patience_s - now_s
+        if wait_s > _MARGIN * left_s:
+            return Bound.DEADLINE, f"it would wait for about {wait_s:.3g} s, beyond its deadline"
+        return None
+
+    def _longest_wait_s(self, request: Request) -> float:
+        if request.priority is Priority.LOW:
+            # It waits behind all others, and holds up nobody.
+            return math.inf
+        longest_s = self._max_queue_s
+        count, _ = self._queue.held(request.caller, request.priority)
+        # Who waits already leaves the rest of it to newcomers.
+        return longest_s * self._caller_share if count else longest_s
+
+    def _wait_s(self, request: Request) -> float:
+        return self._pace.duration_s(self._queue.work_before(request.caller, request.priority))
+
+    def retry_after_s(self, request: Request, now_s: float) -> float:
+        """Estimates when what is before a request will have gone; a place then is promised to it.
+
+        So those of a caller who are refused one after the other are told later and later times, at
+        the pace at which they can be served, and do not come back all at once.
+        """
+        if not self._pace.is_known:
+            return _UNKNOWN_RETRY_S
+        holder = (request.caller, request.priority)
+        free_s = max(now_s + self._wait_s(request), self._promised_s.pop(holder, 0.0))
+        retry_s = min(max(free_s - now_s, _LEAST_RETRY_S), _MOST_RETRY_S)
+        # The engine is shared with whoever else waits.
+        work_s = self._pace.duration_s(request.work) * max(self._queue.callers, 1)
+        self._promised_s[holder] = now_s + retry_s + work_s
+        if len(self._promised_s) > _MOST_PROMISES:
+            # The one who was told so longest ago.
+            del self._promised_s[next(iter(self._promised_s))]
+        return retry_s

@@ -1,0 +1,188 @@
+"""A server that is asked for more than it can do; `make chaos` measures it for a minute."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from seqserve import AsyncClient, Client, Priority, RetryPolicy, StopReason
+from seqserve.errors import Overloaded
+from seqserve.v1 import model_pb2, model_pb2_grpc
+
+from .flood import CALLER, Load, Outcomes
+from .process import PATIENCE_S, ServerProcess, until
+
+SLOTS, MAX_QUEUE = 8, 16
+SENT = 2 * MAX_QUEUE
+WAITING = MAX_QUEUE // 2 + 1
+"""Of those, for one caller leaves a half of the queue."""
+SOURCES = ["Nobody waits for our old train.", "Nobody", "The coffee tastes good and"] * 7
+TOKENS = 2000
+TEXT = "Nobody waits for our old train and the coffee tastes good near a quiet garden"
+"""Of each answer, so that the time goes into decoding."""
+LENGTHS = {"min_decoding_length": TOKENS, "max_decoding_length": TOKENS}
+ENDLESS = {"min_decoding_length": 20_000, "max_decoding_length": 20_000, "timeout_s": 30.0}
+
+
+@pytest.fixture(scope="module")
+def narrow(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    # Who may wait is then a matter of numbers, not of how fast the machine is.
+    bounds = ("--max-queue", str(MAX_QUEUE), "--max-queue-s", "60")
+    options = ("--slots", str(SLOTS), "--workers", "1", "--caller-metadata", CALLER, *bounds)
+    folder = tmp_path_factory.mktemp("overload")
+    with ServerProcess(repository, folder, *options, "--log-level", "warning") as server:
+        yield server
+        until(server.is_idle)
+        assert "Traceback" not in server.stderr, "something went wrong unnoticed"
+
+
+async def occupied(client: AsyncClient, server: ServerProcess) -> list[asyncio.Task[object]]:
+    """Takes every slot for as long as it may."""
+    running = [asyncio.create_task(client.generate("Nobody", **ENDLESS)) for _ in range(SLOTS)]
+    async with asyncio.timeout(PATIENCE_S):
+        while server.rows_in_use() < SLOTS:
+            await asyncio.sleep(0.01)
+    return running  # type: ignore[return-value]
+
+
+async def dismissed(tasks: list[asyncio.Task[object]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def flooded(server: ServerProcess, loud: Outcomes) -> AsyncIterator[Load]:
+    """Takes every slot, and all of the queue that one caller can have; lets go of the slots."""
+    async with (
+        AsyncClient(server.target) as client,
+        Load(server.target, SOURCES, max_decoding_length=50) as load,
+        asyncio.TaskGroup() as group,
+        asyncio.timeout(PATIENCE_S),
+    ):
+        running = await occupied(client, server)
+        for _ in range(SENT):
+            group.create_task(load.call("loud", loud))
+        while sum(loud.codes.values()) < SENT - WAITING:
+            await asyncio.sleep(0.01)
+        yield load
+        await dismissed(running)
+
+
+def test_flood_of_one_caller_leaves_others_served(narrow: ServerProcess) -> None:
+    loud, quiet, others = Outcomes(), Outcomes(), 4
+    before = narrow.value("rejected_total", reason="caller_share")
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group, flooded(narrow, loud) as load:
+            calls = [
+                group.create_task(load.call(f"quiet-{number}", quiet)) for number in range(others)
+            ]
+            while narrow.value("queue_depth") < WAITING + others:
+                await asyncio.sleep(0.01)
+        assert all(call.done() for call in calls)
+
+    asyncio.run(main())
+    assert (quiet.answered, quiet.codes) == (others, {})
+    assert (loud.answered, loud.codes) == (WAITING, {"RESOURCE_EXHAUSTED": SENT - WAITING})
+    assert narrow.value("rejected_total", reason="caller_share") == before + SENT - WAITING
+
+
+def test_health_reflection_and_models_pass(narrow: ServerProcess) -> None:
+    async def main() -> None:
+        async with flooded(narrow, Outcomes()) as load:
+            health = health_pb2_grpc.HealthStub(load.channel)
+            answer = await health.Check(health_pb2.HealthCheckRequest())
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+            models = model_pb2_grpc.ModelServiceStub(load.channel)
+            assert (await models.ListModels(model_pb2.ListModelsRequest())).models
+            reflection = reflection_pb2_grpc.ServerReflectionStub(load.channel)
+            asked = reflection_pb2.ServerReflectionRequest(list_services="")
+            listing = reflection.ServerReflectionInfo(iter([asked]))
+            assert (await listing.read()).list_services_response.service
+            listing.cancel()
+
+    asyncio.run(main())
+    assert narrow.value("rejected_total", model="") == 0
+
+
+def test_priority_shows_in_the_queue_and_normal_goes_first(narrow: ServerProcess) -> None:
+    ended: list[str] = []
+
+    async def call(client: AsyncClient, priority: Priority) -> None:
+        await client.generate("Nobody", max_decoding_length=400, priority=priority)
+        ended.append(priority.value)
+
+    async def main() -> None:
+        async with (
+            AsyncClient(narrow.target) as client,
+            asyncio.timeout(PATIENCE_S),
+        ):
+            running = await occupied(client, narrow)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(call(client, Priority.LOW))
+                while not narrow.value("queue_depth", priority="low"):
+                    await asyncio.sleep(0.01)
+                group.create_task(call(client, Priority.NORMAL))
+                while not narrow.value("queue_depth", priority="normal"):
+                    await asyncio.sleep(0.01)
+                await dismissed(running[:1])
+            await dismissed(running)
+
+    asyncio.run(main())
+    assert ended == ["normal", "low"]
+
+
+def test_time_limit_gives_what_there_is(narrow: ServerProcess) -> None:
+    with Client(narrow.target) as client:
+        whole = client.generate("Nobody", max_decoding_length=2000)
+        cut = client.generate("Nobody", time_limit_ms=300, **ENDLESS)
+        assert cut.stop_reason is StopReason.TIME_LIMIT
+        assert cut.text and cut.timings.total_ms >= 300
+        shared = min(len(whole.tokens), len(cut.tokens))
+        assert whole.tokens[:shared] == cut.tokens[:shared]
+        *pieces, last = client.stream("Nobody", time_limit_ms=300, **ENDLESS)
+        assert last.result is not None and last.result.stop_reason is StopReason.TIME_LIMIT
+        assert "".join(piece.text for piece in (*pieces, last)) == last.result.text
+    until(narrow.is_idle)
+    assert narrow.value("stop_total", reason="time_limit") == 2
+
+
+def test_time_limit_in_the_queue_gives_an_answer_without_text(narrow: ServerProcess) -> None:
+    async def main() -> None:
+        async with AsyncClient(narrow.target) as client:
+            running = await occupied(client, narrow)
+            result = await client.generate("Nobody", time_limit_ms=100)
+            assert (result.text, result.stop_reason) == ("", StopReason.TIME_LIMIT)
+            assert result.timings.queue_ms >= 100 and result.timings.decode_ms == 0
+            await dismissed(running)
+
+    asyncio.run(main())
+
+
+def test_what_will_be_late_is_refused_while_there_is_time(narrow: ServerProcess) -> None:
+    async def main() -> None:
+        async with AsyncClient(narrow.target, retry=RetryPolicy(max_attempts=1)) as client:
+            for _ in range(4):
+                # What it takes to know the pace.
+                await client.generate("Nobody", **LENGTHS)
+            running = await occupied(client, narrow)
+            call = client.generate(TEXT, priority=Priority.LOW, **LENGTHS)
+            waiting: asyncio.Task[object] = asyncio.create_task(call)
+            async with asyncio.timeout(PATIENCE_S):
+                while not narrow.value("queue_depth"):
+                    await asyncio.sleep(0.01)
+            with pytest.raises(Overloaded, match="beyond its deadline") as refused:
+                await client.generate(TEXT, priority=Priority.LOW, time_limit_ms=1)
+            assert refused.value.retry_after_s is not None
+            await dismissed([*running, waiting])
+
+    before = narrow.value("rejected_total", reason="deadline")
+    asyncio.run(main())
+    assert narrow.value("rejected_total", reason="deadline") == before + 1
