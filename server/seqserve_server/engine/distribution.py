@@ -103,8 +103,8 @@ class Distributions:
         said, words = self.said(row), options.vocabulary
         if not words:
             return Distribution(self._cache.scores(row), said, options)
-        scores = self._vocabularies.scores(row, words)
-        return Distribution(scores, said, options, np.array(words))
+        allowed, scores = self._vocabularies.scores(row, words)
+        return Distribution(scores, said, options, allowed)
 
     def said(self, row: int) -> list[int]:
         """Gives what a row had said before the step."""

@@ -223,10 +223,7 @@ class IndependentRows:
                 # All alternatives are one until their own first word.
                 continue
             said = self._history.of(row, length, float(self._scores[row]))
-            cut = Ended.cut(said, answer.options)
-            ended.append(
-                cut.as_alternative(entry.number) if answer.options.return_alternatives else cut
-            )
+            ended.append(_ranked(entry, Ended.cut(said, answer.options)))
         return answer.cut(ended)
 
     def _finish(self, row: int) -> list[tuple[Request, Finished]]:
@@ -238,7 +235,10 @@ class IndependentRows:
         said = self._history.of(row, int(self._cache.lengths[row]), float(self._scores[row]))
         end = answer.constraints.end(said.words)
         assert end is not None
-        ended = Ended.of(said, end, answer.options)
-        if answer.options.return_alternatives:
-            ended = ended.as_alternative(entry.number)
-        return answer.close([ended])
+        return answer.close([_ranked(entry, Ended.of(said, end, answer.options))])
+
+
+def _ranked(row: _Row, ended: Ended) -> Ended:
+    """Ranks what a row has said as an alternative, where it is one."""
+    is_one = row.answer.options.return_alternatives
+    return ended.as_alternative(row.number) if is_one else ended

@@ -64,8 +64,10 @@ class Search:
         self._search(request).join(rows, request, constraints)
         self._vocabularies.join(options.vocabulary, len(rows))
         if not options.is_plain:
-            self._needs[needs_of(options)] += len(rows)
-            self._ask()
+            needs = needs_of(options)
+            self._needs[needs] += len(rows)
+            if self._needs[needs] == len(rows):
+                self._ask()
 
     def _search(self, request: Request) -> IndependentRows | Beams:
         size = request.options.beam_size
@@ -92,8 +94,11 @@ class Search:
         self._search(request).leave(row)
         self._vocabularies.leave(request.options.vocabulary)
         if not request.options.is_plain:
-            self._needs[needs_of(request.options)] -= 1
-            self._ask()
+            needs = needs_of(request.options)
+            self._needs[needs] -= 1
+            if not self._needs[needs]:
+                del self._needs[needs]
+                self._ask()
 
     def word(self, row: int) -> int:
         """Gives the newest word of a row."""
@@ -114,8 +119,7 @@ class Search:
 
     def _ask(self) -> None:
         """Asks the next step for what the searches need."""
-        needs = [each for each, rows in self._needs.items() if rows]
-        ranked = max((each.ranked for each in needs), default=0)
+        ranked = max((needs.ranked for needs in self._needs), default=0)
         # Few sizes, so that few bindings are made.
         self._cache.ranked = min(-(-ranked // _RANKS_APART) * _RANKS_APART, self._most)
-        self._cache.shows_scores = any(each.shows_scores for each in needs)
+        self._cache.shows_scores = any(needs.shows_scores for needs in self._needs)

@@ -23,7 +23,8 @@ class Vocabularies:
         """
         self._cache = cache
         self._rows: Counter[Words] = Counter()
-        self._columns: dict[Words, Array] = {}
+        # As arrays, and where each word is among all of them.
+        self._arrays: dict[Words, tuple[Array, Array]] = {}
 
     def join(self, words: Words, rows: int = 1) -> None:
         """Adds rows; an empty vocabulary is that of rows that may say everything."""
@@ -38,15 +39,20 @@ class Vocabularies:
             del self._rows[words]
             self._tell()
 
-    def scores(self, row: int, words: Words) -> Array:
-        """Gives the scores of a row's words in the last step, ``[N]``."""
-        found = self._cache.allowed_scores(row)[self._columns[words]]
-        banned = np.isin(words, self._cache.banned(row))
-        return np.where(banned, NEVER, found)
+    def scores(self, row: int, words: Words) -> tuple[Array, Array]:
+        """Gives a row's words and their scores in the last step, ``[N]`` each."""
+        array, columns = self._arrays[words]
+        found = self._cache.allowed_scores(row)[columns]
+        if banned := self._cache.banned(row):
+            found[np.isin(array, banned)] = NEVER
+        return array, found
 
     def _tell(self) -> None:
         listed = [words for words in self._rows if words]
         every = np.unique(np.concatenate(listed)) if listed else np.empty(0, np.int64)
-        self._columns = {words: every.searchsorted(words) for words in listed}
+        arrays = {words: np.array(words) for words in listed}
+        self._arrays = {
+            words: (array, every.searchsorted(array)) for words, array in arrays.items()
+        }
         self._cache.allow(every)
         self._cache.projects = () in self._rows or not listed
