@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.holdings import holdings
 
 from seqserve_server.engine.limits import EngineLimits
 from seqserve_server.engine.remote import RemoteEngine
@@ -447,16 +448,12 @@ async def test_stop_does_not_wait_for_what_drains(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts open files by /proc")
 async def test_versions_that_come_and_go_leave_nothing_behind(tmp_path: Path) -> None:
-    def held() -> tuple[int, int, int]:
-        tasks = len(asyncio.all_tasks())
-        return threading.active_count(), len(os.listdir("/proc/self/fd")), tasks
-
     async with watching(tmp_path, 1) as watched:
         for _ in range(10):
             await watched.rollout.unload("m", 1)
             await watched.rollout.load("m", 1)
-        before = held()
+        before = holdings()
         for _ in range(20):
             await watched.rollout.unload("m", 1)
             await watched.rollout.load("m", 1)
-        await until(lambda: held() <= before)
+        await until(lambda: holdings() <= before)

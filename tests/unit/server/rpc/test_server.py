@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from typing import Any, cast
 
 import grpc
@@ -12,6 +11,7 @@ import pytest
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from tests.holdings import holdings
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.address import address_of
@@ -253,19 +253,14 @@ async def _mixed(service: Service) -> None:
     left.cancel()
 
 
-def _held() -> tuple[int, int, int]:
-    """Threads, open files and tasks of this process."""
-    return threading.active_count(), len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())
-
-
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts open files by /proc")
 async def test_calls_leave_nothing_behind(service: Service) -> None:
     for _ in range(5):
         await _mixed(service)
     await until(lambda: service.engine.slots_in_use == 0)
-    before = _held()
+    before = holdings()
     for _ in range(50):
         await _mixed(service)
     await until(lambda: service.engine.slots_in_use == 0)
-    await until(lambda: _held() <= before)
+    await until(lambda: holdings() <= before)
     assert service.engine.queue_depth == 0
