@@ -64,6 +64,7 @@ class RemoteEngine:
         self._numbers = itertools.count(1)
         self._requests: dict[int, Request] = {}
         self._transport: asyncio.WriteTransport | None = None
+        self._unsent: list[bytes] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._restart: asyncio.Task[None] | None = None
         self._asked: deque[Future[Report]] = deque()
@@ -205,8 +206,17 @@ class RemoteEngine:
             self._send(Ask())
 
     def _send(self, message: Message) -> None:
+        if self._transport is None or self._loop is None:
+            return
+        # What one turn of the loop brings goes out together: each write wakes the host.
+        if not self._unsent:
+            self._loop.call_soon(self._flush)
+        self._unsent.append(packed(message))
+
+    def _flush(self) -> None:
+        unsent, self._unsent = self._unsent, []
         if self._transport is not None:
-            self._transport.write(packed(message))
+            self._transport.writelines(unsent)
 
     def receive(self, message: Message) -> None:
         """Takes a message of the host."""
