@@ -257,7 +257,9 @@ class SchedulerMachine(RuleBasedStateMachine):
     @invariant()
     def nothing_is_kept_of_who_has_left(self) -> None:
         here = [*self.waiting, *(one for rows in self.rows for one in rows)]
-        for priority, line in self.scheduler._queue._lines.items():
+        queue = self.scheduler._queue
+        for priority in Priority:
+            line = queue._line(priority)
             callers = {one.caller for one in here if one.priority is priority}
             assert set(line._ends) == set(line._held) == callers
 

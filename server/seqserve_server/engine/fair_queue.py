@@ -11,7 +11,7 @@ What is of low priority gets what is left over, but never less than one turn in 
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -28,6 +28,11 @@ class _Entry(NamedTuple):
     tag: float
     number: int
     request: Request
+    work: int
+
+
+def _tag(entry: _Entry) -> float:
+    return entry.tag
 
 
 class _Line:
@@ -35,6 +40,7 @@ class _Line:
 
     def __init__(self) -> None:
         self.entries: list[_Entry] = []
+        self.work = 0
         self._places: dict[Request, _Entry] = {}
         self._now = 0.0
         self._ends: dict[str, float] = {}
@@ -46,16 +52,18 @@ class _Line:
         return max(self._now, self._ends.get(caller, 0.0))
 
     def add(self, request: Request) -> None:
-        tag = self.tag(request.caller)
-        self._ends[request.caller] = tag + request.work
+        tag, work = self.tag(request.caller), request.work
+        self._ends[request.caller] = tag + work
         self._held[request.caller] += 1
         self._number += 1
-        entry = self._places[request] = _Entry(tag, self._number, request)
+        entry = self._places[request] = _Entry(tag, self._number, request, work)
         insort(self.entries, entry)
+        self.work += work
 
     def remove(self, request: Request) -> float:
         entry = self._places.pop(request)
         del self.entries[bisect_left(self.entries, entry)]
+        self.work -= entry.work
         return entry.tag
 
     def serve(self, request: Request) -> None:
@@ -68,13 +76,13 @@ class _Line:
         if not self._held[caller]:
             del self._held[caller], self._ends[caller]
 
-    def before(self, caller: str) -> Iterator[Request]:
-        """Gives those that would be served before a new request of a caller."""
-        tag = self.tag(caller)
-        for entry in self.entries:
-            if entry.tag > tag:
-                return
-            yield entry.request
+    def work_before(self, caller: str) -> int:
+        """Sums what would be served before a new request of a caller."""
+        place = bisect_right(self.entries, self.tag(caller), key=_tag)
+        # The shorter part is added up: of many requests most are one caller's, and before its next.
+        if place <= len(self.entries) // 2:
+            return sum(entry.work for entry in self.entries[:place])
+        return self.work - sum(entry.work for entry in self.entries[place:])
 
 
 class FairQueue:
@@ -82,7 +90,7 @@ class FairQueue:
 
     def __init__(self) -> None:
         """Begins empty."""
-        self._lines = {priority: _Line() for priority in Priority}
+        self._normal, self._low = _Line(), _Line()
         self._turns = 0
         self._holders: Counter[tuple[str, Priority]] = Counter()
         self._tokens_of: Counter[tuple[str, Priority]] = Counter()
@@ -93,17 +101,17 @@ class FairQueue:
 
     def __len__(self) -> int:
         """Counts those who wait."""
-        return sum(len(line.entries) for line in self._lines.values())
+        return len(self._normal.entries) + len(self._low.entries)
 
     def __iter__(self) -> Iterator[Request]:
         """Gives those who wait, the next one first."""
-        normal, low = (self._lines[priority].entries for priority in Priority)
+        normal, low = self._normal.entries, self._low.entries
         lines = (low, normal) if self._turns >= NORMAL_TURNS else (normal, low)
         return (entry.request for line in lines for entry in line)
 
     def waiting(self, priority: Priority) -> int:
         """Counts those of a priority."""
-        return len(self._lines[priority].entries)
+        return len(self._line(priority).entries)
 
     def held(self, caller: str, priority: Priority) -> tuple[int, int]:
         """Gives how many requests of a caller and a priority wait, and their source tokens."""
@@ -116,35 +124,35 @@ class FairQueue:
 
     def work_before(self, caller: str, priority: Priority) -> int:
         """Sums the work that is served before a new request of a caller."""
-        work = sum(request.work for request in self._lines[priority].before(caller))
-        if priority is Priority.LOW:
-            normal = self._lines[Priority.NORMAL].entries
-            work += sum(entry.request.work for entry in normal)
-        return work
+        work = self._line(priority).work_before(caller)
+        return work + self._normal.work if priority is Priority.LOW else work
 
     def add(self, request: Request) -> None:
         """Lets a request wait."""
-        self._lines[request.priority].add(request)
+        self._line(request.priority).add(request)
         self._count(request, 1)
 
     def serve(self, request: Request) -> None:
         """Takes out a request whose turn it is."""
-        self._lines[request.priority].serve(request)
+        self._line(request.priority).serve(request)
         self._count(request, -1)
-        if request.priority is Priority.LOW or not self._lines[Priority.LOW].entries:
+        if request.priority is Priority.LOW or not self._low.entries:
             self._turns = 0
         else:
             self._turns += 1
 
     def leave(self, request: Request) -> None:
         """Takes out a request that waits no longer, and forgets it."""
-        self._lines[request.priority].remove(request)
+        self._line(request.priority).remove(request)
         self._count(request, -1)
         self.forget(request)
 
     def forget(self, request: Request) -> None:
         """Forgets a request that was served and has ended."""
-        self._lines[request.priority].forget(request)
+        self._line(request.priority).forget(request)
+
+    def _line(self, priority: Priority) -> _Line:
+        return self._low if priority is Priority.LOW else self._normal
 
     def _count(self, request: Request, sign: int) -> None:
         holder, tokens = (request.caller, request.priority), sign * len(request.source)

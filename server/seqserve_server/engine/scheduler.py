@@ -137,7 +137,7 @@ class Scheduler:
                 return taken
             now_s = self._clock()
             share = -(-(self._running_rows + self._queue.rows) // self._workers)
-            while held < share and (request := self._next(free)):
+            while free and held < share and (request := self._next(free)):
                 budget_tokens -= len(request.source)
                 if taken and budget_tokens < 0:
                     break

@@ -54,6 +54,24 @@ def test_newcomer_waits_for_at_most_one_of_each_other_caller(
     assert sum(one.work for one in before) == expected
 
 
+@given(CALLS, st.integers(0, 40), st.sampled_from(CALLERS), st.sampled_from(Priority))
+def test_work_before_is_that_of_those_served_before(
+    calls: list[tuple[str, int]], served: int, caller: str, priority: Priority
+) -> None:
+    queue = filled(calls)
+    for _ in range(min(served, len(queue))):
+        serve(queue)
+    expected = queue.work_before(caller, priority)
+    mine = request(caller, priority=priority)
+    queue.add(mine)
+    before = []
+    while (one := serve(queue)) is not mine:
+        before.append(one.work)
+    # One of low priority gets a turn before those of normal priority have all gone.
+    if priority is Priority.NORMAL or len(before) < NORMAL_TURNS:
+        assert sum(before) == expected
+
+
 @given(CALLS)
 def test_callers_who_wait_get_equal_shares_of_work(calls: list[tuple[str, int]]) -> None:
     queue = filled(calls)
@@ -93,7 +111,7 @@ def test_nothing_is_left_of_those_who_are_gone(
             queue.forget(one)
     assert queue.rows == queue.tokens == queue.callers == 0
     assert not (queue._holders or queue._tokens_of)
-    for line in queue._lines.values():
+    for line in (queue._normal, queue._low):
         assert not (line.entries or line._places or line._ends or line._held)
 
 
