@@ -32,7 +32,7 @@ _ON_THE_WAY = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True, eq=False)
 class ServedModel:
     """A loaded version and what serves it."""
 

@@ -54,11 +54,11 @@ def laid_out(sources: Sequence[Sequence[int]]) -> dict[str, Array]:
     lengths = np.array([len(source) for source in sources])
     starts = np.cumsum(lengths) - lengths
     places = np.arange(lengths.max())
-    held = places < lengths[:, None]  # [B, S]
+    place_of = np.flatnonzero(places < lengths[:, None])
     return {
         "source": np.array([word for source in sources for word in source], np.int64),
-        "positions": np.broadcast_to(places, held.shape)[held],
+        "positions": place_of % len(places),
         "source_lengths": lengths.astype(np.int32),
         "word_at": starts[:, None] + np.minimum(places, lengths[:, None] - 1),
-        "place_of": np.flatnonzero(held),
+        "place_of": place_of,
     }

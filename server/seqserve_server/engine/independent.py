@@ -133,7 +133,9 @@ class IndependentRows:
         for row in self._guided:
             self._guide(row, words, log_probabilities)
         self._history.say(self._all[:rows], lengths, words, log_probabilities)
-        self._scores[:rows] += np.nan_to_num(log_probabilities)
+        # Words that are forced have none.
+        found = np.nan_to_num(log_probabilities) if self._guided else log_probabilities
+        self._scores[:rows] += found
         done = ((words == self._eos) | (lengths >= self._longest[:rows])) & mine
         for row in self._guided:
             done[row] = self._is_done(row)

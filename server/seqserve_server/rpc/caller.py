@@ -10,6 +10,7 @@ Source of the form: "gRPC Name Resolution", https://github.com/grpc/grpc/blob/ma
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from ipaddress import IPv6Address, ip_network
 from urllib.parse import unquote
 
@@ -38,6 +39,7 @@ def caller_of(peer: str, metadata: Sequence[tuple[str, str | bytes]] | None, key
     return peer[:_MOST_CHARACTERS]
 
 
+@lru_cache(maxsize=1024)
 def _network(address: str) -> str:
     host = address.rpartition(":")[0].strip("[]").partition("%")[0]
     try:

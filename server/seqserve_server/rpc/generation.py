@@ -18,7 +18,8 @@ from seqserve_server.rpc.answers import response_of, weights_of
 from seqserve_server.rpc.batch import answer_all
 from seqserve_server.rpc.bulk import Bulk, Requests
 from seqserve_server.rpc.call import EngineCall
-from seqserve_server.rpc.options import decoding_options, default_options, priority_of
+from seqserve_server.rpc.known_options import KnownOptions
+from seqserve_server.rpc.options import default_options, priority_of
 from seqserve_server.rpc.record import CallRecord, current
 from seqserve_server.rpc.resolution import model_of_call
 from seqserve_server.rpc.status import failure_within
@@ -51,6 +52,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         """Takes the models, and what happens when no new requests are to be read."""
         self._repository = repository
         self._draining = draining
+        self._options = KnownOptions()
 
     async def Generate(
         self, request: generation_pb2.GenerateRequest, context: Context
@@ -95,7 +97,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         """Answers when every source has its outcome."""
         model = self._model(request)
         check_count(len(request.sources))
-        options = self._options(model, request.options)
+        options = self._options.read(model, request.options)
         priority = priority_of(request.priority)
         record = current.get()
 
@@ -194,18 +196,12 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         self, request: generation_pb2.GenerateRequest, context: Context, *, streamed: bool
     ) -> tuple[ServedModel, EngineCall]:
         model = self._model(request)
-        options = self._options(model, request.options)
+        options = self._options.read(model, request.options)
         priority = priority_of(request.priority)
         source = await _source(model, request.source)
         options = for_source(options, request.options.terms, request.source)
         call = _call(model, source, options, context, streamed=streamed, priority=priority)
         return model, call
-
-    def _options(
-        self, model: ServedModel, options: generation_pb2.GenerationOptions
-    ) -> DecodingOptions:
-        most_rows = model.engine.most_rows
-        return decoding_options(options, model.manifest, model.tokenizer, most_rows)
 
     def _model(self, request: _Request) -> ServedModel:
         return model_of_call(self._repository, request.model, request.version)
