@@ -64,8 +64,8 @@ def test_bad_options_are_refused_each_time() -> None:
 
 def test_no_more_is_kept_than_fits() -> None:
     known, served = KnownOptions(), model()
-    for longest in range(600):
-        known.read(served, Options(max_decoding_length=1 + longest % 40, length_penalty=longest / 600))
+    for number in range(600):
+        known.read(served, Options(length_penalty=number / 600))
     known.read(served, Options(stop_sequences=["x" * 200]))
     [kept] = known._known.values()
     assert len(kept) <= 256
