@@ -127,6 +127,23 @@ def option_sets(draw: st.DrawFn) -> DecodingOptions:
     return options
 
 
+@st.composite
+def confined(draw: st.DrawFn) -> DecodingOptions:
+    """Draws also what the reference does not know: lists of words, and terms of a beam."""
+    options = draw(option_sets())
+    if options.prefix_bias_beta:
+        return options
+    if options.beam_size > 1 and not (options.suppressed or options.end_ids or options.stops):
+        terms = draw(mostly([], st.lists(st.lists(likely, min_size=1, max_size=2), max_size=2)))
+        if terms and not options.return_alternatives:
+            return replace(options, terms=tuple(map(tuple, terms)))
+    # Few words of all, or more than are looked at by themselves.
+    some = st.sets(likely, min_size=1) | st.just(set(range(4, WORDS // 2)))
+    words = draw(mostly(set(), some))
+    ends = set(options.end_ids or [EOS])
+    return replace(options, vocabulary=tuple(sorted(words | ends)) if words else ())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
     """A request of a made-up day."""
@@ -143,7 +160,7 @@ class Arrival:
 arrivals = st.builds(
     Arrival,
     source=sources,
-    options=option_sets(),
+    options=confined(),
     streamed=st.booleans(),
     gap_turns=st.integers(0, 4),
     cancelled_after=st.none() | st.none() | st.integers(0, 8),

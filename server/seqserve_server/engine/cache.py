@@ -38,7 +38,7 @@ class SlotCache:
         self._shape = manifest.architecture
         self._bos, self._eos = manifest.tokens.bos, manifest.tokens.eos
         self.slots = slots
-        self._words = manifest.architecture.vocabulary_size
+        self.words = manifest.architecture.vocabulary_size
         self.tokens = np.zeros((slots, 1), np.int64)
         self.log_probabilities = np.zeros(slots, np.float32)
         self.lengths = np.zeros(slots, np.int32)
@@ -63,9 +63,9 @@ class SlotCache:
         self._adjust_value = np.zeros(slots * most_bans, np.float32)
         self._best_tokens = np.zeros(slots * MOST_RANKS, np.int64)
         self._best_log_probabilities = np.zeros(slots * MOST_RANKS, np.float32)
-        self._scores = np.zeros(slots * self._words, np.float32)
+        self._scores = np.zeros(slots * self.words, np.float32)
         self._allowed_shape = runtime.allowed_shape
-        groups, size = runtime.allowed_shape(self._words)
+        groups, size = runtime.allowed_shape(self.words)
         self._allowed_words = self._allowed_groups = 0
         self._allowed = np.zeros((groups, size), np.int64)
         self._allowed_scores = np.zeros((slots * groups, size), np.float32)
@@ -100,7 +100,7 @@ class SlotCache:
             "adjust_value": self._adjust_value,
             "scored": self.scored,
             "ranks": np.zeros(MOST_RANKS, np.int64),
-            "columns": np.zeros(self._words, np.int64),
+            "columns": np.zeros(self.words, np.int64),
             "allowed": self._allowed,
             "projected": np.arange(self.slots),
             **self._own,
@@ -230,7 +230,7 @@ class SlotCache:
 
     def scores(self, row: int) -> Array:
         """Gives the scores of all words for a row in the last step, ``[V]``."""
-        return self._scores[row * self._words : (row + 1) * self._words]
+        return self._scores[row * self.words : (row + 1) * self.words]
 
     def allowed_scores(self, row: int) -> Array:
         """Gives the scores of the words allowed for a row in the last step, in their order.
@@ -252,7 +252,7 @@ class SlotCache:
         if not self._bans_laid or rows > self._ban_rows:
             self._lay_bans(rows)
         if self.projects:
-            shown = self._words if self.shows_scores else 0
+            shown = self.words if self.shows_scores else 0
             sizes = Sizes(self._ban_places, self.ranked, shown, self._allowed_groups)
         else:
             sizes = Sizes(allowed=self._allowed_groups, projected=False)

@@ -11,6 +11,9 @@ from seqserve_server.engine.scores import NEVER, Array
 
 Words = tuple[int, ...]
 
+# Gathering more than this part of the weight costs more than all of it, which is packed.
+_MOST_GATHERED = 1 / 4
+
 
 class Vocabularies:
     """Those of all rows; steps give out the scores of each word in any of them."""
@@ -25,6 +28,8 @@ class Vocabularies:
         self._rows: Counter[Words] = Counter()
         # As arrays, and where each word is among all of them.
         self._arrays: dict[Words, tuple[Array, Array]] = {}
+        self.are_many = False
+        """Whether steps give out the scores of all words in place of those listed."""
 
     def join(self, words: Words, rows: int = 1) -> None:
         """Adds rows; an empty vocabulary is that of rows that may say everything."""
@@ -42,7 +47,8 @@ class Vocabularies:
     def scores(self, row: int, words: Words) -> tuple[Array, Array]:
         """Gives a row's words and their scores in the last step, ``[N]`` each."""
         array, columns = self._arrays[words]
-        found = self._cache.allowed_scores(row)[columns]
+        scores = self._cache.scores(row) if self.are_many else self._cache.allowed_scores(row)
+        found = scores[columns]
         if banned := self._cache.banned(row):
             found[np.isin(array, banned)] = NEVER
         return array, found
@@ -50,9 +56,11 @@ class Vocabularies:
     def _tell(self) -> None:
         listed = [words for words in self._rows if words]
         every = np.unique(np.concatenate(listed)) if listed else np.empty(0, np.int64)
+        self.are_many = len(every) > _MOST_GATHERED * self._cache.words
         arrays = {words: np.array(words) for words in listed}
         self._arrays = {
-            words: (array, every.searchsorted(array)) for words, array in arrays.items()
+            words: (array, array if self.are_many else every.searchsorted(array))
+            for words, array in arrays.items()
         }
-        self._cache.allow(every)
-        self._cache.projects = () in self._rows or not listed
+        self._cache.allow([] if self.are_many else every)
+        self._cache.projects = () in self._rows or not listed or self.are_many
