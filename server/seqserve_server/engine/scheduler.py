@@ -194,8 +194,13 @@ class Scheduler:
             self._cancelled.difference_update(mine)
         return mine
 
-    def finish(self, requests: Iterable[Request]) -> None:
-        """Notes that requests have left their slots."""
+    def finish(self, requests: Iterable[Request], *, answered: bool = True) -> None:
+        """Notes that requests have left their slots.
+
+        Args:
+            requests: Which.
+            answered: Whether their work was done; of others nothing is learnt about the pace.
+        """
         with self._changed:
             now_s = self._clock()
             for request in requests:
@@ -206,7 +211,8 @@ class Scheduler:
                     continue
                 self._running_rows -= request.options.rows
                 self._queue.forget(request)
-                self._pace.ended(request.work, request.options.rows, now_s - began_s)
+                if answered:
+                    self._pace.ended(request.work, request.options.rows, now_s - began_s)
 
     def wait_for_work(self, timeout_s: float) -> bool:
         """Blocks an idle worker until something waits; False where it should look again."""

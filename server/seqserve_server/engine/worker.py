@@ -140,7 +140,7 @@ class Worker:
         """Ends every row with an error; gives also what the turn had to tell before it failed."""
         # One that was about to join may hold rows already.
         ended = list(dict.fromkeys([*self._running(), *self._joining]))
-        self._scheduler.finish(ended)
+        self._scheduler.finish(ended, answered=False)
         self._vacate([row for row, request in enumerate(self._rows) if request])
         self._rows.clear()
         self._holes.clear()
@@ -170,7 +170,7 @@ class Worker:
             gone += late
         if gone:
             self._vacate([row for row, request in enumerate(self._rows) if request in gone])
-            self._end(gone)
+            self._end(gone, answered=False)
 
     def _late(self, now_s: float, gone: list[Request]) -> list[Request]:
         """Finds requests whose deadline has passed, and when the next one will."""
@@ -224,7 +224,7 @@ class Worker:
     def _refuse(self, request: Request) -> None:
         self._joining.remove(request)
         self._events.append((request, Failed(EngineFault("the source could not be encoded"))))
-        self._scheduler.finish([request])
+        self._scheduler.finish([request], answered=False)
 
     def _join(self, requests: list[Request], memory: Memory) -> None:
         """Lays encoded sources into rows that others have left, or after the last."""
@@ -318,11 +318,11 @@ class Worker:
             self._rows[row] = None
         self._holes = sorted(self._holes + rows, reverse=True)
 
-    def _end(self, requests: list[Request]) -> None:
+    def _end(self, requests: list[Request], *, answered: bool = True) -> None:
         """Lets requests go that hold no slot any more."""
         self._streamed -= sum(_is_streamed(request) for request in requests)
         self._scored -= sum(_is_scored(request) for request in requests)
-        self._scheduler.finish(requests)
+        self._scheduler.finish(requests, answered=answered)
 
 
 def _unbegun(request: Request, now_s: float) -> Event:

@@ -217,6 +217,16 @@ def test_retry_follows_the_pace_of_completions() -> None:
     assert last.retry_after_s == 30.0, "there is a bound"
 
 
+def test_pace_is_not_that_of_who_left_early() -> None:
+    scheduler, _ = paced(0.5)
+    for _ in range(50):
+        submitted(scheduler, 3)
+        scheduler.finish(scheduler.take(held=0, free=1, budget_tokens=9), answered=False)
+    submitted(scheduler, *[3] * 20)
+    scheduler._admission._max_queue = 20
+    assert refusal(scheduler, request()).retry_after_s == pytest.approx(20 * 0.5)
+
+
 def test_long_wait_is_refused_but_not_to_low_priority() -> None:
     scheduler, _ = paced(0.5, max_queue_s=2.0)
     submitted(scheduler, *[3] * 5)

@@ -323,6 +323,7 @@ def test_rows_that_ended_and_those_cancelled_since_leave_together(
     assert moves == [(3, 1)]
     bench.finish()
     bench.assert_decoded(short, new, *others)
+    assert bench.scheduler._pace._ended == 4, "nothing is learnt from one who left early"
 
 
 def test_no_step_runs_over_a_dead_row() -> None:
