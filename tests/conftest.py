@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
+from tests import tiny
 
 if TYPE_CHECKING:
     from tests.certificates import Certificates
@@ -23,95 +25,55 @@ if TYPE_CHECKING:
     from seqserve_server.runtime import Runtime
     from seqserve_server.tokenizer import Tokenizer
 
-SUBJECTS = ("The coffee", "A small dog", "My neighbour", "The old train", "Nobody", "Our teacher")
-VERBS = ("tastes", "waits for", "reads about", "paints", "forgets", "does not like")
-OBJECTS = ("the garden.", "a blue house!", "eleven books?", "water, bread and salt.", "music.")
-
-SENTENCES = [
-    f"{subject} {verb} {what}" for subject in SUBJECTS for verb in VERBS for what in OBJECTS
-]
+# How long an example takes says only how busy the machine is.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")
 def tiny_tokenizer() -> Tokenizer:
-    from seqserve_model.vocabulary import learn_vocabulary
-
-    return learn_vocabulary(SENTENCES, size=384, characters=64)
+    return tiny.make_tokenizer()
 
 
 @pytest.fixture(scope="session")
 def tiny_model(tiny_tokenizer: Tokenizer) -> Transformer:
     """Decodes to targets that vary, do not repeat one word, and end now and then."""
-    import torch
-    from tests.random_weights import random_model
-
-    from seqserve_model.config import TransformerConfig
-
-    torch.set_num_threads(1)
-    config = TransformerConfig(
-        vocabulary_size=tiny_tokenizer.vocabulary_size,
-        width=32,
-        heads=2,
-        feed_forward_width=64,
-        encoder_layers=2,
-        decoder_layers=1,
-        dropout=0.0,
-        max_source_length=24,
-        max_target_length=20,
-    )
-    return random_model(config)
+    return tiny.make_model(tiny_tokenizer)
 
 
 @pytest.fixture(scope="session")
 def tiny_description() -> Description:
-    from seqserve_export.artifact import Description
-    from seqserve_server.manifest import Provenance
-
-    return Description(
-        name="tiny",
-        version=1,
-        description="Random weights, for tests",
-        licence="Apache-2.0",
-        provenance=Provenance(command="", commit="", data_licence="", attribution=""),
-    )
-
-
-@pytest.fixture(scope="session")
-def tiny_artifact(
-    tmp_path_factory: pytest.TempPathFactory,
-    tiny_model: Transformer,
-    tiny_tokenizer: Tokenizer,
-    tiny_description: Description,
-) -> Path:
-    """The folder ``models/tiny/1``; its grandparent is a model repository. Not to be changed."""
-    from seqserve_export.artifact import write_artifact
-
-    repository = tmp_path_factory.mktemp("repository") / "models"
-    return write_artifact(tiny_model, tiny_tokenizer, repository, tiny_description, verify=None)
+    return tiny.make_description()
 
 
 @pytest.fixture(scope="session")
 def tiny_calibration(tiny_model: Transformer, tiny_tokenizer: Tokenizer) -> Calibration:
-    from seqserve_export.calibration import calibrate
+    return tiny.make_calibration(tiny_model, tiny_tokenizer)
 
-    return calibrate(tiny_model, [tiny_tokenizer.encode(sentence) for sentence in SENTENCES])
+
+@pytest.fixture(scope="session", autouse=True)
+def exporter(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tiny.Exporter]:
+    """Exports what tests will ask for while those run that do not."""
+    exporter = tiny.Exporter(tmp_path_factory.mktemp("exported"))
+    wanted = {name for item in request.session.items for name in item.fixturenames}
+    fixtures = {"fp32": "tiny_artifact", "int8": "tiny_int8_artifact"}
+    exporter.begin(*(name for name, fixture in fixtures.items() if fixture in wanted))
+    yield exporter
+    exporter.end()
 
 
 @pytest.fixture(scope="session")
-def tiny_int8_artifact(
-    tmp_path_factory: pytest.TempPathFactory,
-    tiny_model: Transformer,
-    tiny_tokenizer: Tokenizer,
-    tiny_description: Description,
-    tiny_calibration: Calibration,
-) -> Path:
-    """As ``tiny_artifact``, rounded as ``seqserve export --precision int8`` does unless told."""
-    from seqserve_export.artifact import write_artifact
-    from seqserve_export.quantization import Caches, Scales, quantize
+def tiny_artifact(exporter: tiny.Exporter) -> Path:
+    """The folder ``tiny/1``; its grandparent is a model repository. Not to be changed."""
+    return exporter.artifact("fp32")
 
-    model = quantize(tiny_model, tiny_calibration, Scales.STATIC, Caches.FLOAT)
-    repository = tmp_path_factory.mktemp("rounded") / "models"
-    return write_artifact(model, tiny_tokenizer, repository, tiny_description, verify=None)
+
+@pytest.fixture(scope="session")
+def tiny_int8_artifact(exporter: tiny.Exporter) -> Path:
+    """As ``tiny_artifact``, rounded as ``seqserve export --precision int8`` does unless told."""
+    return exporter.artifact("int8")
 
 
 @pytest.fixture(scope="session")
@@ -122,7 +84,10 @@ def tiny_row_scaled_artifact(
     tiny_description: Description,
     tiny_calibration: Calibration,
 ) -> Path:
-    """The other kind of int8: a scale for each row, and rounded caches; without a teacher."""
+    """The other kind of int8: a scale for each row, and rounded caches; without a teacher.
+
+    What needs it is marked ``parity``, for it takes ten seconds to trace.
+    """
     from tests.step_graphs import steps_only
 
     from seqserve_export.artifact import write_artifact

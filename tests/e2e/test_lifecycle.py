@@ -23,7 +23,7 @@ from seqserve.results import ModelState
 from .babble import MAX_TARGET, NAME
 from .process import PATIENCE_S, ServerProcess, until
 
-CALLS = 24
+CALLS = 12
 SOURCE = "The old train waits for"
 LONG: dict[str, Any] = {"min_decoding_length": 1500, "max_decoding_length": 1500}
 ENDLESS: dict[str, Any] = {"min_decoding_length": MAX_TARGET}

@@ -135,7 +135,13 @@ def oracle(tiny_offline: Offline, tiny_model: Transformer) -> Oracle:
     return Oracle(tiny_offline, tiny_model)
 
 
-@pytest.fixture(scope="module", params=["tiny_int8_artifact", "tiny_row_scaled_artifact"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        "tiny_int8_artifact",
+        pytest.param("tiny_row_scaled_artifact", marks=pytest.mark.parity),
+    ],
+)
 def rounded(request: pytest.FixtureRequest) -> Iterator[Offline]:
     with Offline(request.getfixturevalue(request.param), slots=8) as offline:
         yield offline

@@ -134,6 +134,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     assert errors == b""
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_interrupted_while_it_waits_for_a_line() -> None:
     reading, writing = os.pipe()
     process = subprocess.Popen(
@@ -141,8 +142,6 @@ def test_interrupted_while_it_waits_for_a_line() -> None:
         stdin=reading,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        # Whoever runs the tests in the background has it ignored, which a child inherits.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     os.close(reading)
     # An empty line is answered without a server, and its answer shows that the program is reading.

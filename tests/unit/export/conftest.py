@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.conftest import SENTENCES
+from tests.tiny import SENTENCES
 
 from seqserve_export import artifact
 from seqserve_export.quantization import precision_of

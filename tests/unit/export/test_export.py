@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.conftest import SENTENCES
+from tests.tiny import SENTENCES
 
 from seqserve.errors import OptionError
 from seqserve_export import export as module

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.conftest import SENTENCES
+from tests.tiny import SENTENCES
 
 from seqserve_export.self_test import _surest_first, choose_self_test
 from seqserve_model.data import Pair

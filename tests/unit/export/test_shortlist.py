@@ -36,7 +36,9 @@ class Both(nn.Module):
         return project_some(self.projection, x, words), self.projection(x)
 
 
-@pytest.fixture(scope="module", params=["fp32", "static", "row"])
+@pytest.fixture(
+    scope="module", params=["fp32", "static", pytest.param("row", marks=pytest.mark.parity)]
+)
 def model(request: pytest.FixtureRequest) -> bytes:
     """The graph of :class:`Both`."""
     torch.manual_seed(3)

@@ -194,7 +194,12 @@ def test_step_without_scores_finds_the_same_words(tiny_runtime: Runtime) -> None
 
 
 @pytest.mark.parametrize(
-    "fixture", ["tiny_artifact", "tiny_int8_artifact", "tiny_row_scaled_artifact"]
+    "fixture",
+    [
+        "tiny_artifact",
+        "tiny_int8_artifact",
+        pytest.param("tiny_row_scaled_artifact", marks=pytest.mark.parity),
+    ],
 )
 def test_words_allowed_score_as_among_all_whatever_runs_beside(
     request: pytest.FixtureRequest, fixture: str
@@ -259,6 +264,7 @@ def test_steps_of_an_older_release_are_refused(artifact: Path, manifest: Manifes
         Runtime(artifact, manifest, Provider.CPU, threads=1)
 
 
+@pytest.mark.parity
 def test_cache_is_of_the_type_that_the_graph_keeps(
     tiny_runtime: Runtime, tiny_row_scaled_artifact: Path
 ) -> None:

@@ -131,6 +131,7 @@ def test_a_line_of_a_pipe_is_answered_before_the_next_one_comes(server: FakeServ
     assert process.returncode == 1
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("argv", [[], ["--file", "/dev/stdin"], BULK])
 def test_ctrl_c_ends_it_quietly(server: FakeServer, argv: list[str]) -> None:
     process = subprocess.Popen(
@@ -138,8 +139,6 @@ def test_ctrl_c_ends_it_quietly(server: FakeServer, argv: list[str]) -> None:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        # Where the tests run in the background, their children ignore it.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write(b"a\nhang\n")

@@ -159,20 +159,23 @@ async def serving(
     repository.choose_default()
     rollout = rollout_of(repository, metrics)
     server = Server(options, rollout, metrics, security, tracing)
-    await server.start()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-        yield Service(
-            server=server,
-            rollout=rollout,
-            repository=repository,
-            remote=remote,
-            hosts=hosts,
-            runtime=runtime,
-            metrics=metrics,
-            channel=channel,
-        )
-    runtime.may_run.set()
-    await server.drain(PATIENCE_S)
+    try:
+        await server.start()
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+            yield Service(
+                server=server,
+                rollout=rollout,
+                repository=repository,
+                remote=remote,
+                hosts=hosts,
+                runtime=runtime,
+                metrics=metrics,
+                channel=channel,
+            )
+    finally:
+        # Whoever frees a server of gRPC that was not stopped waits for ever.
+        runtime.may_run.set()
+        await server.drain(PATIENCE_S)
 
 
 def request(source: str, *, model: str = "", version: int = 0, **options: Any) -> Message:
@@ -184,11 +187,11 @@ def request(source: str, *, model: str = "", version: int = 0, **options: Any) -
     )
 
 
-async def failure(call: Any) -> grpc.aio.AioRpcError:
-    """Awaits a call that must fail."""
+async def failure(call: Any) -> Any:
+    """Awaits a call that must fail, and gives its error, which has the methods of one."""
     try:
         await asyncio.wait_for(_to_its_end(call), PATIENCE_S)
-    except grpc.aio.AioRpcError as error:
+    except grpc.RpcError as error:
         return error
     raise AssertionError("the call went well")
 

@@ -33,9 +33,12 @@ async def listening(options: ServeOptions) -> AsyncIterator[str]:
     told = {"Peer": grpc.unary_unary_rpc_method_handler(_peer)}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("x.Told", told),))
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
-    await server.start()
-    yield address
-    await server.stop(None)
+    try:
+        await server.start()
+        yield address
+    finally:
+        # Whoever frees one that was not stopped waits for ever.
+        await server.stop(None)
 
 
 async def _peer(request: bytes, context: Any) -> bytes:
