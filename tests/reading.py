@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from functools import cache
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -17,24 +20,41 @@ class Reading:
     """Of one source, changed as a request asks."""
 
     def __init__(self, model: Transformer, source: list[int], options: DecodingOptions) -> None:
-        self._model, self._options = model, options
+        """Takes a source, which ends with the end token."""
+        self._model, self.options = model, options
         self._source, self._length = torch.tensor([source]), torch.tensor([len(source)])
         self.ends = set(options.end_ids or [model.config.eos_id])
         """Words that end a hypothesis."""
+        self.forced = () if options.prefix_bias_beta else options.prefix
+        """Words that every hypothesis begins with, of which nothing is known."""
+        # Only so that it takes less time.
+        self.log_probabilities = cache(self._log_probabilities)
 
     def _read(self, words: Words) -> torch.Tensor:
         return torch.tensor([[self._model.config.bos_id, *words]])
 
+    def scores(self, words: Words) -> list[float]:
+        """Gives the log-probability of each word; not a number where it is forced."""
+        free = range(len(self.forced), len(words))
+        found = [float(self.log_probabilities(words[:n])[words[n]]) for n in free]
+        return [math.nan for _ in words[: len(self.forced)]] + found
+
+    def score(self, words: Words) -> float:
+        """Gives the sum of them."""
+        return math.fsum(score for score in self.scores(words) if not math.isnan(score))
+
     @torch.inference_mode()
-    def log_probabilities(self, words: Words) -> Array:
+    def _log_probabilities(self, words: Words) -> Array:
         """Tells how probable each word is to come next, ``[V]``."""
-        options = self._options
+        options = self.options
         read = self._model(self._source, self._length, self._read(words))
         scores: Array = read[0, -1].double().numpy()
         for word in set(words):
             penalty = options.repetition_penalty
             scores[word] *= penalty if scores[word] < 0 else 1 / penalty
         scores[self._banned(words)] = -np.inf
+        if options.vocabulary:
+            scores[np.setdiff1d(np.arange(len(scores)), options.vocabulary)] = -np.inf
         found = scores - scores.max()
         found -= np.log(np.exp(found).sum())
         beta, prefix = options.prefix_bias_beta, options.prefix
@@ -46,19 +66,23 @@ class Reading:
         return found
 
     def _banned(self, words: Words) -> list[int]:
-        never, size = list(self._options.suppressed), self._options.no_repeat_ngram_size
-        if len(words) < self._options.min_decoding_length:
+        never, size = list(self.options.suppressed), self.options.no_repeat_ngram_size
+        if len(words) < self.options.min_decoding_length:
             never += [(end,) for end in self.ends]
         if size:
             never += [words[place : place + size] for place in range(len(words) - size + 1)]
         return [last for *before, last in never if [*words[len(words) - len(before) :]] == before]
 
     @torch.inference_mode()
-    def attention(self, words: Words) -> Array:
-        """Gives what each word attended to, ``[T, S]``: the mean over the last layer's heads."""
+    def coverage(self, words: Words) -> float:
+        """Sums the logarithms of what each source word was attended to, at most 1 each.
+
+        What counts is the mean over the heads of the last layer.
+        """
         record = AttentionRecord()
         memory = self._model.encode(self._source, self._length, record)
         begun = self._model.begin(memory, self._length)
         self._model.advance(self._read(words), begun, record)
-        weights: Array = record.cross[-1][0].mean(0)[: len(words)].double().numpy()
-        return weights
+        weights: Array = record.cross[-1][0].mean(0)[: len(words)].double().numpy()  # [T, S]
+        attended = weights.sum(0)
+        return float(np.log(np.minimum(attended[attended > 0], 1)).sum())

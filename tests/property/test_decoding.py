@@ -12,6 +12,7 @@ from unittest import mock
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.reading import Reading
 from tests.reference import Reference
 
 from seqserve_model.transformer import Transformer
@@ -93,6 +94,8 @@ def option_sets(draw: st.DrawFn) -> DecodingOptions:
     prefix = tuple(draw(drafts if kind == "draft" else mostly([], drafts)))[: longest - 1]
     ends = draw(mostly([], st.lists(likely, min_size=1, max_size=2, unique=True)))
     stops = draw(mostly([], st.lists(st.text("cdef", min_size=1, max_size=4), max_size=2)))
+    gap = 0 if kind == "draft" else draw(mostly(0, st.sampled_from([2, 40])))
+    vocabulary = {*LIKELY, *range(EOS, WORDS, gap), *ends, *prefix} if gap else ()
     options = DecodingOptions(
         max_decoding_length=longest,
         min_decoding_length=draw(mostly(0, st.integers(0, longest))),
@@ -105,6 +108,7 @@ def option_sets(draw: st.DrawFn) -> DecodingOptions:
         end_ids=tuple(word for word in ends if word not in prefix),
         stops=tuple(stop for stop in stops if stop not in spelt(prefix)),
         prefix=prefix,
+        vocabulary=tuple(sorted(vocabulary)),
         return_scores=draw(mostly(True, st.booleans())),
         return_token_scores=draw(st.booleans()),
         return_top_tokens=draw(mostly(0, st.integers(1, 4))),
@@ -128,20 +132,16 @@ def option_sets(draw: st.DrawFn) -> DecodingOptions:
 
 
 @st.composite
-def confined(draw: st.DrawFn) -> DecodingOptions:
-    """Draws also what the reference does not know: lists of words, and terms of a beam."""
+def with_terms(draw: st.DrawFn) -> DecodingOptions:
+    """Draws what the reference does not know too: terms of a beam."""
     options = draw(option_sets())
-    if options.prefix_bias_beta:
+    is_apart = options.prefix_bias_beta or options.return_alternatives or options.vocabulary
+    if options.beam_size == 1 or is_apart:
         return options
-    if options.beam_size > 1 and not (options.suppressed or options.end_ids or options.stops):
-        terms = draw(mostly([], st.lists(st.lists(likely, min_size=1, max_size=2), max_size=2)))
-        if terms and not options.return_alternatives:
-            return replace(options, terms=tuple(map(tuple, terms)))
-    # Few words of all, or more than are looked at by themselves.
-    some = st.sets(likely, min_size=1) | st.just(set(range(4, WORDS // 2)))
-    words = draw(mostly(set(), some))
-    ends = set(options.end_ids or [EOS])
-    return replace(options, vocabulary=tuple(sorted(words | ends)) if words else ())
+    if options.suppressed or options.end_ids or options.stops:
+        return options
+    terms = draw(mostly([], st.lists(st.lists(likely, min_size=1, max_size=2), max_size=2)))
+    return replace(options, terms=tuple(map(tuple, terms)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +160,7 @@ class Arrival:
 arrivals = st.builds(
     Arrival,
     source=sources,
-    options=confined(),
+    options=with_terms(),
     streamed=st.booleans(),
     gap_turns=st.integers(0, 4),
     cancelled_after=st.none() | st.none() | st.integers(0, 8),
@@ -335,7 +335,7 @@ def test_mixed_requests_decode_as_alone_where_all_is_rounded(
 def reference(
     tiny_model: Transformer,
 ) -> Callable[[tuple[int, ...], DecodingOptions], Reference]:
-    return lambda source, options: Reference(tiny_model, list(source), options, spelt)
+    return lambda source, options: Reference(Reading(tiny_model, list(source), options), spelt)
 
 
 @settings(SETTINGS, max_examples=25)
@@ -349,8 +349,8 @@ def test_request_decodes_as_the_reference(
     found = alone(tiny_runtime, source, options)
     ought = reference(source, options)
     if ought.margin > NEAR:
-        assert len(found.hypotheses) == len(ought.hypotheses)
-        for one, other in zip(found.hypotheses, ought.hypotheses, strict=True):
+        assert len(found.hypotheses) == len(ought.answer.hypotheses)
+        for one, other in zip(found.hypotheses, ought.answer.hypotheses, strict=True):
             assert_alike(one, other)
 
 

@@ -13,6 +13,7 @@ from unittest import mock
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.reading import Reading
 from tests.reference import Reference
 
 from seqserve_model.transformer import Transformer
@@ -118,15 +119,15 @@ class Oracle(Alone):
 
     def __init__(self, offline: Offline, model: Transformer) -> None:
         super().__init__(offline)
-        self.ought = cache(lambda source, options: Reference(model, list(source), options))
+        self.ought = cache(lambda source, options: Reference(Reading(model, list(source), options)))
 
     def check(self, arrival: Arrival, events: list[Event]) -> Finished:
         last = super().check(arrival, events)
         ought: Reference = self.ought(arrival.source, arrival.options)
         if ought.margin > 1e-4:
-            assert last.best.token_ids == ought.best.token_ids
-            assert last.best.stop_reason is ought.best.stop_reason
-            assert last.best.score == pytest.approx(ought.best.score, abs=1e-4)
+            assert last.best.token_ids == ought.answer.best.token_ids
+            assert last.best.stop_reason is ought.answer.best.stop_reason
+            assert last.best.score == pytest.approx(ought.answer.best.score, abs=1e-4)
         return last
 
 

@@ -62,7 +62,6 @@ class Beam:
         options = self.options
         forced = self.constraints.forced(length - 1)
         if forced is not None:
-            self._rankings = []
             return alike(scores, forced, math.nan)
         found = [steps.of(row, options) for row in rows]
         self._rankings = [each.ranking(options.return_top_tokens) for each in found]

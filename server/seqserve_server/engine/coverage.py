@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from seqserve_server.engine.request import DecodingOptions, Hypothesis, StopReason
+from seqserve_server.engine.ended import place_of
+from seqserve_server.engine.request import DecodingOptions, Hypothesis
 from seqserve_server.engine.scores import Array
 
 
@@ -34,7 +35,7 @@ def covering(
         (_covering(hypothesis, options.coverage_penalty * coverage(weights)), weights)
         for hypothesis, weights in seen
     ]
-    ranked.sort(key=lambda pair: _place(pair[0]))
+    ranked.sort(key=lambda pair: place_of(pair[0], _rank(pair[0])))
     best = ranked[: options.num_hypotheses]
     return best if options.return_scores else [(_silent(each), weights) for each, weights in best]
 
@@ -45,12 +46,6 @@ def _covering(hypothesis: Hypothesis, gain: float) -> Hypothesis:
 
 def _silent(hypothesis: Hypothesis) -> Hypothesis:
     return hypothesis._replace(score=None, normalized_score=None)
-
-
-def _place(hypothesis: Hypothesis) -> tuple[bool, int, float]:
-    # One that was still going on comes after those that are whole.
-    is_cut = hypothesis.stop_reason is StopReason.TIME_LIMIT
-    return is_cut, len(hypothesis.unmet_terms), -_rank(hypothesis)
 
 
 def _rank(hypothesis: Hypothesis) -> float:

@@ -56,19 +56,34 @@ class Said(NamedTuple):
         )
 
 
+Place = tuple[bool, int, float]
+"""What hypotheses are sorted by: the least is the best."""
+
+
+def place_of(hypothesis: Hypothesis, rank: float) -> Place:
+    """Gives the place of a hypothesis among others.
+
+    Args:
+        hypothesis: One that was still going on lacks the rest of its score, so that it comes after
+            those that are whole.
+        rank: What counts among those that lack as many terms; the highest is the best.
+    """
+    is_cut = hypothesis.stop_reason is StopReason.TIME_LIMIT
+    return is_cut, len(hypothesis.unmet_terms), -rank
+
+
 class Ended(NamedTuple):
-    """A hypothesis and what it is ranked by."""
+    """A hypothesis and its place among others."""
 
     hypothesis: Hypothesis
-    rank: float
-    is_cut: bool = False
-    """Whether it was still going on: its score lacks the rest, so that whole ones come first."""
+    place: Place
 
     @classmethod
     def of(cls, said: Said, end: End, options: DecodingOptions) -> Ended:
         """Takes what a row has said and why that is all."""
+        hypothesis = said.hypothesis(end, options)
         rank = normalized(said.score, len(said.words), options.length_penalty)
-        return cls(said.hypothesis(end, options), rank, end.reason is StopReason.TIME_LIMIT)
+        return cls(hypothesis, place_of(hypothesis, rank))
 
     @classmethod
     def cut(cls, said: Said, options: DecodingOptions) -> Ended:
@@ -77,16 +92,12 @@ class Ended(NamedTuple):
 
     def as_alternative(self, number: int) -> Ended:
         """Ranks it as the alternative it is: they come in the order of their first words."""
-        return self._replace(rank=-number, is_cut=False)
+        return self._replace(place=(False, 0, number))
 
 
 def best(ended: list[Ended], count: int) -> list[Ended]:
     """Gives so many of them, best first; among equals the one that ended first."""
-    return sorted(ended, key=_place)[:count]
-
-
-def _place(entry: Ended) -> tuple[bool, int, float]:
-    return entry.is_cut, len(entry.hypothesis.unmet_terms), -entry.rank
+    return sorted(ended, key=lambda entry: entry.place)[:count]
 
 
 class Answer:

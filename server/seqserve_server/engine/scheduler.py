@@ -133,8 +133,6 @@ class Scheduler:
         if not free or not self._queue:
             return taken
         with self._changed:
-            if self._stopped:
-                return taken
             now_s = self._clock()
             share = -(-(self._running_rows + self._queue.rows) // self._workers)
             while free and held < share and (request := self._next(free)):

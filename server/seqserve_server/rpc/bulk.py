@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import TypeAlias
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.errors import Draining, InvalidRequest, QueueFull, ServiceError
+from seqserve_server.errors import Draining, InvalidRequest, ServiceError
 from seqserve_server.rpc.record import current
 from seqserve_server.rpc.status import failure_within
 from seqserve_server.rpc.wire import Unreadable
@@ -33,7 +33,7 @@ class Bulk:
 
         Args:
             answer: Answers one request, in a task of its own; a :class:`ServiceError` that it
-                raises is its answer too, but for QueueFull, after which it is called again.
+                raises is its answer too, but for Draining, which ends the call.
             most: Requests under way at once.
             draining: Happens when no more are to be read.
         """
@@ -99,7 +99,7 @@ class Bulk:
 
     async def _run(self, request: generation_pb2.GenerateBulkRequest) -> None:
         try:
-            response = await self._patiently(request.request)
+            response = await self._answer(request.request)
         except Draining as error:
             # Not an answer: the end of the call says so, of all that has none.
             self._cut(error)
@@ -107,17 +107,6 @@ class Bulk:
             self._respond(request.id, _failed(error))
         else:
             self._respond(request.id, generation_pb2.Outcome(response=response))
-
-    async def _patiently(
-        self, request: generation_pb2.GenerateRequest
-    ) -> generation_pb2.GenerateResponse:
-        # Others have filled the queue. As what waits here keeps its place among the few, the caller
-        # is not read from, which is what a full queue is to tell him.
-        while True:
-            try:
-                return await self._answer(request)
-            except QueueFull as full:
-                await asyncio.sleep(full.retry_after_s)
 
     def _respond(self, id_: int, outcome: generation_pb2.Outcome) -> None:
         response = generation_pb2.GenerateBulkResponse(id=id_, outcome=outcome)

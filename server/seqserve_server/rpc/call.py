@@ -23,8 +23,8 @@ from seqserve_server.errors import QueueFull
 from seqserve_server.rpc.deadline import has_passed
 from seqserve_server.rpc.record import CallRecord, current
 
-# Waits are as long as the queue is, so that few of them are enough unless others flood it.
-_MOST_REFUSALS = 8
+MOST_REFUSALS = 8
+"""Waits are as long as the queue is, so that few of them are enough unless others flood it."""
 
 
 class EngineCall:
@@ -90,24 +90,29 @@ class EngineCall:
         await self._ended()
         return self.result()
 
-    async def finished_in_time(self) -> Finished:
+    async def finished_in_time(self, most_refusals: float = MOST_REFUSALS) -> Finished:
         """Does the same, but comes back where the queue is full, when it is told to.
 
         For one of many sources of a call, the others of which may be what fills the queue.
 
+        Args:
+            most_refusals: How often at most.
+
         Raises:
-            ServiceError: The request failed, or was refused again and again, or there is no time
-                left to come back.
+            ServiceError: The request failed, or was refused more often, or there is no time left to
+                come back.
         """
-        for _ in range(_MOST_REFUSALS):
+        refusals = 0
+        while True:
             try:
                 return await self.finished()
             except QueueFull as full:
-                if time.monotonic() + full.retry_after_s >= self.request.patience_s:
+                refusals += 1
+                back_s = time.monotonic() + full.retry_after_s
+                if refusals > most_refusals or back_s >= self.request.patience_s:
                     raise
                 await asyncio.sleep(full.retry_after_s)
             self._last = None
-        return await self.finished()
 
     async def taught(self) -> Taught:
         """Submits the request and waits for what is known of its target.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -17,7 +18,7 @@ from seqserve_server.repository import Repository, ServedModel
 from seqserve_server.rpc.answers import response_of, weights_of
 from seqserve_server.rpc.batch import answer_all
 from seqserve_server.rpc.bulk import Bulk, Requests
-from seqserve_server.rpc.call import EngineCall
+from seqserve_server.rpc.call import MOST_REFUSALS, EngineCall
 from seqserve_server.rpc.known_options import KnownOptions
 from seqserve_server.rpc.options import default_options, priority_of
 from seqserve_server.rpc.record import CallRecord, current
@@ -62,11 +63,14 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         return _response(model, call, await call.finished(), request.options, request.source)
 
     async def generate_in_time(
-        self, request: generation_pb2.GenerateRequest, context: Context
+        self,
+        request: generation_pb2.GenerateRequest,
+        context: Context,
+        most_refusals: float = MOST_REFUSALS,
     ) -> generation_pb2.GenerateResponse:
         """Does the same for one of many requests of a call, which comes back if it is refused."""
         model, call = await self._generation(request, context, streamed=False)
-        answer = await call.finished_in_time()
+        answer = await call.finished_in_time(most_refusals)
         return _response(model, call, answer, request.options, request.source)
 
     async def GenerateStream(
@@ -131,7 +135,9 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
             part = record.request(time.monotonic())
             current.set(part)
             try:
-                return await self.generate_in_time(request, context)
+                # As it keeps its place among the few, the caller is not read from, which is what a
+                # full queue is to tell him; a failure he would only send once more.
+                return await self.generate_in_time(request, context, most_refusals=math.inf)
             finally:
                 part.release()
                 # They may name several; the last one stands for the call.

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from tests.random_weights import random_model
+from tests.reading import Reading
 from tests.reference import Reference
 from tests.step_graphs import steps_only
 
@@ -162,13 +163,13 @@ def test_exported_steps_equal_torch(
     folder = write_artifact(model, tiny_tokenizer, tmp_path, tiny_description, verify=None)
     ties = 0
     for source, answer in zip(make_sources(), answers_of(folder), strict=True):
-        ought = Reference(model, source, OPTIONS)
+        ought = Reference(Reading(model, source, OPTIONS))
         if ought.margin < 1e-4:
             ties += 1
             continue
-        assert answer.best.token_ids == ought.best.token_ids
-        assert answer.best.stop_reason is ought.best.stop_reason
-        assert answer.best.score == pytest.approx(ought.best.score, abs=1e-4)
+        assert answer.best.token_ids == ought.answer.best.token_ids
+        assert answer.best.stop_reason is ought.answer.best.stop_reason
+        assert answer.best.score == pytest.approx(ought.answer.best.score, abs=1e-4)
     assert ties <= 2, "hardly anything was compared"
     assert_words_allowed_have_the_scores_of_all(folder)
 
@@ -176,7 +177,7 @@ def test_exported_steps_equal_torch(
 def assert_integers_equal(model: Transformer, folder: Path) -> None:
     same, differences = 0, []
     for source, answer in zip(make_sources(), answers_of(folder), strict=True):
-        ought = Reference(model, source, OPTIONS).best
+        ought = Reference(Reading(model, source, OPTIONS)).answer.best
         if answer.best.token_ids == ought.token_ids:
             assert answer.best.stop_reason is ought.stop_reason
             assert answer.best.score is not None

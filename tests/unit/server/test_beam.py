@@ -42,6 +42,13 @@ def test_as_many_hypotheses_as_asked_for() -> None:
         assert len(Steps(TRAP, beam_size=4, num_hypotheses=count).finish()) == count
 
 
+def test_beam_wider_than_the_vocabulary_has_no_more_hypotheses_than_words() -> None:
+    found = Steps(
+        anything(1), beam_size=WORDS + 1, num_hypotheses=WORDS + 1, max_decoding_length=1
+    ).finish()
+    assert sorted(words_of(found)) == [[], *([word] for word in range(1, WORDS))]
+
+
 SHORT_OR_LONG = after(
     {
         (): {A: 0.5, B: 0.5},
@@ -403,6 +410,14 @@ def test_last_word_there_can_be_may_be_that_of_an_alternative() -> None:
     assert [one.stop_reason for one in found] == [StopReason.EOS, StopReason.LENGTH]
 
 
+def test_alternative_is_found_where_its_own_best_ends() -> None:
+    table = after({(): {A: 0.6, B: 0.4}, (A,): {EOS: 0.6, C: 0.4}, (B,): {EOS: 0.6, C: 0.4}})
+    options = {"beam_size": 2, "return_alternatives": True, "num_hypotheses": 2}
+    steps = Steps(table, length_penalty=0.0, **options)
+    assert words_of(steps.finish()) == [[A], [B]]
+    assert steps.taken == 2
+
+
 def test_beam_may_leave_a_prefix_that_it_prefers_and_is_scored_for_it() -> None:
     table = after(
         {(): {A: 0.9, B: 0.1}, (B,): {A: 0.9, C: 0.1}, (B, A): {A: 1.0}, (A,): {C: 0.5, D: 0.5}}
@@ -470,6 +485,15 @@ def test_hypothesis_with_all_terms_ranks_before_a_better_one_without() -> None:
 
 def holds(words: list[int], term: tuple[int, ...]) -> bool:
     return any(tuple(words[place : place + len(term)]) == term for place in range(len(words)))
+
+
+@pytest.mark.parametrize(("count", "taken"), [(1, 2), (2, 3)])
+def test_of_many_banks_one_is_enough(count: int, taken: int) -> None:
+    """Only what has said all terms ends."""
+    table = after({(): {C: 0.9, A: 0.1}, (C,): {EOS: 0.6, A: 0.4}})
+    steps = Steps(table, beam_size=2, terms=((C,),), num_hypotheses=count)
+    assert words_of(steps.finish()) == [[C], [C, A]][:count]
+    assert steps.taken == taken
 
 
 def test_terms_may_be_in_the_prefix() -> None:

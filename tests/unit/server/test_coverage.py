@@ -79,6 +79,12 @@ def test_terms_come_before_coverage_and_equals_stay_in_their_order() -> None:
     assert [number for number, _ in ranked(seen, num_hypotheses=3)] == [2, 3, 1]
 
 
+def test_what_was_still_going_on_comes_last_whatever_it_covers() -> None:
+    cut = found(1, -0.1)._replace(stop_reason=StopReason.TIME_LIMIT)
+    seen = [(cut, GOOD), (found(2, -9.0), POOR)]
+    assert [number for number, _ in ranked(seen, num_hypotheses=2)] == [2, 1]
+
+
 def test_scores_that_are_not_asked_for_rank_all_the_same_and_are_not_told() -> None:
     seen = [(found(1, -1.0), POOR), (found(2, -1.1), GOOD)]
     assert ranked(seen, num_hypotheses=2, return_scores=False) == [(2, None), (1, None)]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from seqserve_server.engine.constraints import Constraints, End
-from seqserve_server.engine.ended import Answer, Ended, Said, best
+from seqserve_server.engine.ended import Answer, Ended, Said, best, place_of
 from seqserve_server.engine.request import Finished, Hypothesis, Request, StopReason
 
 from .table import EOS, made, spelt
@@ -117,12 +117,18 @@ def test_rank_is_the_score_by_the_length(penalty: float, rank: float, scored: bo
     for text in (said(3, 1, 2), said(4, 2, prefix=(9,))):
         # Words that are cut off count too.
         ended = Ended.of(text, End(StopReason.STOP_SEQUENCE, 1, 1), options)
-        assert ended.rank == pytest.approx(rank)
+        assert ended.place == (False, 0, pytest.approx(-rank))
         assert ended.hypothesis.token_ids == text.words[:1]
 
 
-def ended(number: int, rank: float, unmet: tuple[int, ...] = ()) -> Ended:
-    return Ended(Hypothesis([number], None, StopReason.EOS, unmet_terms=unmet), rank)
+def ended(
+    number: int,
+    rank: float,
+    unmet: tuple[int, ...] = (),
+    reason: StopReason = StopReason.EOS,
+) -> Ended:
+    hypothesis = Hypothesis([number], None, reason, unmet_terms=unmet)
+    return Ended(hypothesis, place_of(hypothesis, rank))
 
 
 def numbers(found: list[Ended]) -> list[int]:
@@ -138,6 +144,16 @@ def test_best_come_first_and_among_equals_the_one_that_ended_first() -> None:
 def test_the_fewer_terms_are_lacking_the_better() -> None:
     some = [ended(1, -0.1, (0, 1)), ended(2, -0.2, (1,)), ended(3, -9.0), ended(4, -0.3, (0,))]
     assert numbers(best(some, 9)) == [3, 2, 4, 1]
+
+
+def test_what_was_still_going_on_comes_last() -> None:
+    cut = ended(1, -0.1, reason=StopReason.TIME_LIMIT)
+    assert numbers(best([cut, ended(2, -9.0, (0,)), ended(3, -5.0)], 9)) == [3, 2, 1]
+
+
+def test_alternative_that_was_still_going_on_keeps_its_number() -> None:
+    cut = ended(1, -5.0, reason=StopReason.TIME_LIMIT)
+    assert numbers(best([ended(2, -0.1).as_alternative(1), cut.as_alternative(0)], 9)) == [1, 2]
 
 
 def test_alternatives_come_in_the_order_of_their_numbers() -> None:

@@ -141,3 +141,13 @@ def test_low_priority_waits_for_all_of_normal_priority() -> None:
     assert queue.work_before("c", Priority.LOW) == 2 * (3 + 5)
     assert queue.held("a", Priority.NORMAL) == (1, 3)
     assert queue.held("a", Priority.LOW) == (0, 0)
+
+
+def test_rows_are_the_slots_that_those_who_wait_will_take() -> None:
+    queue, beam = FairQueue(), request("a")
+    beam.options = DecodingOptions(max_decoding_length=9, beam_size=4)
+    for one in (beam, request("b")):
+        queue.add(one)
+    assert (queue.rows, queue.tokens) == (5, 6)
+    queue.serve(beam)
+    assert (queue.rows, queue.tokens) == (1, 3)

@@ -227,6 +227,24 @@ def test_pace_is_not_that_of_who_left_early() -> None:
     assert refusal(scheduler, request()).retry_after_s == pytest.approx(20 * 0.5)
 
 
+def test_nobody_is_told_to_come_back_in_no_time() -> None:
+    scheduler, _ = paced(0.001)
+    submitted(scheduler, 3)
+    scheduler._admission._max_queue = 1
+    assert refusal(scheduler, request()).retry_after_s == 0.05
+
+
+def test_promises_are_kept_to_so_many_callers() -> None:
+    """The one who was told so longest ago is the first to be forgotten."""
+    scheduler, _ = paced(0.5)
+    submitted(scheduler, 3)
+    scheduler._admission._max_queue = 1
+    told = [refusal(scheduler, request(caller=f"{n}")).retry_after_s for n in range(1025)]
+    assert len(scheduler._admission._promised_s) == 1024
+    assert refusal(scheduler, request(caller="1024")).retry_after_s > told[-1]
+    assert refusal(scheduler, request(caller="0")).retry_after_s == told[0]
+
+
 def test_long_wait_is_refused_but_not_to_low_priority() -> None:
     scheduler, _ = paced(0.5, max_queue_s=2.0)
     submitted(scheduler, *[3] * 5)
@@ -303,6 +321,12 @@ def test_caller_leaves_tokens_for_others() -> None:
     scheduler.submit(request(40, caller="other"))
 
 
+def test_caller_may_hold_just_his_share() -> None:
+    scheduler = Scheduler(workers=1, max_queue=4, max_queue_tokens=100, caller_share=0.5)
+    submitted(scheduler, 25, 25, 1)
+    assert refusal(scheduler, request(1)).bound is Bound.CALLER
+
+
 def test_flood_of_one_caller_lets_another_one_pass() -> None:
     scheduler = Scheduler(workers=1, max_queue=99)
     flood = submitted(scheduler, *[3] * 20)
@@ -339,6 +363,15 @@ def test_beam_is_passed_by_as_many_rows_as_it_takes_itself() -> None:
     assert scheduler.take(held=1, free=3, budget_tokens=99) == [], "slots are kept for it"
     scheduler.finish(small[3:4])
     assert scheduler.take(held=0, free=4, budget_tokens=99) == [beam]
+
+
+def test_who_was_there_before_has_passed_nobody() -> None:
+    scheduler = Scheduler(workers=1, max_queue=99)
+    submitted(scheduler, 1, 1)
+    beam = request(1, rows=4)
+    scheduler.submit(beam)
+    assert len(scheduler.take(held=0, free=3, budget_tokens=99)) == 2
+    assert beam.passed_rows == 0
 
 
 def test_time_limit_ends_the_waiting_too() -> None:

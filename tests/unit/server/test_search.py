@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqserve_server.engine.cache import SlotCache
-from seqserve_server.engine.request import DecodingOptions, Finished, Request, Sampling
+from seqserve_server.engine.request import DecodingOptions, Finished, Request, Sampling, StopReason
 from seqserve_server.engine.search import MOST_BEAMS, Search
 
 from .fake_runtime import FakeRuntime, make_manifest
-from .table import EOS, WORDS, Rows, Steps, always, anything, made
+from .table import EOS, WORDS, Rows, Steps, after, always, anything, made
 
 A, B, C, D = 1, 2, 3, 4
 
@@ -206,3 +206,67 @@ def test_what_is_not_asked_for_changes_nothing_else(options: dict[str, Any]) -> 
         assert [one._replace(token_scores=(), top_tokens=()) for one in asked] == plain
         silent = Steps(anything(seed), **options, return_scores=False).finish()
         assert [one.token_ids for one in silent] == [one.token_ids for one in plain]
+
+
+# Whose first alternative ends at once, and so does the better sample.
+FORK = after({(): {EOS: 0.6, A: 0.4}, (A,): {B: 0.9, C: 0.1}, (A, B): {C: 0.9, D: 0.1}})
+
+
+def cut(rows: Rows, request: Request) -> list[tuple[list[int], StopReason]]:
+    """Gives words and stop reasons of what a request has found so far."""
+    found = rows.search.interrupt(request).hypotheses
+    return [(one.token_ids, one.stop_reason) for one in found]
+
+
+@pytest.mark.parametrize("beam_size", [1, 2])
+def test_interrupted_request_has_its_own_words_and_no_others(beam_size: int) -> None:
+    rows = Rows()
+    tables = [
+        after({(): {word: 0.9, C: 0.1}, (word,): {D: 0.9, C: 0.1}, (C,): {D: 1.0}})
+        for word in (A, B)
+    ]
+    places = [range(n * beam_size, (n + 1) * beam_size) for n in range(2)]
+    requests = [
+        rows.join(place, table, beam_size=beam_size)
+        for place, table in zip(places, tables, strict=True)
+    ]
+    rows.step()
+    rows.step()
+    assert [cut(rows, request) for request in requests] == [
+        [([A, D], StopReason.TIME_LIMIT)],
+        [([B, D], StopReason.TIME_LIMIT)],
+    ]
+
+
+@pytest.mark.parametrize("beam_size", [1, 2])
+def test_interrupted_alternatives_are_those_that_have_ended_and_those_that_go_on(
+    beam_size: int,
+) -> None:
+    rows = Rows()
+    request = rows.join(
+        range(2 * beam_size), FORK, beam_size=beam_size, num_hypotheses=2, return_alternatives=True
+    )
+    rows.step()
+    assert cut(rows, request) == [([], StopReason.EOS), ([A], StopReason.TIME_LIMIT)]
+
+
+@pytest.mark.parametrize("beam_size", [1, 2])
+def test_interrupted_alternatives_are_one_within_their_prefix(beam_size: int) -> None:
+    rows = Rows()
+    options: dict[str, Any] = {"prefix": (C, D), "return_alternatives": True}
+    places = range(3 * beam_size)
+    request = rows.join(places, FORK, beam_size=beam_size, num_hypotheses=3, **options)
+    rows.step()
+    assert cut(rows, request) == [([C], StopReason.TIME_LIMIT)]
+
+
+def test_interrupted_beam_has_what_has_ended_and_what_its_beams_say() -> None:
+    rows = Rows()
+    request = rows.join([0, 1], FORK, beam_size=2, num_hypotheses=3)
+    rows.step()
+    rows.step()
+    assert cut(rows, request) == [
+        ([], StopReason.EOS),
+        ([A, B], StopReason.TIME_LIMIT),
+        ([A, C], StopReason.TIME_LIMIT),
+    ]

@@ -1,13 +1,110 @@
-"""Of few words the scores are found alone; for many the whole projection is read."""
+"""The words that rows restrict themselves to: what steps are told, and what each row gets of it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
 from seqserve_server.engine.cache import SlotCache
+from seqserve_server.engine.scores import NEVER
 from seqserve_server.engine.vocabulary import Vocabularies
 
 from .fake_runtime import FakeRuntime, make_manifest
 
 WORDS = make_manifest().architecture.vocabulary_size
+
+
+class Told:
+    """Stands where the cache would be; the score of a word is its number, and 100 for each row."""
+
+    words = 100
+
+    def __init__(self) -> None:
+        self.projects = True
+        self.told: list[list[int]] = []
+        self.bans: dict[int, list[int]] = {}
+
+    def allow(self, words: NDArray[Any]) -> None:
+        self.told.append(words.tolist())
+
+    def allowed_scores(self, row: int) -> NDArray[Any]:
+        return np.array(self.told[-1], np.float32) + 100 * row
+
+    def banned(self, row: int) -> Sequence[int]:
+        return self.bans.get(row, ())
+
+
+@pytest.fixture
+def cache() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def vocabularies(cache: Told) -> Vocabularies:
+    return Vocabularies(cast(SlotCache, cache))
+
+
+def test_steps_score_each_word_of_any_row_once(vocabularies: Vocabularies, cache: Told) -> None:
+    vocabularies.join((4, 9))
+    vocabularies.join((2, 4, 7))
+    assert cache.told[-1] == [2, 4, 7, 9]
+
+
+def test_row_gets_the_scores_of_its_own_words(vocabularies: Vocabularies, cache: Told) -> None:
+    vocabularies.join((4, 9))
+    vocabularies.join((2, 4, 7))
+    words, found = vocabularies.scores(1, (4, 9))
+    assert (words.tolist(), found.tolist()) == ([4, 9], [104.0, 109.0])
+    words, found = vocabularies.scores(3, (2, 4, 7))
+    assert (words.tolist(), found.tolist()) == ([2, 4, 7], [302.0, 304.0, 307.0])
+
+
+def test_what_a_row_must_not_say_is_out_of_reach(vocabularies: Vocabularies, cache: Told) -> None:
+    vocabularies.join((2, 4, 7), 2)
+    cache.bans[1] = [4, 5]
+    assert vocabularies.scores(1, (2, 4, 7))[1].tolist() == [102.0, NEVER, 107.0]
+    assert vocabularies.scores(0, (2, 4, 7))[1].tolist() == [2.0, 4.0, 7.0]
+
+
+def test_steps_are_told_anew_only_where_it_changes_them(
+    vocabularies: Vocabularies, cache: Told
+) -> None:
+    vocabularies.join((4, 9), 2)
+    vocabularies.join((4, 9))
+    assert cache.told == [[4, 9]]
+    vocabularies.leave((4, 9))
+    vocabularies.leave((4, 9))
+    assert cache.told == [[4, 9]]
+    vocabularies.leave((4, 9))
+    assert cache.told == [[4, 9], []]
+
+
+def test_words_leave_with_the_last_row_that_has_them(
+    vocabularies: Vocabularies, cache: Told
+) -> None:
+    vocabularies.join((4, 9))
+    vocabularies.join((2, 4, 7), 2)
+    vocabularies.leave((2, 4, 7))
+    vocabularies.leave((4, 9))
+    assert cache.told[-1] == [2, 4, 7]
+    assert vocabularies.scores(0, (2, 4, 7))[1].tolist() == [2.0, 4.0, 7.0]
+
+
+def test_all_words_are_looked_at_unless_every_row_has_its_own(
+    vocabularies: Vocabularies, cache: Told
+) -> None:
+    vocabularies.join(())
+    assert cache.projects
+    vocabularies.join((4, 9))
+    assert cache.projects
+    vocabularies.leave(())
+    assert not cache.projects
+    vocabularies.leave((4, 9))
+    assert cache.projects
 
 
 def asked(cache: SlotCache) -> tuple[bool, bool]:

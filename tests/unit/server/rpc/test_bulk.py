@@ -15,7 +15,7 @@ from google.rpc.error_details_pb2 import BadRequest, RetryInfo
 
 from seqserve import AsyncClient, Result, RetryPolicy
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
-from seqserve_server.errors import Draining, InvalidRequest, QueueFull
+from seqserve_server.errors import Draining, InvalidRequest
 from seqserve_server.rpc import status
 from seqserve_server.rpc.bulk import Bulk
 from seqserve_server.rpc.record import CallRecord, current
@@ -30,6 +30,7 @@ INVALID = grpc.StatusCode.INVALID_ARGUMENT.value[0]
 NOT_FOUND = grpc.StatusCode.NOT_FOUND.value[0]
 EOF: Any = grpc.aio.EOF  # type: ignore[attr-defined]
 FAILED_PRECONDITION = grpc.StatusCode.FAILED_PRECONDITION.value[0]
+RESOURCE_EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED.value[0]
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE.value[0]
 
 
@@ -263,6 +264,17 @@ async def test_others_who_fill_the_queue_make_it_wait() -> None:
         assert texts(await ended(call)) == dict.fromkeys(range(5), "abc")
         await asyncio.gather(*others)
         assert await service.value("rejected_total", model="echo", reason="queue_full") == 1
+
+
+async def test_one_with_a_time_limit_comes_back_no_later() -> None:
+    async with serving(slots=1, max_queue=1) as service:
+        service.runtime.may_run.clear()
+        others = await _filled(service)
+        call = service.generation.GenerateBulk([bulk(1, "abc", time_limit_ms=100)])
+        refused = (await ended(call))[1].failure
+        assert (refused.code, refused.retry_after_ms > 0) == (RESOURCE_EXHAUSTED, True)
+        service.runtime.may_run.set()
+        await asyncio.gather(*others)
 
 
 async def test_requests_have_a_priority() -> None:
@@ -534,23 +546,6 @@ async def test_a_fault_of_ours_ends_it(make: Callable[..., Bulk]) -> None:
         async for _ in make(fail).responses(these([bulk(1, "a"), bulk(2, "b")])):
             pass
     assert isinstance(fault.value.exceptions[0], ZeroDivisionError)
-
-
-async def test_it_comes_back_when_the_queue_says(make: Callable[..., Bulk]) -> None:
-    times: list[float] = []
-
-    async def be_full_twice(asked: Any) -> Any:
-        times.append(asyncio.get_running_loop().time())
-        if len(times) < 3:
-            raise QueueFull("full", 0.02)
-        return await answer(asked)
-
-    responses = [one async for one in make(be_full_twice).responses(these([bulk(1, "a")]))]
-    assert [one.outcome.response.model for one in responses] == ["a"]
-    assert [round(after - before, 2) >= 0.02 for before, after in itertools.pairwise(times)] == [
-        True,
-        True,
-    ]
 
 
 async def test_refused_ones_have_no_response(make: Callable[..., Bulk]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import cast
 
@@ -40,11 +41,16 @@ class Notes:
         self.cancelled.append(request)
 
 
-def call(engine: Notes, age_s: float = 0.0, remaining_s: float | None = None) -> EngineCall:
+def call(
+    engine: Notes,
+    age_s: float = 0.0,
+    remaining_s: float | None = None,
+    time_limit_s: float = math.inf,
+) -> EngineCall:
     return EngineCall(
         cast(RemoteEngine, engine),
         [7, 2],
-        DecodingOptions(max_decoding_length=5),
+        DecodingOptions(max_decoding_length=5, time_limit_s=time_limit_s),
         arrived_s=time.monotonic() - age_s,
         remaining_s=remaining_s,
         streamed=True,
@@ -134,6 +140,19 @@ async def test_one_of_many_gives_up_at_last() -> None:
     with pytest.raises(QueueFull):
         await call(engine).finished_in_time()
     assert len(engine.submitted) == 9
+
+
+async def test_one_of_many_comes_back_as_often_as_it_may() -> None:
+    engine = Full(20)
+    assert await call(engine).finished_in_time(most_refusals=math.inf) == ANSWER
+    assert len(engine.submitted) == 21
+
+
+async def test_time_limit_of_one_of_many_counts_from_its_arrival() -> None:
+    engine = Full(99, retry_after_s=0.02)
+    with pytest.raises(QueueFull):
+        await call(engine, time_limit_s=0.05).finished_in_time(most_refusals=math.inf)
+    assert 1 <= len(engine.submitted) <= 3
 
 
 async def test_one_of_many_does_not_come_back_after_its_deadline() -> None:
