@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,12 +44,9 @@ _OPTIMUM = Path("build/optimum/bin/python")
 _CALIBRATION_ROWS = 16
 
 _TO_THE_END = DecodingOptions(max_decoding_length=MAX_DECODING_LENGTH)
-_WAYS = {
-    "beam of 5": DecodingOptions(max_decoding_length=MAX_DECODING_LENGTH, beam_size=5),
-    "sampling": DecodingOptions(
-        max_decoding_length=MAX_DECODING_LENGTH,
-        sampling=Sampling(temperature=1.0, top_k=40, top_p=1.0, min_p=0.0, seed=1),
-    ),
+_WAYS: dict[str, dict[str, Any]] = {
+    "beam of 5": {"beam_size": 5},
+    "sampling": {"sampling": Sampling(temperature=1.0, top_k=40, top_p=1.0, min_p=0.0, seed=1)},
 }
 
 Build = Callable[[], Peer]
@@ -99,29 +97,54 @@ def decoding(whole: Path, artifacts: list[Path], rows: int, rounds: int) -> list
         rows: Sources in flight in each worker, whatever rows each takes.
         rounds: Turns of each peer.
     """
-    tables = []
     with _prepared(whole) as (_, converted, sources):
-        manifest = Manifest.read(whole)
-        for name, options in _WAYS.items():
-            ours: list[Build] = [
-                partial(SeqservePeer, folder, rows, options) for folder in artifacts
-            ]
-            theirs = _ctranslate2(converted, manifest, rows, options, sources)
-            drawn = options.sampling is not None
-            table = _table([*ours, *theirs], sources, rows, rounds, drawn=drawn)
-            tables.append(table | {"name": name})
+        return _ways(artifacts, converted, sources, _TO_THE_END, rows, rounds)
+
+
+def marian_decoding(rows: int, rounds: int, *, length: int) -> list[dict[str, Any]]:
+    """Compares the same on random weights of Marian's base shape."""
+    sources = marian.sources(2 * rows * available_cores())
+    with _marian() as (_, artifacts, folder):
+        return _ways(artifacts, folder / "converted", sources, _forced(length), rows, rounds)
+
+
+def _ways(
+    artifacts: list[Path],
+    converted: Path,
+    sources: Rows,
+    options: DecodingOptions,
+    rows: int,
+    rounds: int,
+) -> list[dict[str, Any]]:
+    manifest, tables = Manifest.read(artifacts[0]), []
+    for name, changed in _WAYS.items():
+        way = replace(options, **changed)
+        ours: list[Build] = [partial(SeqservePeer, folder, rows, way) for folder in artifacts]
+        theirs = _ctranslate2(converted, manifest, rows, way, sources)
+        table = _table([*ours, *theirs], sources, rows, rounds, drawn=way.sampling is not None)
+        tables.append(table | {"name": name})
     return tables
 
 
-def marian_base(rows: list[int], rounds: int, *, length: int) -> list[dict[str, Any]]:
-    """Compares on random weights of Marian's base shape, with targets of ``length`` tokens."""
+def _forced(length: int) -> DecodingOptions:
+    return DecodingOptions(max_decoding_length=length, min_decoding_length=length)
+
+
+@contextmanager
+def _marian() -> Iterator[tuple[Transformer, list[Path], Path]]:
+    """Gives the larger model, its artifacts, and a folder where ``converted`` is CTranslate2's."""
     model = marian.marian_base()
-    forced = DecodingOptions(max_decoding_length=length, min_decoding_length=length)
-    tables = []
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         artifacts = _artifacts(model, folder)
         CTranslate2Converter(model).convert(str(folder / "converted"))
+        yield model, artifacts, folder
+
+
+def marian_base(rows: list[int], rounds: int, *, length: int) -> list[dict[str, Any]]:
+    """Compares on random weights of Marian's base shape, with targets of ``length`` tokens."""
+    forced, tables = _forced(length), []
+    with _marian() as (model, artifacts, folder):
         manifest = Manifest.read(artifacts[0])
         save(model, folder / "checkpoint")
         has_optimum = _OPTIMUM.exists()
@@ -218,6 +241,8 @@ def main() -> int:
     if "decoding" in parts:
         tables = decoding(whole, [integers, whole], BEAMED_ROWS, options.rounds)
         print_tables("the shipped model, ways to decode", tables)
+        tables = marian_decoding(BEAMED_ROWS, options.rounds, length=options.length)
+        print_tables("Marian base shape, ways to decode", tables)
     if "marian" in parts:
         tables = marian_base(options.rows, options.rounds, length=options.length)
         print_tables(f"Marian base shape, {options.length} target tokens", tables)
