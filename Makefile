@@ -32,10 +32,10 @@ test: $(VENV)/.ready ## Run all tests, then those against other engines and thos
 	$(BIN)/pytest -m parity
 	$(BIN)/pytest -m newcomer
 
-soak: $(VENV)/.ready ## Ten minutes of random traffic, in which memory must stay flat.
+soak: $(VENV)/.ready ## Twice ten minutes of random traffic: memory stays flat, each call is accounted for.
 	$(BIN)/pytest -m soak -s
 
-chaos: $(VENV)/.ready ## Swap models, and ask for ten times what can be answered, under load.
+chaos: $(VENV)/.ready ## Swaps, ten times what can be answered, nonsense, malformed HTTP/2: the server goes on.
 	$(BIN)/pytest -m chaos -s
 
 test-docker: $(VENV)/.ready ## Bring docker-compose.yml up for real; says so loudly without Docker.

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+import grpc
+
 from seqserve_server.config import LogFormat, LogLevel
 
 _log = logging.getLogger("seqserve")
@@ -21,6 +23,7 @@ def configure(log_format: LogFormat, level: LogLevel) -> None:
     """Sends all log lines to standard error in the format chosen."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonFormatter() if log_format is LogFormat.JSON else _TextFormatter())
+    handler.addFilter(_is_news)
     logging.basicConfig(level=level.value.upper(), handlers=[handler], force=True)
 
 
@@ -33,6 +36,12 @@ def event(name: str, fields: Mapping[str, object], level: int = logging.INFO) ->
         level: Of :mod:`logging`.
     """
     _log.log(level, name, extra={"fields": dict(fields)})
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Passes over what gRPC says of an answer that it could not send: whose it was has gone."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not (record.name.startswith("grpc.") and isinstance(error, grpc.aio.InternalError))
 
 
 class _TextFormatter(logging.Formatter):

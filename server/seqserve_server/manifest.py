@@ -26,6 +26,8 @@ REQUIRED_FILES = ("encoder.onnx", "decoder.onnx", "weights.bin", "tokenizer.json
 PRECISIONS = ("fp32", "fp16", "int8")
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 """What a model may be called: it is also the name of its folder."""
+_MOST = (1 << 31) - 1
+"""Largest of the numbers that say how much there is of something."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,16 +174,18 @@ class Manifest:
         _check_place(path)
         try:
             values = json.loads(path.read_bytes())
+            # JSON can name halves of characters, which no answer could repeat.
+            json.dumps(values, ensure_ascii=False).encode()
         except OSError as error:
             raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ArtifactError(f"{path}: not JSON: {error}") from None
         if not isinstance(values, dict):
             raise ArtifactError(f"{path}: not a JSON object")
         if values.get("format") != FORMAT:
             raise ArtifactError(
-                f"{path}: format is {values.get('format')!r}; this server reads format {FORMAT}."
-                " Export the model again, or take the release that wrote it"
+                f"{path}: format is {values.get('format')!r:.80}; this server reads format"
+                f" {FORMAT}. Export the model again, or take the release that wrote it"
             )
         manifest: Manifest = _build(cls, values, str(path), "")
         manifest._check(path)
@@ -199,27 +203,29 @@ class Manifest:
         for name in self.files:
             # A name with a folder in it could reach outside the artifact.
             if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name):
-                raise ArtifactError(f"{path}: files: {name!r} is not a plain file name")
+                raise ArtifactError(f"{path}: files: {name!r:.80} is not a plain file name")
         if not re.fullmatch(NAME, self.name):
-            raise ArtifactError(f"{path}: name: {self.name!r} is not a model name")
+            raise ArtifactError(f"{path}: name: {self.name!r:.80} is not a model name")
         if self.precision not in PRECISIONS:
             choices = ", ".join(PRECISIONS)
-            raise ArtifactError(f"{path}: precision: {self.precision!r} is not one of {choices}")
-        if not re.fullmatch(r"[0-9]+(\.[0-9]+)*", self.requirements.onnxruntime):
             raise ArtifactError(
-                f"{path}: requirements.onnxruntime: {self.requirements.onnxruntime!r} is not a"
+                f"{path}: precision: {self.precision!r:.80} is not one of {choices}"
+            )
+        if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})*", self.requirements.onnxruntime):
+            raise ArtifactError(
+                f"{path}: requirements.onnxruntime: {self.requirements.onnxruntime!r:.80} is not a"
                 " version"
             )
         self._check_numbers(path)
 
     def _check_numbers(self, path: Path) -> None:
-        if self.version < 1:
-            raise ArtifactError(f"{path}: version: {self.version} is less than 1")
-        for part in (self.architecture, self.limits):
-            for entry in fields(part):
-                value = getattr(part, entry.name)
-                if isinstance(value, int) and value < 1:
-                    raise ArtifactError(f"{path}: {entry.name}: {value} is less than 1")
+        numbers = {"version": self.version, **asdict(self.architecture), **asdict(self.limits)}
+        for name, value in numbers.items():
+            if not isinstance(value, int):
+                continue
+            if not 1 <= value <= _MOST:
+                wrong = "less than 1" if value < 1 else f"more than {_MOST}"
+                raise ArtifactError(f"{path}: {name}: {value!r:.80} is {wrong}")
         words = self.architecture.vocabulary_size
         for name, word in asdict(self.tokens).items():
             if not 0 <= word < words:
@@ -276,7 +282,7 @@ def _build(kind: Any, values: Any, path: str, prefix: str) -> Any:
     hints = typing.get_type_hints(kind)
     known = {entry.name for entry in fields(kind)}
     for name in sorted(set(values) - known):
-        raise ArtifactError(f"{path}: {prefix}{name}: not known to this server")
+        raise ArtifactError(f"{path}: {prefix}{name:.80}: not known to this server")
     built = {}
     for entry in fields(kind):
         where = f"{prefix}{entry.name}"
@@ -304,11 +310,11 @@ def _value(hint: Any, value: Any, path: str, where: str) -> Any:
             raise ArtifactError(f"{path}: {where}: not an object")
         kind = typing.get_args(hint)[1]
         return {
-            name: _value(kind, entry, path, f"{where}.{name}") if is_dataclass(kind) else entry
+            name: _value(kind, entry, path, f"{where}.{name:.80}") if is_dataclass(kind) else entry
             for name, entry in value.items()
         }
     if hint is float and type(value) is int:
         return float(value)
     if type(value) is not hint:
-        raise ArtifactError(f"{path}: {where}: {value!r} is not of type {hint.__name__}")
+        raise ArtifactError(f"{path}: {where}: {value!r:.80} is not of type {hint.__name__}")
     return value

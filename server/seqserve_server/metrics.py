@@ -26,10 +26,13 @@ from prometheus_client.samples import Exemplar
 
 from seqserve_server.engine.figures import REQUEST_BOUNDS
 from seqserve_server.engine_metrics import Asked, EnginesCollector
+from seqserve_server.errors import Draining, InvalidRequest, QueueFull
 from seqserve_server.histogram import Histogram
 
 ReadVersions: TypeAlias = Callable[[], list[tuple[str, int, str]]]
 """Gives name, number and state of every version, from any thread."""
+
+_REFUSALS: dict[type[Exception], str] = {Draining: "draining", InvalidRequest: "invalid"}
 
 
 class _Durations(Collector):
@@ -105,7 +108,7 @@ class Metrics:
         self.registry.register(self._versions)
         self._requests = self._counter("requests", "Calls by outcome.", "method", "code", "model")
         self._rejected = self._counter(
-            "rejected", "Calls refused before they could wait.", "reason", "model"
+            "rejected", "Requests refused before they could wait.", "reason", "model"
         )
         self._model_loads = self._counter("model_loads", "Models loaded, by outcome.", "result")
         for result in ("success", "failure"):
@@ -150,6 +153,8 @@ class Metrics:
         self._requests.labels(method, code, model).inc()
         self._durations.observe(model, method, duration_s, call)
 
-    def rejected(self, model: str, reason: str) -> None:
-        """Notes a call that was refused."""
-        self._rejected.labels(reason, model).inc()
+    def refused(self, model: str, error: Exception) -> None:
+        """Notes what a call, or one of its many requests, ended with, where that is a refusal."""
+        reason = error.bound.value if isinstance(error, QueueFull) else _REFUSALS.get(type(error))
+        if reason:
+            self._rejected.labels(reason, model).inc()

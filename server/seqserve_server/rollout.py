@@ -39,6 +39,8 @@ from seqserve_server.traffic import Weights
 # An engine that does not answer within it is counted as it was.
 _PATIENCE_S = 2.0
 
+_POLL_S = 0.01
+
 _BEING_WRITTEN = "its files are being written"
 _NO_MANIFEST = "manifest.json, which is written last, is not there yet"
 
@@ -371,7 +373,7 @@ class Rollout:
         with suppress(TimeoutError):
             # What it has done since the last scrape is to be seen by the next one.
             async with asyncio.timeout(_PATIENCE_S):
-                await asyncio.wrap_future(model.engine.ask())
+                await _counted(model.engine)
         await model.engine.stop()
         manifest = model.manifest
         self._metrics.model_unloaded(
@@ -425,6 +427,17 @@ class Rollout:
 
     def _states(self) -> list[tuple[str, int, str]]:
         return [(entry.name, entry.version, entry.state.value) for entry in self.repository.entries]
+
+
+async def _counted(engine: RemoteEngine) -> None:
+    """Waits until all that an engine has done is in its report.
+
+    Calls that were cancelled are over at once, but are counted when their rows leave.
+    """
+    while (report := await asyncio.wrap_future(engine.ask())).slots_in_use or report.queue_depth:
+        await asyncio.sleep(_POLL_S)
+    # Rows have left a moment before the answers of their last step are counted.
+    await asyncio.wrap_future(engine.ask())
 
 
 def _look(repository: Path) -> dict[_Label, Files]:

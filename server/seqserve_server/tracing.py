@@ -18,6 +18,7 @@ https://www.w3.org/TR/trace-context/.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from typing import Any, NamedTuple
@@ -55,6 +56,8 @@ _FAULTS = {
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.DATA_LOSS,
 }
+# Its warnings repeat what callers have sent for a trace.
+logging.getLogger("opentelemetry.trace").setLevel(logging.ERROR)
 
 Attributes = dict[str, str | int | float]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,9 +15,21 @@ from seqserve.details import METADATA_KEY, read_details
 from seqserve.v1 import generation_pb2
 
 from .babble import MAX_TARGET, NAME
-from .process import PATIENCE_S, ServerProcess
+from .frames import (
+    END_STREAM,
+    HELLO,
+    NO_WINDOW,
+    Kind,
+    call,
+    conversed,
+    frame,
+    message,
+    opened,
+)
+from .process import PATIENCE_S, ServerProcess, until
 
 INVALID, NOT_FOUND = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.NOT_FOUND
+UNIMPLEMENTED = grpc.StatusCode.UNIMPLEMENTED
 LONGEST, SHORTEST = "options.max_decoding_length", "options.min_decoding_length"
 METHODS = ("Generate", "GenerateStream")
 
@@ -98,7 +111,7 @@ def test_message_over_the_limit(channel: Any) -> None:
     "path", ["/seqserve.v1.GenerationService/Translate", "/seqserve.v2.Nothing/Generate", "/x"]
 )
 def test_unknown_method(channel: Any, path: str) -> None:
-    assert send(channel, path, b"").code() is grpc.StatusCode.UNIMPLEMENTED
+    assert send(channel, path, b"").code() is UNIMPLEMENTED
 
 
 def test_oversized_metadata(channel: Any) -> None:
@@ -106,6 +119,36 @@ def test_oversized_metadata(channel: Any) -> None:
     with pytest.raises(grpc.RpcError) as failure:
         call(request(), metadata=[("x-large", "a" * 100_000)], timeout=PATIENCE_S)
     assert failure.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+@pytest.mark.parametrize("path", ["health.v1.Health/Watch", "health.v1.Health/Check"])
+def test_health_cannot_read_it(channel: Any, path: str) -> None:
+    error = send(channel, f"/grpc.{path}", b"\xff" * 40)
+    assert error.code() is INVALID
+    assert read_details(dict(error.trailing_metadata())[METADATA_KEY]).field == "request"
+
+
+def test_health_lists_nothing(channel: Any) -> None:
+    assert send(channel, "/grpc.health.v1.Health/List", b"").code() is UNIMPLEMENTED
+
+
+@pytest.mark.parametrize(("method", "code"), [("Generate", "OK"), ("GenerateStream", "CANCELLED")])
+def test_reader_that_takes_nothing_and_goes(server: ServerProcess, method: str, code: str) -> None:
+    labels = {"method": f"GenerationService.{method}", "code": code, "model": NAME}
+    before = server.value("requests_total", **labels)
+    headers = call(**{":path": f"/seqserve.v1.GenerationService/{method}"})
+    asked = message(request(options={"max_decoding_length": 3}))
+    sent = [NO_WINDOW, opened(1, headers), frame(Kind.DATA, asked, flags=END_STREAM, stream=1)]
+    conversed(server.target, [HELLO, *sent])
+    # It is no fault of the server's that its answer found nobody.
+    until(lambda: server.value("requests_total", **labels) == before + 1)
+
+
+def test_last_words_of_a_connection_are_not_logged(server: ServerProcess) -> None:
+    last_words = frame(Kind.GOAWAY, struct.pack("!II", 0, 2) + b"\nerror forged\n")
+    # What comes back shows that it was read.
+    assert conversed(server.target, [HELLO, last_words, frame(Kind.PING, bytes(8))])
+    assert "forged" not in server.stderr
 
 
 def test_server_is_well_and_has_logged_no_text(

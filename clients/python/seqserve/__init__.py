@@ -4,7 +4,13 @@ Needs grpcio and protobuf and nothing else; the parts of seqserve that train, ex
 packages beside this one, which they import and which never imports them.
 """
 
+import os
+
 __version__ = "0.1.0"
+
+# Below that level gRPC writes to standard error what the other side of a connection has said, as it
+# is. It reads this when it is imported.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
 from seqserve.async_client import AsyncClient
 from seqserve.attention import AttentionResult, AttentionWeights

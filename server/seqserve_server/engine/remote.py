@@ -186,6 +186,7 @@ class RemoteEngine:
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
+        self._tell_askers()
         self._fail(ModelUnavailable("the version was unloaded while the call ran; call again"))
         await asyncio.to_thread(self.discard)
 
@@ -204,6 +205,17 @@ class RemoteEngine:
         else:
             self._asked.append(asked)
             self._send(Ask())
+
+    def _tell_asker(self) -> None:
+        asker = self._asked.popleft()
+        # It may have lost patience.
+        if asker.set_running_or_notify_cancel():
+            asker.set_result(self.report)
+
+    def _tell_askers(self) -> None:
+        """Tells what is known to those whom the host will not answer any more."""
+        while self._asked:
+            self._tell_asker()
 
     def _send(self, message: Message) -> None:
         if self._transport is None or self._loop is None:
@@ -235,7 +247,7 @@ class RemoteEngine:
             total.add(self._past)
             total.add(message.figures)
             self.report = message._replace(figures=total)
-            self._asked.popleft().set_result(self.report)
+            self._tell_asker()
 
     def lost(self) -> None:
         """Fails what was under way, because the host has ended, and begins another one."""
@@ -244,8 +256,7 @@ class RemoteEngine:
         self._transport = None
         self._past = self.report.figures
         self.report = self.report._replace(queue_depth=0, slots_in_use=0, low_queue_depth=0)
-        while self._asked:
-            self._asked.popleft().set_result(self.report)
+        self._tell_askers()
         _log.error("the engine's process has ended; %d requests fail", len(self._requests))
         self._fail(ModelUnavailable("the engine has failed and is being started again"))
         self.on_change(False)

@@ -13,7 +13,6 @@ from typing import TypeAlias
 from seqserve.v1 import generation_pb2
 from seqserve_server.errors import Draining, InvalidRequest, ServiceError
 from seqserve_server.rpc.record import current
-from seqserve_server.rpc.status import failure_within
 from seqserve_server.rpc.wire import Unreadable
 
 Requests: TypeAlias = AsyncIterator[generation_pb2.GenerateBulkRequest | Unreadable]
@@ -114,8 +113,7 @@ class Bulk:
 
 
 def _failed(error: ServiceError) -> generation_pb2.Outcome:
-    failure = failure_within(error, current.get().request_id)
-    return generation_pb2.Outcome(failure=failure)
+    return generation_pb2.Outcome(failure=current.get().failed(error))
 
 
 def _within(error: InvalidRequest) -> InvalidRequest:

@@ -23,7 +23,6 @@ from seqserve_server.rpc.known_options import KnownOptions
 from seqserve_server.rpc.options import default_options, priority_of
 from seqserve_server.rpc.record import CallRecord, current
 from seqserve_server.rpc.resolution import model_of_call
-from seqserve_server.rpc.status import failure_within
 from seqserve_server.rpc.terms import applying, for_source
 from seqserve_server.rpc.validation import (
     check_count,
@@ -114,8 +113,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
                 answer = await call.finished_in_time()
                 response = _response(model, call, answer, request.options, source)
             except ServiceError as error:
-                failure = failure_within(error, record.request_id)
-                return generation_pb2.Outcome(failure=failure)
+                return generation_pb2.Outcome(failure=record.failed(error))
             return generation_pb2.Outcome(response=response)
 
         outcomes = await answer_all(request.sources, outcome, model.engine.slots)

@@ -35,7 +35,6 @@ from seqserve_server.rpc.pb import open_inference_pb2, open_inference_pb2_grpc
 from seqserve_server.rpc.record import CallRecord, current
 from seqserve_server.rpc.resolution import model_of_call
 from seqserve_server.rpc.signature import config_of, metadata_of
-from seqserve_server.rpc.status import failure_within
 from seqserve_server.rpc.tensors import MOST_NAME
 from seqserve_server.rpc.wire import Unreadable
 
@@ -221,7 +220,7 @@ class InferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer):
                     yield response
         except ServiceError as error:
             yield open_inference_pb2.ModelStreamInferResponse(
-                error_message=failure_within(error, record.request_id).message,
+                error_message=part.failed(error).message,
                 infer_response=Response(id=request.id),
             )
         finally:

@@ -1,11 +1,11 @@
 """What surrounds every call: its id, its time, its line in the log, and how its errors look.
 
-Only calls of ``seqserve.v1`` and the Open Inference Protocol are seen here; health and reflection
-stay as they are.
+Of health and reflection, which are gRPC's own, only requests that cannot be read are seen here.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -13,18 +13,18 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import grpc
-from google.protobuf import descriptor_pool
 from google.protobuf.message import Message
 
 from seqserve_server import logs
 from seqserve_server.active_calls import ActiveCalls
-from seqserve_server.errors import Draining, InvalidRequest, QueueFull, ServiceError
+from seqserve_server.errors import ServiceError
 from seqserve_server.metrics import Metrics
 from seqserve_server.rpc.caller import caller_of
 from seqserve_server.rpc.deadline import has_passed
+from seqserve_server.rpc.grpc_services import legible
 from seqserve_server.rpc.record import REQUEST_ID, CallRecord, current, request_id, trace_of
 from seqserve_server.rpc.status import Failure, failure_of
-from seqserve_server.rpc.wire import Unreadable, tolerant
+from seqserve_server.rpc.wire import Unreadable, tolerant_of
 
 if TYPE_CHECKING:
     # It loads what is there only with an extra.
@@ -36,7 +36,7 @@ Requests: TypeAlias = Message | Unreadable | AsyncIterator[Message | Unreadable]
 """What a handler is given: one request, or the stream of them."""
 
 _PREFIXES = ("/seqserve.v1.", "/inference.")
-_REJECTIONS = {Draining: "draining", InvalidRequest: "invalid"}
+_GRPCS = "/grpc."
 _log = logging.getLogger(__name__)
 
 
@@ -71,9 +71,10 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             return wrapped
         handler = await continuation(handler_call_details)
         # Names that nobody serves must not pile up here.
-        if handler is None or not method.startswith(_PREFIXES):
+        if handler is None or not method.startswith((*_PREFIXES, _GRPCS)):
             return handler
-        self._wrapped[method] = self._wrap(method, handler)
+        wrap = legible if method.startswith(_GRPCS) else self._wrap
+        self._wrapped[method] = wrap(method, handler)
         return self._wrapped[method]
 
     def refusing(self, method: str, error: ServiceError) -> Handler:
@@ -91,7 +92,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         return grpc.stream_stream_rpc_method_handler(handle)
 
     def _wrap(self, method: str, handler: Handler) -> Handler:
-        deserialize = _tolerant(method, handler)
+        deserialize = tolerant_of(method, handler)
         if handler.request_streaming:
             return grpc.stream_stream_rpc_method_handler(
                 self._stream(method, handler.stream_stream),
@@ -113,6 +114,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             request_id=request_id(metadata),
             origin=caller_of(context.peer(), metadata, self._caller_metadata),
             trace=trace_of(metadata) if self._tracing else None,
+            refused=self._metrics.refused,
         )
         return _Call(self._metrics, self._tracing, self.active, record, context)
 
@@ -133,16 +135,17 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                 aclosing(behave(_readable(request), context)) as responses,
             ):
                 async for response in responses:
-                    await context.write(response)
+                    await _write(response, context)
 
         return handle
 
 
-def _tolerant(method: str, handler: Handler) -> Any:
-    service, _, name = method[1:].rpartition("/")
-    found = descriptor_pool.Default().FindMethodByName(f"{service}.{name}")
-    assert handler.request_deserializer is not None
-    return tolerant(handler.request_deserializer, found.input_type)
+async def _write(response: Message, context: Context) -> None:
+    try:
+        await context.write(response)
+    except grpc.aio.InternalError:
+        # The connection broke while a slow reader was waited for: a caller who went away.
+        raise asyncio.CancelledError from None
 
 
 def _readable(request: Requests) -> Message | AsyncIterator[Message | Unreadable]:
@@ -189,9 +192,7 @@ class _Call:
         record = self._record
         failure = failure_of(error, record.request_id)
         self._note(failure.code, failure)
-        reason = error.bound.value if isinstance(error, QueueFull) else _REJECTIONS.get(type(error))
-        if reason:
-            self._metrics.rejected(record.model, reason)
+        self._metrics.refused(record.model, error)
         if failure.code is grpc.StatusCode.INTERNAL:
             _log.error("request %s", record.request_id, exc_info=error)
         id_ = (REQUEST_ID, record.request_id)

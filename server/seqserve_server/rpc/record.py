@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from seqserve.v1 import generation_pb2
 from seqserve_server.engine.request import Event, Request
+from seqserve_server.errors import ServiceError
 from seqserve_server.repository import ServedModel
+from seqserve_server.rpc.status import failure_within
 
 REQUEST_ID = "x-request-id"
 Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
@@ -59,6 +62,8 @@ class CallRecord:
     """None where calls are not traced."""
     kept: list[ServedModel] = field(default_factory=list)
     """The versions it was given, which stay loaded until its end."""
+    refused: Callable[[str, Exception], None] = lambda model, error: None
+    """Told of each of its many requests that has an error for an answer."""
 
     @property
     def holder(self) -> str:
@@ -109,6 +114,11 @@ class CallRecord:
         It is to be released when it has been answered.
         """
         return replace(self, began_s=began_s, facts={}, kept=[])
+
+    def failed(self, error: ServiceError) -> generation_pb2.Failure:
+        """Notes that one of many requests has failed, and gives what it is answered."""
+        self.refused(self.model, error)
+        return failure_within(error, self.request_id)
 
     def add(self, **counts: float) -> None:
         """Adds to facts that are sums."""

@@ -22,6 +22,7 @@ from seqserve_server.rollout import Rollout
 from seqserve_server.rpc.authorization import AuthorizationInterceptor
 from seqserve_server.rpc.connections import connection_arguments
 from seqserve_server.rpc.generation import GenerationServicer
+from seqserve_server.rpc.grpc_services import HealthServicer
 from seqserve_server.rpc.inference import InferenceServicer
 from seqserve_server.rpc.interceptor import CallInterceptor
 from seqserve_server.rpc.models import ModelServicer
@@ -75,7 +76,7 @@ class Server:
             metrics, tracing, caller_metadata=options.caller_metadata
         )
         self._draining = asyncio.Event()
-        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
+        self._health = HealthServicer()
         security = security or Security()
         self._server = grpc.aio.server(
             interceptors=self._interceptors(security.tokens), options=connection_arguments(options)
@@ -166,9 +167,11 @@ class Server:
         except RuntimeError:
             bound = 0
         if not bound:
+            # gRPC does not say which, and is stricter than what has read the files.
+            others = ", or gRPC refuses the files of --tls-certificate" if certificates else ""
             raise StartupError(
                 f"--port: cannot listen on {address}: another server does, or --host is no address"
-                " of this machine; --port 0 takes any free one"
+                f" of this machine{others}; --port 0 takes any free one"
             )
         return bound
 

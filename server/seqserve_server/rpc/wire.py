@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import grpc
+from google.protobuf import descriptor_pool
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import DecodeError, Message
@@ -41,6 +43,21 @@ def tolerant(
             return Unreadable(explain(data, descriptor), _id_of(data, descriptor))
 
     return read
+
+
+def tolerant_of(
+    method: str, handler: grpc.RpcMethodHandler[Any, Any]
+) -> Callable[[bytes], Message | Unreadable]:
+    """Gives the deserializer of a handler, made tolerant.
+
+    Args:
+        method: As gRPC writes it, ``/package.Service/Method``.
+        handler: Of that method.
+    """
+    service, _, name = method[1:].rpartition("/")
+    found = descriptor_pool.Default().FindMethodByName(f"{service}.{name}")
+    assert handler.request_deserializer is not None
+    return tolerant(handler.request_deserializer, found.input_type)
 
 
 def explain(data: bytes, descriptor: Descriptor) -> InvalidRequest:

@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterator
 
+import grpc
 import pytest
 
 from seqserve_server import logs
@@ -25,6 +26,18 @@ def written(capsys: pytest.CaptureFixture[str]) -> str:
     captured = capsys.readouterr()
     assert captured.out == ""
     return captured.err.rstrip("\n")
+
+
+@pytest.mark.parametrize("name", ["grpc._cython.cygrpc", "seqserve"])
+def test_callers_who_went_away_are_no_news(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    logs.configure(LogFormat.TEXT, LogLevel.INFO)
+    log = logging.getLogger(name)
+    for error in (grpc.aio.InternalError("not sent"), ValueError("a fault")):
+        log.error("it failed", exc_info=error)
+    text = written(capsys)
+    assert "ValueError: a fault" in text
+    # What we say ourselves is never left out.
+    assert ("not sent" in text) == (name == "seqserve")
 
 
 def test_text(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from seqserve_server.engine.figures import Figures
 from seqserve_server.engine.mail import Report
+from seqserve_server.errors import QueueFull
 from seqserve_server.metrics import Metrics
 
 MODEL = {"model"}
@@ -62,7 +63,7 @@ def metrics_of_a_server() -> Metrics:
     metrics.model_loaded("m", 1, "int8", "cpu", Busy())
     metrics.show_versions(lambda: [("m", 1, "ready")])
     metrics.called("m", "GenerationService.Generate", "OK", 0.1, {"request_id": "a1"})
-    metrics.rejected("m", "queue_full")
+    metrics.refused("m", QueueFull("full", 1.0))
     return metrics
 
 

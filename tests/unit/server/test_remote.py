@@ -125,7 +125,8 @@ async def remote_to(*makes: Callable[[], Puppet]) -> AsyncIterator[tuple[RemoteE
     finally:
         await engine.stop()
     for host in hosts.launched:
-        assert host.ended.is_set(), "a host was left behind"
+        # One that was just being launched is ended by whoever launched it.
+        assert host.ended.wait(PATIENCE_S), "a host was left behind"
 
 
 class Inbox:
@@ -428,6 +429,27 @@ async def test_report_before_the_start_and_after_the_end_is_the_last_one() -> No
     report = await report_of(engine, hosts.launched[0], rows=3)
     await engine.stop()
     assert await report_of(engine) == report
+
+
+async def test_stop_tells_who_has_asked() -> None:
+    async with remote_to(ready) as (engine, hosts):
+        report = await report_of(engine, hosts.launched[0], rows=3)
+        asked = engine.ask()
+        await hosts.launched[0].hear(Ask)
+        await engine.stop()
+        assert asked.result(0) == report
+
+
+async def test_who_asks_and_goes_is_not_told() -> None:
+    async with remote_to(ready) as (engine, hosts):
+        gone = engine.ask()
+        await hosts.launched[0].hear(Ask)
+        assert gone.cancel()
+        asked = engine.ask()
+        for rows in (3, 4):
+            hosts.launched[0].say(figures_of(rows))
+        assert rows_of(await asyncio.wrap_future(asked)) == 4
+        assert engine.is_up
 
 
 # ---- a host that dies

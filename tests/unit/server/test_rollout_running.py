@@ -19,6 +19,7 @@ from tests.holdings import holdings
 
 from seqserve_server.engine.limits import EngineLimits
 from seqserve_server.engine.remote import RemoteEngine
+from seqserve_server.engine.request import DecodingOptions, Request
 from seqserve_server.errors import (
     ArtifactError,
     InvalidRequest,
@@ -34,7 +35,7 @@ from seqserve_server.repository import Entry, Repository, ServedModel
 from seqserve_server.rollout import Rollout
 from seqserve_server.tokenizer import Tokenizer
 
-from .fake_runtime import FakeRuntime, make_manifest
+from .fake_runtime import EOS, FakeRuntime, make_manifest
 from .thread_host import ThreadHost
 
 PATIENCE_S = 30.0
@@ -45,6 +46,10 @@ AVAILABLE, LOADING, DRAINING = ModelState.AVAILABLE, ModelState.LOADING, ModelSt
 
 class Noted(ThreadHost):
     has_ended = False
+
+    def __init__(self, runtime: FakeRuntime) -> None:
+        self.runtime = runtime
+        super().__init__(runtime, LIMITS)
 
     def end(self) -> None:
         super().end()
@@ -65,7 +70,7 @@ class Desk:
         return RemoteEngine(self._launch)
 
     def _launch(self) -> Noted:
-        self.hosts.append(Noted(FakeRuntime(), LIMITS))
+        self.hosts.append(Noted(FakeRuntime()))
         return self.hosts[-1]
 
     def load(self, name: str, version: int, engine: RemoteEngine) -> ServedModel:
@@ -361,6 +366,37 @@ async def test_load_of_one_that_drains_is_to_be_tried_again(tmp_path: Path) -> N
         model.calls.leave()
         await unload
         await watched.rollout.load("m", 2)
+
+
+async def test_what_was_cancelled_last_is_counted(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1, 2) as watched:
+        stepping, may_step = threading.Event(), threading.Event()
+
+        def step() -> None:
+            stepping.set()
+            assert may_step.wait(PATIENCE_S)
+
+        for host in watched.desk.hosts:
+            host.runtime.before_step = step
+        model = watched.repository.resolve("m", 2, "key")
+        model.calls.enter()
+        request = Request(
+            source=[5, EOS],
+            options=DecodingOptions(max_decoding_length=10, min_decoding_length=10),
+            receive=lambda event: None,
+        )
+        model.engine.submit(request)
+        assert await asyncio.to_thread(stepping.wait, PATIENCE_S)
+        unload = asyncio.create_task(watched.rollout.unload("m", 2))
+        await watched.until(v1=READY, v2=DRAINING)
+        # The call is over, but its row leaves only when the step is.
+        model.engine.cancel(request)
+        model.calls.leave()
+        await asyncio.sleep(0.05)
+        may_step.set()
+        await unload
+        read = watched.metrics.registry.get_sample_value
+        assert await asyncio.to_thread(read, "seqserve_cancelled_total", {"model": "m"}) == 1
 
 
 async def test_unload_while_it_loads(tmp_path: Path) -> None:

@@ -153,6 +153,18 @@ async def test_no_text_of_users(traced: Traced) -> None:
     assert SECRET not in "".join(span.to_json() for span in spans)
 
 
+@pytest.mark.parametrize(
+    ("parent", "state"), [(SAMPLED, SECRET), (SAMPLED, f"a={SECRET},a=1"), (SECRET, "a=1")]
+)
+async def test_parent_that_makes_no_sense_is_not_repeated(
+    traced: Traced, caplog: pytest.LogCaptureFixture, parent: str, state: str
+) -> None:
+    metadata = (("traceparent", parent), ("tracestate", state))
+    await traced.generation.Generate(request("a"), metadata=metadata)
+    assert len(traced.spans()) == 4
+    assert SECRET not in caplog.text
+
+
 async def test_each_source_of_a_batch(traced: Traced) -> None:
     sources = [f"source {number}" for number in range(9)]
     batch = generation_pb2.GenerateBatchRequest(sources=[*sources, ""])

@@ -239,6 +239,20 @@ async def test_calls_are_counted_and_timed(service: Service) -> None:
     assert count == 2
 
 
+async def test_refusals_within_a_call_are_counted_too(service: Service) -> None:
+    batch = generation_pb2.GenerateBatchRequest(sources=["a", "", "b" * 99, "c"])
+    response = await service.generation.GenerateBatch(batch)
+    assert [one.HasField("failure") for one in response.outcomes] == [False, True, True, False]
+    assert await service.value("rejected_total", model="echo", reason="invalid") == 2
+    bulk = [
+        generation_pb2.GenerateBulkRequest(id=number, request=request(source, model=model))
+        for number, (source, model) in enumerate([("", ""), ("a", ""), ("a", "made up")])
+    ]
+    assert len([one async for one in service.generation.GenerateBulk(iter(bulk))]) == 3
+    assert await service.value("rejected_total", model="echo", reason="invalid") == 3
+    assert await service.value("rejected_total", model="", reason="invalid") == 0
+
+
 async def test_unknown_methods_are_not_counted(service: Service) -> None:
     call = service.channel.unary_unary("/seqserve.v1.GenerationService/Nothing")
     error = await failure(call(b""))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+from pathlib import Path
 from typing import Any, cast
 
 import grpc
 import pytest
-from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from tests.certificates import Certificates
 from tests.holdings import holdings
 
 from seqserve.v1 import generation_pb2
@@ -23,6 +25,8 @@ from seqserve_server.metrics import Metrics
 from seqserve_server.provider import Provider
 from seqserve_server.repository import Entry, Repository, ServedModel
 from seqserve_server.rpc.server import Server
+from seqserve_server.security import Security
+from seqserve_server.tls import certificates_of
 
 from .echo import PATIENCE_S, byte_tokenizer, manifest
 from .service import Service, details, failure, request, rollout_of, serving, until
@@ -86,10 +90,47 @@ async def test_reflection_lists_the_services(service: Service) -> None:
     assert {"grpc.health.v1.Health", "inference.GRPCInferenceService"} <= names
 
 
+@pytest.mark.parametrize("method", ["Health/Check", "Health/Watch", "Health/List"])
+async def test_request_to_health_that_cannot_be_read(service: Service, method: str) -> None:
+    call = service.channel.unary_stream(f"/grpc.health.v1.{method}")
+    error = await failure(call(b"\x0a\x02\xc3\x28\xff"))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert details(error, BadRequest).field_violations[0].field == "request"
+
+
+async def test_request_to_reflection_that_cannot_be_read(service: Service) -> None:
+    path = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+    listing = reflection_pb2.ServerReflectionRequest(list_services="").SerializeToString()
+    call = service.channel.stream_stream(path)(iter([listing, b"\x1a\x02\xc3\x28", listing]))
+    answer = reflection_pb2.ServerReflectionResponse.FromString(await anext(aiter(call)))
+    assert answer.list_services_response.service
+    error = await failure(call)
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    violation = details(error, BadRequest).field_violations[0]
+    assert violation.field == "file_by_filename"
+
+
+async def test_health_lists_no_models(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    error = await failure(service.channel.unary_unary("/grpc.health.v1.Health/List")(b""))
+    assert error.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert "ListModels" in (error.details() or "")
+    assert caplog.text == ""
+
+
 async def test_port_that_is_taken(service: Service) -> None:
     options = ServeOptions(port=service.server.port)
     with pytest.raises(StartupError, match=f"127.0.0.1:{service.server.port}"):
         Server(options, rollout_of(service.repository, Metrics()), Metrics())
+
+
+async def test_files_that_only_grpc_refuses(certificates: Certificates, tmp_path: Path) -> None:
+    certificate, key = certificates.server
+    # PKCS #8 of a version that there is not.
+    later = tmp_path / "later.key"
+    later.write_text(key.read_text().replace("MIGHAgEA", "MIGHAgEE"))
+    security = Security(certificates=certificates_of(certificate, later, None))
+    with pytest.raises(StartupError, match="or gRPC refuses the files of --tls-certificate"):
+        Server(ServeOptions(port=0), rollout_of(Repository(), Metrics()), Metrics(), security)
 
 
 def test_addresses() -> None:

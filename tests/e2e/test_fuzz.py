@@ -1,0 +1,151 @@
+"""Whatever anybody sends, in every call that the server has: an answer, or an error of his.
+
+Never one of the server's, and nothing is left behind. What is sent comes from :mod:`wild`; what was
+found so and mended is a row of ``test_bad_input.py``.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from seqserve.details import METADATA_KEY, read_details
+
+from .process import ServerProcess, until
+from .wild import Rpc, damaged, messages, metadata, rpcs_of
+
+EXAMPLES = 250
+"""Of each test, over all calls together."""
+MANY = 20
+"""How many times as many the long version has."""
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+PATIENCE_S = 10.0
+WATCHED_S = 0.05
+
+NAME = "tiny"
+Code = grpc.StatusCode
+THEIRS = {Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.RESOURCE_EXHAUSTED}
+"""Errors that are the caller's to mend, or those of a server that has a lot to do."""
+HEALTH = "/grpc.health.v1.Health"
+OWN_END = {f"{HEALTH}/Watch": Code.DEADLINE_EXCEEDED, f"{HEALTH}/List": Code.UNIMPLEMENTED}
+"""How calls end that cannot end well."""
+LEAVING = ("/UnloadModel", "/RepositoryModelUnload")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A server, and what it can be asked."""
+
+    channel: Any
+    rpcs: list[Rpc]
+    drawn: st.SearchStrategy[Rpc]
+    """One of them."""
+
+    def send(self, rpc: Rpc, requests: list[bytes], *metadata: tuple[str, str | bytes]) -> None:
+        """Makes a call, and fails unless it goes well or is the caller's own fault."""
+        timeout_s = WATCHED_S if rpc.path == f"{HEALTH}/Watch" else PATIENCE_S
+        try:
+            rpc.call(self.channel, requests, timeout=timeout_s, metadata=metadata)
+        except grpc.RpcError as error:
+            check(rpc, error)
+
+
+def check(rpc: Rpc, error: Any) -> None:
+    """Sees that an error is one of the caller's, and says what to mend."""
+    code, told = error.code(), f"{rpc.path}: {error.code().name}: {error.details()}"
+    if code is OWN_END.get(rpc.path):
+        return
+    assert code in THEIRS, told
+    details = read_details(dict(error.trailing_metadata()).get(METADATA_KEY, b""))
+    if code is Code.INVALID_ARGUMENT:
+        assert details.field, told
+    elif code is Code.RESOURCE_EXHAUSTED:
+        assert details.retry_after_s is not None or "larger than max" in told, told
+    elif code is Code.NOT_FOUND and rpc.path != f"{HEALTH}/Check":
+        assert f"{NAME}/1" in told
+
+
+@pytest.fixture(scope="module")
+def target(tiny_artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """A server of short answers; when all is over it is as it was."""
+    folder = tmp_path_factory.mktemp("fuzzed")
+    options = ("--slots", "8", "--workers", "2", "--watch-interval-s", "0")
+    with ServerProcess(tiny_artifact.parents[1], folder, *options) as server:
+        engines = server.engines()
+        with grpc.insecure_channel(server.target) as channel:
+            rpcs = rpcs_of(channel)
+            yield Target(channel, rpcs, st.sampled_from([r for r in rpcs for _ in range(r.weight)]))
+        until(server.is_idle)
+        assert server.engines() == engines
+        assert server.get("/readyz")[0] == 200
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+        assert "Traceback" not in server.stderr
+        assert "all_finished=True" in server.stderr
+
+
+def takes_away(rpc: Rpc, data: bytes) -> bool:
+    """Whether a request is one after which the model would be gone, as it should be."""
+    if not rpc.path.endswith(LEAVING):
+        return False
+    message: Any = rpc.message()
+    try:
+        message.MergeFromString(data)
+    except DecodeError:
+        return False
+    name = message.model if rpc.path.endswith("/UnloadModel") else message.model_name
+    return name in ("", NAME)
+
+
+def test_every_rpc_is_found(target: Target) -> None:
+    services = {rpc.path.split("/")[1] for rpc in target.rpcs}
+    assert services == {
+        "grpc.health.v1.Health",
+        "grpc.reflection.v1alpha.ServerReflection",
+        "inference.GRPCInferenceService",
+        "seqserve.v1.GenerationService",
+        "seqserve.v1.ModelService",
+    }
+
+
+LENGTHS = [EXAMPLES, pytest.param(EXAMPLES * MANY, marks=pytest.mark.chaos)]
+
+
+def requests_of(rpc: Rpc) -> st.SearchStrategy[list[bytes]]:
+    """Gives what is sent in one call: well-formed requests, and some that were damaged."""
+    one = st.one_of(messages(rpc), messages(rpc), messages(rpc), damaged(rpc))
+    most = 4 if rpc.client_streaming else 1
+    kept = one.filter(lambda request: not takes_away(rpc, request))
+    return st.lists(kept, min_size=1, max_size=most)
+
+
+@pytest.mark.parametrize("examples", LENGTHS)
+def test_any_request(target: Target, examples: int) -> None:
+    @settings(UNHURRIED, max_examples=examples)
+    @given(st.data())
+    def sent(data: st.DataObject) -> None:
+        rpc = data.draw(target.drawn)
+        target.send(rpc, data.draw(requests_of(rpc)))
+
+    sent()
+
+
+@pytest.mark.parametrize("examples", LENGTHS)
+def test_any_metadata(target: Target, examples: int) -> None:
+    @settings(UNHURRIED, max_examples=examples // 4)
+    @given(st.data())
+    def sent(data: st.DataObject) -> None:
+        rpc = data.draw(target.drawn)
+        request = data.draw(messages(rpc).filter(lambda request: not takes_away(rpc, request)))
+        target.send(rpc, [request], *data.draw(metadata()))
+
+    sent()
