@@ -35,7 +35,7 @@ test: $(VENV)/.ready ## Run all tests, then those against other engines and thos
 soak: $(VENV)/.ready ## Twice ten minutes of random traffic: memory stays flat, each call is accounted for.
 	$(BIN)/pytest -m soak -s
 
-chaos: $(VENV)/.ready ## Swaps, ten times what can be answered, nonsense, malformed HTTP/2: the server goes on.
+chaos: $(VENV)/.ready ## Break what can break under load, send nonsense, ask for ten times too much.
 	$(BIN)/pytest -m chaos -s
 
 test-docker: $(VENV)/.ready ## Bring docker-compose.yml up for real; says so loudly without Docker.

@@ -65,6 +65,20 @@ def exporter(
 
 
 @pytest.fixture(scope="session")
+def repository(
+    tmp_path_factory: pytest.TempPathFactory,
+    tiny_tokenizer: Tokenizer,
+    tiny_description: Description,
+) -> Path:
+    """A folder of models that holds ``babble/1``. Not to be changed."""
+    from tests.e2e.babble import export_babble
+
+    folder = tmp_path_factory.mktemp("babble") / "models"
+    export_babble(folder, tiny_tokenizer, tiny_description)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def tiny_artifact(exporter: tiny.Exporter) -> Path:
     """The folder ``tiny/1``; its grandparent is a model repository. Not to be changed."""
     return exporter.artifact("fp32")

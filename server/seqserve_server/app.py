@@ -17,6 +17,7 @@ from seqserve_server.address import address_of
 from seqserve_server.config import ServeOptions
 from seqserve_server.engine_process import EngineProcess
 from seqserve_server.errors import StartupError
+from seqserve_server.freed import give_back_freed
 from seqserve_server.loader import Loader
 from seqserve_server.metrics import Metrics
 from seqserve_server.repository import Repository
@@ -93,6 +94,7 @@ def _rollout(options: ServeOptions, metrics: Metrics) -> Rollout:
         threads=options.threads,
         limits=options.engine_limits(),
         launch=launch,
+        stall_s=options.stall_timeout_s,
     )
     return Rollout(
         Repository(),
@@ -137,12 +139,13 @@ async def _serve(
     gc.collect()
     gc.freeze()
     metrics_address = address_of(options.metrics_host, scrape.port)
-    print(
+    trimming = asyncio.create_task(give_back_freed())
+    logs.say(
         f"seqserve ready on {address_of(options.host, server.port)},"
-        f" metrics http://{metrics_address}/metrics, models: {_models(rollout.repository)}",
-        flush=True,
+        f" metrics http://{metrics_address}/metrics, models: {_models(rollout.repository)}"
     )
     await stop.wait()
+    trimming.cancel()
     logs.event("draining", {"timeout_s": options.drain_timeout_s})
     finished = await server.drain(options.drain_timeout_s)
     logs.event("stopped", {"all_finished": finished})

@@ -213,6 +213,14 @@ class ServeOptions:
         maximum=86_400,
         group=_ENGINE,
     )
+    stall_timeout_s: float = option(
+        60.0,
+        help="How long a step may take before its engine counts as hung and is started again, which"
+        " fails the calls it has; 0 for ever.",
+        minimum=0,
+        maximum=86_400,
+        group=_ENGINE,
+    )
     log_format: LogFormat = option(
         LogFormat.TEXT, help="text for people, json for machines.", group=_LOG
     )

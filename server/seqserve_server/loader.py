@@ -27,6 +27,8 @@ class Loader:
     threads: int
     limits: EngineLimits
     launch: Callable[[Setup], HostProcess]
+    stall_s: float = 0.0
+    """After which an engine's process is ended that hangs; 0 for never."""
 
     def folder(self, name: str, version: int) -> Path:
         """Gives the place of a version."""
@@ -36,7 +38,8 @@ class Loader:
         """Launches the process of a version, so that several load beside each other."""
         folder = self.folder(name, version)
         return RemoteEngine(
-            partial(self.launch, Setup(folder, self.provider, self.threads, self.limits))
+            partial(self.launch, Setup(folder, self.provider, self.threads, self.limits)),
+            self.stall_s,
         )
 
     def load(self, name: str, version: int, engine: RemoteEngine) -> ServedModel:

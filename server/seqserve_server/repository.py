@@ -66,6 +66,8 @@ class Repository:
         self._traffic: dict[str, Weights] = {}
         self.default = ""
         """Name of the model that calls mean which name none; empty where they must name one."""
+        self.is_closed = False
+        """Whether the server shuts down, and no new call is given a version."""
         for entry in entries:
             self.add(entry)
 

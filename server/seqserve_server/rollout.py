@@ -164,7 +164,9 @@ class Rollout:
         self._closed = True
         if self._watching is not None:
             self._watching.cancel()
-        for engine in self._engines():
+        # Calls that have their version go on to submit to it, as a batch does source by source.
+        self.repository.is_closed = True
+        for engine in self._loading.values():
             engine.close()
 
     async def stop(self) -> None:

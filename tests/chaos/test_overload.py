@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.flood import CALLER, Flood, Load, flood
+from tests.e2e.holdings import TOLERANCE_MB, resident_mb
 from tests.e2e.process import ServerProcess, until
-from tests.soak.test_memory import MODELS, TOLERANCE_MB, WORDS, resident_mb
+from tests.soak.test_memory import MODELS, WORDS
 
 SECONDS = float(os.environ.get("SEQSERVE_CHAOS_S", "60"))
 TIMES = 10.0

@@ -11,7 +11,8 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -25,9 +26,9 @@ _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _READY = re.compile(r"seqserve ready on (\S+), metrics (http://\S+)/metrics, models: .+")
 
 
-def until(is_so: Callable[[], bool]) -> None:
+def until(is_so: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
     """Waits for a state that is sure to come, and fails where it does not."""
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = time.monotonic() + patience_s
     while not is_so():
         assert time.monotonic() < deadline_s, "it did not come to that"
         time.sleep(0.01)
@@ -55,13 +56,26 @@ class ServerProcess:
     It leads a group of processes, of which the others hold an engine each.
     """
 
-    def __init__(self, repository: Path, folder: Path, *options: str) -> None:
-        """Starts ``seqserve serve``; what it prints goes to files in ``folder``."""
+    def __init__(
+        self,
+        repository: Path,
+        folder: Path,
+        *options: str,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Starts ``seqserve serve``; what it prints goes to files in ``folder``.
+
+        Args:
+            repository: Of its models.
+            folder: Where ``stdout`` and ``stderr`` are, or will be.
+            options: Of the command.
+            environment: Variables beside those of the test, none of which are the server's.
+        """
         ports = ("--port", "0", "--metrics-port", "0")
         command = [sys.executable, "-m", "seqserve", "serve"]
         # The last of two flags wins.
         arguments = ["--model-repository", str(repository), *ports, *options]
-        environment = {
+        own = {
             name: value for name, value in os.environ.items() if not name.startswith("SEQSERVE_")
         }
         self._stdout, self._stderr = folder / "stdout", folder / "stderr"
@@ -71,7 +85,7 @@ class ServerProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=stdout,
                 stderr=stderr,
-                env=environment,
+                env=own | dict(environment or {}),
                 process_group=0,
             )
         self.target = self.metrics_url = ""
@@ -151,6 +165,15 @@ class ServerProcess:
             for sample in family.samples
             if sample.name == f"seqserve_{sample_name}" and labels.items() <= sample.labels.items()
         )
+
+    def calls_by_code(self) -> Counter[str]:
+        """Counts the calls that have ended, by their status, all methods together."""
+        found: Counter[str] = Counter()
+        for family in text_string_to_metric_families(self.get("/metrics")[1]):
+            for sample in family.samples:
+                if sample.name == "seqserve_requests_total":
+                    found[sample.labels["code"]] += int(sample.value)
+        return found
 
     def rows_in_use(self) -> float:
         return self.value("slots_in_use")

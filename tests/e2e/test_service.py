@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from seqserve import AsyncClient, Client, Result, RetryPolicy
 from seqserve.errors import DeadlineExceeded, Overloaded
 from seqserve.results import StopReason
+from seqserve.v1 import generation_pb2, generation_pb2_grpc
 
 from .babble import MAX_SOURCE, MAX_TARGET, NAME
 from .process import ServerProcess, until
@@ -228,3 +230,18 @@ def counts(server: ServerProcess) -> dict[str, float]:
 def changes(server: ServerProcess, before: dict[str, float]) -> dict[str, float]:
     after = counts(server)
     return {name: after[name] - before[name] for name in after if after[name] != before[name]}
+
+
+def test_caller_that_leaves_what_it_does_not_read_is_a_cancel(server: ServerProcess) -> None:
+    before = server.calls_by_code()
+    options = generation_pb2.GenerationOptions(min_decoding_length=3000, max_decoding_length=3000)
+    # So little room that the server has to wait for it.
+    narrow = [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1 << 14)]
+    with grpc.insecure_channel(server.target, narrow) as channel:
+        stub = generation_pb2_grpc.GenerationServiceStub(channel)
+        request = generation_pb2.GenerateRequest(source="Nobody", options=options)
+        call = stub.GenerateStream(request)
+        next(call)
+        until(server.is_idle)
+        call.cancel()
+    until(lambda: server.calls_by_code() - before == {"CANCELLED": 1})

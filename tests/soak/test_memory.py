@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.e2e.holdings import TOLERANCE_MB, resident_mb
 from tests.e2e.process import ServerProcess, until
 
 from seqserve import AsyncClient
@@ -36,22 +37,7 @@ WORDS = [
     "garden",
 ]
 
-# What a page here and there, a thread's arena or a longer list may take.
-TOLERANCE_MB = 12.0
-
 pytestmark = pytest.mark.soak
-
-
-def resident_mb(server: ServerProcess) -> float:
-    """Adds up the processes of a server: the one that speaks gRPC, and one for each engine.
-
-    By their proportional set size (proc_pid_smaps(5)), since they share their libraries, and sums
-    of resident sizes would count those again and again.
-    """
-    rollups = (
-        Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in (server.pid, *server.engines())
-    )
-    return sum(int(rollup.partition("\nPss:")[2].split()[0]) for rollup in rollups) / 1024
 
 
 class Traffic:

@@ -396,10 +396,16 @@ class AsyncClient:
         self, request: generation_pb2.GenerateRequest, attempts: Attempts
     ) -> AsyncGenerator[Piece, None]:
         answers = async_messages_of(self._transport, Method.GENERATE_STREAM, request, attempts)
+        is_whole = False
         async with aclosing(answers):
-            async for answer in answers:
-                piece = responses.piece_of(answer)
-                yield piece
-                if piece.result is not None:
-                    return
-        raise responses.broken_off()
+            try:
+                async for answer in answers:
+                    piece = responses.piece_of(answer)
+                    yield piece
+                    is_whole = is_whole or piece.result is not None
+            except CallError:
+                # What was wanted is there; but the status was read: without it, it is a cancel.
+                if not is_whole:
+                    raise
+        if not is_whole:
+            raise responses.broken_off()

@@ -66,6 +66,7 @@ class Engine:
             caller_share=limits.caller_share,
         )
         self._deliver = deliver
+        self._turns = [0] * limits.workers
         self._workers = [
             Worker(
                 runtime,
@@ -78,7 +79,9 @@ class Engine:
             for _ in range(limits.workers)
         ]
         self._threads = [
-            threading.Thread(target=self._work, args=(worker,), name=f"step-{number}", daemon=True)
+            threading.Thread(
+                target=self._work, args=(number, worker), name=f"step-{number}", daemon=True
+            )
             for number, worker in enumerate(self._workers)
         ]
         self._teacher = Teacher(runtime, limits.max_queue, self._tell_one)
@@ -162,12 +165,18 @@ class Engine:
         return self._scheduler.running
 
     @property
+    def beats(self) -> tuple[int, ...]:
+        """How often each thread has come round; all go on, idle ones too, or one hangs."""
+        return (*self._turns, self._teacher.beats)
+
+    @property
     def cache_bytes(self) -> int:
         """Bytes of all keys and values."""
         return sum(worker.cache_bytes for worker in self._workers)
 
-    def _work(self, worker: Worker) -> None:
+    def _work(self, number: int, worker: Worker) -> None:
         while not self._scheduler.stopped:
+            self._turns[number] += 1
             try:
                 events = worker.turn()
             except Exception:

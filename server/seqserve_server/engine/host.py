@@ -82,7 +82,7 @@ class Host:
             low = engine.low_queue_depth
             # Some may have left since.
             depth = max(low, engine.queue_depth)
-            self._send(Report(depth, engine.slots_in_use, figures, low))
+            self._send(Report(depth, engine.slots_in_use, figures, low, engine.beats))
 
     def _submit(self, engine: Engine, message: Submit) -> None:
         request = Request(

@@ -90,6 +90,8 @@ class Report(NamedTuple):
     """Of all that happened since the engine began."""
     low_queue_depth: int = 0
     """Requests of low priority among those that wait."""
+    beats: tuple[int, ...] = ()
+    """How often each of its threads has come round."""
 
 
 Message: TypeAlias = Setup | Ready | Unable | Submit | Cancel | Told | Ask | Report

@@ -36,6 +36,8 @@ from seqserve_server.errors import Draining, EngineFault, ModelUnavailable, Serv
 
 _FIRST_DELAY_S = 0.5
 _LONGEST_DELAY_S = 30.0
+# A machine that stood still itself, as a virtual one does, makes an engine miss one look, not all.
+_LOOKS = 10
 
 _log = logging.getLogger(__name__)
 
@@ -53,13 +55,16 @@ class HostProcess(Protocol):
 class RemoteEngine:
     """Takes requests and brings their events into the loop, once per step."""
 
-    def __init__(self, launch: Callable[[], HostProcess]) -> None:
+    def __init__(self, launch: Callable[[], HostProcess], stall_s: float = 0.0) -> None:
         """Launches at once, so that several engines load beside each other.
 
         Args:
             launch: Begins a host; called again when one has ended unasked.
+            stall_s: After which a host is ended of which a thread hangs; 0 for never.
         """
         self._launch = launch
+        self._stall_s = stall_s
+        self._watching: asyncio.Task[None] | None = None
         self._host: HostProcess | None = launch()
         self._numbers = itertools.count(1)
         self._requests: dict[int, Request] = {}
@@ -129,6 +134,24 @@ class RemoteEngine:
         self._transport, _ = await self._loop.create_unix_connection(
             lambda: _Reader(self), sock=channel
         )
+        if self._stall_s:
+            self._watching = asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        """Ends a host that has come to a stand, as one that is killed ends: another one begins."""
+        seen: tuple[int, ...] = ()
+        looks = 0
+        while looks < _LOOKS:
+            self._ask(Future())
+            await asyncio.sleep(self._stall_s / _LOOKS)
+            beats = self.report.beats
+            if beats and all(now != before for now, before in zip(beats, seen, strict=False)):
+                seen, looks = beats, 0
+            else:
+                looks += 1
+        _log.error("the engine has stood still for %g s and is ended", self._stall_s)
+        if self._transport is not None:
+            self._transport.abort()
 
     def submit(self, request: Request) -> None:
         """Takes a request; its events come in the loop.
@@ -181,8 +204,9 @@ class RemoteEngine:
     async def stop(self) -> None:
         """Ends the host; what is still under way fails."""
         self._closed = True
-        if self._restart is not None:
-            self._restart.cancel()
+        for task in (self._restart, self._watching):
+            if task is not None:
+                task.cancel()
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
@@ -254,6 +278,8 @@ class RemoteEngine:
         if self._transport is None:
             return
         self._transport = None
+        if self._watching is not None:
+            self._watching.cancel()
         self._past = self.report.figures
         self.report = self.report._replace(queue_depth=0, slots_in_use=0, low_queue_depth=0)
         self._tell_askers()

@@ -36,6 +36,8 @@ Pair = tuple[list[int], list[int]]
 _SCORES = "log_probabilities"
 _WEIGHTS = ["encoder_attention", "decoder_attention", "cross_attention"]
 _RETRY_S = 0.5
+# How often an idle thread shows that it does not hang.
+_IDLE_S = 0.1
 _MOST_TOGETHER = 16
 # Padding shows in the last bits of a sum, so only what is padded to the same lengths goes together;
 # these are multiples of this.
@@ -65,6 +67,8 @@ class Teacher:
         self._waiting: deque[Entry] = deque()
         self._changed = threading.Condition()
         self._stopped = False
+        self.beats = 0
+        """How often its thread has looked for something to do; one that hangs does not."""
         self._thread = threading.Thread(target=self._work, name="teacher", daemon=True)
 
     def start(self) -> None:
@@ -118,7 +122,10 @@ class Teacher:
     def _next(self) -> list[Entry]:
         """Waits for what is next, and takes what can be run together with it; none at the end."""
         with self._changed:
-            self._changed.wait_for(lambda: bool(self._waiting) or self._stopped)
+            self.beats += 1
+            while not (self._waiting or self._stopped):
+                self._changed.wait(_IDLE_S)
+                self.beats += 1
             if not self._waiting:
                 return []
             entries = [self._waiting.popleft()]

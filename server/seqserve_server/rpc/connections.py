@@ -45,8 +45,13 @@ def connection_arguments(options: ServeOptions) -> list[tuple[str, Any]]:
         ("grpc.http2.max_ping_strikes", _MOST_PINGS_TOO_SOON),
         # Clients may ping between calls too, as some must to keep a way through a firewall open.
         ("grpc.keepalive_permit_without_calls", 1),
+        # Else a call may send ahead what its connection carries in a round trip, some MiB, and all
+        # of it is kept here until its turn comes; so it is 64 KiB, or a message that is larger.
+        ("grpc.http2.bdp_probe", 0),
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
         ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
+        # That of a ping which waits behind data that the network does not take.
+        ("grpc.http2.ping_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
     ]
 
 

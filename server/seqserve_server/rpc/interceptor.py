@@ -135,17 +135,22 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                 aclosing(behave(_readable(request), context)) as responses,
             ):
                 async for response in responses:
-                    await _write(response, context)
+                    await _write(context, response)
 
         return handle
 
 
-async def _write(response: Message, context: Context) -> None:
+async def _write(context: Context, response: Message) -> None:
+    """Waits until the caller has taken a message, or room for it.
+
+    Raises:
+        CancelledError: The caller has gone, or the deadline has passed, meanwhile; what gRPC calls
+            an internal error is no fault of ours.
+    """
     try:
         await context.write(response)
-    except grpc.aio.InternalError:
-        # The connection broke while a slow reader was waited for: a caller who went away.
-        raise asyncio.CancelledError from None
+    except grpc.aio.InternalError as error:
+        raise asyncio.CancelledError from error
 
 
 def _readable(request: Requests) -> Message | AsyncIterator[Message | Unreadable]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from seqserve_server.errors import Draining
 from seqserve_server.repository import Repository, ServedModel
 from seqserve_server.rpc.record import current
 
@@ -18,14 +19,17 @@ def model_of_call(repository: Repository, name: str, version: int) -> ServedMode
         version: 0 for one that traffic chooses, by the id of the call.
 
     Raises:
+        Draining: The server shuts down; a call that has its version goes on.
         ModelNotFound: There is none.
         ModelUnavailable: It is not ready, but may soon be.
         ModelNotLoaded: It is not ready, and waiting does not help.
     """
     record = current.get()
-    model = record.kept_of(name or repository.default, version)
-    if model is None:
-        model = repository.resolve(name, version, record.request_id)
-        record.keep(model)
+    kept = record.kept_of(name or repository.default, version)
+    model = kept or repository.resolve(name, version, record.request_id)
     record.model = model.manifest.name
+    if kept is None:
+        if repository.is_closed:
+            raise Draining("the server is shutting down; call another one")
+        record.keep(model)
     return model

@@ -129,7 +129,7 @@ class Server:
         deadline_s = time.monotonic() + timeout_s
         self._is_serving = False
         await self._health.enter_graceful_shutdown()
-        # Each engine refuses new calls at once, before any is waited for.
+        # New calls are refused at once, before any is waited for.
         self._rollout.close()
         self._draining.set()
         engines = [model.engine for model in self._repository.models()]

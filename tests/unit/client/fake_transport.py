@@ -22,12 +22,16 @@ class FakeCall:
     timeout_s: float | None
     outcome: Outcome
     is_cancelled: bool = False
+    is_read: bool = False
+    """Up to its status."""
 
     def __iter__(self) -> Iterator[Any]:
         for event in self.outcome:
             if isinstance(event, CallError):
+                self.is_read = True
                 raise event
             yield event
+        self.is_read = True
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         for event in self:

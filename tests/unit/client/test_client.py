@@ -172,6 +172,15 @@ def test_stream(session: Callable[..., Session]) -> None:
     assert run.calls[0].request.version == 3
 
 
+def test_what_comes_behind_the_result_of_a_stream_is_read_but_changes_nothing(
+    session: Callable[..., Session],
+) -> None:
+    run = session([*stream_of("ab"), BROKEN])
+    assert "".join(piece.text for piece in run.stream("ab")) == "AB"
+    # Up to the status: who leaves before it has cancelled.
+    assert run.calls[0].is_read
+
+
 def test_a_stream_is_tried_again_before_its_first_message(session: Callable[..., Session]) -> None:
     run = session([UNAVAILABLE], [BROKEN], stream_of("a"))
     assert "".join(piece.text for piece in run.stream("a")) == "A"

@@ -226,3 +226,25 @@ def test_warm_up_leaves_the_engine_as_new(harness: Harness) -> None:
     harness.engine.start()
     request, inbox = harness.submit(5, 6, 7)
     assert inbox.last == expected(request.source, request.options)
+
+
+def until_beating(engine: Engine, threads: int) -> list[bool]:
+    """Waits until so many threads have come round; tells which."""
+    before, deadline_s = engine.beats, time.monotonic() + PATIENCE_S
+    while True:
+        beating = [now > then for now, then in zip(engine.beats, before, strict=True)]
+        if sum(beating) == threads:
+            return beating
+        assert time.monotonic() < deadline_s, f"only these do: {beating}"
+        time.sleep(0.01)
+
+
+def test_every_thread_comes_round_but_for_one_that_hangs(harness: Harness) -> None:
+    harness.engine.start()
+    assert until_beating(harness.engine, 3) == [True] * 3
+    harness.gate.clear()
+    harness.submit(5)
+    assert harness.stepping.wait(PATIENCE_S)
+    # The other worker, and the teacher.
+    going_on = until_beating(harness.engine, 2)
+    assert until_beating(harness.engine, 2) == going_on

@@ -12,7 +12,7 @@ from typing import TypeVar
 import pytest
 
 from seqserve_server.engine import remote as module
-from seqserve_server.engine.figures import Tally
+from seqserve_server.engine.figures import Figures, Tally
 from seqserve_server.engine.limits import EngineLimits
 from seqserve_server.engine.mail import (
     Ask,
@@ -114,10 +114,12 @@ class Hosts:
 
 
 @asynccontextmanager
-async def remote_to(*makes: Callable[[], Puppet]) -> AsyncIterator[tuple[RemoteEngine, Hosts]]:
+async def remote_to(
+    *makes: Callable[[], Puppet], stall_s: float = 0.0
+) -> AsyncIterator[tuple[RemoteEngine, Hosts]]:
     """Gives an engine whose first host is ready."""
     hosts = Hosts(*makes)
-    engine = RemoteEngine(hosts.launch)
+    engine = RemoteEngine(hosts.launch, stall_s)
     engine.load()
     await engine.start()
     try:
@@ -605,3 +607,47 @@ async def test_nothing_begins_again_once_it_is_closed() -> None:
         assert isinstance(inbox.error, ModelUnavailable)
         await engine.stop()
         assert len(hosts.launched) == 1
+
+
+# ---- a host that hangs
+
+
+def with_beats(*beats: int) -> Report:
+    return Report(0, 0, Figures(), beats=beats)
+
+
+async def answered(host: Puppet, *beats: int) -> None:
+    await host.hear(Ask)
+    host.say(with_beats(*beats))
+
+
+async def test_host_that_says_nothing_is_ended_and_another_begins() -> None:
+    async with remote_to(ready, ready, stall_s=0.05) as (engine, hosts):
+        [inbox] = submitted(engine, 1)
+        await until(lambda: len(hosts.launched) == 2 and engine.is_up)
+        assert isinstance(inbox.error, ModelUnavailable)
+
+
+async def test_host_of_which_one_thread_hangs_is_ended(caplog: pytest.LogCaptureFixture) -> None:
+    async with remote_to(ready, Puppet, stall_s=0.05) as (_, hosts):
+        [host] = hosts.launched
+        for number in range(11):
+            await answered(host, number, 7)
+        await until(lambda: len(hosts.launched) == 2)
+    assert "the engine has stood still for 0.05 s and is ended" in caplog.text
+
+
+async def test_host_whose_threads_come_round_is_left_alone() -> None:
+    async with remote_to(ready, stall_s=0.05) as (engine, hosts):
+        [host] = hosts.launched
+        for number in range(30):
+            # Now and then one takes longer.
+            await answered(host, number, number // 3)
+        assert engine.is_up
+
+
+async def test_host_is_watched_after_another_one_has_died() -> None:
+    async with remote_to(ready, ready, ready, stall_s=0.05) as (engine, hosts):
+        await answered(hosts.launched[0], 5, 5)
+        hosts.launched[0].die()
+        await until(lambda: len(hosts.launched) == 3 and engine.is_up)

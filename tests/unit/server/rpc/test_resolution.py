@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from seqserve_server.engine.remote import RemoteEngine
-from seqserve_server.errors import ModelUnavailable
+from seqserve_server.errors import Draining, ModelUnavailable
 from seqserve_server.lifecycle import ModelState
 from seqserve_server.provider import Provider
 from seqserve_server.repository import Entry, Repository, ServedModel
@@ -48,3 +48,21 @@ async def test_call_that_asks_again_gets_what_it_has() -> None:
     assert model_of_call(repository, "", 0) is newer.model
     with pytest.raises(ModelUnavailable, match="echo/1 is being unloaded"):
         model_of_call(repository, "echo", 1)
+
+
+async def test_server_that_shuts_down_gives_a_version_only_to_who_has_one() -> None:
+    repository = Repository([entry(1)])
+    repository.choose_default()
+    record = CallRecord(path="/s/m", request_id="1")
+    current.set(record)
+    model = model_of_call(repository, "", 0)
+    repository.is_closed = True
+    assert model_of_call(repository, "", 0) is model
+    late = CallRecord(path="/s/m", request_id="2")
+    current.set(late)
+    with pytest.raises(Draining):
+        model_of_call(repository, "", 0)
+    # It is counted for the model that it would have had.
+    assert late.model == "echo" and late.kept == []
+    record.release()
+    assert await model.calls.wait_none(0.0)

@@ -160,6 +160,23 @@ async def test_drain_finishes_what_was_accepted() -> None:
         assert await drained
 
 
+async def test_drain_finishes_the_sources_of_a_batch_that_are_yet_to_be_submitted() -> None:
+    async with serving(slots=1) as service:
+        service.runtime.may_run.clear()
+        many = generation_pb2.GenerateBatchRequest(sources=["a", "b", "c", "d"])
+        accepted = asyncio.ensure_future(service.generation.GenerateBatch(many))
+        await until(lambda: service.engine.slots_in_use == 1)
+        drained = asyncio.ensure_future(service.server.drain(PATIENCE_S))
+        await until(lambda: not service.server.is_ready)
+        # As a whole, so that the caller tries another server with all of it.
+        error = await failure(service.generation.GenerateBatch(many))
+        assert error.code() is grpc.StatusCode.UNAVAILABLE
+        service.runtime.may_run.set()
+        answers = [outcome.response.hypotheses[0].text for outcome in (await accepted).outcomes]
+        assert answers == ["a", "b", "c", "d"]
+        assert await drained
+
+
 async def test_drain_that_runs_out_of_time_ends_calls() -> None:
     async with serving() as service:
         service.runtime.step_s = 0.05
@@ -191,9 +208,6 @@ class Drained:
     async def start(self) -> None:
         self._notes.append("start")
 
-    def close(self) -> None:
-        self._notes.append("close")
-
     async def wait_idle(self, timeout_s: float) -> bool:
         self._notes.append(f"wait {timeout_s:g} s")
         return True
@@ -202,7 +216,7 @@ class Drained:
         self._notes.append("stop")
 
 
-async def test_all_engines_refuse_before_any_is_waited_for() -> None:
+async def test_all_engines_are_waited_for_before_any_ends() -> None:
     notes: list[str] = []
     tokenizer = byte_tokenizer()
     entries = [
@@ -223,7 +237,7 @@ async def test_all_engines_refuse_before_any_is_waited_for() -> None:
     server = Server(ServeOptions(port=0), rollout_of(Repository(entries), metrics), metrics)
     await server.start()
     assert await server.drain(5.0)
-    assert notes == ["start"] * 3 + ["close"] * 3 + ["wait 5 s"] * 3 + ["stop"] * 3
+    assert notes == ["start"] * 3 + ["wait 5 s"] * 3 + ["stop"] * 3
 
 
 # ---- an engine that breaks down

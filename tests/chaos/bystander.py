@@ -1,0 +1,68 @@
+"""A caller who has no part in what goes wrong, and must not notice."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from typing import Any
+
+from tests.e2e.process import PATIENCE_S
+
+from seqserve import AsyncClient, RetryPolicy
+
+ONCE = RetryPolicy(max_attempts=1)
+SOURCE = "Our teacher paints the garden."
+_LENGTH = 40
+_PAUSE_S = 0.02
+
+
+class Bystander:
+    """Asks for the same thing again and again, and wants the answer that it got at first."""
+
+    def __init__(self, target: str, **options: Any) -> None:
+        self._client = AsyncClient(target, retry=ONCE, timeout_s=PATIENCE_S)
+        lengths = {"min_decoding_length": _LENGTH, "max_decoding_length": _LENGTH}
+        self._options = lengths | options
+        self._is_over = asyncio.Event()
+        self.durations_s: list[float] = []
+        """Of its calls, in their order; the first one is left out."""
+
+    async def __aenter__(self) -> Bystander:
+        self._expected = await self._client.generate(SOURCE, **self._options)
+        self._asking = asyncio.create_task(self._ask())
+        return self
+
+    async def __aexit__(self, *given: object) -> None:
+        self._is_over.set()
+        try:
+            await self._asking
+        finally:
+            await self._client.close()
+
+    @property
+    def answered(self) -> int:
+        """Calls, all of which went well."""
+        return 1 + len(self.durations_s)
+
+    async def usual_s(self, calls: int) -> float:
+        """Waits for so many more calls, and gives how long one of them took."""
+        begin = len(self.durations_s)
+        while len(self.durations_s) < begin + calls:
+            assert not self._asking.done() or self._asking.result()
+            await asyncio.sleep(_PAUSE_S)
+        return statistics.median(self.durations_s[begin:])
+
+    async def _ask(self) -> None:
+        while not self._is_over.is_set():
+            began_s = time.perf_counter()
+            if len(self.durations_s) % 2:
+                pieces = [piece async for piece in self._client.stream(SOURCE, **self._options)]
+                result = pieces[-1].result
+                assert result is not None
+                assert "".join(piece.text for piece in pieces) == result.text
+            else:
+                result = await self._client.generate(SOURCE, **self._options)
+            assert result.hypotheses == self._expected.hypotheses
+            self.durations_s.append(time.perf_counter() - began_s)
+            await asyncio.sleep(_PAUSE_S)

@@ -1,0 +1,134 @@
+"""A clock that jumps by hours, back and forth: whatever waits goes by one that only runs on."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.babble import MAX_TARGET
+from tests.e2e.holdings import Holdings, until_given_back
+from tests.e2e.process import PATIENCE_S, ServerProcess
+
+from seqserve import AsyncClient, DeadlineExceeded, Overloaded, Result, StopReason
+
+from .bystander import ONCE, Bystander
+from .ledger import Ledger
+
+# Between two libraries: it hides the C library's clock from Python and from gRPC's core alike.
+_JUMPS = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <sys/time.h>
+#include <time.h>
+
+static int (*theirs)(clockid_t, struct timespec *);
+
+__attribute__((constructor)) static void find(void) {
+  theirs = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+}
+
+/* Every half second: seven hours ahead, back to where it was, seven hours behind. */
+int clock_gettime(clockid_t clock, struct timespec *at) {
+  struct timespec since;
+  if (!theirs) find();
+  int result = theirs(clock, at);
+  if (clock == CLOCK_REALTIME && !theirs(CLOCK_MONOTONIC, &since))
+    at->tv_sec += (1 - (since.tv_sec * 2 + since.tv_nsec / 500000000) % 3) * 7 * 3600;
+  return result;
+}
+
+int gettimeofday(struct timeval *at, void *zone) {
+  struct timespec now;
+  int result = clock_gettime(CLOCK_REALTIME, &now);
+  at->tv_sec = now.tv_sec;
+  at->tv_usec = now.tv_nsec / 1000;
+  return result;
+}
+
+time_t time(time_t *at) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  if (at) *at = now.tv_sec;
+  return now.tv_sec;
+}
+"""
+
+TIMES = 6
+ENDLESS: dict[str, Any] = {"min_decoding_length": MAX_TARGET}
+
+pytestmark = pytest.mark.chaos
+
+
+@pytest.fixture
+def jumps(tmp_path: Path) -> Path:
+    """A library that makes the clock of a process jump."""
+    compiler = shutil.which("cc")
+    assert compiler, "this test needs a C compiler, `cc`"
+    source, library = tmp_path / "jumps.c", tmp_path / "jumps.so"
+    source.write_text(_JUMPS)
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
+    return library
+
+
+async def test_nothing_goes_by_the_clock_on_the_wall(
+    repository: Path, tmp_path: Path, jumps: Path
+) -> None:
+    options = ("--slots", "4", "--workers", "1", "--max-queue", "2", "--watch-interval-s", "0.2")
+    environment = {"LD_PRELOAD": str(jumps)}
+    with ServerProcess(repository, tmp_path, *options, environment=environment) as server:
+        ledger, left = Ledger(server), 0
+        async with AsyncClient(server.target, retry=ONCE, timeout_s=PATIENCE_S) as client:
+            async with Bystander(server.target) as bystander:
+                await bystander.usual_s(10)
+                before = await asyncio.to_thread(Holdings.of, server)
+                for _ in range(TIMES):
+                    # Each begins at another hour.
+                    await asyncio.sleep(0.3)
+                    await bounded(client)
+                await bystander.usual_s(10)
+            for _ in range(TIMES):
+                await asyncio.sleep(0.3)
+                left += await refused(client)
+        until_given_back(server, before)
+        ledger.until(
+            OK=bystander.answered + TIMES,
+            DEADLINE_EXCEEDED=TIMES,
+            RESOURCE_EXHAUSTED=TIMES,
+            CANCELLED=left,
+        )
+        hours = {line[11:13] for line in server.stderr.splitlines()}
+        assert len(hours) >= 3, "the clock did not jump"
+        calls = server.value("request_duration_seconds_count")
+        assert server.value("request_duration_seconds_bucket", le="5.61") == calls
+
+
+async def bounded(client: AsyncClient) -> None:
+    """Makes calls that end by a deadline and by a time limit, neither too soon nor too late."""
+    began_s = time.monotonic()
+    with pytest.raises(DeadlineExceeded):
+        await client.generate("Nobody", timeout_s=1.0, **ENDLESS)
+    assert 0.9 < time.monotonic() - began_s < 3.0
+    cut = await client.generate("Nobody", time_limit_ms=700, **ENDLESS)
+    assert cut.stop_reason is StopReason.TIME_LIMIT
+    assert 700 <= cut.timings.total_ms < 3000
+    assert 0 <= cut.timings.queue_ms <= cut.timings.total_ms
+
+
+async def refused(client: AsyncClient) -> int:
+    """Calls until one is refused, and told to come back soon; gives how many were not."""
+    calls: list[asyncio.Task[Result]] = []
+    while not any(call.done() for call in calls):
+        calls.append(asyncio.create_task(client.generate("Nobody", **ENDLESS)))
+        await asyncio.sleep(0.1)
+    error = next(call.exception() for call in calls if call.done())
+    assert isinstance(error, Overloaded)
+    assert error.retry_after_s is not None and 0 < error.retry_after_s <= 30
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+    return len(calls) - 1

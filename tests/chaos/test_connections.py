@@ -1,0 +1,150 @@
+"""Thousands of connections: the server answers meanwhile, and then nothing is left of them."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tests.e2e.holdings import Holdings, until_given_back
+from tests.e2e.process import PATIENCE_S, ServerProcess, until
+
+from seqserve import Client
+from seqserve.errors import Unavailable
+from seqserve.v1 import generation_pb2, generation_pb2_grpc
+
+from .bystander import ONCE, Bystander
+from .ledger import Ledger
+
+ROUNDS = 2
+"""Of which the first fills pools and arenas."""
+CONNECTIONS, BUSY = 5000, 50
+"""Those that are idle, and those beside them that are not."""
+MOST_KIB = 30.0
+"""Of an idle one; docs/security.md says 15."""
+ALLOWED = 64
+
+# RFC 9113, 3.4 and 6.5: what a client says first, and settings that change nothing.
+_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + struct.pack("!HBBBI", 0, 0, 4, 0, 0)
+_FRAME_HEAD = 9
+
+pytestmark = pytest.mark.chaos
+
+
+@contextmanager
+def many_files() -> Iterator[None]:
+    """Lets this process, and a server that it starts, open as many files as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert hard > CONNECTIONS + 1000, "`ulimit -Hn` is too low for this test"
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def connected(target: str) -> socket.socket:
+    """Opens a connection that speaks HTTP/2 and asks nothing."""
+    host, _, port = target.rpartition(":")
+    connection = socket.create_connection((host, int(port)), PATIENCE_S)
+    connection.sendall(_HELLO)
+    return connection
+
+
+def is_welcome(connection: socket.socket) -> bool:
+    """Waits for the server's own settings; False where it closes the connection instead."""
+    try:
+        head = connection.recv(_FRAME_HEAD, socket.MSG_WAITALL)
+    except ConnectionResetError:
+        return False
+    return len(head) == _FRAME_HEAD
+
+
+async def test_thousands_of_connections(repository: Path, tmp_path: Path) -> None:
+    with many_files(), ServerProcess(repository, tmp_path, "--slots", "16") as server:
+        ledger = Ledger(server)
+        async with Bystander(server.target) as bystander:
+            usual_s = await bystander.usual_s(20)
+            fresh = await asyncio.to_thread(Holdings.of, server)
+            for number in range(ROUNDS):
+                if number == 1:
+                    await asyncio.to_thread(until, lambda: files(server) <= fresh.files)
+                    before = await asyncio.to_thread(Holdings.of, server)
+                with ExitStack() as stack:
+                    for _ in range(CONNECTIONS):
+                        each = stack.enter_context(connected(server.target))
+                        assert await asyncio.to_thread(is_welcome, each)
+                    held = await asyncio.to_thread(Holdings.of, server)
+                    await asyncio.gather(*(called_alone(server) for _ in range(BUSY)))
+                    if number == 0:
+                        first = held
+                    beside_s = await bystander.usual_s(20)
+        after = until_given_back(server, before)
+        ledger.until(OK=bystander.answered + ROUNDS * BUSY)
+        assert "Traceback" not in server.stderr
+    kib = (first.megabytes - fresh.megabytes) * 1024 / CONNECTIONS
+    print(f"\n{kib:.1f} KiB for each of {CONNECTIONS} connections; {before}; {held}; then {after}")
+    print(f"a call beside them took {beside_s * 1e3:.0f} ms, without {usual_s * 1e3:.0f} ms")
+    assert first.files - fresh.files == CONNECTIONS
+    assert kib < MOST_KIB
+    assert beside_s < 2.0 * usual_s + 0.05
+
+
+def files(server: ServerProcess) -> int:
+    return Holdings.of(server).files
+
+
+async def called_alone(server: ServerProcess) -> None:
+    """Makes a call by a connection of its own."""
+    alone = [("grpc.use_local_subchannel_pool", 1)]
+    async with grpc.aio.insecure_channel(server.target, alone) as channel:
+        stub: Any = generation_pb2_grpc.GenerationServiceStub(channel)
+        options = generation_pb2.GenerationOptions(max_decoding_length=40)
+        request = generation_pb2.GenerateRequest(source="Nobody", options=options)
+        assert (await stub.Generate(request, timeout=PATIENCE_S)).hypotheses
+
+
+def test_connections_over_the_limit_leave_others_alone(repository: Path, tmp_path: Path) -> None:
+    options = ("--slots", "16", "--max-connections", str(ALLOWED))
+    with (
+        ServerProcess(repository, tmp_path, *options) as server,
+        Client(server.target, retry=ONCE) as client,
+        grpc.insecure_channel(server.target, [("grpc.use_local_subchannel_pool", 1)]) as channel,
+        ExitStack() as stack,
+    ):
+        health = health_pb2_grpc.HealthStub(channel)
+        ledger = Ledger(server)
+        assert client.models()
+        assert health.Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S).status
+        held = [stack.enter_context(connected(server.target)) for _ in range(ALLOWED - 2)]
+        assert all(map(is_welcome, held))
+        full = Holdings.of(server)
+        for _ in range(4 * ALLOWED):
+            with connected(server.target) as refused:
+                assert not is_welcome(refused)
+        elsewhere = server.target.replace("127.0.0.1", "localhost")
+        with Client(elsewhere, retry=ONCE) as late, pytest.raises(Unavailable):
+            late.models()
+        # Those who are in are served as ever; so is whoever watches.
+        assert client.generate("Nobody", max_decoding_length=3).version == 1
+        assert client.load_model("babble", 1).version == 1
+        assert health.Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S).status
+        assert server.get("/readyz")[0] == 200
+        until(lambda: files(server) <= full.files)
+        # One who leaves makes room.
+        held[0].close()
+        until(lambda: is_let_in(server))
+        ledger.until(OK=3)
+
+
+def is_let_in(server: ServerProcess) -> bool:
+    with connected(server.target) as connection:
+        return is_welcome(connection)

@@ -1,0 +1,77 @@
+"""Artifacts that were damaged anywhere: they are refused by name, and what is served goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.e2e.babble import NAME
+from tests.e2e.process import ServerProcess, until
+from tests.e2e.swapping import ONCE
+from tests.e2e.test_lifecycle import copy_version
+
+from seqserve import Client, ModelState
+
+from .bystander import Bystander
+
+SEED = 5
+FILES = ("encoder.onnx", "decoder.onnx", "weights.bin", "tokenizer.json")
+WATCH = ("--watch-interval-s", "0.1", "--slots", "8", "--keep-versions", "1")
+
+pytestmark = pytest.mark.chaos
+
+
+def flip(content: bytes, draw: random.Random) -> bytes:
+    """Changes a single bit."""
+    place = draw.randrange(len(content))
+    return content[:place] + bytes([content[place] ^ 1 << draw.randrange(8)]) + content[place + 1 :]
+
+
+def truncate(content: bytes, draw: random.Random) -> bytes:
+    return content[: draw.randrange(len(content))]
+
+
+Damage = Callable[[bytes, random.Random], bytes]
+# A manifest has no hash of its own: of a bit in it only what cannot be true is found.
+DAMAGES: list[tuple[str, Damage]] = [
+    *((name, damage) for name in FILES for damage in (flip, truncate)),
+    ("manifest.json", truncate),
+]
+
+
+def test_every_damage_is_found_and_replaces_nothing(repository: Path, tmp_path: Path) -> None:
+    draw = random.Random(SEED)
+    models = tmp_path / "models"
+    copy_version(repository, models, 1)
+    damaged = {2 + number: damage for number, damage in enumerate(DAMAGES)}
+    with ServerProcess(models, tmp_path, *WATCH) as server:
+
+        async def main() -> None:
+            async with Bystander(server.target) as bystander:
+                await bystander.usual_s(5)
+                for version, (name, damage) in damaged.items():
+                    draft = copy_version(repository, tmp_path / "draft", version)
+                    file = draft / name
+                    file.write_bytes(damage(file.read_bytes(), draw))
+                    draft.rename(models / NAME / str(version))
+                await asyncio.to_thread(
+                    until, lambda: server.value("model_state", state="failed") == len(damaged)
+                )
+                await bystander.usual_s(5)
+
+        asyncio.run(main())
+        with Client(server.target, retry=ONCE) as client:
+            found = {model.version: model for model in client.models()}
+            assert client.generate("Nobody", max_decoding_length=3).version == 1
+        for version, (name, _) in damaged.items():
+            assert found[version].state is ModelState.FAILED
+            assert f"{NAME}/{version}/{name}: " in found[version].state_reason
+            assert f'model={NAME}/{version} reason="{NAME}/{version}/{name}: ' in server.stderr
+        assert found[1].state is ModelState.READY
+        assert server.value("model_loads_total", result="failure") == len(damaged)
+        until(lambda: len(server.engines()) == 1)
+        assert "Traceback" not in server.stderr
+    print(f"\n{len(damaged)} damaged versions, each refused by the name of its file")

@@ -1,0 +1,153 @@
+"""Disks that are full: a log that cannot be written holds up nobody, a short copy is not served."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import urllib.error
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.e2e.babble import NAME
+from tests.e2e.process import ServerProcess, until
+from tests.e2e.swapping import ONCE
+from tests.e2e.test_lifecycle import copy_version
+from tests.e2e.test_rollout import until_state
+
+from seqserve import AsyncClient, Client, ModelState
+
+from .bystander import Bystander
+from .ledger import Ledger
+
+CALLS = 600
+"""As many lines of the log, more than a pipe holds."""
+WATCH = ("--watch-interval-s", "0.1", "--slots", "8", "--keep-versions", "1")
+
+pytestmark = pytest.mark.chaos
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+@contextmanager
+def on_a_full_disk(file: Path) -> Iterator[Callable[[], None]]:
+    file.symlink_to("/dev/full")
+    yield lambda: None
+
+
+@contextmanager
+def to_a_reader_who_leaves(file: Path) -> Iterator[Callable[[], None]]:
+    os.mkfifo(file)
+    reader = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
+    yield lambda: os.close(reader)
+
+
+@contextmanager
+def to_a_reader_who_sleeps(file: Path) -> Iterator[Callable[[], None]]:
+    os.mkfifo(file)
+    reader = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
+    yield lambda: None
+    os.close(reader)
+
+
+@pytest.mark.parametrize(
+    "writing", [on_a_full_disk, to_a_reader_who_leaves, to_a_reader_who_sleeps]
+)
+def test_what_it_prints_holds_up_nobody(
+    repository: Path, tmp_path: Path, writing: Callable[[Path], Iterator[Callable[[], None]]]
+) -> None:
+    ports = free_port(), free_port()
+    options = ("--port", str(ports[0]), "--metrics-port", str(ports[1]), "--slots", "8")
+    with writing(tmp_path / "stderr") as begin, writing(tmp_path / "stdout") as begin_too:
+        server = ServerProcess(repository, tmp_path, *options)
+        server.target, server.metrics_url = (
+            f"127.0.0.1:{ports[0]}",
+            f"http://127.0.0.1:{ports[1]}",
+        )
+        try:
+            until(lambda: is_ready(server))
+            ledger = Ledger(server)
+            begin()
+            begin_too()
+            asyncio.run(called(server, CALLS))
+            ledger.until(OK=CALLS)
+            server.signal(signal.SIGTERM)
+            assert server.wait() == 0
+        finally:
+            server.kill()
+
+
+def is_ready(server: ServerProcess) -> bool:
+    """Asks, since the line that says so cannot be read."""
+    try:
+        return server.get("/readyz")[0] == 200
+    except urllib.error.URLError:
+        return False
+
+
+async def called(server: ServerProcess, calls: int) -> None:
+    async with AsyncClient(server.target, retry=ONCE) as client:
+        sources = itertools.repeat("Nobody", calls)
+        answers = client.generate_many(sources, concurrency=8, max_decoding_length=1)
+        assert len([answer async for answer in answers]) == calls
+
+
+@pytest.fixture
+def watching(repository: Path, tmp_path: Path) -> Iterator[tuple[ServerProcess, Path]]:
+    """A server that looks for new versions all the time, and its repository with version 1."""
+    models = tmp_path / "models"
+    copy_version(repository, models, 1)
+    with ServerProcess(models, tmp_path, *WATCH) as server:
+        yield server, models
+
+
+async def test_a_copy_that_was_cut_short_replaces_nothing(
+    repository: Path, watching: tuple[ServerProcess, Path]
+) -> None:
+    server, models = watching
+    whole = copy_version(repository, models.parent / "whole", 2)
+    async with Bystander(server.target) as bystander:
+        await bystander.usual_s(5)
+        place = models / NAME / "2"
+        place.mkdir()
+        # The worst order: all that a watch goes by is there from the first.
+        shutil.copy(whole / "manifest.json", place)
+        cut = (whole / "weights.bin").stat().st_size // 2
+        for file in sorted(whole.iterdir()):
+            assert copied(file, place, cut) == (file.stat().st_size <= cut)
+        failed = await asyncio.to_thread(until_state, server, 2, ModelState.FAILED)
+        assert "weights.bin: sha256" in failed.state_reason
+        assert (await asyncio.to_thread(served, server)) == 1
+        await bystander.usual_s(5)
+        # There is room again, and the copy is finished.
+        assert copied(whole / "weights.bin", place, 1 << 30)
+        await asyncio.to_thread(until_state, server, 2, ModelState.READY)
+        await asyncio.to_thread(until_state, server, 1, ModelState.AVAILABLE)
+        assert (await asyncio.to_thread(served, server)) == 2
+        await bystander.usual_s(5)
+    assert server.value("model_loads_total", result="failure") == 1
+    assert "Traceback" not in server.stderr
+
+
+def copied(file: Path, folder: Path, most_bytes: int) -> bool:
+    """Copies a file to where so much room is left; tells whether all of it is there."""
+    command = 'ulimit -f "$1" && exec cp "$2" "$3"'
+    # Of 512 bytes each, by POSIX.
+    blocks = str(-(-most_bytes // 512))
+    arguments = ["sh", "-c", command, "sh", blocks, str(file), str(folder)]
+    return subprocess.run(arguments, stderr=subprocess.DEVNULL).returncode == 0
+
+
+def served(server: ServerProcess) -> int:
+    """Gives the version that answers."""
+    with Client(server.target, retry=ONCE) as client:
+        return client.generate("Nobody", max_decoding_length=3).version

@@ -1,0 +1,137 @@
+"""A server that is ended while it is busy: told to, it finishes; killed, callers know at once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.process import PATIENCE_S, ServerProcess, until
+
+from seqserve import AsyncClient, CallError, Result
+from seqserve.errors import Unavailable
+
+from .bystander import ONCE
+from .conftest import PATIENT
+
+SOURCES = ("The old train waits for", "Nobody", "Our teacher paints")
+LENGTH = 800
+EACH = 4
+"""Calls of each kind."""
+SLOTS = 8
+BATCH, BULK = 12, 6
+"""Sources of each batch, more than can run at once, and of each bulk call."""
+OPTIONS = ("--slots", str(SLOTS), "--workers", "2", "--log-format", "json", *PATIENT)
+AT_ONCE_S = 5.0
+
+pytestmark = pytest.mark.chaos
+
+
+class Callers:
+    """Calls of every kind, so many that some must wait."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self._client = client
+        lengths = {"min_decoding_length": LENGTH, "max_decoding_length": LENGTH}
+        self._options: dict[str, Any] = lengths
+
+    async def _one(self, source: str) -> list[Result]:
+        return [await self._client.generate(source, **self._options)]
+
+    async def _stream(self, source: str) -> list[Result]:
+        pieces = [piece async for piece in self._client.stream(source, **self._options)]
+        result = pieces[-1].result
+        assert result is not None and "".join(piece.text for piece in pieces) == result.text
+        return [result]
+
+    async def _batch(self, source: str) -> list[Result]:
+        outcomes = await self._client.generate_batch([source] * BATCH, **self._options)
+        assert len(outcomes) == BATCH
+        return whole(outcomes)
+
+    async def _bulk(self, source: str) -> list[Result]:
+        answers = self._client.generate_bulk([source] * BULK, **self._options)
+        outcomes = [outcome async for _, outcome in answers]
+        assert len(outcomes) == BULK
+        return whole(outcomes)
+
+    def begin(self) -> list[asyncio.Task[list[Result]]]:
+        kinds: tuple[Callable[[str], Any], ...] = (self._one, self._stream, self._batch, self._bulk)
+        return [
+            asyncio.create_task(kind(SOURCES[number % len(SOURCES)]))
+            for kind in kinds
+            for number in range(EACH)
+        ]
+
+
+def whole(outcomes: list[Result | CallError]) -> list[Result]:
+    """Gives the results, all of which must be there."""
+    results = []
+    for outcome in outcomes:
+        if isinstance(outcome, CallError):
+            raise outcome
+        results.append(outcome)
+    return results
+
+
+async def until_taken(server: ServerProcess) -> None:
+    """Waits until every call has arrived; of a batch there are only as many as can run."""
+    most = EACH * (2 + SLOTS + BULK)
+
+    def is_so() -> bool:
+        return server.rows_in_use() + server.value("queue_depth") == most
+
+    await asyncio.to_thread(until, is_so)
+
+
+def codes_in_log(server: ServerProcess) -> Counter[str]:
+    lines = [json.loads(line) for line in server.stderr.splitlines()]
+    return Counter(line["code"] for line in lines if line["event"] == "call")
+
+
+async def test_what_was_taken_is_finished(repository: Path, tmp_path: Path) -> None:
+    with ServerProcess(repository, tmp_path, *OPTIONS, "--drain-timeout-s", "120") as server:
+        async with AsyncClient(server.target, retry=ONCE, timeout_s=120.0) as client:
+            calls = Callers(client).begin()
+            await until_taken(server)
+            server.signal(signal.SIGTERM)
+            told_s = time.perf_counter()
+            await asyncio.to_thread(until, lambda: server.get("/readyz")[0] == 503)
+            refused = Callers(client).begin()
+            for error in await asyncio.gather(*refused, return_exceptions=True):
+                assert isinstance(error, Unavailable) and error.retry_after_s is not None
+            assert not any(call.done() for call in calls)
+            results = [result for one in await asyncio.gather(*calls) for result in one]
+            finished_s = time.perf_counter() - told_s
+        assert await asyncio.to_thread(server.wait) == 0
+        ended_s = time.perf_counter() - told_s
+    print(f"\nlast answer {finished_s:.1f} s after SIGTERM, its end after {ended_s:.1f} s")
+    assert len(results) == EACH * (2 + BATCH + BULK)
+    assert len({result.hypotheses for result in results}) == len(SOURCES)
+    assert ended_s < finished_s + AT_ONCE_S
+    assert server.engines() == []
+    assert codes_in_log(server) == {"OK": 4 * EACH, "UNAVAILABLE": len(refused)}
+    assert "Traceback" not in server.stderr
+
+
+async def test_a_kill_is_known_at_once(repository: Path, tmp_path: Path) -> None:
+    with ServerProcess(repository, tmp_path, *OPTIONS) as server:
+        async with AsyncClient(server.target, retry=ONCE, timeout_s=PATIENCE_S) as client:
+            calls = Callers(client).begin()
+            await until_taken(server)
+            server.signal(signal.SIGKILL)
+            killed_s = time.perf_counter()
+            errors = await asyncio.gather(*calls, return_exceptions=True)
+            known_s = time.perf_counter() - killed_s
+        assert await asyncio.to_thread(server.wait) == -signal.SIGKILL
+        await asyncio.to_thread(until, lambda: not server.engines())
+        gone_s = time.perf_counter() - killed_s
+    print(f"\ncallers knew {known_s:.2f} s after SIGKILL, the engine was gone after {gone_s:.2f} s")
+    assert all(isinstance(error, Unavailable) for error in errors), errors
+    assert known_s < AT_ONCE_S

@@ -1,0 +1,172 @@
+"""Models that fail or hang in the midst of a step: their own calls end, and nobody else's."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.babble import MAX_TARGET, NAME
+from tests.e2e.holdings import Holdings, until_given_back
+from tests.e2e.process import PATIENCE_S, ServerProcess, until
+from tests.e2e.test_lifecycle import copy_version
+
+from seqserve import AsyncClient, CallError, Client, DeadlineExceeded, InternalError
+from seqserve.errors import Unavailable
+from seqserve_server.tokenizer import Tokenizer
+
+from .bystander import ONCE, Bystander
+from .ledger import Ledger
+from .traps import fails, hangs, publish_trap
+
+SOUND, READS, SAYS, STUCK = 1, 2, 3, 4
+"""Versions: one without a fault, one that fails where it reads a word, one that fails where it has
+said it, one that hangs there."""
+SOURCE = "Nobody waits for our teacher"
+WORD = "salt"
+"""Which nobody says unless he is made to."""
+ROWS = 4
+FAULTS = 3
+STALL_S = 4.0
+ENDLESS: dict[str, Any] = {"min_decoding_length": MAX_TARGET, "disable_unk": True}
+
+pytestmark = pytest.mark.chaos
+
+
+@pytest.fixture(scope="module")
+def trapped(
+    repository: Path, tiny_tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    """A server of a sound version and of traps, each with one worker of four rows."""
+    folder = tmp_path_factory.mktemp("traps")
+    models = folder / "models"
+    copy_version(repository, models, SOUND)
+    word, _ = tiny_tokenizer.encode(WORD)
+    publish_trap(repository, models, READS, "encoder.onnx", word, fails)
+    publish_trap(repository, models, SAYS, "decoder.onnx", word, fails)
+    options = ("--slots", str(ROWS), "--workers", "1", "--traffic", f"{NAME}:{SOUND}=1")
+    with ServerProcess(models, folder, *options) as server:
+        engines = server.engines()
+        assert len(engines) == SAYS
+        yield server
+        assert server.engines() == engines, "one has begun anew"
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+
+
+@pytest.mark.parametrize("version", [READS, SAYS])
+async def test_a_fault_in_a_graph_ends_only_its_own_calls(
+    trapped: ServerProcess, version: int
+) -> None:
+    others: dict[str, Any] = {"version": version, "suppress_tokens": [f"▁{WORD}"]}
+    ledger = Ledger(trapped)
+    async with (
+        Bystander(trapped.target) as bystander,
+        AsyncClient(trapped.target, retry=ONCE) as client,
+    ):
+        sound = await client.generate(SOURCE, max_decoding_length=30, **others)
+        before = await asyncio.to_thread(Holdings.of, trapped)
+        for _ in range(FAULTS):
+            beside = [
+                asyncio.create_task(client.generate(SOURCE, **(ENDLESS | others)))
+                for _ in range(ROWS - 1)
+            ]
+            await asyncio.to_thread(until, lambda: trapped.rows_in_use() >= ROWS - 1)
+            with pytest.raises(InternalError) as fault:
+                if version == READS:
+                    await client.generate(f"Nobody forgets {WORD}", version=version)
+                else:
+                    await client.generate(SOURCE, version=version, target_prefix=WORD)
+            assert f"{fault.value.request_id}" in trapped.stderr
+            if version == READS:
+                # It had not joined them yet.
+                await bystander.usual_s(5)
+                assert not any(task.done() for task in beside)
+                for task in beside:
+                    task.cancel()
+            ended = await asyncio.gather(*beside, return_exceptions=True)
+            again = await client.generate(SOURCE, max_decoding_length=30, **others)
+            assert again.hypotheses == sound.hypotheses
+    after = until_given_back(trapped, before)
+    print(f"\n{before}; then {after}")
+    shared = FAULTS * (ROWS - 1)
+    well = bystander.answered + 1 + FAULTS
+    if version == READS:
+        ledger.until(OK=well, INTERNAL=FAULTS, CANCELLED=shared)
+    else:
+        assert all(isinstance(error, InternalError) for error in ended)
+        ledger.until(OK=well, INTERNAL=FAULTS + shared)
+
+
+async def test_an_engine_that_hangs_is_started_again(
+    repository: Path, tiny_tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    models = tmp_path / "models"
+    copy_version(repository, models, SOUND)
+    word, _ = tiny_tokenizer.encode(WORD)
+    publish_trap(repository, models, STUCK, "decoder.onnx", word, hangs)
+    options = ("--slots", str(ROWS), "--workers", "1", "--traffic", f"{NAME}:{SOUND}=1")
+    options += ("--stall-timeout-s", str(STALL_S))
+    with ServerProcess(models, tmp_path, *options) as server:
+        engines, ledger = set(server.engines()), Ledger(server)
+        async with (
+            Bystander(server.target) as bystander,
+            AsyncClient(server.target, retry=ONCE, timeout_s=PATIENCE_S) as client,
+        ):
+            sound = await client.generate(SOURCE, version=STUCK, max_decoding_length=30)
+            began_s = time.monotonic()
+            stuck = asyncio.create_task(
+                client.generate(SOURCE, version=STUCK, target_prefix=WORD, max_decoding_length=9)
+            )
+            with pytest.raises(DeadlineExceeded):
+                await client.generate(SOURCE, version=STUCK, timeout_s=STALL_S / 2)
+            assert time.monotonic() - began_s < STALL_S
+            with pytest.raises(Unavailable):
+                await stuck
+            known_s = time.monotonic() - began_s
+            await bystander.usual_s(20)
+            await asyncio.to_thread(until, lambda: is_sound(server, sound.hypotheses))
+            back_s = time.monotonic() - began_s
+        print(f"\nits calls failed after {known_s:.1f} s, others were served after {back_s:.1f} s")
+        assert STALL_S < known_s < 3 * STALL_S
+        assert f"has stood still for {STALL_S:g} s" in server.stderr
+        assert len(engines & set(server.engines())) == len(engines) - 1
+        ended = ledger.ended()
+        assert ended["DEADLINE_EXCEEDED"] == 1 and not ended["INTERNAL"]
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+
+
+def is_sound(server: ServerProcess, hypotheses: Any) -> bool:
+    """Tells whether the version that hung gives its answer again."""
+    with Client(server.target, retry=ONCE) as client:
+        try:
+            result = client.generate(SOURCE, version=STUCK, max_decoding_length=30)
+        except CallError:
+            return False
+    return bool(result.hypotheses == hypotheses)
+
+
+def test_an_engine_that_hangs_does_not_hold_the_end(
+    repository: Path, tiny_tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    models = tmp_path / "models"
+    word, _ = tiny_tokenizer.encode(WORD)
+    publish_trap(repository, models, STUCK, "decoder.onnx", word, hangs)
+    options = ("--slots", str(ROWS), "--workers", "1", "--drain-timeout-s", "1")
+    with ServerProcess(models, tmp_path, *options) as server:
+        with Client(server.target, retry=ONCE) as client, ThreadPoolExecutor(1) as pool:
+            call = pool.submit(client.generate, SOURCE, target_prefix=WORD, timeout_s=PATIENCE_S)
+            until(lambda: server.rows_in_use() == 1)
+            server.signal(signal.SIGTERM)
+            with pytest.raises(CallError) as lost:
+                call.result()
+        assert lost.value.code in ("UNAVAILABLE", "CANCELLED")
+        assert server.wait() == 0
+        assert server.engines() == []
+    assert "all_finished=False" in server.stderr

@@ -1,0 +1,100 @@
+"""Models whose graphs fail, or never end, once they meet a certain word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+from tests.e2e.babble import NAME
+from tests.e2e.test_lifecycle import copy_version
+
+from seqserve_server.manifest import Manifest, digest_of
+
+_FAR = 1 << 40
+
+Trap = Callable[[onnx.GraphProto], list[onnx.NodeProto]]
+"""Makes nodes from ``trap_met``, 1 where the word is and 0 elsewhere, to ``trap_zeros``."""
+
+
+def fails(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
+    """Looks something up where nothing is."""
+    graph.initializer.extend([_constant("trap_far", _FAR), _constant("trap_table", [0])])
+    return [
+        helper.make_node("Mul", ["trap_met", "trap_far"], ["trap_index"]),
+        helper.make_node("Gather", ["trap_table", "trap_index"], ["trap_zeros"]),
+    ]
+
+
+def hangs(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
+    """Counts so far that nobody lives to see it."""
+    graph.initializer.extend([_constant("trap_far", _FAR), _constant("trap_start", 0)])
+    on, count = "trap_on", "trap_count"
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["trap_go_on"], [on]),
+            helper.make_node("Identity", ["trap_count_before"], [count]),
+        ],
+        "trap_body",
+        [
+            helper.make_tensor_value_info("trap_turn", TensorProto.INT64, []),
+            helper.make_tensor_value_info("trap_go_on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("trap_count_before", TensorProto.INT64, []),
+        ],
+        [
+            helper.make_tensor_value_info(on, TensorProto.BOOL, []),
+            helper.make_tensor_value_info(count, TensorProto.INT64, []),
+        ],
+    )
+    return [
+        helper.make_node("ReduceMax", ["trap_met"], ["trap_any"], keepdims=0),
+        helper.make_node("Mul", ["trap_any", "trap_far"], ["trap_turns"]),
+        helper.make_node("Loop", ["trap_turns", "", "trap_start"], ["trap_zeros"], body=body),
+    ]
+
+
+def publish_trap(
+    repository: Path, models: Path, version: int, file: str, word: int, trap: Trap
+) -> None:
+    """Makes a version of ``babble/1`` that is as sound as hashes can tell.
+
+    Args:
+        repository: Where ``babble/1`` comes from.
+        models: Where the version is put.
+        version: Its number.
+        file: ``encoder.onnx``, to which sources are given, or ``decoder.onnx``, which is given the
+            last words.
+        word: What sets it off.
+        trap: What happens then.
+    """
+    folder = copy_version(repository, models.parent / "draft", version)
+    words = {"encoder.onnx": "source", "decoder.onnx": "tokens"}[file]
+    model = onnx.load(folder / file, load_external_data=False)
+    graph = model.graph
+    for node in graph.node:
+        for place, name in enumerate(node.input):
+            if name == words:
+                node.input[place] = "trap_words"
+    graph.initializer.append(_constant("trap_word", word))
+    nodes = [
+        helper.make_node("Equal", [words, "trap_word"], ["trap_is_met"]),
+        helper.make_node("Cast", ["trap_is_met"], ["trap_met"], to=TensorProto.INT64),
+        *trap(graph),
+        helper.make_node("Add", [words, "trap_zeros"], ["trap_words"]),
+    ]
+    for place, node in enumerate(nodes):
+        graph.node.insert(place, node)
+    onnx.save(model, folder / file)
+    manifest = Manifest.read(folder)
+    files = manifest.files | {file: digest_of(folder / file)}
+    replace(manifest, files=files).write(folder)
+    place = models / NAME / str(version)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    folder.rename(place)
+
+
+def _constant(name: str, value: int | list[int]) -> onnx.TensorProto:
+    return numpy_helper.from_array(np.array(value, np.int64), name)

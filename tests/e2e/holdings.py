@@ -1,0 +1,66 @@
+"""What the processes of a server hold, and what would stay held if something forgot to let go."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from .process import PATIENCE_S, ServerProcess
+
+TOLERANCE_MB = 12.0
+"""What a page here and there, a thread's arena or a longer list may take."""
+_TOLERANCE_THREADS = 8
+"""What pools of threads, of gRPC and of the event loop, may grow by and keep for a while."""
+
+
+def resident_mb(server: ServerProcess) -> float:
+    """Adds up the processes of a server: the one that speaks gRPC, and one for each engine.
+
+    By their proportional set size (proc_pid_smaps(5)), since they share their libraries, and sums
+    of resident sizes would count those again and again.
+    """
+    rollups = (
+        Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in (server.pid, *server.engines())
+    )
+    return sum(int(rollup.partition("\nPss:")[2].split()[0]) for rollup in rollups) / 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """Of all processes of a server together."""
+
+    threads: int
+    files: int
+    megabytes: float
+
+    @classmethod
+    def of(cls, server: ServerProcess) -> Holdings:
+        """Looks at what a server holds now."""
+        pids = (server.pid, *server.engines())
+        threads, files = (
+            sum(len(os.listdir(f"/proc/{pid}/{kind}")) for pid in pids) for kind in ("task", "fd")
+        )
+        return cls(threads, files, resident_mb(server))
+
+    def is_no_more_than(self, before: Holdings) -> bool:
+        return (
+            self.threads <= before.threads + _TOLERANCE_THREADS
+            and self.files <= before.files
+            and self.megabytes <= before.megabytes + TOLERANCE_MB
+        )
+
+    def __str__(self) -> str:
+        return f"{self.threads} threads, {self.files} files, {self.megabytes:.1f} MB"
+
+
+def until_given_back(server: ServerProcess, before: Holdings) -> Holdings:
+    """Waits until a server is idle and holds no more than before; gives what it holds then."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while True:
+        now, is_idle = Holdings.of(server), server.is_idle()
+        if is_idle and now.is_no_more_than(before):
+            return now
+        assert time.monotonic() < deadline_s, f"before {before}, now {now}, idle: {is_idle}"
+        time.sleep(0.05)
