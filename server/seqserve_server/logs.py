@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import select
 from collections.abc import Mapping
 from contextlib import suppress
@@ -22,6 +23,7 @@ from seqserve_server.config import LogFormat, LogLevel
 _STDOUT, _STDERR = 1, 2
 # Where a pipe takes anything at all, it takes so much at once. POSIX demands 512.
 _PIECE = getattr(select, "PIPE_BUF", 512)
+_SEPARATORS = re.compile('[ "=]')
 
 _log = logging.getLogger("seqserve")
 
@@ -113,7 +115,7 @@ def _plain(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3f}"
     text = str(value)
-    if text and text.isprintable() and not any(character in text for character in ' "='):
+    if text and text.isprintable() and not _SEPARATORS.search(text):
         return text
     # Nothing that a terminal or a reader of lines could take for more than a value.
     return json.dumps(text, ensure_ascii=not text.isprintable())
