@@ -265,7 +265,8 @@ class Day:
         for worker in self.workers:
             worker._compact()
             slots = worker._cache
-            assert not any([worker._rows, slots._bans, slots.ranked, slots.shows_scores])
+            shown = (slots.ranked, slots.shows_scores, slots.shows_listed)
+            assert not any([worker._rows, slots._bans, *shown])
             assert worker._search.advance(0) == ([], [])
 
 

@@ -52,7 +52,7 @@ class SlotCache:
         self.scored = np.array(True)
         # What is asked of the next step; see :class:`Sizes`.
         self.ranked = 0
-        self.shows_scores = False
+        self.shows_scores = self.shows_listed = False
         self.projects = True
         most_bans = _MOST_LISTED + manifest.limits.max_target_length
         self._bans: dict[int, Sequence[int]] = {}
@@ -252,7 +252,7 @@ class SlotCache:
         if not self._bans_laid or rows > self._ban_rows:
             self._lay_bans(rows)
         if self.projects:
-            shown = self.words if self.shows_scores else 0
+            shown = self.words if self.shows_scores or self.shows_listed else 0
             sizes = Sizes(self._ban_places, self.ranked, shown, self._allowed_groups)
         else:
             sizes = Sizes(allowed=self._allowed_groups, projected=False)

@@ -66,7 +66,7 @@ class Search:
         if not options.is_plain:
             needs = needs_of(options)
             self._needs[needs] += len(rows)
-            if self._needs[needs] == len(rows) or options.vocabulary:
+            if self._needs[needs] == len(rows):
                 self._ask()
 
     def _search(self, request: Request) -> IndependentRows | Beams:
@@ -99,8 +99,6 @@ class Search:
             if not self._needs[needs]:
                 del self._needs[needs]
                 self._ask()
-            elif request.options.vocabulary:
-                self._ask()
 
     def word(self, row: int) -> int:
         """Gives the newest word of a row."""
@@ -124,6 +122,4 @@ class Search:
         ranked = max((needs.ranked for needs in self._needs), default=0)
         # Few sizes, so that few bindings are made.
         self._cache.ranked = min(-(-ranked // _RANKS_APART) * _RANKS_APART, self._most)
-        self._cache.shows_scores = self._vocabularies.are_many or any(
-            needs.shows_scores for needs in self._needs
-        )
+        self._cache.shows_scores = any(needs.shows_scores for needs in self._needs)

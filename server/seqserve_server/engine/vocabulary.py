@@ -28,8 +28,6 @@ class Vocabularies:
         self._rows: Counter[Words] = Counter()
         # As arrays, and where each word is among all of them.
         self._arrays: dict[Words, tuple[Array, Array]] = {}
-        self.are_many = False
-        """Whether steps give out the scores of all words in place of those listed."""
 
     def join(self, words: Words, rows: int = 1) -> None:
         """Adds rows; an empty vocabulary is that of rows that may say everything."""
@@ -47,20 +45,22 @@ class Vocabularies:
     def scores(self, row: int, words: Words) -> tuple[Array, Array]:
         """Gives a row's words and their scores in the last step, ``[N]`` each."""
         array, columns = self._arrays[words]
-        scores = self._cache.scores(row) if self.are_many else self._cache.allowed_scores(row)
+        cache = self._cache
+        scores = cache.scores(row) if cache.shows_listed else cache.allowed_scores(row)
         found = scores[columns]
-        if banned := self._cache.banned(row):
+        if banned := cache.banned(row):
             found[np.isin(array, banned)] = NEVER
         return array, found
 
     def _tell(self) -> None:
         listed = [words for words in self._rows if words]
         every = np.unique(np.concatenate(listed)) if listed else np.empty(0, np.int64)
-        self.are_many = len(every) > _MOST_GATHERED * self._cache.words
+        are_many = len(every) > _MOST_GATHERED * self._cache.words
         arrays = {words: np.array(words) for words in listed}
         self._arrays = {
-            words: (array, array if self.are_many else every.searchsorted(array))
+            words: (array, array if are_many else every.searchsorted(array))
             for words, array in arrays.items()
         }
-        self._cache.allow([] if self.are_many else every)
-        self._cache.projects = () in self._rows or not listed or self.are_many
+        self._cache.allow([] if are_many else every)
+        self._cache.shows_listed = are_many
+        self._cache.projects = () in self._rows or not listed or are_many

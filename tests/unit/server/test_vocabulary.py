@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.scores import NEVER
 from seqserve_server.engine.vocabulary import Vocabularies
+from seqserve_server.runtime import Sizes
 
 from .fake_runtime import FakeRuntime, make_manifest
 
@@ -24,7 +25,7 @@ class Told:
     words = 100
 
     def __init__(self) -> None:
-        self.projects = True
+        self.projects, self.shows_listed = True, False
         self.told: list[list[int]] = []
         self.bans: dict[int, list[int]] = {}
 
@@ -107,9 +108,20 @@ def test_all_words_are_looked_at_unless_every_row_has_its_own(
     assert cache.projects
 
 
-def asked(cache: SlotCache) -> tuple[bool, bool]:
-    """Tells whether a step projects onto all words, and whether onto some alone."""
-    return cache.projects, cache._allowed_groups > 0
+class Asked:
+    """Stands for the step, and notes what is asked of it."""
+
+    sizes: Sizes
+
+    def run(self, rows: int, sizes: Sizes) -> None:
+        self.sizes = sizes
+
+
+def asked(cache: SlotCache) -> tuple[bool, bool, bool]:
+    """Tells whether all scores are given out, whether all words are projected, and some alone."""
+    step = cache._step = cast(Any, Asked())
+    cache.advance(1)
+    return step.sizes.shown > 0, step.sizes.projected, step.sizes.allowed > 0
 
 
 def test_what_is_cheaper_is_asked_of_the_step() -> None:
@@ -117,16 +129,16 @@ def test_what_is_cheaper_is_asked_of_the_step() -> None:
     vocabularies = Vocabularies(cache)
     few, others = tuple(range(WORDS // 8)), tuple(range(WORDS // 8, WORDS // 3))
     vocabularies.join(few)
-    assert (vocabularies.are_many, *asked(cache)) == (False, False, True)
+    assert asked(cache) == (False, False, True)
     vocabularies.join((), rows=2)
-    assert (vocabularies.are_many, *asked(cache)) == (False, True, True)
+    assert asked(cache) == (False, True, True)
     # Together they are more than a quarter.
     vocabularies.join(others)
-    assert (vocabularies.are_many, *asked(cache)) == (True, True, False)
+    assert asked(cache) == (True, True, False)
     vocabularies.leave(others)
-    assert (vocabularies.are_many, *asked(cache)) == (False, True, True)
+    assert asked(cache) == (False, True, True)
     vocabularies.leave(())
     vocabularies.leave(())
-    assert asked(cache) == (False, True)
+    assert asked(cache) == (False, False, True)
     vocabularies.leave(few)
-    assert (vocabularies.are_many, *asked(cache)) == (False, True, False)
+    assert asked(cache) == (False, True, False)
