@@ -73,8 +73,6 @@ class RemoteEngine:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._restart: asyncio.Task[None] | None = None
         self._asked: deque[Future[Report]] = deque()
-        self._idle = asyncio.Event()
-        self._idle.set()
         self._closed = False
         # Of hosts that have ended: counters never fall.
         self._past = Figures()
@@ -166,7 +164,6 @@ class RemoteEngine:
             raise ModelUnavailable("the engine has failed and is being started again")
         request.number = next(self._numbers)
         self._requests[request.number] = request
-        self._idle.clear()
         self._send(
             Submit(
                 request.number,
@@ -185,21 +182,12 @@ class RemoteEngine:
 
     def cancel(self, request: Request) -> None:
         """Forgets a request; no event follows."""
-        if self._forget(request.number):
+        if self._requests.pop(request.number, None) is not None:
             self._send(Cancel(request.number, request.deadline_s))
 
     def close(self) -> None:
         """Takes no new requests from now on."""
         self._closed = True
-
-    async def wait_idle(self, timeout_s: float) -> bool:
-        """Waits until every request has got its last event; False where time ran out."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                await self._idle.wait()
-        except TimeoutError:
-            return False
-        return True
 
     async def stop(self) -> None:
         """Ends the host; what is still under way fails."""
@@ -264,7 +252,7 @@ class RemoteEngine:
                     continue
                 if timeline is not None:
                     request.timeline = timeline
-                    self._forget(number)
+                    del self._requests[number]
                 request.receive(event)
         elif isinstance(message, Report):
             total = Figures()
@@ -304,16 +292,10 @@ class RemoteEngine:
                 self.on_change(True)
                 return
 
-    def _forget(self, number: int) -> bool:
-        known = self._requests.pop(number, None) is not None
-        if not self._requests:
-            self._idle.set()
-        return known
-
     def _fail(self, error: ServiceError) -> None:
         event: Event = Failed(error)
-        for number, request in list(self._requests.items()):
-            self._forget(number)
+        requests, self._requests = self._requests, {}
+        for request in requests.values():
             request.receive(event)
 
 

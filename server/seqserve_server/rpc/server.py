@@ -6,7 +6,6 @@ Source: gRPC health checking protocol, https://github.com/grpc/grpc/blob/master/
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import TYPE_CHECKING
 
 import grpc
@@ -126,18 +125,12 @@ class Server:
         Returns:
             Whether every call was finished.
         """
-        deadline_s = time.monotonic() + timeout_s
         self._is_serving = False
         await self._health.enter_graceful_shutdown()
         # New calls are refused at once, before any is waited for.
         self._rollout.close()
         self._draining.set()
-        engines = [model.engine for model in self._repository.models()]
-        idle = await asyncio.gather(*(engine.wait_idle(timeout_s) for engine in engines))
-        # Readers may be slower than the engine.
-        finished = all(idle) and await self._interceptor.active.wait_none(
-            max(0.0, deadline_s - time.monotonic())
-        )
+        finished = await self._interceptor.active.wait_none(timeout_s)
         await self._server.stop(_FLUSH_S if finished else None)
         await self._rollout.stop()
         return finished
