@@ -177,10 +177,11 @@ class ServeOptions:
     max_queue_tokens: int = option(
         65536, help="Source tokens that may wait.", minimum=1, group=_ENGINE
     )
-    max_queue_s: float = option(
-        5.0,
+    max_queue_s: float | None = option(
+        None,
         help="Longest that a request may be expected to wait, by the pace of late, before it is"
-        " refused; more takes bursts, less keeps accepted calls fast. Those of low priority may"
+        " refused; where not given, 2 s, so that bursts find room, but while some are refused only"
+        " as long as a request takes, so that accepted calls stay fast. Those of low priority may"
         " wait for longer.",
         minimum=0,
         group=_ENGINE,

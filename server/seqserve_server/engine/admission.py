@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from seqserve_server.engine.congestion import Congestion
 from seqserve_server.engine.fair_queue import FairQueue
 from seqserve_server.engine.pace import Pace
 from seqserve_server.engine.request import Priority, Request
@@ -33,7 +34,7 @@ class Admission:
         *,
         max_queue: int,
         max_queue_tokens: float,
-        max_queue_s: float,
+        max_queue_s: float | None,
         caller_share: float,
     ) -> None:
         """Takes the bounds.
@@ -43,7 +44,8 @@ class Admission:
             pace: How fast it gets done.
             max_queue: Most requests that wait.
             max_queue_tokens: Most source tokens that wait; more only of a request by itself.
-            max_queue_s: Longest that one of normal priority is expected to wait.
+            max_queue_s: Longest that one of normal priority is expected to wait; None for as long
+                as makes sense.
             caller_share: Part of the queue that a caller who is alone may hold, above 0 to 1.
         """
         self._queue = queue
@@ -51,6 +53,7 @@ class Admission:
         self._max_queue = max_queue
         self._max_queue_tokens = max_queue_tokens
         self._max_queue_s = max_queue_s
+        self._congestion = Congestion()
         self._caller_share = caller_share
         # That is its part of what is free, where it is alone.
         self._share = caller_share / (1.0 - caller_share) if caller_share < 1.0 else math.inf
@@ -71,6 +74,8 @@ class Admission:
         found = self._objection(request, now_s, free)
         if found:
             bound, reason = found
+            if bound is not Bound.DEADLINE:
+                self._congestion.note(now_s)
             raise QueueFull(reason, self.retry_after_s(request, now_s), bound)
 
     def _objection(self, request: Request, now_s: float, free: int) -> tuple[Bound, str] | None:
@@ -104,18 +109,20 @@ class Admission:
         if not self._pace.is_known:
             return None
         wait_s = self._wait_s(request)
-        if wait_s > self._longest_wait_s(request):
+        if wait_s > self._longest_wait_s(request, now_s):
             return Bound.WAIT, f"it would wait for about {wait_s:.3g} s"
         left_s = request.patience_s - now_s
         if wait_s > _MARGIN * left_s:
             return Bound.DEADLINE, f"it would wait for about {wait_s:.3g} s, beyond its deadline"
         return None
 
-    def _longest_wait_s(self, request: Request) -> float:
+    def _longest_wait_s(self, request: Request, now_s: float) -> float:
         if request.priority is Priority.LOW:
             # It waits behind all others, and holds up nobody.
             return math.inf
         longest_s = self._max_queue_s
+        if longest_s is None:
+            longest_s = self._congestion.longest_wait_s(now_s, self._pace.held_s)
         count, _ = self._queue.held(request.caller, request.priority)
         # Who waits already leaves the rest of it to newcomers.
         return longest_s * self._caller_share if count else longest_s

@@ -33,7 +33,8 @@ class EngineLimits:
     """Source tokens that a worker encodes between two steps while rows are running."""
     max_queue_tokens: float = math.inf
     """Source tokens that may wait for a slot."""
-    max_queue_s: float = math.inf
-    """How long a request of normal priority may be expected to wait."""
+    max_queue_s: float | None = math.inf
+    """How long a request of normal priority may be expected to wait; None for as long as makes
+    sense, see :mod:`~seqserve_server.engine.congestion`."""
     caller_share: float = 1.0
     """Part of the queue that one caller may hold; others, too, leave some room for newcomers."""

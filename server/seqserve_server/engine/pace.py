@@ -25,6 +25,8 @@ class Pace:
         self._slots = slots
         self._slot_seconds = self._work = 0.0
         self._ended = 0
+        self.held_s = 0.0
+        """How long a request holds its slots."""
 
     def ended(self, work: int, rows: int, held_s: float) -> None:
         """Notes a request that has left its slots.
@@ -39,6 +41,7 @@ class Pace:
         weight = max(_SMOOTHING, 1 / self._ended)
         self._slot_seconds += weight * (rows * held_s - self._slot_seconds)
         self._work += weight * (work - self._work)
+        self.held_s += weight * (held_s - self.held_s)
 
     @property
     def is_known(self) -> bool:

@@ -31,7 +31,7 @@ class Scheduler:
         max_queue: int,
         slots: int = 1,
         max_queue_tokens: float = math.inf,
-        max_queue_s: float = math.inf,
+        max_queue_s: float | None = math.inf,
         caller_share: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -42,7 +42,8 @@ class Scheduler:
             max_queue: Most requests that wait.
             slots: Those of all workers, by which waiting is estimated.
             max_queue_tokens: Most source tokens that wait.
-            max_queue_s: Longest that a request of normal priority is expected to wait.
+            max_queue_s: Longest that a request of normal priority is expected to wait; None for as
+                long as makes sense.
             caller_share: Part of the queue that one caller may hold.
             clock: That of deadlines, in seconds.
         """

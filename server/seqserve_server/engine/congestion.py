@@ -1,0 +1,47 @@
+"""How long a request may wait, where nobody has said so: it depends on whether the queue ran over.
+
+A queue takes in what comes at once, and is worked off in the pauses. Where more comes than can be
+done there are none: whoever waits in it waits as long as it lets him, and the slots are no busier
+for it. So a queue that has run over is kept short, until nothing had to be refused for a while.
+Callers who each wait for an answer before they send again may be too many for a short queue, but
+not for a long one; so a long one is tried at times.
+
+After Maurer 2015, "Fail at Scale", ACM Queue 13(8), "Controlled Delay". There the limit is short
+where the queue has not been empty for a while, which it never is with such callers.
+"""
+
+from __future__ import annotations
+
+import math
+
+BURST_S = 2.0
+"""Longest that a request may be expected to wait while none was refused for so long."""
+PROBE_S = 60.0
+"""After which a queue that goes on running over is let grow again."""
+
+
+class Congestion:
+    """Of one queue. Times are those of the scheduler's clock, in seconds."""
+
+    def __init__(self) -> None:
+        """Begins without."""
+        self._began_s = self._last_s = -math.inf
+
+    def note(self, now_s: float) -> None:
+        """Notes that there was no room for a request."""
+        if not self._is_there(now_s):
+            self._began_s = now_s
+        self._last_s = now_s
+
+    def longest_wait_s(self, now_s: float, held_s: float) -> float:
+        """Gives how long a request may be expected to wait.
+
+        Args:
+            now_s: The time.
+            held_s: How long a request holds its slots, of late. While one waits for so long, as
+                many others begin as there are slots, so that none of these is ever free.
+        """
+        return min(BURST_S, held_s) if self._is_there(now_s) else BURST_S
+
+    def _is_there(self, now_s: float) -> bool:
+        return now_s - self._last_s < BURST_S and now_s - self._began_s < PROBE_S
