@@ -180,9 +180,9 @@ class ServeOptions:
     max_queue_s: float | None = option(
         None,
         help="Longest that a request may be expected to wait, by the pace of late, before it is"
-        " refused; where not given, 2 s, so that bursts find room, but while some are refused only"
-        " as long as a request takes, so that accepted calls stay fast. Those of low priority may"
-        " wait for longer.",
+        " refused; where not given, 2 s or twice what a request takes, so that bursts find room,"
+        " but while some are refused only as long as one takes, so that accepted calls stay fast."
+        " Those of low priority may wait for longer.",
         minimum=0,
         group=_ENGINE,
     )

@@ -36,7 +36,7 @@ class Weight:
 
 
 WEIGHTS = {
-    "heavy": Weight(16, 128, {"min_decoding_length": 128, "max_decoding_length": 128}, 0.7),
+    "heavy": Weight(16, 64, {"min_decoding_length": 128, "max_decoding_length": 128}, 0.7),
     "light": Weight(4, 64, {"max_decoding_length": 64}, 0.4),
 }
 
@@ -61,7 +61,6 @@ async def watched(server: ServerProcess, weight: Weight) -> tuple[Flood, list[fl
 @pytest.mark.parametrize("weight", WEIGHTS.values(), ids=WEIGHTS)
 def test_ten_times_the_load(tmp_path: Path, weight: Weight) -> None:
     options = ("--slots", str(weight.slots), "--caller-metadata", CALLER, "--log-level", "warning")
-    options += ("--max-queue-s", "0.25")
     with ServerProcess(MODELS, tmp_path, *options) as server:
         engines = server.engines()
         found, samples = asyncio.run(watched(server, weight))

@@ -15,7 +15,8 @@ from __future__ import annotations
 import math
 
 BURST_S = 2.0
-"""Longest that a request may be expected to wait while none was refused for so long."""
+"""Longest that a request may be expected to wait while none was refused for so long; where requests
+take long themselves, twice as long as one."""
 PROBE_S = 60.0
 """After which a queue that goes on running over is let grow again."""
 
@@ -41,7 +42,7 @@ class Congestion:
             held_s: How long a request holds its slots, of late. While one waits for so long, as
                 many others begin as there are slots, so that none of these is ever free.
         """
-        return min(BURST_S, held_s) if self._is_there(now_s) else BURST_S
+        return held_s if self._is_there(now_s) else max(BURST_S, 2 * held_s)
 
     def _is_there(self, now_s: float) -> bool:
         return now_s - self._last_s < BURST_S and now_s - self._began_s < PROBE_S
