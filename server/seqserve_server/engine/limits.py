@@ -9,8 +9,6 @@ MOST_RANKS = 64
 """Best words that a step can list for each row."""
 MOST_SUPPRESSED = 256
 """Tokens and sequences that a request can have suppressed, the unknown token beside them."""
-MOST_ALLOWED = 4096
-"""Tokens that a request can restrict its hypotheses to."""
 MOST_ENDS = 64
 """Tokens that can end the hypotheses of a request."""
 MOST_TERMS = 16
