@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import warnings
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -32,15 +34,39 @@ _PAGE = 4096
 _ALIGNMENT = 64
 
 
+class Input(NamedTuple):
+    """One input of a graph."""
+
+    name: str
+    example: Tensor
+    free: tuple[int, ...] = ()
+    """Axes whose size is known only when the graph runs."""
+
+    @property
+    def shape(self) -> dict[int, Any]:
+        """Gives the free axes as torch's exporter takes them."""
+        return dict.fromkeys(self.free, Dim.DYNAMIC)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """One graph: its module, an example of its inputs, and what they are called."""
+    """One graph: its module, what that takes, and what it gives."""
 
     module: nn.Module
-    example: tuple[Any, ...]
-    shapes: tuple[Any, ...]
-    inputs: list[str]
+    inputs: list[Input]
+    caches: list[list[Input]] = field(default_factory=list)
+    """Of each layer; the module takes them as lists, after the other inputs."""
     outputs: list[str]
+
+    @property
+    def names(self) -> list[str]:
+        """Gives the names of all inputs."""
+        return [each.name for each in (*self.inputs, *chain.from_iterable(self.caches))]
+
+    def arranged(self, part: Callable[[Input], Any]) -> tuple[Any, ...]:
+        """Gives a part of each input, in the form in which the module takes the inputs."""
+        layers = [[part(each) for each in layer] for layer in self.caches]
+        return (*map(part, self.inputs), *([layers] if layers else ()))
 
 
 def programs(model: Transformer) -> dict[str, Program]:
@@ -54,27 +80,28 @@ def programs(model: Transformer) -> dict[str, Program]:
 
 _LINEAR = torch.ops.aten.linear.default
 
-# An axis whose size is known only when the graph runs.
-_FREE = Dim.DYNAMIC
-
 
 def _int32(*values: int) -> Tensor:
     return torch.tensor(values, dtype=torch.int32)
 
 
+def _int64(*shape: int) -> Tensor:
+    return torch.zeros(shape, dtype=torch.int64)
+
+
 def _encoder(model: Transformer) -> Program:
-    layers = range(model.config.decoder_layers)
-    # Each a tensor of its own: one that came twice would be taken for one input.
-    source, positions, place_of = (torch.zeros(16, dtype=torch.int64) for _ in range(3))
-    word_at = torch.zeros(3, 7, dtype=torch.int64)
     return Program(
         module=EncoderGraph(model),
-        example=(source, positions, _int32(7, 5, 4), word_at, place_of),
-        shapes=({0: _FREE}, {0: _FREE}, {0: _FREE}, {0: _FREE, 1: _FREE}, {0: _FREE}),
-        inputs=["source", "positions", "source_lengths", "word_at", "place_of"],
+        inputs=[
+            Input("source", _int64(16), (0,)),
+            Input("positions", _int64(16), (0,)),
+            Input("source_lengths", _int32(7, 5, 4), (0,)),
+            Input("word_at", _int64(3, 7), (0, 1)),
+            Input("place_of", _int64(16), (0,)),
+        ],
         outputs=[
             f"{kind}_{part}_{layer}"
-            for layer in layers
+            for layer in range(model.config.decoder_layers)
             for part in ("key", "value")
             for kind in ("cross", "last")
         ],
@@ -82,73 +109,25 @@ def _encoder(model: Transformer) -> Program:
 
 
 def _decoder(model: Transformer) -> Program:
-    config = model.config
-    rows, capacity, source = 2, config.max_target_length + 1, 16
-    kept = (
-        torch.float32
-        if cache_scales(model.decoder_layers[0].self_attention) is None
-        else torch.int8
-    )
-    own = torch.zeros(rows, config.heads, capacity, config.head_size, dtype=kept)
-    memory = torch.zeros(rows, config.heads, source, config.head_size, dtype=kept)
-    last = torch.zeros(rows, 1, config.width)
-    caches, shapes, names, outputs = [], [], [], []
-    for layer in range(config.decoder_layers):
-        caches.append([part.clone() for part in (own, own, memory, memory, last, last)])
-        shapes.append([{0: _FREE}] * 2 + [{0: _FREE, 2: _FREE}] * 2 + [{0: _FREE}] * 2)
-        both = [f"{kind}_{part}_{layer}" for kind in ("self", "cross") for part in ("key", "value")]
-        names += [*both, f"last_key_{layer}", f"last_value_{layer}"]
-        outputs += [f"new_{name}" for name in both]
-    adjust = torch.zeros(rows, 3)
-    ranks, columns = torch.zeros(4, dtype=torch.int64), torch.zeros(5, dtype=torch.int64)
-    allowed = torch.zeros(2, GROUP, dtype=torch.int64)
+    rows = 2
+    layers = range(model.config.decoder_layers)
     return Program(
         module=DecoderGraph(model),
-        example=(
-            torch.zeros(rows, 1, dtype=torch.int64),
-            _int32(3, 4),
-            _int32(5),
-            _int32(6, 7),
-            _int32(8),
-            adjust.long(),
-            adjust,
-            torch.tensor(True),
-            ranks,
-            columns,
-            allowed,
-            torch.arange(rows),
-            caches,
-        ),
-        shapes=(
-            {0: _FREE},
-            {0: _FREE},
-            {},
-            {0: _FREE},
-            {},
-            {0: _FREE, 1: _FREE},
-            {0: _FREE, 1: _FREE},
-            {},
-            {0: _FREE},
-            {0: _FREE},
-            {0: _FREE},
-            {0: _FREE},
-            shapes,
-        ),
         inputs=[
-            "tokens",
-            "lengths",
-            "longest",
-            "source_last",
-            "source_longest",
-            "adjust_index",
-            "adjust_value",
-            "scored",
-            "ranks",
-            "columns",
-            "allowed",
-            "projected",
-            *names,
+            Input("tokens", _int64(rows, 1), (0,)),
+            Input("lengths", _int32(3, 4), (0,)),
+            Input("longest", _int32(5)),
+            Input("source_last", _int32(6, 7), (0,)),
+            Input("source_longest", _int32(8)),
+            Input("adjust_index", _int64(rows, 3), (0, 1)),
+            Input("adjust_value", torch.zeros(rows, 3), (0, 1)),
+            Input("scored", torch.tensor(True)),
+            Input("ranks", _int64(4), (0,)),
+            Input("columns", _int64(5), (0,)),
+            Input("allowed", _int64(2, GROUP), (0,)),
+            Input("projected", torch.arange(rows), (0,)),
         ],
+        caches=[_caches(model, rows, layer) for layer in layers],
         outputs=[
             "next_tokens",
             "log_probabilities",
@@ -156,21 +135,45 @@ def _decoder(model: Transformer) -> Program:
             "best_log_probabilities",
             "scores",
             "allowed_scores",
-            *outputs,
+            *(
+                f"new_{kind}_{part}_{layer}"
+                for layer in layers
+                for kind in ("self", "cross")
+                for part in ("key", "value")
+            ),
         ],
     )
+
+
+def _caches(model: Transformer, rows: int, layer: int) -> list[Input]:
+    config = model.config
+    are_rounded = cache_scales(model.decoder_layers[0].self_attention) is not None
+
+    def cache(places: int) -> Tensor:
+        kept = torch.int8 if are_rounded else torch.float32
+        return torch.zeros(rows, config.heads, places, config.head_size, dtype=kept)
+
+    kinds = (
+        ("self", cache(config.max_target_length + 1), (0,)),
+        ("cross", cache(16), (0, 2)),
+        ("last", torch.zeros(rows, 1, config.width), (0,)),
+    )
+    return [
+        # A tensor of its own: one that came twice would be taken for one input.
+        Input(f"{kind}_{part}_{layer}", example.clone(), free)
+        for kind, example, free in kinds
+        for part in ("key", "value")
+    ]
 
 
 def _teacher(model: Transformer) -> Program:
     return Program(
         module=TeacherGraph(model),
-        example=(
-            torch.zeros(2, 7, dtype=torch.int64),
-            _int32(7, 5),
-            torch.zeros(2, 6, dtype=torch.int64),
-        ),
-        shapes=({0: _FREE, 1: _FREE}, {0: _FREE}, {0: _FREE, 1: _FREE}),
-        inputs=["source", "source_lengths", "target"],
+        inputs=[
+            Input("source", _int64(2, 7), (0, 1)),
+            Input("source_lengths", _int32(7, 5), (0,)),
+            Input("target", _int64(2, 6), (0, 1)),
+        ],
         outputs=[
             "log_probabilities",
             "encoder_attention",
@@ -207,9 +210,9 @@ def trace(program: Program) -> onnx.ModelProto:
         warnings.simplefilter("ignore", DeprecationWarning)
         exported = torch.onnx.export(
             program.module.eval(),
-            program.example,
-            dynamic_shapes=program.shapes,
-            input_names=program.inputs,
+            program.arranged(lambda each: each.example),
+            dynamic_shapes=program.arranged(lambda each: each.shape),
+            input_names=program.names,
             output_names=program.outputs,
             opset_version=OPSET,
             custom_translation_table={_LINEAR: _linear},

@@ -77,7 +77,7 @@ def sentence_key(text: str) -> str:
 def read_pairs(
     path: Path, *, source_column: int = 0, target_column: int = 1, max_chars: int = 1_000
 ) -> Corpus:
-    """Reads the pairs of a TSV file, plain or gzip.
+    """Reads the pairs of a TSV file, plain, gzip or bzip2.
 
     Args:
         path: The file.

@@ -5,10 +5,11 @@ Sources: Papineni et al. 2002 (BLEU), Popović 2015 (chrF), Post 2018 (signature
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -81,11 +82,9 @@ class TorchTranslator:
 
     def __call__(self, sources: Sequence[str], /) -> list[str]:
         """Translates each source, in order; one that is too long is cut at the model's limit."""
-        limit, eos = self._model.config.max_source_length, self._tokenizer.eos_id
-        rows = [
-            ids if len(ids) <= limit else [*ids[: limit - 1], eos]
-            for ids in self._tokenizer.encode_batch(sources)
-        ]
+        limit = self._model.config.max_source_length
+        encoded = self._tokenizer.encode_batch(sources)
+        rows = [self._tokenizer.cut(ids, limit) for ids in encoded]
         found = greedy_in_batches(self._model, rows, self._max_decoding_length, self._batch_rows)
         return [self._tokenizer.decode(ids) for ids in found]
 
@@ -122,8 +121,12 @@ class EvaluateOptions:
     target_column: int = option(1, help="Column of the target in the data.", minimum=0)
     weights: Weights = option(Weights.RESULT, help="Which weights of the run to score.")
     limit: int | None = option(None, help="Score only the first pairs.", minimum=1)
-    device: str = option("cpu", help="Torch device, such as cpu or cuda.")
-    threads: int | None = option(None, help="Threads of torch; its own choice where not given.")
+    device: str = option("cpu", help="Torch device for a run, such as cpu or cuda.")
+    threads: int | None = option(
+        None,
+        help="Threads; where not given, torch chooses for a run, and an artifact gets one.",
+        minimum=1,
+    )
     translations: Path | None = option(None, help="File to write the translations to.")
     json: bool = option(False, help="Print one JSON object instead of text.")
 
@@ -145,10 +148,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(options: EvaluateOptions) -> None:
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    if is_artifact(options.path) and options.data is None:
-        raise OptionError("--data: an artifact has no test set; name a TSV file")
+    if is_artifact(options.path):
+        _check_for_artifact(options)
     data = options.data or options.path / "test.tsv"
     corpus = read_pairs(
         data, source_column=options.source_column, target_column=options.target_column
@@ -156,7 +157,8 @@ def _run(options: EvaluateOptions) -> None:
     for line in corpus.report():
         print(line, file=sys.stderr)
     pairs = corpus.pairs[: options.limit]
-    scores, translations = evaluate(make_translator(options), pairs)
+    with open_translator(options) as translate:
+        scores, translations = evaluate(translate, pairs)
     if options.translations:
         options.translations.write_text("\n".join(translations) + "\n", encoding="utf-8")
     if options.json:
@@ -165,21 +167,35 @@ def _run(options: EvaluateOptions) -> None:
         print(scores)
 
 
-def make_translator(options: EvaluateOptions) -> Translator:
-    """Opens what the options name.
+def _check_for_artifact(options: EvaluateOptions) -> None:
+    if options.data is None:
+        raise OptionError("--data: an artifact has no test set; name a TSV file")
+    if options.weights is not Weights.RESULT:
+        raise OptionError("--weights: an artifact has weights of its own only; name a run")
+    if options.device != "cpu":
+        raise OptionError("--device: an artifact is scored on the CPU; name a run, or leave it out")
+
+
+@contextlib.contextmanager
+def open_translator(options: EvaluateOptions) -> Iterator[Translator]:
+    """Opens what the options name, for as long as the context lasts.
 
     Raises:
         OptionError: It is neither a run nor an artifact, or the device is not there.
         ArtifactError: The artifact is not sound.
     """
     if is_artifact(options.path):
-        return Offline(options.path)
+        with Offline(options.path, threads=options.threads or 1) as artifact:
+            yield artifact
+        return
     if not (options.path / "config.json").is_file():
         raise OptionError(
             f"{options.path}: has neither config.json nor {MANIFEST}; name a run or an artifact"
         )
+    if options.threads:
+        torch.set_num_threads(options.threads)
     model, tokenizer = load_run(options.path, options.weights)
-    return TorchTranslator(model.to(torch_device(options.device)), tokenizer)
+    yield TorchTranslator(model.to(torch_device(options.device)), tokenizer)
 
 
 def is_artifact(path: Path) -> bool:

@@ -56,7 +56,7 @@ class VocabularyRecipe:
 class DataRecipe:
     """The parallel text, and what of it is held out."""
 
-    path: str = _key("", "TSV file, plain or gzip, relative to the working directory")
+    path: str = _key("", "TSV file, plain, gzip or bzip2, relative to the working directory")
     source_column: int = _key(0, "column of the source; swap the two to turn the direction", 0)
     target_column: int = _key(1, "column of the target", 0)
     max_chars: int = _key(1_000, "longer sentences are skipped as bad lines", 1)

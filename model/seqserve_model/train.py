@@ -96,7 +96,7 @@ def train(options: TrainOptions, *, command: str) -> End:
     if options.threads:
         torch.set_num_threads(options.threads)
     recipe = _with_max_steps(Recipe.load(options.recipe), options.max_steps)
-    run = _open_run(options, recipe)
+    run = _find_run(options, recipe)
     tokenizer, corpora = prepare_data(recipe, run)
     _seed(recipe.training.seed)
     model = Transformer(_model_config(recipe, tokenizer))
@@ -121,6 +121,8 @@ def train(options: TrainOptions, *, command: str) -> End:
 def prepare_data(recipe: Recipe, run: RunDirectory) -> tuple[Tokenizer, Corpora]:
     """Reads, splits and tokenises the data; learns the vocabulary where the run has none.
 
+    Nothing is written before all is known to fit, so that what is mended needs no clearing up.
+
     Raises:
         OptionError: The data do not fit the recipe.
     """
@@ -140,8 +142,6 @@ def prepare_data(recipe: Recipe, run: RunDirectory) -> tuple[Tokenizer, Corpora]
         max_group=data.max_group,
         seed=data.seed,
     )
-    write_pairs(run.validation, split.validation)
-    write_pairs(run.test, split.test)
     tokenizer = _vocabulary(recipe, run, split)
     config = _model_config(recipe, tokenizer)
     corpora = Corpora(
@@ -149,6 +149,8 @@ def prepare_data(recipe: Recipe, run: RunDirectory) -> tuple[Tokenizer, Corpora]
         validation=Examples(split.validation, tokenizer, config),
         validation_pairs=split.validation,
     )
+    _check_lengths(corpora)
+    _begin_run(run, recipe, split, tokenizer)
     examples = corpora.training
     source_tokens, target_tokens = examples.lengths.sum(axis=0)
     _say(
@@ -159,13 +161,30 @@ def prepare_data(recipe: Recipe, run: RunDirectory) -> tuple[Tokenizer, Corpora]
 
 
 def _vocabulary(recipe: Recipe, run: RunDirectory, split: Split) -> Tokenizer:
-    if not run.tokenizer.exists():
-        texts = (text for pair in split.training for text in pair)
-        vocabulary = recipe.vocabulary
-        learn_vocabulary(texts, size=vocabulary.size, characters=vocabulary.characters).save(
-            run.tokenizer
-        )
-    return Tokenizer.load(run.tokenizer)
+    if run.tokenizer.exists():
+        return Tokenizer.load(run.tokenizer)
+    texts = (text for pair in split.training for text in pair)
+    vocabulary = recipe.vocabulary
+    return learn_vocabulary(texts, size=vocabulary.size, characters=vocabulary.characters)
+
+
+def _check_lengths(corpora: Corpora) -> None:
+    """Refuses data of which the model reads nothing: neither a batch nor a mean could be made."""
+    for name, examples in (("train on", corpora.training), ("validate on", corpora.validation)):
+        if not len(examples):
+            raise OptionError(
+                f"data: each of the {examples.dropped:,} pairs to {name} is too long; raise "
+                "model.max_source_length or model.max_target_length"
+            )
+
+
+def _begin_run(run: RunDirectory, recipe: Recipe, split: Split, tokenizer: Tokenizer) -> None:
+    run.path.mkdir(parents=True, exist_ok=True)
+    # First: it tells that the directory holds a training, which --resume and --fresh go by.
+    write_json(run.recipe, recipe.to_dict())
+    write_pairs(run.validation, split.validation)
+    write_pairs(run.test, split.test)
+    tokenizer.save(run.tokenizer)
 
 
 def _model_config(recipe: Recipe, tokenizer: Tokenizer) -> TransformerConfig:
@@ -175,7 +194,7 @@ def _model_config(recipe: Recipe, tokenizer: Tokenizer) -> TransformerConfig:
     )
 
 
-def _open_run(options: TrainOptions, recipe: Recipe) -> RunDirectory:
+def _find_run(options: TrainOptions, recipe: Recipe) -> RunDirectory:
     run = RunDirectory(options.out or Path("runs") / options.recipe.stem)
     if options.resume and options.fresh:
         raise OptionError("--resume and --fresh exclude each other")
@@ -187,8 +206,6 @@ def _open_run(options: TrainOptions, recipe: Recipe) -> RunDirectory:
                 f"{run.path}: holds a training; --resume goes on with it, --fresh removes it"
             )
         _check_same(run.path, read_json(run.recipe), recipe.to_dict())
-    run.path.mkdir(parents=True, exist_ok=True)
-    write_json(run.recipe, recipe.to_dict())
     return run
 
 

@@ -53,6 +53,8 @@ class Validation:
     loss: float
     """Negative log-likelihood of a target token, in nats, without label smoothing."""
     scores: Scores
+    translations: Sequence[str]
+    """Of the first pairs, in their order: those that were scored."""
 
     def by(self, metric: Metric) -> float:
         """Gives the number of a metric such that more is better."""
@@ -185,8 +187,8 @@ class Trainer:
             self.model, self._tokenizer, max_decoding_length=training.max_decoding_length
         )
         pairs = self._corpora.validation_pairs[: training.scored_pairs]
-        scores, self.samples = evaluate(translate, pairs)
-        return Validation(loss=total / tokens, scores=scores)
+        scores, translations = evaluate(translate, pairs)
+        return Validation(loss=total / tokens, scores=scores, translations=translations)
 
     def finish(self) -> Validation:
         """Averages the last checkpoints and keeps the better of their mean and the best.
@@ -233,7 +235,8 @@ class Trainer:
             f"step {state.step:,}  epoch {state.epoch}  validation loss {validation.loss:.3f}  "
             f"BLEU {scores.bleu:.2f}  chrF {scores.chrf:.2f}"
         )
-        for pair, sample in zip(self._corpora.validation_pairs, self.samples[:3], strict=False):
+        samples = zip(self._corpora.validation_pairs, validation.translations[:3], strict=False)
+        for pair, sample in samples:
             progress.line(f"    {pair.source}\n      → {sample}\n      = {pair.target}")
         state.validations_since_best += 1
         if state.best_score is None or value > state.best_score:

@@ -16,10 +16,9 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from seqserve.errors import OptionError
-from seqserve_server.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from seqserve_server.tokenizer import BOS, BYTE_TOKENS, EOS, PAD, UNK, Tokenizer
 
 CONTROL_TOKENS = [PAD, BOS, EOS, UNK]
-BYTE_TOKENS = [f"<0x{byte:02X}>" for byte in range(256)]
 
 
 def learn_vocabulary(texts: Iterable[str], *, size: int, characters: int) -> Tokenizer:

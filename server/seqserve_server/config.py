@@ -197,7 +197,8 @@ class ServeOptions:
     caller_metadata: str = option(
         "",
         help="Metadata that names the caller, as a proxy in front sets it, where no token does; the"
-        " address a call comes from where not given. Whoever may choose it escapes his share.",
+        " address a call comes from where not given. Use it only where a proxy sets it: a caller"
+        " who can choose it can evade the share.",
         group=_NETWORK,
     )
     max_source_tokens_per_step: int = option(

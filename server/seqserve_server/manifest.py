@@ -174,7 +174,7 @@ class Manifest:
         _check_place(path)
         try:
             values = json.loads(path.read_bytes())
-            # JSON can name halves of characters, which no answer could repeat.
+            # JSON can hold lone surrogates (\ud800), which protobuf cannot carry.
             json.dumps(values, ensure_ascii=False).encode()
         except OSError as error:
             raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from None

@@ -114,8 +114,8 @@ class Offline:
 
     def encode(self, text: str) -> list[int]:
         """Tokenises a text; one that is too long is cut at the model's limit."""
-        ids, limit = self.tokenizer.encode(text), self.manifest.limits.max_source_length
-        return ids if len(ids) <= limit else [*ids[: limit - 1], self.manifest.tokens.eos]
+        limit = self.manifest.limits.max_source_length
+        return self.tokenizer.cut(self.tokenizer.encode(text), limit)
 
     def __call__(self, texts: Sequence[str], /) -> list[str]:
         """Translates texts, in order."""

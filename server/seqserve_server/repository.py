@@ -22,7 +22,7 @@ from seqserve_server.provider import Provider
 from seqserve_server.tokenizer import Tokenizer
 from seqserve_server.traffic import Weights, chosen, portions, wrong_with
 
-# Of the models there are, and of a name that is none of them, as much as an answer can carry.
+# How many versions, and how many characters of an unknown name, an error repeats.
 _MOST_LABELS = 20
 _MOST_NAME = 64
 

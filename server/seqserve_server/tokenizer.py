@@ -15,7 +15,7 @@ from seqserve.errors import OptionError
 
 PAD, BOS, EOS, UNK = "<pad>", "<s>", "</s>", "<unk>"
 
-_BYTE_TOKENS = [f"<0x{byte:02X}>" for byte in range(256)]
+BYTE_TOKENS = [f"<0x{byte:02X}>" for byte in range(256)]
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -61,7 +61,7 @@ class Tokenizer:
         self.eos_id = self._id_of(eos)
         self.unk_id = self._id_of(unk)
         self._control_ids = frozenset((self.pad_id, self.bos_id, self.eos_id))
-        self._byte_ids = frozenset(map(tokenizer.token_to_id, _BYTE_TOKENS)) - {None}
+        self._byte_ids = frozenset(map(tokenizer.token_to_id, BYTE_TOKENS)) - {None}
         added = tokenizer.get_added_tokens_decoder()
         self._hidden_ids = frozenset(id_ for id_, token in added.items() if token.special)
 
@@ -101,6 +101,10 @@ class Tokenizer:
         """Gives the ids of many texts, each as :meth:`encode` does, on all cores."""
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [self._closed(encoding.ids) for encoding in encodings]
+
+    def cut(self, ids: list[int], limit: int) -> list[int]:
+        """Shortens the ids of a text to so many at most, of which the end token is the last."""
+        return ids if len(ids) <= limit else [*ids[: limit - 1], self.eos_id]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Gives the text of ids; control tokens are left out."""

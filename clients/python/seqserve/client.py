@@ -172,7 +172,7 @@ class Client:
         timeout_s: float | None = None,
         **options: Unpack[GenerateOptions],
     ) -> Generator[tuple[int, Result | CallError], None, None]:
-        """Generates from any number of sources in one call and gives what is ready first first.
+        """Generates from any number of sources in one call; results come as they are ready.
 
         The server reads on only while few are under way, and the client has at most ``concurrency``
         sources in memory: an endless iterable is as welcome as a list. Sources are read by a thread
@@ -420,7 +420,8 @@ class Client:
                     yield piece
                     is_whole = is_whole or piece.result is not None
             except CallError:
-                # What was wanted is there; but the status was read: without it, it is a cancel.
+                # The result is there, so a bad status after it changes nothing. It was waited for
+                # all the same: leaving before it would look like a cancel to the server.
                 if not is_whole:
                     raise
         if not is_whole:

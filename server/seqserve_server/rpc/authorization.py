@@ -1,7 +1,7 @@
 """Who may call what: each method needs a scope, and a token that has it.
 
-Stands before everything else that surrounds a call, so that nothing of a refused one is read. What
-is not in the table, because it is newer than it, needs the scope that few have.
+Stands before everything else that surrounds a call, so that nothing of a refused one is read. A
+method that the table does not list needs the admin scope.
 """
 
 from __future__ import annotations

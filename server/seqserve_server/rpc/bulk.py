@@ -1,7 +1,8 @@
 """Requests that come one after the other in one call, each answered when it is done.
 
 Few are under way, from being read until their answer has been taken: so a caller who sends faster
-than the engine works, or reads slower, is not read from, and gRPC's flow control stops him.
+than the engine works, or reads slower, is not read from, and gRPC's flow control makes the caller
+wait.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from seqserve_server.rpc.bulk import Bulk, Requests
 from seqserve_server.rpc.call import MOST_REFUSALS, EngineCall
 from seqserve_server.rpc.known_options import KnownOptions
 from seqserve_server.rpc.options import default_options, priority_of
-from seqserve_server.rpc.record import CallRecord, current
+from seqserve_server.rpc.record import current
 from seqserve_server.rpc.resolution import model_of_call
 from seqserve_server.rpc.terms import applying, for_source
 from seqserve_server.rpc.validation import (
@@ -118,7 +118,8 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
 
         outcomes = await answer_all(request.sources, outcome, model.engine.slots)
         for one in outcomes:
-            _count(record, one)
+            # One that failed has no response, and so no tokens.
+            record.answered(one.response)
         return generation_pb2.GenerateBatchResponse(outcomes=outcomes)
 
     async def GenerateBulk(
@@ -134,7 +135,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
             current.set(part)
             try:
                 # As it keeps its place among the few, the caller is not read from, which is what a
-                # full queue is to tell him; a failure he would only send once more.
+                # full queue is to bring about; one who is told of a failure only sends it again.
                 return await self.generate_in_time(request, context, most_refusals=math.inf)
             finally:
                 part.release()
@@ -146,7 +147,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         bulk = Bulk(answer, most, self._draining)
         async with aclosing(bulk.responses(requests)) as responses:
             async for response in responses:
-                _count(record, response.outcome)
+                record.answered(response.outcome.response)
                 yield response
 
     async def Score(
@@ -230,15 +231,6 @@ async def _tokens(model: ServedModel, text: str) -> list[int]:
     if len(text) <= _INLINE_CHARACTERS:
         return model.tokenizer.encode(text)
     return await asyncio.to_thread(model.tokenizer.encode, text)
-
-
-def _count(record: CallRecord, outcome: generation_pb2.Outcome) -> None:
-    """Adds one of many sources to the record of their call; one that failed has no tokens."""
-    record.add(
-        sources=1,
-        source_tokens=outcome.response.source_tokens,
-        generated_tokens=outcome.response.generated_tokens,
-    )
 
 
 def _piece(text: str, token_ids: list[int]) -> generation_pb2.GenerateStreamResponse:

@@ -198,7 +198,7 @@ class InferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer):
         slots = asked.model.engine.slots
         answers = await answer_all(enumerate(questions), answer, slots)
         for one in answers:
-            _count(record, one)
+            record.answered(one)
         return asked.response([one.hypotheses for one in answers])
 
     async def _streamed(
@@ -238,7 +238,7 @@ class InferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer):
                     if message.HasField("piece"):
                         yield _of_stream(asked.piece(message.piece.text), is_last=False)
                     else:
-                        _count(record, message.result)
+                        record.answered(message.result)
                         end = asked.end(message.result.hypotheses[0])
                         yield _of_stream(end, is_last=True)
         except InvalidRequest as error:
@@ -270,14 +270,6 @@ def _of_stream(response: Response, *, is_last: bool) -> open_inference_pb2.Model
     # So that a caller need not know how many answers a request has.
     response.parameters["triton_final_response"].bool_param = is_last
     return open_inference_pb2.ModelStreamInferResponse(infer_response=response)
-
-
-def _count(record: CallRecord, answer: generation_pb2.GenerateResponse) -> None:
-    record.add(
-        sources=1,
-        source_tokens=answer.source_tokens,
-        generated_tokens=answer.generated_tokens,
-    )
 
 
 async def _until(draining: asyncio.Event, requests: Requests) -> AsyncGenerator[Request, None]:

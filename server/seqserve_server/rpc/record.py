@@ -120,6 +120,14 @@ class CallRecord:
         self.refused(self.model, error)
         return failure_within(error, self.request_id)
 
+    def answered(self, response: generation_pb2.GenerateResponse) -> None:
+        """Counts one of many sources; the response of one that failed is empty."""
+        self.add(
+            sources=1,
+            source_tokens=response.source_tokens,
+            generated_tokens=response.generated_tokens,
+        )
+
     def add(self, **counts: float) -> None:
         """Adds to facts that are sums."""
         for name, count in counts.items():

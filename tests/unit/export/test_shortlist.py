@@ -11,9 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
-from torch.export import Dim
 
-from seqserve_export.program import Program, trace
+from seqserve_export.program import Input, Program, trace
 from seqserve_export.quantization import QuantizedLinear, Range, Scales
 from seqserve_export.shortlist import GROUP, project_some
 
@@ -48,9 +47,10 @@ def model(request: pytest.FixtureRequest) -> bytes:
         projection = QuantizedLinear.of(linear, Range(-3.0, 3.0), Scales(request.param))
     program = Program(
         module=Both(projection),
-        example=(torch.zeros(2, WIDTH), torch.zeros(3, GROUP, dtype=torch.int64)),
-        shapes=({0: Dim.DYNAMIC}, {0: Dim.DYNAMIC}),
-        inputs=["x", "words"],
+        inputs=[
+            Input("x", torch.zeros(2, WIDTH), (0,)),
+            Input("words", torch.zeros(3, GROUP, dtype=torch.int64), (0,)),
+        ],
         outputs=["some", "all"],
     )
     return trace(program).SerializeToString()

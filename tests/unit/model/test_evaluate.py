@@ -1,4 +1,5 @@
 import json
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -8,10 +9,22 @@ import torch
 from seqserve.errors import OptionError
 from seqserve_model.checkpoint import RunDirectory, named_weights, write_json, write_tensors
 from seqserve_model.data import Pair, write_pairs
-from seqserve_model.evaluate import TorchTranslator, evaluate, main, score, torch_device
+from seqserve_model.evaluate import (
+    EvaluateOptions,
+    TorchTranslator,
+    evaluate,
+    main,
+    open_translator,
+    score,
+    torch_device,
+)
 from seqserve_model.search import greedy
 from seqserve_model.transformer import Transformer
 from seqserve_model.vocabulary import learn_vocabulary
+from seqserve_server import offline
+from seqserve_server.manifest import Manifest
+from seqserve_server.provider import Provider
+from seqserve_server.runtime import Runtime
 from seqserve_server.tokenizer import Tokenizer
 
 MakeModel = Callable[..., Transformer]
@@ -111,6 +124,48 @@ def test_the_command_scores_other_data(
     assert "chrF " in shown
 
 
+def test_the_command_scores_an_artifact_and_closes_it(
+    tiny_artifact: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    data, before = tmp_path / "pairs.tsv", set(threading.enumerate())
+    write_pairs(data, [Pair("The coffee tastes good.", "Der Kaffee schmeckt gut.")])
+    assert main([str(tiny_artifact), "--data", str(data), "--threads", "2"]) == 0
+    assert capsys.readouterr().out.startswith("BLEU ")
+    assert not set(threading.enumerate()) - before
+
+
+def test_threads_are_those_within_a_step_of_an_artifact(
+    tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def open_runtime(folder: Path, manifest: Manifest, provider: Provider, threads: int) -> Runtime:
+        asked.append(threads)
+        return Runtime(folder, manifest, provider, threads)
+
+    monkeypatch.setattr(offline, "Runtime", open_runtime)
+    for threads in (None, 2):
+        with open_translator(EvaluateOptions(path=tiny_artifact, threads=threads)) as translate:
+            assert len(translate(["a"])) == 1
+    assert asked == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "--data: an artifact has no test set"),
+        (["--data", "x.tsv", "--weights", "best"], "--weights: an artifact has weights of its own"),
+        (["--data", "x.tsv", "--device", "cuda"], "--device: an artifact is scored on the CPU"),
+    ],
+)
+def test_what_an_artifact_cannot_do_is_explained(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    (tmp_path / "manifest.json").touch()
+    with pytest.raises(OptionError, match=message):
+        main([str(tmp_path), *arguments])
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -119,6 +174,7 @@ def test_the_command_scores_other_data(
         (["RUN", "--device", "abacus"], "'abacus' cannot be used here"),
         (["RUN", "--data", "none.tsv"], "none.tsv: cannot be read"),
         (["RUN", "--limit", "0"], "less than 1"),
+        (["RUN", "--threads", "0"], "less than 1"),
     ],
 )
 def test_wrong_arguments_are_explained(run_path: Path, arguments: list[str], message: str) -> None:

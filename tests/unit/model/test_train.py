@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 import torch
 
+import seqserve_model.train
 from seqserve.errors import OptionError
 from seqserve_model.checkpoint import RunDirectory, load_run, read_tensors
-from seqserve_model.data import read_pairs, sentence_key, write_pairs
+from seqserve_model.data import Pair, Split, read_pairs, sentence_key, write_pairs
 from seqserve_model.evaluate import TorchTranslator, evaluate
 from seqserve_model.numbers import number_pairs
 from seqserve_model.train import main
@@ -232,6 +233,37 @@ def test_resuming_with_another_model_is_refused(
     with pytest.raises(OptionError) as error:
         main([str(changed), "--out", str(finished), "--resume"])
     assert "was begun with model.width = 32, the recipe says 64" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "wrong", "message"),
+    [
+        ('path = "', 'path = "nowhere/', "cannot be read"),
+        ("size = 320", "size = 261", "raise vocabulary.size"),
+        ("max_source_length = 16", "max_source_length = 1", "pairs to train on is too long"),
+        ("validation_pairs = 20", "validation_pairs = 2000", "data.validation_pairs"),
+    ],
+)
+def test_what_does_not_fit_is_mended_without_clearing_up(
+    recipe: Path, tmp_path: Path, value: str, wrong: str, message: str
+) -> None:
+    broken, out = tmp_path / "broken.toml", tmp_path / "run"
+    broken.write_text(recipe.read_text().replace(value, wrong))
+    with pytest.raises(OptionError, match=message):
+        main([str(broken), "--out", str(out)])
+    assert not out.exists()
+
+
+def test_validation_needs_pairs_that_are_short_enough(
+    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hold_out_long_ones(*_: object, **__: object) -> Split:
+        short, long = Pair("1", "one"), Pair("1 " * 20, "one")
+        return Split(training=[short], validation=[long], test=[short])
+
+    monkeypatch.setattr(seqserve_model.train, "split_pairs", hold_out_long_ones)
+    with pytest.raises(OptionError, match="each of the 1 pairs to validate on is too long"):
+        main([str(recipe), "--out", str(tmp_path / "run")])
 
 
 @pytest.mark.parametrize(

@@ -112,5 +112,7 @@ def test_epochs_follow_each_other(make_trainer: MakeTrainer) -> None:
     ("metric", "expected"), [(Metric.LOSS, -2.0), (Metric.BLEU, 100.0), (Metric.CHRF, 100.0)]
 )
 def test_more_is_better_by_every_metric(metric: Metric, expected: float) -> None:
-    validation = Validation(loss=2.0, scores=score(["a b c d"], ["a b c d"]))
+    translations = ["a b c d"]
+    scores = score(translations, translations)
+    validation = Validation(loss=2.0, scores=scores, translations=translations)
     assert validation.by(metric) == pytest.approx(expected)

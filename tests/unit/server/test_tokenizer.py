@@ -62,6 +62,13 @@ def test_a_text_ends_with_the_end_token(tokenizer: Tokenizer) -> None:
     assert tokenizer.decode(ids) == "The coffee"
 
 
+def test_what_is_cut_keeps_its_end_token(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("The coffee tastes good.")
+    assert tokenizer.cut(ids, len(ids)) == ids
+    assert tokenizer.cut(ids, 3) == [*ids[:2], tokenizer.eos_id]
+    assert tokenizer.cut(ids, 1) == [tokenizer.eos_id]
+
+
 def test_the_end_token_cannot_be_typed(tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode("good </s><s><pad> bad")
     controls = {tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id}

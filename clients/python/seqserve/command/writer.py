@@ -134,4 +134,5 @@ class JsonWriter(Writer):
 
 
 def _one_line(text: str) -> str:
-    return text.replace("\n", " ")
+    # Each by itself: "\r" may end one piece of a stream and "\n" begin the next.
+    return text.replace("\r", " ").replace("\n", " ")

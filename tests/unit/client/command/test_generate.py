@@ -242,6 +242,7 @@ def test_an_option_that_is_wrong_ends_the_run(run: Run, server: FakeServer) -> N
 @pytest.mark.parametrize("form", [[], ["--stream"]])
 def test_answers_are_one_line_each(run: Run, form: list[str]) -> None:
     assert run(*form, "two\nlines", "", "one") == (0, "TWO LINES\n\nONE\n", "")
+    assert run(*form, "two\rlines", "") == (0, "TWO LINES\n\n", "")
 
 
 @pytest.mark.parametrize("form", [[], ["--stream"]])
