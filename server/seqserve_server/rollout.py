@@ -1,10 +1,9 @@
 """Brings versions into service and out of it, at start and while the server runs.
 
-The repository's folder is looked at now and then. Only what two looks in a row agree on counts, so
-that a copy under way is not taken for a model, nor a hiccup of a network disk for its end. What
-follows from a look, :mod:`seqserve_server.lifecycle` decides. A version takes calls only once its
-hashes were checked, its process is warm and its self-test has passed; until then, and where it
-fails, the versions before it serve on.
+The repository's folder is looked at now and then (:mod:`seqserve_server.inventory`). What follows
+from a look, :mod:`seqserve_server.lifecycle` decides. A version takes calls only once its hashes
+were checked, its process is warm and its self-test has passed; until then, and where it fails, the
+versions before it serve on.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ import os
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from seqserve.errors import OptionError, SeqserveError
 from seqserve_server import logs
 from seqserve_server.engine.remote import RemoteEngine
 from seqserve_server.errors import (
+    Draining,
     EngineFault,
     InvalidRequest,
     ModelNotLoaded,
@@ -29,7 +28,7 @@ from seqserve_server.errors import (
     ProviderError,
     StartupError,
 )
-from seqserve_server.folders import Files, files_of, is_whole, versions_in
+from seqserve_server.inventory import Inventory
 from seqserve_server.lifecycle import ModelState, Will, to_drain, to_load
 from seqserve_server.loader import Loader
 from seqserve_server.metrics import Metrics
@@ -41,10 +40,6 @@ _PATIENCE_S = 2.0
 
 _POLL_S = 0.01
 
-_BEING_WRITTEN = "its files are being written"
-_NO_MANIFEST = "manifest.json, which is written last, is not there yet"
-
-_Label = tuple[str, int]
 _log = logging.getLogger(__name__)
 
 
@@ -72,12 +67,12 @@ class Rollout:
             drain_timeout_s: How long calls of a version may take that is to be unloaded.
         """
         self.repository = repository
+        self._inventory = Inventory(loader.repository, repository)
         self._loader = loader
         self._metrics = metrics
         self._keep = keep
         self._interval_s = interval_s
         self._drain_timeout_s = drain_timeout_s
-        self._seen: dict[_Label, Files] = {}
         self._tasks: dict[Entry, asyncio.Task[None]] = {}
         self._loading: dict[Entry, RemoteEngine] = {}
         self._watching: asyncio.Task[None] | None = None
@@ -102,20 +97,7 @@ class Rollout:
             StartupError: No model in it is sound, or the caches do not fit.
             ProviderError: The execution provider is not available.
         """
-        folder = self._loader.repository
-        if not folder.is_dir():
-            raise OptionError(f"--model-repository: {folder} is not a folder")
-        try:
-            self._seen = _look(folder)
-        except OSError as error:
-            raise OptionError(f"--model-repository: {folder}: {error.strerror}") from None
-        if not self._seen:
-            raise StartupError(
-                f"--model-repository: {folder} holds no <name>/<version>/ folder;"
-                " `seqserve export` makes one"
-            )
-        for (name, version), files in self._seen.items():
-            self.repository.add(Entry(name=name, version=version, files=files))
+        self._inventory.begin()
         for name, weights in (traffic or {}).items():
             _set_traffic(self.repository, name, weights)
         try:
@@ -194,8 +176,10 @@ class Rollout:
             ModelNotFound: It is not in the folder.
             ModelNotLoaded: It is not sound; the message says why.
             ModelUnavailable: It is being unloaded just now, or the folder cannot be read.
+            Draining: The server shuts down.
         """
-        await self._find_new(name or self.repository.default)
+        await self._inventory.find(name or self.repository.default)
+        self._check_open()
         entry = self.repository.find(name, version)
         if not version:
             entry = self.repository.versions(entry.name)[-1]
@@ -206,6 +190,7 @@ class Rollout:
             self._begin(entry)
         await self._settled(entry)
         if entry.state is not ModelState.READY:
+            self._check_open()
             reason = entry.reason or "it was unloaded meanwhile"
             raise ModelNotLoaded(f"{entry.label} could not be loaded: {reason}")
         return entry
@@ -220,7 +205,9 @@ class Rollout:
         Raises:
             ModelNotFound: There is none such.
             InvalidRequest: No version was given.
+            Draining: The server shuts down.
         """
+        self._check_open()
         if not version:
             raise InvalidRequest("version", "is not given; say which one is to be unloaded")
         entry = self.repository.find(name, version)
@@ -237,27 +224,22 @@ class Rollout:
         Raises:
             ModelNotFound: The model or a version is not there.
             InvalidRequest: The weights make no sense.
+            Draining: The server shuts down.
         """
+        self._check_open()
         entries = self.repository.set_traffic(name, weights)
         logs.event("traffic", {"model": entries[0].name, "weights": dict(weights)})
         self._act()
         return entries
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Draining("the server is shutting down; call another one")
+
     async def look(self) -> None:
         """Looks at the folder once, and begins what follows."""
-        try:
-            seen = await asyncio.to_thread(_look, self._loader.repository)
-        except OSError as error:
-            _log.warning("the model repository cannot be read: %s", error)
-            return
-        before, self._seen = self._seen, seen
-        for label, files in seen.items():
-            self._note(label, files, is_still=before.get(label) == files)
-        for entry in self.repository.entries:
-            label = (entry.name, entry.version)
-            if label not in seen and label not in before:
-                entry.vanishes()
-        self._act()
+        if await self._inventory.look():
+            self._act()
 
     async def _watch(self) -> None:
         while True:
@@ -266,35 +248,6 @@ class Rollout:
                 await self.look()
             except Exception:
                 _log.exception("the model repository could not be looked at")
-
-    def _note(self, label: _Label, files: Files, *, is_still: bool) -> None:
-        entry = self._entry(*label)
-        if not is_whole(files):
-            entry.changes(_NO_MANIFEST)
-        elif is_still:
-            entry.lies_still(files)
-        else:
-            entry.changes(_BEING_WRITTEN)
-
-    def _entry(self, name: str, version: int) -> Entry:
-        """Finds a version that is in the folder, and enters one that is new."""
-        for entry in self.repository.versions(name):
-            if entry.version == version:
-                return entry
-        entry = Entry(name=name, version=version, reason=_BEING_WRITTEN)
-        self.repository.add(entry)
-        return entry
-
-    async def _find_new(self, name: str) -> None:
-        try:
-            folders = await asyncio.to_thread(versions_in, self._loader.repository)
-        except OSError as error:
-            raise ModelUnavailable(
-                f"the model repository cannot be read: {error.strerror}"
-            ) from None
-        for folder in folders:
-            if folder.parent.name == name:
-                self._entry(name, int(folder.name))
 
     def _act(self) -> None:
         """Begins to load and to drain what is due, and forgets what is gone."""
@@ -355,9 +308,11 @@ class Rollout:
                     self._loader.load, entry.name, entry.version, engine
                 )
                 if self._closed:
-                    await asyncio.to_thread(engine.discard)
                     raise EngineFault("the server stops")
                 await self._start(model)
+            except BaseException:
+                await engine.stop()
+                raise
             finally:
                 del self._loading[entry]
         except Exception as error:
@@ -440,13 +395,6 @@ async def _counted(engine: RemoteEngine) -> None:
         await asyncio.sleep(_POLL_S)
     # Rows have left a moment before the answers of their last step are counted.
     await asyncio.wrap_future(engine.ask())
-
-
-def _look(repository: Path) -> dict[_Label, Files]:
-    return {
-        (folder.parent.name, int(folder.name)): files_of(folder)
-        for folder in versions_in(repository)
-    }
 
 
 def _set_traffic(repository: Repository, name: str, weights: Weights) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,6 +40,8 @@ def test_odd_names_are_passed_over(tmp_path: Path) -> None:
     folder(tmp_path, os.fsdecode(b"\xff"), "1")
     (tmp_path / "README.md").write_text("of the models")
     (folder(tmp_path, "m") / "3").write_text("a file")
+    (tmp_path / "circle").symlink_to("circle")
+    (tmp_path / "m" / "4").symlink_to("nowhere")
     assert versions_in(tmp_path) == []
 
 
@@ -59,6 +64,38 @@ def test_model_folder_that_is_not_for_us_is_passed_over(
 
     monkeypatch.setattr(os, "listdir", listdir)
     assert versions_in(tmp_path) == [version]
+
+
+@pytest.mark.parametrize("place", ["closed", "closed/1"])
+def test_folder_that_may_not_be_looked_at_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """As where it may be listed but not searched, or is a link into such a place."""
+    version = folder(tmp_path, "m", "1")
+    folder(tmp_path, "closed", "1")
+    deny_look_at(tmp_path / place, monkeypatch)
+    assert versions_in(tmp_path) == [version]
+
+
+def test_repository_that_may_not_be_looked_at_is_no_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder(tmp_path, "m", "1")
+    for place in (tmp_path / "m", os.path.join(tmp_path, ".")):
+        deny_look_at(place, monkeypatch)
+    with pytest.raises(PermissionError):
+        versions_in(tmp_path)
+
+
+def deny_look_at(place: str | Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.stat
+
+    def stat(path: Any, **settings: Any) -> os.stat_result:
+        if isinstance(path, str | Path) and str(path) == str(place):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return real(path, **settings)
+
+    monkeypatch.setattr(os, "stat", stat)
 
 
 def test_disk_that_fails_is_no_empty_folder(
@@ -92,6 +129,20 @@ def test_files_are_equal_as_long_as_nobody_writes(tmp_path: Path) -> None:
     (tmp_path / "dangling").symlink_to("nowhere")
     assert files_of(tmp_path) == seen[3]
     assert files_of(tmp_path / "nowhere") == ()
+
+
+def test_file_that_is_given_other_permissions_has_changed(tmp_path: Path) -> None:
+    file = tmp_path / "weights.bin"
+    file.touch(mode=0o600)
+    seen = files_of(tmp_path)
+    # Clocks of file systems are coarse.
+    for _ in range(1000):
+        file.chmod(0o644)
+        if files_of(tmp_path) != seen:
+            break
+        time.sleep(0.001)
+    else:
+        pytest.fail("looks as it did before")
 
 
 def test_links_lead_where_they_may(tmp_path: Path) -> None:

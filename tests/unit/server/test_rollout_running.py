@@ -17,11 +17,13 @@ from typing import Any, cast
 import pytest
 from tests.holdings import holdings
 
+from seqserve_server import inventory
 from seqserve_server.engine.limits import EngineLimits
 from seqserve_server.engine.remote import RemoteEngine
 from seqserve_server.engine.request import DecodingOptions, Request
 from seqserve_server.errors import (
     ArtifactError,
+    Draining,
     InvalidRequest,
     ModelNotFound,
     ModelNotLoaded,
@@ -327,6 +329,51 @@ async def test_load_finds_what_no_look_has_seen(tmp_path: Path) -> None:
         assert watched.desk.loads == [1, 7]
 
 
+async def test_look_that_was_under_way_does_not_undo_a_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with watching(tmp_path, 1) as watched:
+        has_listed, may_return = threading.Event(), threading.Event()
+        real = inventory.versions_in
+
+        def listed_before(repository: Path) -> list[Path]:
+            found = real(repository)
+            if not has_listed.is_set():
+                has_listed.set()
+                assert may_return.wait(PATIENCE_S)
+            return found
+
+        monkeypatch.setattr(inventory, "versions_in", listed_before)
+        look = asyncio.create_task(watched.rollout.look())
+        assert await asyncio.to_thread(has_listed.wait, PATIENCE_S)
+        watched.write(2)
+        watched.desk.may_load.clear()
+        load = asyncio.create_task(watched.rollout.load("m", 2))
+        await watched.until(v1=READY, v2=LOADING)
+        may_return.set()
+        await look
+        watched.desk.may_load.set()
+        assert (await load).state is READY
+        await watched.look(2)
+        assert watched.states() == {1: READY, 2: READY}
+
+
+async def test_engine_that_cannot_be_listened_to_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with watching(tmp_path, 1) as watched:
+
+        async def start(engine: RemoteEngine) -> None:
+            raise OSError(24, "Too many open files")
+
+        monkeypatch.setattr(RemoteEngine, "start", start)
+        watched.write(2)
+        with pytest.raises(ModelNotLoaded, match="Too many open files"):
+            await watched.rollout.load("m", 2)
+        assert watched.desk.hosts[1].has_ended
+        assert watched.called() == 1
+
+
 async def test_load_of_a_broken_version_says_why(tmp_path: Path) -> None:
     async with watching(tmp_path, 1) as watched:
         watched.write(2, "torn")
@@ -471,6 +518,33 @@ async def test_stop_while_something_loads(tmp_path: Path) -> None:
         watched.desk.may_load.set()
         await asyncio.wait_for(stop, PATIENCE_S)
         assert watched.states()[2] is FAILED
+
+
+async def test_server_that_drains_changes_nothing_any_more(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1, 2, keep=1) as watched:
+        states = watched.states()
+        watched.rollout.close()
+        with pytest.raises(Draining):
+            await watched.rollout.load("m", 1)
+        with pytest.raises(Draining):
+            await watched.rollout.unload("m", 2)
+        with pytest.raises(Draining):
+            watched.rollout.set_traffic("m", {1: 1})
+        assert watched.states() == states
+        assert watched.repository.shared("m") == []
+        assert watched.desk.loads == [2]
+
+
+async def test_server_that_drains_while_something_loads(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1) as watched:
+        watched.write(2)
+        watched.desk.may_load.clear()
+        load = asyncio.create_task(watched.rollout.load("m", 2))
+        await watched.until(v1=READY, v2=LOADING)
+        watched.rollout.close()
+        watched.desk.may_load.set()
+        with pytest.raises(Draining):
+            await load
 
 
 async def test_stop_does_not_wait_for_what_drains(tmp_path: Path) -> None:
