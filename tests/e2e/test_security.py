@@ -102,7 +102,7 @@ def test_the_command_calls_it(
     certificate, key = map(str, guarded.certificates.client)
     argv = ["models", "--target", guarded.server.target, "--token-file", str(file)]
     argv += ["--tls-ca", str(guarded.certificates.ca)]
-    argv += ["--tls-certificate", certificate, "--tls-key", key]
+    argv += ["--tls-client-certificate", certificate, "--tls-client-key", key]
     assert main(argv) == 0
     assert "babble" in capsys.readouterr().out
 

@@ -1,19 +1,18 @@
 """The ``seqserve`` command: finds the sub-command, runs it, turns errors into exit statuses.
 
-Exit status: 0 well, 1 an error of :mod:`seqserve.errors`, 2 wrong usage, 130 interrupted, 141 the
-reader of the output went away.
+Exit status: 0 well, 1 an error of :mod:`seqserve.errors` or an output that cannot be written, 2
+wrong usage, 130 interrupted, 141 the reader of the output went away.
 """
 
 from __future__ import annotations
 
 import difflib
-import io
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
 from seqserve import __version__
+from seqserve.command import stdio
 from seqserve.command.table import COMMANDS, Command, overview
 from seqserve.errors import OptionError, SeqserveError, Unavailable
 
@@ -30,12 +29,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        # Texts are of any language, whatever the locale.
-        sys.stdout.reconfigure(encoding="utf-8")
+    stdio.prepare()
     try:
-        status = _dispatch(arguments)
-        sys.stdout.flush()
+        status = _flushed(arguments)
+    except stdio.OutputLost as error:
+        stdio.discard_output()
+        return _fail(1, str(error))
     except OptionError as error:
         return _fail(2, str(error))
     except Unavailable as error:
@@ -49,9 +48,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # What is left in the buffer has no reader, and Python would complain of it at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        stdio.discard_output()
         return 141
+    return status
+
+
+def _flushed(arguments: list[str]) -> int:
+    try:
+        status = _dispatch(arguments)
+    except SystemExit:
+        # By argparse, which has printed help.
+        sys.stdout.flush()
+        raise
+    sys.stdout.flush()
     return status
 
 

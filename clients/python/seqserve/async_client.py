@@ -6,11 +6,9 @@ import math
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Self, TypeVar, Unpack
 
-from google.protobuf.message import Message
-
-from seqserve import requests, responses
+from seqserve import requests, verbs
 from seqserve.attention import AttentionResult
 from seqserve.bulk import async_bulk
 from seqserve.calls import async_messages_of
@@ -24,12 +22,15 @@ from seqserve.client import (
 )
 from seqserve.decoding import GenerateOptions
 from seqserve.errors import CallError
-from seqserve.many import async_in_order
+from seqserve.groups import AsyncCallGroup
+from seqserve.many import async_in_order, checked_sources
 from seqserve.results import Model, Piece, Result, ScoreResult
 from seqserve.retry import Attempts, RetryPolicy
+from seqserve.streams import async_pieces_of
 from seqserve.tls import TLS
-from seqserve.transport import AsyncTransport, MetadataSource, Method
-from seqserve.v1 import generation_pb2, model_pb2
+from seqserve.transport import AsyncTransport, MetadataSource
+
+R = TypeVar("R")
 
 
 class AsyncClient:
@@ -81,6 +82,7 @@ class AsyncClient:
         self._transport = transport or AsyncGrpcTransport(
             target, max_message_bytes, tls=tls, token=token, metadata=metadata
         )
+        self._calls = AsyncCallGroup(self._transport)
 
     async def generate(
         self,
@@ -99,8 +101,7 @@ class AsyncClient:
         Raises:
             CallError: The call failed; the class says how.
         """
-        request = requests.generate_request(source, **options)
-        return responses.result_of(await self._unary(Method.GENERATE, request, timeout_s))
+        return await self._ask(verbs.generate(source, options), timeout_s)
 
     async def generate_many(
         self,
@@ -129,7 +130,8 @@ class AsyncClient:
         async def generate(source: str) -> Result:
             return await self.generate(source, timeout_s=timeout_s, **options)
 
-        async with aclosing(async_in_order(generate, sources, concurrency)) as outcomes:
+        in_order = async_in_order(generate, checked_sources(sources), concurrency)
+        async with aclosing(in_order) as outcomes:
             async for outcome in outcomes:
                 yield outcome.result()
 
@@ -155,9 +157,7 @@ class AsyncClient:
         Raises:
             CallError: The call as a whole failed; the class says how.
         """
-        request = requests.generate_batch_request(sources, **options)
-        response = await self._unary(Method.GENERATE_BATCH, request, timeout_s)
-        return responses.outcomes_of(response, len(sources))
+        return await self._ask(verbs.generate_batch(sources, options), timeout_s)
 
     def generate_bulk(
         self,
@@ -192,7 +192,7 @@ class AsyncClient:
         """
         template = requests.generate_request("", **options)
         attempts = self._attempts(math.inf if timeout_s is None else timeout_s)
-        return async_bulk(self._transport, template, sources, concurrency, attempts)
+        return async_bulk(self._calls, template, sources, concurrency, attempts)
 
     def stream(
         self,
@@ -216,7 +216,7 @@ class AsyncClient:
             CallError: The call failed; the class says how.
         """
         request = requests.generate_request(source, **options)
-        return self._pieces(request, self._attempts(timeout_s))
+        return async_pieces_of(self._calls, request, self._attempts(timeout_s))
 
     async def score(
         self,
@@ -239,8 +239,7 @@ class AsyncClient:
         Raises:
             CallError: The call failed; the class says how.
         """
-        request = requests.score_request(source, target, model, version)
-        return responses.score_of(await self._unary(Method.SCORE, request, timeout_s))
+        return await self._ask(verbs.score(source, target, model, version), timeout_s)
 
     async def attention(
         self,
@@ -263,8 +262,7 @@ class AsyncClient:
         Raises:
             CallError: The call failed; the class says how.
         """
-        request = requests.attention_request(source, target, model, version)
-        return responses.attention_of(await self._unary(Method.ATTENTION, request, timeout_s))
+        return await self._ask(verbs.attention(source, target, model, version), timeout_s)
 
     async def models(self, *, timeout_s: float | None = None) -> list[Model]:
         """Lists every version of every model of the server.
@@ -272,10 +270,7 @@ class AsyncClient:
         Raises:
             CallError: The call failed; the class says how.
         """
-        response: model_pb2.ListModelsResponse = await self._unary(
-            Method.LIST_MODELS, model_pb2.ListModelsRequest(), timeout_s
-        )
-        return [responses.model_of(model) for model in response.models]
+        return await self._ask(verbs.models(), timeout_s)
 
     async def model(
         self,
@@ -289,11 +284,7 @@ class AsyncClient:
         Raises:
             CallError: The call failed; the class says how.
         """
-        request = requests.get_model_request(name, version)
-        response: model_pb2.GetModelResponse = await self._unary(
-            Method.GET_MODEL, request, timeout_s
-        )
-        return responses.model_of(response.model)
+        return await self._ask(verbs.model(name, version), timeout_s)
 
     async def load_model(
         self,
@@ -316,11 +307,7 @@ class AsyncClient:
             FailedPrecondition: It cannot be loaded; the message says why.
             CallError: The call failed; the class says how.
         """
-        request = requests.load_model_request(name, version)
-        response: model_pb2.LoadModelResponse = await self._unary(
-            Method.LOAD_MODEL, request, timeout_s
-        )
-        return responses.model_of(response.model)
+        return await self._ask(verbs.load_model(name, version), timeout_s)
 
     async def unload_model(
         self, name: str | None, version: int, *, timeout_s: float | None = None
@@ -337,11 +324,7 @@ class AsyncClient:
         Raises:
             CallError: The call failed; the class says how.
         """
-        request = requests.unload_model_request(name, version)
-        response: model_pb2.UnloadModelResponse = await self._unary(
-            Method.UNLOAD_MODEL, request, timeout_s
-        )
-        return responses.model_of(response.model)
+        return await self._ask(verbs.unload_model(name, version), timeout_s)
 
     async def set_traffic(
         self, name: str | None, weights: Mapping[int, int], *, timeout_s: float | None = None
@@ -360,14 +343,11 @@ class AsyncClient:
         Raises:
             CallError: The call failed; the class says how.
         """
-        request = requests.set_traffic_request(name, weights)
-        response: model_pb2.SetTrafficResponse = await self._unary(
-            Method.SET_TRAFFIC, request, timeout_s
-        )
-        return [responses.model_of(model) for model in response.models]
+        return await self._ask(verbs.set_traffic(name, weights), timeout_s)
 
     async def close(self) -> None:
         """Cancels the calls under way and closes the connection."""
+        self._calls.cancel()
         await self._transport.close()
 
     async def __aenter__(self) -> Self:
@@ -386,27 +366,8 @@ class AsyncClient:
     def _attempts(self, timeout_s: float | None) -> Attempts:
         return Attempts(self._retry, self._timeout_s if timeout_s is None else timeout_s)
 
-    async def _unary(self, method: Method, request: Message, timeout_s: float | None) -> Any:
+    async def _ask(self, question: verbs.Question[R], timeout_s: float | None) -> R:
         attempts = self._attempts(timeout_s)
-        answer = async_messages_of(self._transport, method, request, attempts)
+        answer = async_messages_of(self._calls, question.method, question.request, attempts)
         async with aclosing(answer):
-            return await anext(answer)
-
-    async def _pieces(
-        self, request: generation_pb2.GenerateRequest, attempts: Attempts
-    ) -> AsyncGenerator[Piece, None]:
-        answers = async_messages_of(self._transport, Method.GENERATE_STREAM, request, attempts)
-        is_whole = False
-        async with aclosing(answers):
-            try:
-                async for answer in answers:
-                    piece = responses.piece_of(answer)
-                    yield piece
-                    is_whole = is_whole or piece.result is not None
-            except CallError:
-                # The result is there, so a bad status after it changes nothing. It was waited for
-                # all the same: leaving before it would look like a cancel to the server.
-                if not is_whole:
-                    raise
-        if not is_whole:
-            raise responses.broken_off()
+            return question.read(await anext(answer))

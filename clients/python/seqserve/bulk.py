@@ -24,16 +24,17 @@ from itertools import chain
 from queue import SimpleQueue
 
 from seqserve import requests
-from seqserve.errors import CallError, Cancelled, InvalidArgument
-from seqserve.many import CallGroup, async_iterator, checked_concurrency
+from seqserve.errors import CallError, InvalidArgument
+from seqserve.groups import AsyncCallGroup, CallGroup
+from seqserve.many import async_iterator, checked_concurrency, checked_sources
 from seqserve.outbox import Outbox, Outcome, Request
 from seqserve.retry import Attempts
-from seqserve.transport import AsyncCall, AsyncTransport, Method, Transport
+from seqserve.transport import AsyncCall, Method
 from seqserve.v1 import generation_pb2
 
 
 def bulk(
-    transport: Transport,
+    group: CallGroup,
     template: generation_pb2.GenerateRequest,
     sources: Iterable[str],
     concurrency: int,
@@ -42,20 +43,21 @@ def bulk(
     """Generates from sources and gives their outcomes as they come.
 
     Args:
-        transport: What the calls are sent with.
+        group: What the calls are sent with.
         template: What is asked of every source.
         sources: The texts; read by a thread.
         concurrency: Most sources that have been read while their outcome has not been given.
         attempts: When to try again.
 
     Raises:
-        InvalidArgument: The concurrency is not at least 1.
+        InvalidArgument: The concurrency is not at least 1, or the sources are one text.
     """
-    return _Run(transport, template, sources, checked_concurrency(concurrency), attempts).outcomes()
+    sources, concurrency = checked_sources(sources), checked_concurrency(concurrency)
+    return _Run(group.group(), template, sources, concurrency, attempts).outcomes()
 
 
 def async_bulk(
-    transport: AsyncTransport,
+    group: AsyncCallGroup,
     template: generation_pb2.GenerateRequest,
     sources: Iterable[str] | AsyncIterable[str],
     concurrency: int,
@@ -64,17 +66,17 @@ def async_bulk(
     """Generates from sources and gives their outcomes as they come; the twin of :func:`bulk`.
 
     Args:
-        transport: What the calls are sent with.
+        group: What the calls are sent with.
         template: What is asked of every source.
         sources: The texts; a plain iterable is read on the event loop, so it must not block.
         concurrency: Most sources that have been read while their outcome has not been given.
         attempts: When to try again.
 
     Raises:
-        InvalidArgument: The concurrency is not at least 1.
+        InvalidArgument: The concurrency is not at least 1, or the sources are one text.
     """
-    concurrency = checked_concurrency(concurrency)
-    return _AsyncRun(transport, template, sources, concurrency, attempts).outcomes()
+    sources, concurrency = checked_sources(sources), checked_concurrency(concurrency)
+    return _AsyncRun(group, template, sources, concurrency, attempts).outcomes()
 
 
 class _Run:
@@ -82,13 +84,13 @@ class _Run:
 
     def __init__(
         self,
-        transport: Transport,
+        group: CallGroup,
         template: generation_pb2.GenerateRequest,
         sources: Iterable[str],
         concurrency: int,
         attempts: Attempts,
     ) -> None:
-        self._calls = CallGroup(transport)
+        self._calls = group
         self._template = template
         self._sources = sources
         self._attempts = attempts
@@ -112,7 +114,7 @@ class _Run:
             self._is_over.set()
             self._room.release()
             self._outbox.close()
-            self._calls.close()
+            self._calls.cancel()
 
     def _read(self) -> None:
         try:
@@ -160,11 +162,13 @@ class _Run:
             delay_s = self._attempts.delay_after(error)
             if delay_s is None:
                 raise
-            return not self._is_over.wait(delay_s)
+        else:
+            self._outbox.check_empty()
+            return False
         finally:
             call.cancel()
-        self._outbox.check_empty()
-        return False
+        self._calls.wait(delay_s)
+        return True
 
 
 class _AsyncRun:
@@ -172,13 +176,13 @@ class _AsyncRun:
 
     def __init__(
         self,
-        transport: AsyncTransport,
+        group: AsyncCallGroup,
         template: generation_pb2.GenerateRequest,
         sources: Iterable[str] | AsyncIterable[str],
         concurrency: int,
         attempts: Attempts,
     ) -> None:
-        self._transport = transport
+        self._calls = group
         self._template = template
         self._sources = sources
         self._attempts = attempts
@@ -235,10 +239,6 @@ class _AsyncRun:
                 pass
         except Exception as error:
             self._news.put_nowait(error)
-        except asyncio.CancelledError:
-            # By whoever closes the client, if anybody still waits.
-            self._news.put_nowait(Cancelled("CANCELLED", "the call was cancelled"))
-            raise
         else:
             self._news.put_nowait(self._failure)
 
@@ -249,7 +249,7 @@ class _AsyncRun:
         if first is None:
             return False
         sent = _taken(first, queue)
-        call = self._transport.call(Method.GENERATE_BULK, sent, self._attempts.remaining_s())
+        call = self._calls.call(Method.GENERATE_BULK, sent, self._attempts.remaining_s())
         self._under_way = call
         try:
             async for response in call:
@@ -265,7 +265,7 @@ class _AsyncRun:
         finally:
             self._under_way = None
             call.cancel()
-        await asyncio.sleep(delay_s)
+        await self._calls.wait(delay_s)
         return True
 
 

@@ -6,20 +6,19 @@ Leaving early (``break``, ``close()``) cancels the call on the server.
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
 from google.protobuf.message import Message
 
 from seqserve.errors import CallError
+from seqserve.groups import AsyncCallGroup, CallGroup
 from seqserve.retry import Attempts
-from seqserve.transport import AsyncTransport, Method, Transport
+from seqserve.transport import Method
 
 
 def messages_of(
-    transport: Transport, method: Method, request: Message, attempts: Attempts
+    group: CallGroup, method: Method, request: Message, attempts: Attempts
 ) -> Generator[Any, None, None]:
     """Gives the messages of a call as they come.
 
@@ -27,7 +26,7 @@ def messages_of(
         CallError: The last attempt failed, or an earlier one in a way that forbids another.
     """
     while True:
-        call = transport.call(method, request, attempts.remaining_s())
+        call = group.call(method, request, attempts.remaining_s())
         answered = False
         try:
             for message in call:
@@ -40,11 +39,11 @@ def messages_of(
                 raise
         finally:
             call.cancel()
-        time.sleep(delay_s)
+        group.wait(delay_s)
 
 
 async def async_messages_of(
-    transport: AsyncTransport, method: Method, request: Message, attempts: Attempts
+    group: AsyncCallGroup, method: Method, request: Message, attempts: Attempts
 ) -> AsyncGenerator[Any, None]:
     """Gives the messages of a call as they come; the awaited twin of :func:`messages_of`.
 
@@ -52,7 +51,7 @@ async def async_messages_of(
         CallError: The last attempt failed, or an earlier one in a way that forbids another.
     """
     while True:
-        call = transport.call(method, request, attempts.remaining_s())
+        call = group.call(method, request, attempts.remaining_s())
         answered = False
         try:
             async for message in call:
@@ -65,4 +64,4 @@ async def async_messages_of(
                 raise
         finally:
             call.cancel()
-        await asyncio.sleep(delay_s)
+        await group.wait(delay_s)

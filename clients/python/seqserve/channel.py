@@ -12,6 +12,8 @@ from google.protobuf.message import Message
 
 from seqserve.bearer import metadata_of
 from seqserve.errors import CallError, Cancelled
+from seqserve.groups import client_closed
+from seqserve.metadata import Metadata, checked_metadata
 from seqserve.status import error_of
 from seqserve.target import channel_options, check_name, grpc_target, is_local
 from seqserve.tls import TLS
@@ -69,7 +71,7 @@ class GrpcTransport:
             return _GrpcUnaryCall(future)
         except ValueError:
             # What grpc raises for a channel that was closed.
-            raise _closed() from None
+            raise client_closed() from None
 
     def close(self) -> None:
         """Cancels the calls under way and refuses new ones."""
@@ -111,7 +113,7 @@ class AsyncGrpcTransport:
     ) -> _AsyncGrpcCall:
         """Sends a request, or one after the other."""
         if self._is_closed:
-            raise _closed()
+            raise client_closed()
         if self._channel is None:
             self._channel = self._connection.async_channel()
             self._callables = _callables(self._channel)
@@ -158,8 +160,8 @@ class _Connection:
             return grpc.aio.insecure_channel(self._address, self._options)
         return grpc.aio.secure_channel(self._address, self._credentials, self._options)
 
-    def metadata(self) -> tuple[tuple[str, str], ...]:
-        given = self._source() if self._source else ()
+    def metadata(self) -> Metadata:
+        given = checked_metadata(self._source()) if self._source else ()
         return (*given, *self._token)
 
 
@@ -175,7 +177,7 @@ class _GrpcCall:
         except grpc.RpcError as error:
             raise _translated(error) from error
         except grpc.FutureCancelledError as error:
-            raise Cancelled("CANCELLED", "the call was cancelled") from error
+            raise _cancelled() from error
 
     def cancel(self) -> None:
         self._call.cancel()
@@ -203,6 +205,12 @@ class _AsyncGrpcCall:
                 yield message
         except grpc.RpcError as error:
             raise await self._error_of(error) from error
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Not the task that waits was cancelled, but the call under it.
+            raise _cancelled() from error
 
     def cancel(self) -> None:
         self._call.cancel()
@@ -282,5 +290,5 @@ def _translated(error: Any) -> CallError:
     return error_of(error.code(), error.details() or "", error.trailing_metadata() or ())
 
 
-def _closed() -> Cancelled:
-    return Cancelled("CANCELLED", "the client is closed")
+def _cancelled() -> Cancelled:
+    return Cancelled("CANCELLED", "the call was cancelled")

@@ -6,23 +6,24 @@ import math
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Self, TypeVar, Unpack
 
-from google.protobuf.message import Message
-
-from seqserve import requests, responses
+from seqserve import requests, verbs
 from seqserve.attention import AttentionResult
 from seqserve.bulk import bulk
 from seqserve.calls import messages_of
 from seqserve.channel import GrpcTransport
 from seqserve.decoding import GenerateOptions
 from seqserve.errors import CallError
-from seqserve.many import CallGroup, in_order
+from seqserve.groups import CallGroup
+from seqserve.many import checked_sources, in_order
 from seqserve.results import Model, Piece, Result, ScoreResult
 from seqserve.retry import Attempts, RetryPolicy
+from seqserve.streams import pieces_of
 from seqserve.tls import TLS
-from seqserve.transport import MetadataSource, Method, Transport
-from seqserve.v1 import generation_pb2, model_pb2
+from seqserve.transport import MetadataSource, Transport
+
+R = TypeVar("R")
 
 DEFAULT_TARGET = "localhost:50051"
 DEFAULT_TIMEOUT_S = 30.0
@@ -81,6 +82,7 @@ class Client:
         self._transport = transport or GrpcTransport(
             target, max_message_bytes, tls=tls, token=token, metadata=metadata
         )
+        self._calls = CallGroup(self._transport)
 
     def generate(
         self,
@@ -99,8 +101,7 @@ class Client:
         Raises:
             CallError: The call failed; the class says how.
         """
-        request = requests.generate_request(source, **options)
-        return self._generate(self._transport, request, timeout_s)
+        return self._ask(self._calls, verbs.generate(source, options), timeout_s)
 
     def generate_many(
         self,
@@ -125,18 +126,17 @@ class Client:
             CallError: A call failed. The results before it have been given, those after it are
                 cancelled.
         """
-        group = CallGroup(self._transport)
+        group = self._calls.group()
 
         def generate(source: str) -> Result:
-            request = requests.generate_request(source, **options)
-            return self._generate(group, request, timeout_s)
+            return self._ask(group, verbs.generate(source, options), timeout_s)
 
         try:
-            with closing(in_order(generate, sources, concurrency)) as outcomes:
+            with closing(in_order(generate, checked_sources(sources), concurrency)) as outcomes:
                 for outcome in outcomes:
                     yield outcome.result()
         finally:
-            group.close()
+            group.cancel()
 
     def generate_batch(
         self,
@@ -160,9 +160,7 @@ class Client:
         Raises:
             CallError: The call as a whole failed; the class says how.
         """
-        request = requests.generate_batch_request(sources, **options)
-        response = self._unary(self._transport, Method.GENERATE_BATCH, request, timeout_s)
-        return responses.outcomes_of(response, len(sources))
+        return self._ask(self._calls, verbs.generate_batch(sources, options), timeout_s)
 
     def generate_bulk(
         self,
@@ -198,7 +196,7 @@ class Client:
         """
         template = requests.generate_request("", **options)
         attempts = self._attempts(math.inf if timeout_s is None else timeout_s)
-        return bulk(self._transport, template, sources, concurrency, attempts)
+        return bulk(self._calls, template, sources, concurrency, attempts)
 
     def stream(
         self,
@@ -222,7 +220,7 @@ class Client:
             CallError: The call failed; the class says how.
         """
         request = requests.generate_request(source, **options)
-        return self._pieces(request, self._attempts(timeout_s))
+        return pieces_of(self._calls, request, self._attempts(timeout_s))
 
     def score(
         self,
@@ -245,8 +243,7 @@ class Client:
         Raises:
             CallError: The call failed; the class says how.
         """
-        request = requests.score_request(source, target, model, version)
-        return responses.score_of(self._unary(self._transport, Method.SCORE, request, timeout_s))
+        return self._ask(self._calls, verbs.score(source, target, model, version), timeout_s)
 
     def attention(
         self,
@@ -269,10 +266,7 @@ class Client:
         Raises:
             CallError: The call failed; the class says how.
         """
-        request = requests.attention_request(source, target, model, version)
-        return responses.attention_of(
-            self._unary(self._transport, Method.ATTENTION, request, timeout_s)
-        )
+        return self._ask(self._calls, verbs.attention(source, target, model, version), timeout_s)
 
     def models(self, *, timeout_s: float | None = None) -> list[Model]:
         """Lists every version of every model of the server.
@@ -280,10 +274,7 @@ class Client:
         Raises:
             CallError: The call failed; the class says how.
         """
-        response: model_pb2.ListModelsResponse = self._unary(
-            self._transport, Method.LIST_MODELS, model_pb2.ListModelsRequest(), timeout_s
-        )
-        return [responses.model_of(model) for model in response.models]
+        return self._ask(self._calls, verbs.models(), timeout_s)
 
     def model(
         self,
@@ -297,11 +288,7 @@ class Client:
         Raises:
             CallError: The call failed; the class says how.
         """
-        request = requests.get_model_request(name, version)
-        response: model_pb2.GetModelResponse = self._unary(
-            self._transport, Method.GET_MODEL, request, timeout_s
-        )
-        return responses.model_of(response.model)
+        return self._ask(self._calls, verbs.model(name, version), timeout_s)
 
     def load_model(
         self,
@@ -324,11 +311,7 @@ class Client:
             FailedPrecondition: It cannot be loaded; the message says why.
             CallError: The call failed; the class says how.
         """
-        request = requests.load_model_request(name, version)
-        response: model_pb2.LoadModelResponse = self._unary(
-            self._transport, Method.LOAD_MODEL, request, timeout_s
-        )
-        return responses.model_of(response.model)
+        return self._ask(self._calls, verbs.load_model(name, version), timeout_s)
 
     def unload_model(
         self, name: str | None, version: int, *, timeout_s: float | None = None
@@ -345,11 +328,7 @@ class Client:
         Raises:
             CallError: The call failed; the class says how.
         """
-        request = requests.unload_model_request(name, version)
-        response: model_pb2.UnloadModelResponse = self._unary(
-            self._transport, Method.UNLOAD_MODEL, request, timeout_s
-        )
-        return responses.model_of(response.model)
+        return self._ask(self._calls, verbs.unload_model(name, version), timeout_s)
 
     def set_traffic(
         self, name: str | None, weights: Mapping[int, int], *, timeout_s: float | None = None
@@ -368,14 +347,11 @@ class Client:
         Raises:
             CallError: The call failed; the class says how.
         """
-        request = requests.set_traffic_request(name, weights)
-        response: model_pb2.SetTrafficResponse = self._unary(
-            self._transport, Method.SET_TRAFFIC, request, timeout_s
-        )
-        return [responses.model_of(model) for model in response.models]
+        return self._ask(self._calls, verbs.set_traffic(name, weights), timeout_s)
 
     def close(self) -> None:
         """Cancels the calls under way and closes the connection."""
+        self._calls.cancel()
         self._transport.close()
 
     def __enter__(self) -> Self:
@@ -394,35 +370,7 @@ class Client:
     def _attempts(self, timeout_s: float | None) -> Attempts:
         return Attempts(self._retry, self._timeout_s if timeout_s is None else timeout_s)
 
-    def _generate(
-        self,
-        transport: Transport,
-        request: generation_pb2.GenerateRequest,
-        timeout_s: float | None,
-    ) -> Result:
-        return responses.result_of(self._unary(transport, Method.GENERATE, request, timeout_s))
-
-    def _unary(
-        self, transport: Transport, method: Method, request: Message, timeout_s: float | None
-    ) -> Any:
-        with closing(messages_of(transport, method, request, self._attempts(timeout_s))) as answer:
-            return next(answer)
-
-    def _pieces(
-        self, request: generation_pb2.GenerateRequest, attempts: Attempts
-    ) -> Generator[Piece, None, None]:
-        pieces = messages_of(self._transport, Method.GENERATE_STREAM, request, attempts)
-        is_whole = False
-        with closing(pieces) as answers:
-            try:
-                for answer in answers:
-                    piece = responses.piece_of(answer)
-                    yield piece
-                    is_whole = is_whole or piece.result is not None
-            except CallError:
-                # The result is there, so a bad status after it changes nothing. It was waited for
-                # all the same: leaving before it would look like a cancel to the server.
-                if not is_whole:
-                    raise
-        if not is_whole:
-            raise responses.broken_off()
+    def _ask(self, group: CallGroup, question: verbs.Question[R], timeout_s: float | None) -> R:
+        attempts = self._attempts(timeout_s)
+        with closing(messages_of(group, question.method, question.request, attempts)) as answer:
+            return question.read(next(answer))

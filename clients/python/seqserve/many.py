@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import weakref
 from collections.abc import (
     AsyncGenerator,
     AsyncIterable,
@@ -19,7 +18,6 @@ from collections.abc import (
     Coroutine,
     Generator,
     Iterable,
-    Iterator,
 )
 from concurrent.futures import Future
 from contextvars import copy_context
@@ -27,50 +25,14 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from google.protobuf.message import Message
-
-from seqserve.errors import Cancelled, InvalidArgument
-from seqserve.transport import Call, Method, Transport
+from seqserve.errors import InvalidArgument
 
 A = TypeVar("A")
 R = TypeVar("R")
+S = TypeVar("S", bound=Iterable[str] | AsyncIterable[str])
 
 WINDOW = 4
 """Items between input and output for each call under way, so that one slow answer stalls few."""
-
-
-class CallGroup:
-    """A transport whose calls can all be cancelled at once, from any thread."""
-
-    def __init__(self, transport: Transport) -> None:
-        """Opens its calls through another transport, which outlives it."""
-        self._transport = transport
-        self._lock = threading.Lock()
-        self._is_closed = False
-        self._calls: weakref.WeakSet[Call] = weakref.WeakSet()
-
-    def call(
-        self, method: Method, request: Message | Iterator[Message], timeout_s: float | None
-    ) -> Call:
-        """Sends a request, or one after the other.
-
-        Raises:
-            Cancelled: The group is closed.
-        """
-        with self._lock:
-            if self._is_closed:
-                raise Cancelled("CANCELLED", "nobody waits for this answer any more")
-            call = self._transport.call(method, request, timeout_s)
-            self._calls.add(call)
-        return call
-
-    def close(self) -> None:
-        """Cancels the calls under way and refuses new ones."""
-        with self._lock:
-            self._is_closed = True
-            calls = list(self._calls)
-        for call in calls:
-            call.cancel()
 
 
 def in_order(
@@ -211,6 +173,18 @@ def checked_concurrency(concurrency: int) -> int:
         reason = f"concurrency: {concurrency} is less than 1"
         raise InvalidArgument("INVALID_ARGUMENT", reason, field="concurrency")
     return concurrency
+
+
+def checked_sources(sources: S) -> S:
+    """Gives sources as they are.
+
+    Raises:
+        InvalidArgument: They are one text, which would pass for its characters.
+    """
+    if isinstance(sources, str | bytes):
+        reason = f"sources: {sources!r:.80} is one text; give a list of texts"
+        raise InvalidArgument("INVALID_ARGUMENT", reason, field="sources")
+    return sources
 
 
 async def async_iterator(items: Iterable[A] | AsyncIterable[A]) -> AsyncIterator[A]:

@@ -17,6 +17,10 @@ from dataclasses import dataclass
 
 from seqserve.errors import CallError, InvalidArgument, Overloaded, Unavailable
 
+# Thirty years. gRPC counts deadlines in 64 bits of nanoseconds since 1970, so that one further off
+# may lie in the past; and no thread can sleep so long.
+_LONGEST_S = 1e9
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
@@ -45,7 +49,8 @@ class Attempts:
 
         Args:
             policy: How often and how patiently to try.
-            timeout_s: Time for all attempts and the waits between them; ``math.inf`` for no limit.
+            timeout_s: Time for all attempts and the waits between them; no limit where it is
+                ``math.inf``, or more than thirty years.
             clock: Seconds, from any origin.
             jitter: Numbers from 0 to 1, evenly spread.
 
@@ -58,7 +63,7 @@ class Attempts:
         self._policy = policy
         self._clock = clock
         self._jitter = jitter
-        self._deadline_s = clock() + timeout_s
+        self._deadline_s = clock() + timeout_s if timeout_s <= _LONGEST_S else math.inf
         self._failures = 0
 
     def remaining_s(self) -> float | None:
@@ -89,6 +94,6 @@ class Attempts:
         ceiling_s = self._policy.initial_backoff_s * 2.0 ** min(self._failures - 1, 60)
         delay_s = self._jitter() * min(ceiling_s, self._policy.max_backoff_s)
         delay_s += error.retry_after_s or 0.0
-        if self._clock() + delay_s >= self._deadline_s:
+        if delay_s > _LONGEST_S or self._clock() + delay_s >= self._deadline_s:
             return None
         return delay_s

@@ -14,7 +14,9 @@ from typing import Any
 from seqserve.errors import OptionError
 
 _SCHEME = re.compile(r"(unix|unix-abstract|dns|ipv4|ipv6|vsock|xds):")
-_HOST_AND_PORT = re.compile(r"([^\s/,:]+|\[[0-9a-fA-F:.]+\]):\d+")
+_HOST_AND_PORT = re.compile(r"([^\s/,:]+|\[[0-9a-fA-F:.]+\]):[0-9]+")
+_PORT = re.compile(r":([0-9]+)\s*(?=,|$)")
+_SCHEMES_WITH_PORTS = ("dns", "ipv4", "ipv6")
 _LOOPBACK = re.compile(r"(localhost|127\.[\d.]+|\[::1\]):\d+")
 _UNIX = re.compile(r"unix(-abstract)?:")
 
@@ -29,7 +31,10 @@ def grpc_target(target: str) -> str:
     Raises:
         OptionError: The target is malformed, or one of several hosts cannot be resolved.
     """
-    if _SCHEME.match(target):
+    if scheme := _SCHEME.match(target):
+        _check_characters("target", target)
+        if scheme[1] in _SCHEMES_WITH_PORTS:
+            _check_ports(target)
         return target
     parts = [part.strip() for part in target.split(",")]
     for part in parts:
@@ -37,6 +42,8 @@ def grpc_target(target: str) -> str:
             raise OptionError(
                 f"target: {part!r} is not host:port; write for instance localhost:50051"
             )
+        _check_characters("target", part)
+        _check_ports(part)
     if len(parts) == 1:
         return parts[0]
     addresses = [address for part in parts for address in _resolve(part)]
@@ -50,11 +57,12 @@ def is_local(target: str) -> bool:
 
 
 def check_name(target: str, server_name: str | None) -> None:
-    """Refuses a target whose servers' certificates could be checked against no name.
+    """Refuses a name that none can be, and a target whose servers' certificates need one.
 
     Raises:
-        OptionError: It is one.
+        OptionError: It is one, or there is none.
     """
+    _check_characters("tls.server_name", server_name or "")
     if server_name is None and ("," in target or _UNIX.match(target)):
         raise OptionError(
             "target: is more than one host, or none; with TLS say in tls.server_name"
@@ -90,11 +98,24 @@ def channel_options(
     return options
 
 
+def _check_characters(name: str, text: str) -> None:
+    # gRPC wants UTF-8; arguments and variables may hold bytes that are none, as lone surrogates.
+    if not text.isprintable():
+        raise OptionError(f"{name}: {text!r} has a character that no address has")
+
+
+def _check_ports(target: str) -> None:
+    # gRPC takes the rest modulo 65536, and so calls whoever listens there.
+    for port in _PORT.findall(target):
+        if len(port) > 5 or not 1 <= int(port) <= 65535:
+            raise OptionError(f"target: the port of {target!r} is not from 1 to 65535")
+
+
 def _resolve(part: str) -> list[str]:
     host, port = part.rsplit(":", 1)
     try:
         found = socket.getaddrinfo(host, int(port), socket.AF_INET, socket.SOCK_STREAM)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise OptionError(f"target: {part!r} has no IPv4 address: {error}") from None
     hosts = [str(address[0]) for *_, address in found]
     return [f"{host}:{port}" for host in hosts]

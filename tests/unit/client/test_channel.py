@@ -3,8 +3,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import math
+import sys
 import threading
 import time
+from collections.abc import Callable
 from contextvars import ContextVar
 
 import grpc
@@ -196,6 +198,88 @@ def test_closing_the_client_cancels_what_is_under_way(server: FakeServer) -> Non
     assert [type(error) for error in failures] == [Cancelled]
 
 
+async def test_closing_the_async_client_cancels_what_is_under_way(server: FakeServer) -> None:
+    client = AsyncClient(server.target)
+
+    async def stream() -> None:
+        async for _ in client.stream("hang"):
+            pass
+
+    async def bulk() -> None:
+        async for _ in client.generate_bulk(["hang"]):
+            pass
+
+    async def many() -> None:
+        async for _ in client.generate_many(["hang"]):
+            pass
+
+    calls = [asyncio.ensure_future(call) for call in (client.generate("hang"), many())]
+    calls += [asyncio.ensure_future(call) for call in (stream(), bulk())]
+    while len(server.requests) < len(calls):
+        await asyncio.sleep(0.01)
+    await client.close()
+    outcomes = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), PATIENCE_S)
+    assert [type(outcome) for outcome in outcomes] == [Cancelled] * len(calls)
+
+
+LATER = RetryPolicy(initial_backoff_s=10 * PATIENCE_S, max_backoff_s=10 * PATIENCE_S)
+"""So long that only a failing test waits for the next try."""
+
+
+def test_closing_the_client_wakes_what_waits_to_be_tried_again(server: FakeServer) -> None:
+    client = Client(server.target, timeout_s=math.inf, retry=LATER)
+    failures: list[CallError] = []
+
+    def expect(call: Callable[[], object]) -> None:
+        try:
+            call()
+        except CallError as error:
+            failures.append(error)
+
+    calls: list[Callable[[], object]] = [
+        lambda: client.generate("busy 1 a"),
+        lambda: list(client.stream("busy 1 b")),
+        lambda: list(client.generate_many(["busy 1 c"])),
+        lambda: list(client.generate_bulk(["busy 1 d"])),
+    ]
+    threads = [threading.Thread(target=expect, args=[call], daemon=True) for call in calls]
+    for thread in threads:
+        thread.start()
+    while len(server.requests) < len(calls):
+        time.sleep(0.01)
+    client.close()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert [type(failure) for failure in failures] == [Cancelled] * len(calls)
+
+
+async def test_closing_the_async_client_wakes_what_waits_to_be_tried_again(
+    server: FakeServer,
+) -> None:
+    client = AsyncClient(server.target, timeout_s=math.inf, retry=LATER)
+
+    async def bulk() -> None:
+        async for _ in client.generate_bulk(["busy 1 b"]):
+            pass
+
+    calls = [asyncio.ensure_future(call) for call in (client.generate("busy 1 a"), bulk())]
+    while len(server.requests) < len(calls):
+        await asyncio.sleep(0.01)
+    await client.close()
+    outcomes = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), PATIENCE_S)
+    assert [type(outcome) for outcome in outcomes] == [Cancelled] * len(calls)
+
+
+@pytest.mark.parametrize("timeout_s", [9e9, float(sys.maxsize)])
+async def test_a_timeout_further_off_than_grpc_can_count(
+    server: FakeServer, timeout_s: float
+) -> None:
+    with Client(server.target, timeout_s=timeout_s) as client:
+        assert client.generate("a").text == "A"
+    async with AsyncClient(server.target, timeout_s=timeout_s) as async_client:
+        assert (await async_client.generate("a")).text == "A"
+
+
 def test_many_are_under_way_at_once_and_come_in_order(server: FakeServer) -> None:
     sources = ["late 0", *(f"n {number}" for number in range(1, 60)), "late 60"]
     with Client(server.target) as client:
@@ -314,6 +398,27 @@ async def test_async_metadata(server: FakeServer) -> None:
     trace.reset(token)
     assert [sent["traceparent"] for sent in server.metadata] == ["the caller's"] * 3
     assert server.authorizations == ["Bearer abc"] * 3
+
+
+async def test_metadata_that_grpc_does_not_take_is_named(server: FakeServer) -> None:
+    def metadata() -> list[tuple[str, str]]:
+        return [("X-Request-Id", "a")]
+
+    async with AsyncClient(server.target, metadata=metadata) as async_client:
+        with Client(server.target, metadata=metadata) as client:
+            for call in (
+                lambda: client.generate("a"),
+                lambda: list(client.stream("a")),
+                lambda: list(client.generate_bulk(["a"])),
+            ):
+                with pytest.raises(InvalidArgument, match="metadata: the key 'X-Request-Id'"):
+                    call()
+        with pytest.raises(InvalidArgument, match="metadata"):
+            await async_client.generate("a")
+        for pieces in (async_client.stream("a"), async_client.generate_bulk(["a"])):
+            with pytest.raises(InvalidArgument, match="metadata"):
+                await anext(pieces)
+    assert server.requests == []
 
 
 def test_a_broken_connection_is_tried_again_before_the_first_message(

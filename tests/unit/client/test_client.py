@@ -57,6 +57,9 @@ class Session:
     def generate_many(self, sources: Iterable[str], **options: Any) -> list[Result]:
         return self._gather(self.client.generate_many(sources, **options))
 
+    def generate_bulk(self, sources: Iterable[str], **options: Any) -> list[Any]:
+        return self._gather(self.client.generate_bulk(sources, **options))
+
     def stream(self, source: str, **options: Any) -> list[Piece]:
         return self._gather(self.client.stream(source, **options))
 
@@ -274,6 +277,16 @@ def test_batch_that_lacks_an_outcome(session: Callable[..., Session]) -> None:
     run = session([generation_pb2.GenerateBatchResponse()])
     with pytest.raises(InternalError, match="outcomes"):
         run.generate_batch(["a"])
+
+
+@pytest.mark.parametrize("sources", ["a text", b"a text"])
+def test_one_text_is_no_list_of_texts(session: Callable[..., Session], sources: Any) -> None:
+    run = session()
+    for call in (run.generate_many, run.generate_bulk):
+        with pytest.raises(InvalidArgument, match=r"sources: .*a text' is one text") as refused:
+            call(sources)
+        assert refused.value.field == "sources"
+    assert run.calls == []
 
 
 @pytest.mark.parametrize("sources", ["a text", [1], None])

@@ -7,12 +7,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from seqserve.errors import Cancelled, InvalidArgument
-from seqserve.many import WINDOW, CallGroup, async_in_order, in_order
-from seqserve.transport import Method
-from seqserve.v1 import generation_pb2
-
-from .fake_transport import FakeTransport
+from seqserve.errors import InvalidArgument
+from seqserve.many import WINDOW, async_in_order, in_order
 
 PATIENCE_S = 20.0
 
@@ -143,17 +139,3 @@ async def test_concurrency_is_at_least_one(concurrency: int) -> None:
         in_order(double, [1], concurrency)
     with pytest.raises(InvalidArgument, match="concurrency"):
         await anext(async_in_order(async_double, [1], concurrency))
-
-
-def test_a_group_cancels_its_calls_and_takes_no_more() -> None:
-    transport = FakeTransport([[], [], []])
-    group = CallGroup(transport)
-    request = generation_pb2.GenerateRequest()
-    calls = [group.call(Method.GENERATE, request, None) for _ in range(2)]
-    other = transport.call(Method.GENERATE, request, None)
-    group.close()
-    assert len(calls) == 2
-    assert [call.is_cancelled for call in transport.calls] == [True, True, False]
-    assert not other.is_cancelled and not transport.is_closed
-    with pytest.raises(Cancelled):
-        group.call(Method.GENERATE, request, None)

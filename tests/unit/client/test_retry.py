@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -85,6 +86,17 @@ def test_no_limit() -> None:
     tries = attempts(Clock(), timeout_s=math.inf)
     assert tries.remaining_s() is None
     assert tries.delay_after(UNAVAILABLE) is not None
+
+
+@pytest.mark.parametrize("timeout_s", [9e9, 1e300, sys.maxsize, pytest.param(10**400, id="huge")])
+def test_further_off_than_grpc_can_count_is_no_limit(timeout_s: float) -> None:
+    assert attempts(Clock(), timeout_s=timeout_s).remaining_s() is None
+    assert attempts(Clock(), timeout_s=1e9).remaining_s() == 1e9
+
+
+def test_a_wait_that_no_thread_can_sleep_is_not_begun() -> None:
+    later = errors.Unavailable("UNAVAILABLE", "in ten thousand years", retry_after_s=3e11)
+    assert attempts(Clock(), timeout_s=math.inf).delay_after(later) is None
 
 
 @pytest.mark.parametrize("timeout_s", [0, -1.0, math.nan])

@@ -31,6 +31,40 @@ def test_a_malformed_target_is_refused(target: str) -> None:
         grpc_target(target)
 
 
+@pytest.mark.parametrize(
+    "target",
+    [
+        "localhost:65536",
+        "127.0.0.1:116937",
+        "localhost:0",
+        "localhost:" + "9" * 5000,
+        "127.0.0.1:1, 127.0.0.1:65536 , 127.0.0.1:2",
+        "dns:///localhost:65536",
+        "ipv4:127.0.0.1:65536,127.0.0.1:1",
+        "ipv6:[::1]:65536",
+    ],
+)
+def test_a_port_that_is_none_is_refused(target: str) -> None:
+    with pytest.raises(OptionError, match=r"^target: the port of .* is not from 1 to 65535"):
+        grpc_target(target)
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["localhost:65535", "dns:///localhost", "ipv6:[::1]:1", "unix:/run/x:65536", "vsock:2:70000"],
+)
+def test_what_is_no_port_of_tcp_is_not_looked_at(target: str) -> None:
+    assert grpc_target(target) == target
+
+
+@pytest.mark.parametrize("target", ["\udcff:1", "a:1,b\0:1", "unix:/run/\udcff", "dns:///a\n:1"])
+def test_characters_that_no_address_has(target: str) -> None:
+    with pytest.raises(OptionError, match=r"^target: '.*\\.*' has a character that no address has"):
+        grpc_target(target)
+    with pytest.raises(OptionError, match=r"^tls.server_name: 'x\\udcff' has a character"):
+        check_name("a:1", "x\udcff")
+
+
 def test_an_unknown_host_among_several_is_named() -> None:
     with pytest.raises(OptionError, match=r"'nowhere\.invalid:1'"):
         grpc_target("127.0.0.1:1,nowhere.invalid:1")

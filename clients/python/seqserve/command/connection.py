@@ -38,13 +38,14 @@ class ConnectionOptions:
         " given.",
         group="connection",
     )
-    tls_certificate: Path | None = option(
+    # Not --tls-certificate and --tls-key: their variables hold what a server on this machine shows.
+    tls_client_certificate: Path | None = option(
         None,
         help="Certificate to show to a server that asks for one (mutual TLS), PEM.",
         group="connection",
     )
-    tls_key: Path | None = option(
-        None, help="Private key of --tls-certificate, PEM.", group="connection"
+    tls_client_key: Path | None = option(
+        None, help="Private key of --tls-client-certificate, PEM.", group="connection"
     )
     tls_server_name: str | None = option(
         None,
@@ -73,8 +74,8 @@ class ConnectionOptions:
     def _tls(self) -> TLS | None:
         tls = TLS(
             ca=self.tls_ca,
-            certificate=self.tls_certificate,
-            key=self.tls_key,
+            certificate=self.tls_client_certificate,
+            key=self.tls_client_key,
             server_name=self.tls_server_name,
         )
         return tls if self.tls or tls != TLS() else None

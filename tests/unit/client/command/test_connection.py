@@ -42,7 +42,7 @@ def read(*argv: str, **environ: str) -> ConnectionOptions:
         (["--tls-ca", "ca.pem"], TLS(ca=Path("ca.pem"))),
         (["--tls-server-name", "x"], TLS(server_name="x")),
         (
-            ["--tls-certificate", "a", "--tls-key", "b"],
+            ["--tls-client-certificate", "a", "--tls-client-key", "b"],
             TLS(certificate=Path("a"), key=Path("b")),
         ),
     ],
@@ -52,6 +52,17 @@ def test_any_option_of_tls_turns_it_on(
 ) -> None:
     read(*argv).connect()
     assert told == [(tls, None)]
+
+
+def test_what_a_server_in_the_same_environment_shows_is_not_the_callers(
+    told: list[tuple[TLS | None, str | None]],
+) -> None:
+    read(
+        SEQSERVE_TLS_CERTIFICATE="/run/server.pem",
+        SEQSERVE_TLS_KEY="/run/server.key",
+        SEQSERVE_TLS_CLIENT_CA="/run/ca.pem",
+    ).connect()
+    assert told == [(None, None)]
 
 
 def test_a_file_goes_before_the_variable(
