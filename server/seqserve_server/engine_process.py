@@ -65,6 +65,9 @@ class EngineProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+            # No fault of its own where it was still loading what was refused meanwhile.
+            _log.warning("an engine's process did not end in %g s and was killed", _PATIENCE_S)
+            return
         if self._process.returncode:
             # Negative is the signal that ended it: 9 may be the system, short of memory.
             _log.error("an engine's process ended with status %d", self._process.returncode)

@@ -178,8 +178,8 @@ class Rollout:
             ModelUnavailable: It is being unloaded just now, or the folder cannot be read.
             Draining: The server shuts down.
         """
-        await self._inventory.find(name or self.repository.default)
         self._check_open()
+        await self._inventory.find(name or self.repository.default)
         entry = self.repository.find(name, version)
         if not version:
             entry = self.repository.versions(entry.name)[-1]

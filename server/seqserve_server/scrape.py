@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 
@@ -15,9 +18,11 @@ from prometheus_client import CollectorRegistry
 from seqserve_server.errors import StartupError
 from seqserve_server.exposition import exposed
 
-# A client that sends nothing must not hold a thread.
+# Each connection holds a thread of the server's. Few are wanted at a time; one who takes longer to
+# ask and to read is cut off.
+_MOST_CONNECTIONS = 64
 _TIMEOUT_S = 10.0
-# How soon the port closes once it is told to.
+# How soon the port closes once it is told to, and how late a connection is cut off.
 _POLL_S = 0.1
 
 _log = logging.getLogger(__name__)
@@ -29,11 +34,41 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
+        self._deadlines: dict[socket.socket, float] = {}
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
         """Binds without looking up the name of the host, which can take long and is not used."""
         TCPServer.server_bind(self)
+
+    def process_request(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]
+        """Answers in a thread, or hangs up where too many are under way."""
+        if len(self._deadlines) >= _MOST_CONNECTIONS:
+            self.shutdown_request(request)
+            return
+        self._deadlines[request] = time.monotonic() + _TIMEOUT_S
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]
+        """Hangs up."""
+        self._deadlines.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Cuts off who has taken too long, however busily."""
+        self._cut_off(time.monotonic())
+
+    def server_close(self) -> None:
+        """Stops listening, and cuts off whoever is there."""
+        super().server_close()
+        self._cut_off(math.inf)
+
+    def _cut_off(self, now_s: float) -> None:
+        for request, deadline_s in self._deadlines.copy().items():
+            if deadline_s <= now_s:
+                # Its thread finds nobody there any more; it may have just hung up itself.
+                with suppress(OSError):
+                    request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Logs a fault of ours; a scraper that hangs up is its own affair."""
@@ -83,8 +118,6 @@ def _handler(
     registry: CollectorRegistry, ready: Callable[[], bool]
 ) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        timeout = _TIMEOUT_S
-
         def do_HEAD(self) -> None:
             """Answers without a body."""
             self.do_GET()

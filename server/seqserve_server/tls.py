@@ -33,8 +33,10 @@ class Certificates:
             OptionError: A file cannot be read, or they do not belong together.
         """
         self._certificate, self._key, self._client_ca = certificate, key, client_ca
-        paths = [path for path in (certificate, key, client_ca) if path]
-        self._files = Reloaded("certificate", paths, self._read)
+        files = {_CERTIFICATE: certificate, _KEY: key}
+        if client_ca is not None:
+            files[_CLIENT_CA] = client_ca
+        self._files = Reloaded("certificate", files, self._read)
 
     @property
     def asks_clients(self) -> bool:

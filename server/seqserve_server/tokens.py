@@ -6,9 +6,11 @@ from hmac import compare_digest
 from pathlib import Path
 
 from seqserve.errors import OptionError
+from seqserve.options import flag_of
 from seqserve.token_entry import TokenEntry, digest_of
 from seqserve_server.reloaded import Reloaded
 
+_OPTION = flag_of("tokens")
 _MOST_BYTES = 1 << 20
 
 
@@ -21,7 +23,7 @@ class Tokens:
         Raises:
             OptionError: The file cannot be read, or a line is malformed; its number is named.
         """
-        self._file = Reloaded("tokens", [path], lambda: _read(path))
+        self._file = Reloaded("tokens", {_OPTION: path}, lambda: _read(path))
 
     def find(self, token: str) -> TokenEntry | None:
         """Finds the entry of a token.
@@ -47,12 +49,12 @@ def _read(path: Path) -> tuple[TokenEntry, ...]:
         try:
             entry = TokenEntry.parse(line)
         except OptionError as error:
-            raise OptionError(f"--tokens: {path}, line {number}: {error}") from None
+            raise OptionError(f"{_OPTION}: {path}, line {number}: {error}") from None
         if entry.digest in entries:
-            raise OptionError(f"--tokens: {path}, line {number}: the hash was there before")
+            raise OptionError(f"{_OPTION}: {path}, line {number}: the hash was there before")
         entries[entry.digest] = entry
     if not entries:
-        raise OptionError(f"--tokens: {path} holds no token; `seqserve token` makes one")
+        raise OptionError(f"{_OPTION}: {path} holds no token; `seqserve token` makes one")
     return tuple(entries.values())
 
 
@@ -61,10 +63,10 @@ def _lines(path: Path) -> list[str]:
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES + 1)
     except OSError as error:
-        raise OptionError(f"--tokens: {path} cannot be read: {error.strerror}") from None
+        raise OptionError(f"{_OPTION}: {path} cannot be read: {error.strerror}") from None
     if len(data) > _MOST_BYTES:
-        raise OptionError(f"--tokens: {path} is larger than {_MOST_BYTES} bytes")
+        raise OptionError(f"{_OPTION}: {path} is larger than {_MOST_BYTES} bytes")
     try:
         return data.decode().splitlines()
     except UnicodeDecodeError:
-        raise OptionError(f"--tokens: {path} is no text") from None
+        raise OptionError(f"{_OPTION}: {path} is no text") from None

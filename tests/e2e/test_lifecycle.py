@@ -17,7 +17,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from seqserve import AsyncClient, Client, Result, RetryPolicy
-from seqserve.errors import CallError, FailedPrecondition, Unavailable
+from seqserve.errors import FailedPrecondition, Unavailable
 from seqserve.results import ModelState
 
 from .babble import MAX_TARGET, NAME
@@ -75,10 +75,13 @@ def test_calls_that_take_too_long_are_told(repository: Path, tmp_path: Path) -> 
             pieces = client.stream(SOURCE, **ENDLESS)
             next(pieces)
             server.signal(signal.SIGTERM)
-            with pytest.raises(CallError) as lost:
+            with pytest.raises(Unavailable) as lost:
                 list(pieces)
-        assert lost.value.code in ("UNAVAILABLE", "CANCELLED")
+        # As the caller sees it, and when to come back.
+        assert lost.value.retry_after_s and lost.value.request_id
         assert server.wait() == 0
+    line = f"id={lost.value.request_id} method=GenerationService.GenerateStream code=UNAVAILABLE"
+    assert line in server.stderr
     assert "all_finished=False" in server.stderr
 
 

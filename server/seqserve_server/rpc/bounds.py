@@ -27,6 +27,14 @@ class _Bounds:
         is_edge = (self.above and value == self.least) or (self.below and value == self.most)
         return self.least <= value <= self.most and not is_edge
 
+    def complaint(self, value: float) -> str:
+        """Says what is wrong with a value."""
+        shown = f"{value:g}"
+        if self.holds(float(shown)):
+            # Only rounded does it look right.
+            shown = f"{value:.9g}"
+        return f"is {shown}; it must be {self}"
+
     def __str__(self) -> str:
         """Says what would be right."""
         begin = f"above {self.least:g}" if self.above else f"at least {self.least:g}"
@@ -65,6 +73,6 @@ def numbers_of(options: generation_pb2.GenerationOptions) -> dict[str, float]:
         if bounds is None:
             continue
         if not bounds.holds(value):
-            raise InvalidRequest(f"options.{field.name}", f"is {value:g}; it must be {bounds}")
+            raise InvalidRequest(f"options.{field.name}", bounds.complaint(value))
         numbers[field.name] = value
     return numbers

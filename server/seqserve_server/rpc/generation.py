@@ -79,15 +79,19 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         # A word that may still be replaced is shown to nobody.
         streamed = not request.options.replace_unknowns
         model, call = await self._generation(request, context, streamed=streamed)
-        text = model.tokenizer.stream(call.request.options.stops)
+        stops = call.request.options.stops
+        text = model.tokenizer.stream(stops)
         told: list[int] = []
-        shown = 0
+        sent, shown = "", 0
         async with aclosing(call.progress()) as progress:
             async for tokens in progress:
                 told += tokens
                 if piece := text.push(tokens):
-                    yield _piece(piece, told[shown:])
-                    shown = len(told)
+                    sent += piece
+                    # Those behind may yet be cut off.
+                    covered = _covering(model, told, sent, shown) if stops else len(told)
+                    yield _piece(piece, told[shown:covered])
+                    shown = covered
         response = _response(model, call, call.result(), request.options, request.source)
         best = response.hypotheses[0]
         if rest := text.flush(best.text):
@@ -236,6 +240,14 @@ async def _tokens(model: ServedModel, text: str) -> list[int]:
 def _piece(text: str, token_ids: list[int]) -> generation_pb2.GenerateStreamResponse:
     piece = generation_pb2.Piece(text=text, token_ids=token_ids)
     return generation_pb2.GenerateStreamResponse(piece=piece)
+
+
+def _covering(model: ServedModel, tokens: list[int], text: str, least: int) -> int:
+    """Counts the tokens that the beginning of their text comes from, ``least`` of them or more."""
+    for count in range(least, len(tokens)):
+        if model.tokenizer.decode(tokens[:count]).startswith(text):
+            return count
+    return len(tokens)
 
 
 def _call(

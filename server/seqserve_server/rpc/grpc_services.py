@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import grpc
 from google.protobuf.message import Message
-from grpc_health.v1 import health
+from grpc_health.v1 import health, health_pb2
 
 from seqserve_server.rpc.status import failure_of
 from seqserve_server.rpc.wire import Unreadable, tolerant_of
@@ -23,6 +23,16 @@ Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 class HealthServicer(health.aio.HealthServicer):  # type: ignore[misc, name-defined]
     """Says of a service or a model that is named whether it is up."""
+
+    async def Check(
+        self, request: health_pb2.HealthCheckRequest, context: Context
+    ) -> health_pb2.HealthCheckResponse:
+        """Tells how it is now; what was removed is not found, as what never was."""
+        response: health_pb2.HealthCheckResponse = await super().Check(request, context)
+        # Only Watch may say so.
+        if response.status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN:
+            await context.abort(grpc.StatusCode.NOT_FOUND)
+        return response
 
     async def List(self, request: Message, context: Context) -> None:
         """Refuses, as a server may: who shows no token is not to learn which models there are."""

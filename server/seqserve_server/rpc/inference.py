@@ -160,9 +160,12 @@ class InferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer):
         _check_repository(request.repository_name)
         # One that is not there is not found.
         name = self._repository.find(request.model_name, 0).name
-        loaded = [entry for entry in self._repository.versions(name) if entry.model is not None]
-        for entry in loaded:
-            await self._rollout.unload(name, entry.version)
+        # From the lowest on, so that none takes the place of one above it; and all at once, so that
+        # no call is given one that is to go too.
+        unloading = [
+            self._rollout.unload(name, entry.version) for entry in self._repository.versions(name)
+        ]
+        await asyncio.gather(*unloading)
         return open_inference_pb2.RepositoryModelUnloadResponse()
 
     def _takes_calls(self, entry: Entry) -> bool:
@@ -219,10 +222,9 @@ class InferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer):
                 async for response in responses:
                     yield response
         except ServiceError as error:
-            yield open_inference_pb2.ModelStreamInferResponse(
-                error_message=part.failed(error).message,
-                infer_response=Response(id=request.id),
-            )
+            response = _of_stream(Response(id=request.id), is_last=True)
+            response.error_message = part.failed(error).message
+            yield response
         finally:
             record.model = part.model or record.model
             part.release()

@@ -57,6 +57,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         self._tracing = tracing
         self._caller_metadata = caller_metadata
         self._wrapped: dict[str, Handler] = {}
+        self._calls: set[_Call] = set()
         self.active = ActiveCalls()
 
     async def intercept_service(
@@ -76,6 +77,11 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         wrap = legible if method.startswith(_GRPCS) else self._wrap
         self._wrapped[method] = wrap(method, handler)
         return self._wrapped[method]
+
+    def end_all(self, error: ServiceError) -> None:
+        """Ends the calls that are under way, each with this error."""
+        for call in list(self._calls):
+            call.end(error)
 
     def refusing(self, method: str, error: ServiceError) -> Handler:
         """Makes a handler that ends a call, whatever its shape, before anything of it is read.
@@ -116,7 +122,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             trace=trace_of(metadata) if self._tracing else None,
             refused=self._metrics.refused,
         )
-        return _Call(self._metrics, self._tracing, self.active, record, context)
+        return _Call(self._metrics, self._tracing, self.active, self._calls, record, context)
 
     def _unary(self, method: str, behave: Any) -> Any:
         async def handle(request: Message | Unreadable, context: Context) -> Message:
@@ -168,30 +174,45 @@ class _Call:
         metrics: Metrics,
         tracing: Tracing | None,
         active: ActiveCalls,
+        calls: set[_Call],
         record: CallRecord,
         context: Context,
     ) -> None:
         self._metrics = metrics
         self._tracing = tracing
         self._active = active
+        self._calls = calls
         self._context = context
         self._record = record
+        self._task: asyncio.Task[Any] | None = None
+        self._ended_by: ServiceError | None = None
 
     async def __aenter__(self) -> None:
+        self._task = asyncio.current_task()
+        self._calls.add(self)
         self._active.enter()
         current.set(self._record)
         id_ = (REQUEST_ID, self._record.request_id)
         self._context.set_trailing_metadata((id_,))
 
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self._calls.discard(self)
         self._active.leave()
         self._record.release()
         if error is None:
             self._note(grpc.StatusCode.OK)
+        elif self._ended_by is not None and isinstance(error, asyncio.CancelledError):
+            await self._fail(self._ended_by)
         elif isinstance(error, Exception):
             await self._fail(error)
         else:
             self._note(self._why_cancelled())
+
+    def end(self, error: ServiceError) -> None:
+        """Ends the call with an error, wherever its handler is."""
+        assert self._task is not None
+        self._ended_by = error
+        self._task.cancel()
 
     async def _fail(self, error: Exception) -> None:
         record = self._record

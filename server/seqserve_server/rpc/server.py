@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha import reflection
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2, model_pb2_grpc
 from seqserve_server.address import address_of
 from seqserve_server.config import ServeOptions
-from seqserve_server.errors import StartupError
+from seqserve_server.errors import Draining, StartupError
 from seqserve_server.metrics import Metrics
 from seqserve_server.rollout import Rollout
 from seqserve_server.rpc.authorization import AuthorizationInterceptor
@@ -131,7 +131,10 @@ class Server:
         self._rollout.close()
         self._draining.set()
         finished = await self._interceptor.active.wait_none(timeout_s)
-        await self._server.stop(_FLUSH_S if finished else None)
+        if not finished:
+            error = Draining("the server has shut down while the call ran; call another one")
+            self._interceptor.end_all(error)
+        await self._server.stop(_FLUSH_S)
         await self._rollout.stop()
         return finished
 

@@ -203,7 +203,7 @@ def test_it_ends_where_it_is_closed_while_it_loads(
 
 
 def test_one_that_does_not_end_is_made_to(
-    tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "_PATIENCE_S", 0.0)
     with running(tiny_artifact) as other:
@@ -211,6 +211,10 @@ def test_one_that_does_not_end_is_made_to(
         os.kill(other.process.pid, signal.SIGSTOP)
         other.process.end()
         assert not is_alive(other.process.pid)
+        # Not as of one that crashed.
+        assert "did not end in 0 s and was killed" in caplog.text
+        assert [record.levelname for record in caplog.records] == ["WARNING"]
+        caplog.clear()
         # Of one that has ended nothing more is wanted.
         other.process.end()
 

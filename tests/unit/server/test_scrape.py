@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -10,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
+from seqserve_server import scrape as module
 from seqserve_server.errors import StartupError
 from seqserve_server.scrape import ScrapeServer
 
@@ -101,8 +104,72 @@ def test_fault_is_logged_and_a_hang_up_is_not(
     assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [error]
 
 
+@pytest.mark.parametrize("trickle", [b"", b"x", b"GET /healthz HTTP/1.1\r\nX: 1\r\n"])
+def test_who_takes_too_long_is_cut_off(
+    readiness: Readiness, monkeypatch: pytest.MonkeyPatch, trickle: bytes
+) -> None:
+    """Also one who sends a little now and then."""
+    monkeypatch.setattr(module, "_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(module, "_POLL_S", 0.02)
+    server = ScrapeServer("127.0.0.1", 0, CollectorRegistry(), readiness)
+    threads = threading.active_count()
+    try:
+        with connected(server) as connection:
+            began_s = time.monotonic()
+            connection.settimeout(0.02)
+            while time.monotonic() < began_s + 10:
+                try:
+                    connection.sendall(trickle)
+                    if not connection.recv(1):
+                        break
+                except TimeoutError:
+                    continue
+                except OSError:
+                    break
+            assert 0.1 < time.monotonic() - began_s < 5
+        until_threads(threads)
+    finally:
+        server.close()
+
+
+def test_no_more_connections_than_allowed(
+    scrape: ScrapeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MOST_CONNECTIONS", 2)
+    threads = threading.active_count()
+    with connected(scrape), connected(scrape):
+        until_threads(threads + 2)
+        for _ in range(3):
+            with connected(scrape) as third:
+                assert third.recv(1) == b""
+        assert threading.active_count() == threads + 2
+    until_threads(threads)
+    assert get(scrape, "/healthz")[0] == 200
+
+
+def test_port_that_closes_leaves_nobody(readiness: Readiness) -> None:
+    threads = threading.active_count()
+    server = ScrapeServer("127.0.0.1", 0, CollectorRegistry(), readiness)
+    with connected(server) as connection:
+        until_threads(threads + 2)
+        server.close()
+        assert connection.recv(1) == b""
+    until_threads(threads)
+
+
+def connected(server: ScrapeServer) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), timeout=10)
+
+
+def until_threads(count: int) -> None:
+    deadline_s = time.monotonic() + 10
+    while threading.active_count() != count:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.002)
+
+
 def exchange(server: ScrapeServer, data: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+    with connected(server) as connection:
         connection.sendall(data)
         connection.shutdown(socket.SHUT_WR)
         return b"".join(iter(lambda: connection.recv(65536), b""))

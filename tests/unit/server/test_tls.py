@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 import socket
 import ssl
@@ -82,6 +83,27 @@ def test_a_broken_pair_leaves_the_old_one(
     files.replace_server(other_certificates)
     assert port.shown() == after
     assert caplog.records[-1].message == "certificate read again"
+
+
+def test_a_pipe_in_the_place_of_a_file_holds_up_no_connection(
+    port: Port, files: Files, caplog: pytest.LogCaptureFixture
+) -> None:
+    certificate, key = files.server
+    before = certificate.read_text()
+    for path, option in (
+        (certificate, "--tls-certificate"),
+        (key, "--tls-key"),
+        (files.ca, "--tls-client-ca"),
+    ):
+        content = path.read_bytes()
+        path.unlink()
+        os.mkfifo(path)
+        assert port.shown() == before
+        assert caplog.records[-1].fields == {"reason": f"{option}: {path} is no plain file"}  # type: ignore[attr-defined]
+        with pytest.raises(OptionError, match=f"^{option}: .* is no plain file"):
+            Certificates(certificate, key, files.ca)
+        path.unlink()
+        path.write_bytes(content)
 
 
 def test_options_that_need_each_other(certificates: Files) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -68,6 +69,16 @@ def test_bytes_that_are_no_text(path: Path) -> None:
     path.write_bytes(b"\xff")
     with pytest.raises(OptionError, match="is no text"):
         Tokens(path)
+
+
+def test_what_is_no_plain_file(path: Path) -> None:
+    tokens = Tokens(path)
+    path.unlink()
+    os.mkfifo(path)
+    assert tokens.find("one") and tokens.find("two")
+    for other in (path, path.parent, Path(os.devnull)):
+        with pytest.raises(OptionError, match=f"^--tokens: {other} is no plain file"):
+            Tokens(other)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

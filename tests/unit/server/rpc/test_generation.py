@@ -59,6 +59,24 @@ async def test_pieces_join_to_the_result(service: Service, text: str) -> None:
     assert ids == list(hypothesis.token_ids)
 
 
+@pytest.mark.parametrize(
+    ("text", "stop"),
+    [("abcdefgh", "cdef"), ("abcdefgh", "abc"), ("abcdefgh", "xyz"), (TEXT, " 🙂"), (TEXT, "üß")],
+)
+@pytest.mark.parametrize("step_s", [0.0, 0.002])
+async def test_tokens_of_pieces_are_those_of_the_result(
+    service: Service, text: str, stop: str, step_s: float
+) -> None:
+    """Though some were told of before it was known that they are cut off."""
+    service.runtime.step_s = step_s
+    asked = request(text, stop_sequences=[stop])
+    *pieces, last = [message async for message in service.generation.GenerateStream(asked)]
+    hypothesis = last.result.hypotheses[0]
+    assert "".join(message.piece.text for message in pieces) == text.partition(stop)[0]
+    ids = [id_ for message in pieces for id_ in message.piece.token_ids]
+    assert ids == list(hypothesis.token_ids)
+
+
 async def test_stream_gives_what_generate_gives(service: Service) -> None:
     alone = await service.generation.Generate(request(TEXT))
     *_, last = [message async for message in service.generation.GenerateStream(request(TEXT))]

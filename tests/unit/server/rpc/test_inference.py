@@ -18,7 +18,7 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.engine.remote import RemoteEngine
 from seqserve_server.engine.request import Finished, Hypothesis, Request, StopReason
 from seqserve_server.errors import ModelUnavailable
-from seqserve_server.lifecycle import ModelState
+from seqserve_server.lifecycle import ModelState, Will
 from seqserve_server.repository import Entry
 from seqserve_server.rpc.pb import open_inference_pb2
 
@@ -149,6 +149,34 @@ async def test_every_version_of_a_model_is_unloaded(service: Service) -> None:
     await service.inference.RepositoryModelUnload(unload)
     ready = open_inference_pb2.ModelReadyRequest(name="echo")
     assert not (await service.inference.ModelReady(ready)).ready
+
+
+async def test_versions_that_are_not_ready_are_unloaded_too(service: Service) -> None:
+    """None of them may come to take the place of one that goes."""
+    older = Entry(name="echo", version=1, files="whole")
+    ready = service.repository.find("echo", 2)
+    newer = Entry(name="echo", version=3, state=ModelState.LOADING)
+    service.repository.add(older)
+    service.repository.add(newer)
+    service.rollout._keep = 1
+    may_load = asyncio.Event()
+
+    async def load() -> None:
+        await may_load.wait()
+        newer.fail("its graph is broken")
+
+    service.rollout._spawn(newer, load())
+    unload = open_inference_pb2.RepositoryModelUnloadRequest(model_name="echo")
+    call = asyncio.ensure_future(_awaited(service.inference.RepositoryModelUnload(unload)))
+    try:
+        await until(lambda: ready.state is ModelState.AVAILABLE)
+        assert older.state is ModelState.AVAILABLE
+        assert {entry.will for entry in (older, ready, newer)} == {Will.UNLOADED}
+        # Who is told that it is unloaded must not see it come.
+        assert not call.done()
+    finally:
+        may_load.set()
+    await call
 
 
 async def test_load_from_a_folder_that_cannot_be_read(service: Service) -> None:
@@ -451,6 +479,8 @@ async def test_request_of_a_stream_that_fails_has_its_message(service: Service) 
         asking("b", id="5"),
     )
     assert [answer.infer_response.id for answer in found] == list("12345")
+    # Who counts these must not wait for one that failed.
+    assert all(map(is_last, found))
     messages = [answer.error_message for answer in found]
     assert messages[0] == messages[4] == ""
     assert messages[1] == messages[2] == "inputs.text[0]: is empty"
@@ -493,6 +523,7 @@ async def test_pieces_come_while_the_rest_is_decoded(service: Service) -> None:
 async def test_pieces_are_of_one_text(service: Service, asked: Any) -> None:
     [answer] = await answers(service, asked)
     assert answer.error_message.startswith("parameters.stream: is ")
+    assert is_last(answer)
 
 
 async def test_message_of_a_stream_that_cannot_be_read(service: Service) -> None:

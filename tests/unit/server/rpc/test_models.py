@@ -6,12 +6,13 @@ import asyncio
 
 import grpc
 import pytest
-from google.rpc.error_details_pb2 import BadRequest
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 
 from seqserve.v1 import generation_pb2, model_pb2
 from seqserve_server.lifecycle import ModelState
+from seqserve_server.rpc.pb import open_inference_pb2
 
-from .echo import MAX_SOURCE, MAX_TARGET
+from .echo import MAX_SOURCE, MAX_TARGET, PATIENCE_S
 from .service import Service, details, failure, serving, until
 from .service import request as generate
 
@@ -147,3 +148,31 @@ async def test_bulk_call_keeps_a_version_only_as_long_as_it_is_used(service: Ser
     await call.write(generation_pb2.GenerateBulkRequest(id=2, request=generate("second")))
     assert (await call.read()).outcome.failure.code == grpc.StatusCode.FAILED_PRECONDITION.value[0]
     await call.done_writing()
+
+
+async def test_nothing_is_changed_once_the_server_drains() -> None:
+    async with serving() as service:
+        service.runtime.may_run.clear()
+        stream = service.generation.GenerateStream(generate("streamed"))
+        await until(lambda: service.engine.slots_in_use == 1)
+        drained = asyncio.ensure_future(service.server.drain(PATIENCE_S))
+        await until(lambda: not service.server.is_ready)
+        models, inference = service.models, service.inference
+        for call in (
+            models.LoadModel(model_pb2.LoadModelRequest(model="echo", version=1)),
+            models.UnloadModel(model_pb2.UnloadModelRequest(model="echo", version=2)),
+            models.SetTraffic(model_pb2.SetTrafficRequest(weights={2: 1})),
+            inference.RepositoryModelLoad(
+                open_inference_pb2.RepositoryModelLoadRequest(model_name="echo")
+            ),
+            inference.RepositoryModelUnload(
+                open_inference_pb2.RepositoryModelUnloadRequest(model_name="echo")
+            ),
+        ):
+            error = await failure(call)
+            assert error.code() is grpc.StatusCode.UNAVAILABLE
+            assert details(error, ErrorInfo).reason == "DRAINING"
+            assert details(error, RetryInfo).retry_delay.ToMilliseconds() > 0
+        service.runtime.may_run.set()
+        assert "".join([message.piece.text async for message in stream]) == "streamed"
+        assert await drained

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from pathlib import Path
 from typing import Any, cast
@@ -15,7 +16,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tests.certificates import Certificates
 from tests.holdings import holdings
 
-from seqserve.v1 import generation_pb2
+from seqserve.v1 import generation_pb2, generation_pb2_grpc
 from seqserve_server.address import address_of
 from seqserve_server.config import ServeOptions
 from seqserve_server.engine.remote import RemoteEngine
@@ -24,12 +25,14 @@ from seqserve_server.lifecycle import ModelState
 from seqserve_server.metrics import Metrics
 from seqserve_server.provider import Provider
 from seqserve_server.repository import Entry, Repository, ServedModel
+from seqserve_server.rpc import server as module
 from seqserve_server.rpc.server import Server
 from seqserve_server.security import Security
 from seqserve_server.tls import certificates_of
 
 from .echo import PATIENCE_S, byte_tokenizer, manifest
-from .service import Service, details, failure, request, rollout_of, serving, until
+from .service import Service, details, failure, request, rollout_of, serving, trailers, until
+from .tensor import asking
 
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
@@ -77,6 +80,10 @@ async def test_health_follows_the_versions(service: Service) -> None:
     entry.vanishes()
     await service.rollout.unload("echo", 2)
     assert (await watches[1].read()).status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+    for name in ("echo/2", "never/1"):
+        with pytest.raises(grpc.RpcError) as unknown:
+            await health(service, name)
+        assert unknown.value.code() is grpc.StatusCode.NOT_FOUND
     for watch in watches:
         watch.cancel()
 
@@ -177,14 +184,72 @@ async def test_drain_finishes_the_sources_of_a_batch_that_are_yet_to_be_submitte
         assert await drained
 
 
-async def test_drain_that_runs_out_of_time_ends_calls() -> None:
-    async with serving() as service:
-        service.runtime.step_s = 0.05
-        call = asyncio.ensure_future(failure(service.generation.Generate(request("a" * 48))))
-        await until(lambda: service.engine.slots_in_use == 1)
+async def test_drain_that_runs_out_of_time_ends_calls(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    sources = ["a", "b"]
+    bulk = [
+        generation_pb2.GenerateBulkRequest(id=1, request=cast(Any, request("a"))) for _ in sources
+    ]
+    async with serving(slots=8) as service:
+        service.runtime.may_run.clear()
+        generation, inference = service.generation, service.inference
+        calls = {
+            "GenerationService.Generate": generation.Generate(request("a")),
+            "GenerationService.GenerateStream": generation.GenerateStream(request("a")),
+            "GenerationService.GenerateBatch": generation.GenerateBatch(
+                generation_pb2.GenerateBatchRequest(sources=sources)
+            ),
+            "GenerationService.GenerateBulk": generation.GenerateBulk(iter(bulk)),
+            "GRPCInferenceService.ModelInfer": inference.ModelInfer(asking("a")),
+            "GRPCInferenceService.ModelStreamInfer": inference.ModelStreamInfer(
+                iter([asking("a")])
+            ),
+        }
+        errors = asyncio.gather(*map(failure, calls.values()))
+        # Those that were taken to be encoded, and the others.
+        await until(lambda: service.engine.slots_in_use + service.engine.queue_depth == 8)
+        asyncio.get_running_loop().call_later(0.3, service.runtime.may_run.set)
         assert not await service.server.drain(0.1)
-        error = await call
-        assert error.code() is grpc.StatusCode.UNAVAILABLE
+        for error in await errors:
+            assert error.code() is grpc.StatusCode.UNAVAILABLE
+            assert details(error, RetryInfo).retry_delay.ToMilliseconds() > 0
+            assert details(error, ErrorInfo).reason == "DRAINING"
+            assert trailers(error)["x-request-id"]
+        ids = {trailers(error)["x-request-id"] for error in errors.result()}
+        lines = [record.fields for record in caplog.records if hasattr(record, "fields")]
+        ended = [line for line in lines if "method" in line]
+        assert {line["method"] for line in ended} == set(calls)
+        assert {line["id"] for line in ended} == ids
+        assert [(line["code"], line["reason"]) for line in ended] == [
+            ("UNAVAILABLE", "DRAINING")
+        ] * len(calls)
+        for method in calls:
+            labels = {"method": method, "code": "UNAVAILABLE", "model": "echo"}
+            assert await service.value("requests_total", **labels) == 1
+
+
+async def test_drain_that_runs_out_of_time_does_not_wait_for_who_does_not_read(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(module, "_FLUSH_S", 0.1)
+    many = [
+        generation_pb2.GenerateBulkRequest(id=1, request=cast(Any, request("a" * 40)))
+        for _ in range(99)
+    ]
+    narrow = [("grpc.http2.lookahead_bytes", 64), ("grpc.http2.bdp_probe", 0)]
+    async with serving() as service:
+        # So that others are under way when the first is done.
+        service.runtime.step_s = 0.001
+        target = f"127.0.0.1:{service.server.port}"
+        async with grpc.aio.insecure_channel(target, options=narrow) as channel:
+            call = generation_pb2_grpc.GenerationServiceStub(channel).GenerateBulk(iter(many))
+            await anext(aiter(call))
+            # It is not over when it drains: the server waits for the caller to read on.
+            assert not await asyncio.wait_for(service.server.drain(0.1), PATIENCE_S)
+            assert (await failure(call)).code() is grpc.StatusCode.UNAVAILABLE
+            [line] = [record.fields for record in caplog.records if hasattr(record, "fields")]
+            assert (line["code"], line["reason"]) == ("UNAVAILABLE", "DRAINING")
 
 
 async def test_watchers_of_health_do_not_hold_the_drain() -> None:
