@@ -120,7 +120,9 @@ _Models = dict[str, _Model]
 
 def _gauges(models: _Models) -> Iterator[GaugeMetricFamily]:
     waiting = GaugeMetricFamily(
-        "seqserve_queue_depth", "Requests that wait for a slot.", labels=["model", "priority"]
+        "seqserve_queue_depth",
+        "Requests that wait, for a slot or for the teacher.",
+        labels=["model", "priority"],
     )
     for label, model in models.items():
         normal = model.queue_depth - model.low_queue_depth

@@ -7,6 +7,7 @@ ServiceError
 ├── DeadlinePassed     the deadline passed; .where says in which stage
 ├── ModelUnavailable   the model is loading or drains, or its engine has failed
 ├── ModelNotLoaded     the model could not be loaded, or was unloaded; waiting does not help
+├── NoTeacher          the model can neither score targets nor show attention
 ├── Draining           the server is shutting down
 ├── Unauthenticated    no token, or one that is not known
 ├── PermissionDenied   a token that does not allow the call
@@ -99,6 +100,22 @@ class ModelUnavailable(ServiceError):
 
 class ModelNotLoaded(ServiceError):
     """The model could not be loaded, or was unloaded; it stays so until somebody changes that."""
+
+
+class NoTeacher(ServiceError):
+    """The model was exported without the graph that scores targets and shows attention."""
+
+    def __init__(self, model: str) -> None:
+        """Names the model."""
+        super().__init__(model)
+        self.model = model
+
+    def __str__(self) -> str:
+        """Says what it would need."""
+        return (
+            f"{self.model} has no teacher.onnx, so it can neither score targets nor show attention;"
+            " export it again"
+        )
 
 
 class Draining(ServiceError):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seqserve_server.errors import ArtifactError, ProviderError
+from seqserve_server.errors import ArtifactError, NoTeacher, ProviderError
 from seqserve_server.manifest import Manifest
 from seqserve_server.provider import Provider
 from seqserve_server.references import check_references
@@ -28,6 +27,8 @@ import onnxruntime as ort
 
 Array = NDArray[Any]
 
+
+_TEACHER = "teacher.onnx"
 
 _PROVIDERS = {Provider.CPU: "CPUExecutionProvider", Provider.CUDA: "CUDAExecutionProvider"}
 
@@ -166,8 +167,8 @@ class Runtime:
         self._encoder = self._open("encoder.onnx")
         self._decoder = self._open("decoder.onnx")
         self._group = self._check_steps()
-        self._teacher: ort.InferenceSession | None = None
-        self._opening = threading.Lock()
+        # Now, for its hash is checked now.
+        self._teacher = self._open(_TEACHER) if _TEACHER in manifest.files else None
 
     def encode(self, sources: Sequence[Sequence[int]]) -> Memory:
         """Encodes sources of any lengths together.
@@ -197,10 +198,15 @@ class Runtime:
         """Makes a step over the buffers given; see :class:`Step`."""
         return Step(self._decoder, inputs, outputs)
 
+    @property
+    def can_teach(self) -> bool:
+        """Whether there is a teacher-forced graph; versions without one generate all the same."""
+        return self._teacher is not None
+
     def teach(
         self, source: Array, lengths: Array, target: Array, outputs: list[str]
     ) -> list[Array]:
-        """Runs known targets through the teacher-forced graph, which is opened at its first use.
+        """Runs known targets through the teacher-forced graph.
 
         Args:
             source: int64 ``[B, S]``.
@@ -209,10 +215,12 @@ class Runtime:
             outputs: Names of the outputs wanted: ``log_probabilities`` ``[B, T]``,
                 ``encoder_attention`` ``[L, B, H, S, S]``, ``decoder_attention``
                 ``[L, B, H, T, T]``, ``cross_attention`` ``[L, B, H, T, S]``.
+
+        Raises:
+            NoTeacher: There is no such graph.
         """
-        with self._opening:
-            if self._teacher is None:
-                self._teacher = self._open("teacher.onnx")
+        if self._teacher is None:
+            raise NoTeacher(self.manifest.label)
         inputs = {"source": source, "source_lengths": lengths, "target": target}
         return self._teacher.run(outputs, inputs)  # type: ignore[no-any-return]
 

@@ -170,3 +170,22 @@ def test_an_engine_that_hangs_does_not_hold_the_end(
         assert server.wait() == 0
         assert server.engines() == []
     assert "all_finished=False" in server.stderr
+
+
+def test_an_engine_that_hangs_does_not_outlive_a_server_that_is_killed(
+    repository: Path, tiny_tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    models = tmp_path / "models"
+    word, _ = tiny_tokenizer.encode(WORD)
+    publish_trap(repository, models, STUCK, "decoder.onnx", word, hangs)
+    with ServerProcess(models, tmp_path, "--slots", str(ROWS), "--workers", "1") as server:
+        with Client(server.target, retry=ONCE) as client, ThreadPoolExecutor(1) as pool:
+            call = pool.submit(client.generate, SOURCE, target_prefix=WORD, timeout_s=PATIENCE_S)
+            until(lambda: server.rows_in_use() == 1)
+            server.signal(signal.SIGKILL)
+            with pytest.raises(CallError):
+                call.result()
+        assert server.wait() == -signal.SIGKILL
+        assert len(server.engines()) == 1, "it does not hang"
+        until(lambda: not server.engines())
+    assert "the thread step-0 hangs and is left behind" in server.stderr

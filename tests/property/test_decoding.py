@@ -16,8 +16,10 @@ from tests.reading import Reading
 from tests.reference import Reference
 
 from seqserve_model.transformer import Transformer
+from seqserve_server.engine import teacher as teacher_module
 from seqserve_server.engine import worker as worker_module
 from seqserve_server.engine.engine import Engine, deliver
+from seqserve_server.engine.known_targets import KnownTargets
 from seqserve_server.engine.limits import EngineLimits
 from seqserve_server.engine.observer import NullObserver
 from seqserve_server.engine.request import (
@@ -25,6 +27,7 @@ from seqserve_server.engine.request import (
     Event,
     Finished,
     Hypothesis,
+    Priority,
     Progress,
     Request,
     Sampling,
@@ -207,14 +210,13 @@ class Day:
     """Requests that arrive, are cancelled and are answered, turn by turn."""
 
     def __init__(self, runtime: Runtime, workers: int, slots: int, budget_tokens: int) -> None:
-        self.scheduler = Scheduler(workers=workers, max_queue=1000)
+        self.scheduler = Scheduler(workers=workers, slots=workers * slots, max_queue=1000)
         self.workers = [
             Worker(runtime, self.scheduler, slots, budget_tokens, NullObserver(), spelt)
             for _ in range(workers)
         ]
-        # Begins when the day is over, and then tells all that it was handed.
-        self.teacher = Teacher(runtime, 1000, lambda request, event: request.receive(event))
-        self.unseen: list[Inbox] = []
+        self.known = KnownTargets(max_queue=1000)
+        self.teacher = Teacher(runtime, self.known)
         self.inboxes: list[Inbox] = []
         self.cancellations: list[tuple[int, Request]] = []
         self.turns = 0
@@ -237,31 +239,41 @@ class Day:
         for when, request in self.cancellations:
             if when == self.turns:
                 self.scheduler.cancel(request)
+                self.known.cancel(request)
         for worker in self.workers:
             for request, event in worker.turn():
                 if isinstance(event, Finished) and request.options.needs_attention:
-                    self.teacher.annotate(request, event)
-                    self.unseen.append(self.inboxes[request.number])
+                    self.known.annotate(request, event)
                 else:
                     request.receive(event)
+        for request, event in self.teacher.turn():
+            assert self.scheduler.settle(request), "it was cancelled"
+            request.receive(event)
         self.turns += 1
 
+    @property
+    def is_over(self) -> bool:
+        return not (
+            self.scheduler.running
+            or self.scheduler.queue_depth
+            or any(self.scheduler.decoded(priority) for priority in Priority)
+        )
+
     def run(self, plan: Sequence[Arrival]) -> None:
-        with mock.patch.object(worker_module, "_IDLE_S", 0.0):
+        with (
+            mock.patch.object(worker_module, "_IDLE_S", 0.0),
+            mock.patch.object(teacher_module, "_IDLE_S", 0.0),
+        ):
             for arrival in plan:
                 for _ in range(arrival.gap_turns):
                     self.turn()
                 self.arrive(arrival)
-            while self.scheduler.running or self.scheduler.queue_depth:
+            while not self.is_over:
                 assert self.turns < 1000, "a request does not end"
                 self.turn()
-        self.teacher.start()
-        for inbox in self.unseen:
-            inbox.answer()
-        self.teacher.stop()
 
     def assert_empty(self) -> None:
-        assert (self.scheduler.running, self.scheduler.queue_depth) == (0, 0)
+        assert self.is_over
         for worker in self.workers:
             worker._compact()
             slots = worker._cache

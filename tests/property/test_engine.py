@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
@@ -59,6 +60,8 @@ class Arrival:
     """Turns of the workers between the arrival before and this one."""
     cancelled_after: int | None
     """Turns after which it is cancelled."""
+    attends: bool = False
+    """Whether it shows what it attended to."""
 
     @property
     def options(self) -> DecodingOptions:
@@ -66,6 +69,7 @@ class Arrival:
             max_decoding_length=self.longest,
             min_decoding_length=min(self.shortest, self.longest),
             return_scores=self.scored,
+            return_attention=self.attends,
         )
 
 
@@ -81,6 +85,11 @@ arrivals = st.builds(
     scored=st.booleans(),
     gap_turns=st.integers(0, 4),
     cancelled_after=st.none() | st.none() | st.integers(0, 8),
+)
+
+
+seeing = st.builds(
+    lambda arrival, attends: replace(arrival, attends=attends), arrivals, st.booleans()
 )
 
 
@@ -245,15 +254,29 @@ def test_staggered_rows_decode_as_alone_where_all_is_rounded(
     run_day(Day(rounded.runtime, workers, slots, budget_tokens), plan, alone)
 
 
+class Counts(NullObserver):
+    """Notes whose end it was told of, and how often."""
+
+    def __init__(self) -> None:
+        self.numbers: Counter[int] = Counter()
+
+    def ended(self, request: Request, event: Event) -> None:
+        self.numbers[id(request)] += 1
+
+    def cancelled(self, request: Request) -> None:
+        self.numbers[id(request)] += 1
+
+
 @settings(SETTINGS, max_examples=15)
-@given(plan=st.lists(arrivals, min_size=1, max_size=20), workers=st.integers(1, 3))
+@given(plan=st.lists(seeing, min_size=1, max_size=20), workers=st.integers(1, 3))
 def test_threads_decode_as_alone_and_leave_nothing_behind(
     tiny_runtime: Runtime, oracle: Oracle, plan: list[Arrival], workers: int
 ) -> None:
     ends = [threading.Event() for _ in plan]
     events: list[list[Event]] = [[] for _ in plan]
     limits = EngineLimits(workers=workers, slots=4, max_queue=100, max_source_tokens_per_step=30)
-    engine = Engine(tiny_runtime, limits, deliver, NullObserver(), str)
+    counts = Counts()
+    engine = Engine(tiny_runtime, limits, deliver, counts, str)
     engine.start()
     requests = []
     for number, arrival in enumerate(plan):
@@ -283,6 +306,7 @@ def test_threads_decode_as_alone_and_leave_nothing_behind(
         assert time.monotonic() < deadline_s, "a slot is not given back"
         time.sleep(0.001)
     engine.stop()
+    assert counts.numbers == Counter(id(request) for request in requests), "not counted once each"
 
 
 def assert_worth_comparing(offline: Offline) -> None:

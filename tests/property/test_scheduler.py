@@ -37,6 +37,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.now_s = 0.0
         self.scheduler = Scheduler(
             workers=WORKERS,
+            slots=WORKERS * SLOTS,
             max_queue=MAX_QUEUE,
             max_queue_tokens=MAX_TOKENS,
             max_queue_s=1.0,
@@ -45,6 +46,8 @@ class SchedulerMachine(RuleBasedStateMachine):
         )
         self.waiting: list[Request] = []
         self.rows: list[list[Request]] = [[] for _ in range(WORKERS)]
+        # Answers that wait for their attention.
+        self.decoded: list[Request] = []
         self.cancelled: set[Request] = set()
         self.done: list[Request] = []
         self.stopped = False
@@ -61,13 +64,22 @@ class SchedulerMachine(RuleBasedStateMachine):
         caller=st.sampled_from(CALLERS),
         priority=st.sampled_from([Priority.NORMAL, Priority.NORMAL, Priority.LOW]),
         rows=st.sampled_from([1, 1, 1, 2, 4]),
+        attends=st.sampled_from([False, False, True]),
     )
     def submit(
-        self, length: int, patience_s: int | None, caller: str, priority: Priority, rows: int
+        self,
+        length: int,
+        patience_s: int | None,
+        caller: str,
+        priority: Priority,
+        rows: int,
+        attends: bool,
     ) -> Request:
         request = Request(
             source=[4] * length,
-            options=DecodingOptions(max_decoding_length=5, beam_size=rows),
+            options=DecodingOptions(
+                max_decoding_length=5, beam_size=rows, return_attention=attends
+            ),
             receive=lambda event: None,
             deadline_s=None if patience_s is None else self.now_s + patience_s,
             caller=caller,
@@ -89,7 +101,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert not self.stopped
         assert len(self.waiting) < MAX_QUEUE
         assert not self.waiting or tokens + length <= MAX_TOKENS
-        others = [*self.waiting, *(one for each in self.rows for one in each)]
+        others = [*self.waiting, *self.running, *self.decoded]
         if all((one.caller, one.priority) != (caller, priority) for one in others):
             self.first.add(request)
         self.waiting.append(request)
@@ -132,6 +144,10 @@ class SchedulerMachine(RuleBasedStateMachine):
                 self.before[one].append(request)
         rows += taken
 
+    @property
+    def running(self) -> list[Request]:
+        return [one for rows in self.rows for one in rows]
+
     @staticmethod
     def slots(requests: list[Request]) -> int:
         return sum(request.options.rows for request in requests)
@@ -140,6 +156,11 @@ class SchedulerMachine(RuleBasedStateMachine):
         before = self.before.pop(request)
         alike = [one for one in self.waiting if one.priority is request.priority]
         older = [one for one in alike[: alike.index(request)] if one.caller == request.caller]
+        if request.options.needs_attention:
+            # Where there is no room for answers to wait, others pass freely.
+            before = [one for one in before if one.options.needs_attention]
+        else:
+            older = [one for one in older if not one.options.needs_attention]
         assert all(one.options.rows > request.options.rows for one in older), (
             "it passed one of its caller that is no larger"
         )
@@ -175,7 +196,9 @@ class SchedulerMachine(RuleBasedStateMachine):
         """Lets all workers look once: where a slot is free, somebody takes one that fits."""
         before = list(self.waiting)
         has_room = any(self.slots(rows) < SLOTS for rows in self.rows)
-        smallest = min(one.options.rows for one in before)
+        room = WORKERS * SLOTS - self.attended
+        fitting = [one for one in before if room or not one.options.needs_attention]
+        smallest = min((one.options.rows for one in fitting), default=0)
         has_room &= smallest == 1 and all(one.passed_rows == 0 for one in before)
         for worker in range(WORKERS):
             self.take(worker, 1)
@@ -184,9 +207,9 @@ class SchedulerMachine(RuleBasedStateMachine):
     @rule(request=requests)
     def cancel(self, request: Request) -> None:
         waited = self.scheduler.cancel(request)
-        assert waited == (request in self.waiting)
+        assert waited == (request in self.waiting or request in self.decoded)
         if waited:
-            self.waiting.remove(request)
+            (self.waiting if request in self.waiting else self.decoded).remove(request)
             self.done.append(request)
         elif any(request in rows for rows in self.rows):
             self.cancelled.add(request)
@@ -197,7 +220,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         gone = self.scheduler.take_cancelled(rows)
         assert set(gone) == self.cancelled & set(rows)
         self.cancelled -= set(gone)
-        self.leave(worker, gone)
+        self.leave(worker, gone, answered=False)
 
     @rule(seconds=st.integers(0, 3))
     def expire(self, seconds: int) -> None:
@@ -215,11 +238,32 @@ class SchedulerMachine(RuleBasedStateMachine):
     def finish(self, worker: int, count: int) -> None:
         self.leave(worker, self.rows[worker][:count])
 
-    def leave(self, worker: int, gone: list[Request]) -> None:
-        self.scheduler.finish(gone)
+    def leave(self, worker: int, gone: list[Request], *, answered: bool = True) -> None:
+        self.scheduler.finish(gone, answered=answered)
         self.rows[worker] = [request for request in self.rows[worker] if request not in gone]
         self.cancelled -= set(gone)
-        self.done += gone
+        for request in gone:
+            waits = answered and request.options.needs_attention
+            (self.decoded if waits else self.done).append(request)
+
+    @rule(request=requests, answered=st.booleans())
+    def settle(self, request: Request, answered: bool) -> None:
+        waited = request in self.decoded
+        assert self.scheduler.settle(request, answered=answered) == waited
+        if waited:
+            self.decoded.remove(request)
+            self.done.append(request)
+
+    @precondition(lambda self: self.decoded)
+    @rule()
+    def settle_next(self) -> None:
+        self.settle(self.decoded[0], answered=True)
+
+    @property
+    def attended(self) -> int:
+        """Rows whose answers wait for their attention, or will."""
+        running = [one for one in self.running if one.options.needs_attention]
+        return self.slots(running) + self.slots(self.decoded)
 
     @rule(request=consumes(requests))
     def forget(self, request: Request) -> None:
@@ -240,15 +284,21 @@ class SchedulerMachine(RuleBasedStateMachine):
             one.priority is Priority.LOW for one in self.waiting
         )
         assert self.scheduler.running == sum(map(self.slots, self.rows)) <= WORKERS * SLOTS
+        assert self.scheduler._attended_rows == self.attended <= WORKERS * SLOTS
+        for priority in Priority:
+            decoded = [one for one in self.decoded if one.priority is priority]
+            assert self.scheduler.decoded(priority) == len(decoded)
+        assert set(self.scheduler._running) == {*self.running, *self.decoded}
         assert self.scheduler.stopped == self.stopped
         assert self.scheduler._cancelled == self.cancelled, "it keeps requests that have left"
 
     @invariant()
     def each_request_is_in_one_place(self) -> None:
-        everywhere = [*self.waiting, *(one for rows in self.rows for one in rows), *self.done]
+        everywhere = [*self.waiting, *self.running, *self.decoded, *self.done]
         assert len(everywhere) == len(set(everywhere))
         for state, group in (
             (RequestState.WAITING, self.waiting),
+            (RequestState.DECODED, self.decoded),
             (RequestState.DONE, self.done),
             *((RequestState.RUNNING, rows) for rows in self.rows),
         ):
@@ -256,7 +306,7 @@ class SchedulerMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_kept_of_who_has_left(self) -> None:
-        here = [*self.waiting, *(one for rows in self.rows for one in rows)]
+        here = [*self.waiting, *self.running, *self.decoded]
         queue = self.scheduler._queue
         for priority in Priority:
             line = queue._line(priority)

@@ -2,28 +2,34 @@
 
 Iteration-level scheduling as in Orca (Yu et al., OSDI 2022), for encoder-decoder models: between
 two steps a worker drops rows that were cancelled or are late, encodes new sources within a budget
-so that running rows do not stall, and lays their keys and values into free slots.
+so that running rows do not stall, and lays their keys and values into free slots. Beside them one
+thread runs known targets.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 from seqserve_server.engine.constraints import Detokenize
+from seqserve_server.engine.known_targets import KnownTargets
 from seqserve_server.engine.limits import EngineLimits
 from seqserve_server.engine.observer import Observer
-from seqserve_server.engine.request import Event, Failed, Finished, Request
+from seqserve_server.engine.request import Failed, Finished, Priority, Progress, Request
 from seqserve_server.engine.scheduler import Scheduler
 from seqserve_server.engine.search import MOST_BEAMS
 from seqserve_server.engine.teacher import Teacher
 from seqserve_server.engine.worker import Events, Worker, doubling
-from seqserve_server.errors import EngineFault
+from seqserve_server.errors import EngineFault, NoTeacher
 from seqserve_server.runtime import Runtime
 
 Deliver = Callable[[Events], None]
 """Told, once per step and from a worker's thread, of all events of that step."""
+
+# A step may be under way when the engine stops; one that takes longer hangs.
+_PATIENCE_S = 10.0
 
 _log = logging.getLogger(__name__)
 
@@ -65,8 +71,15 @@ class Engine:
             max_queue_s=limits.max_queue_s,
             caller_share=limits.caller_share,
         )
+        self._known = KnownTargets(
+            max_queue=limits.max_queue,
+            max_queue_tokens=limits.max_queue_tokens,
+            max_queue_s=limits.max_queue_s,
+            caller_share=limits.caller_share,
+        )
         self._deliver = deliver
-        self._turns = [0] * limits.workers
+        # Of the teacher last.
+        self._turns = [0] * (limits.workers + 1)
         self._workers = [
             Worker(
                 runtime,
@@ -84,7 +97,8 @@ class Engine:
             )
             for number, worker in enumerate(self._workers)
         ]
-        self._teacher = Teacher(runtime, limits.max_queue, self._tell_one)
+        self._teacher = Teacher(runtime, self._known)
+        self._teaching = threading.Thread(target=self._teach, name="teacher", daemon=True)
         self.slots = slots * limits.workers
         self.most_rows = min(slots, MOST_BEAMS)
         """Slots that one request can have."""
@@ -101,11 +115,12 @@ class Engine:
             memory = self._runtime.encode([[manifest.tokens.eos] * length])
         for worker in self._workers:
             worker.warm_up(memory)
+        if self._runtime.can_teach:
+            self._teacher.warm_up()
 
     def start(self) -> None:
-        """Starts the workers."""
-        self._teacher.start()
-        for thread in self._threads:
+        """Starts the workers and the teacher."""
+        for thread in (*self._threads, self._teaching):
             thread.start()
 
     def submit(self, request: Request) -> None:
@@ -113,51 +128,54 @@ class Engine:
 
         Raises:
             QueueFull: There is no room to wait.
+            NoTeacher: The model cannot do what is asked for.
             Draining: The engine was stopped.
         """
-        if request.target is None:
-            self._scheduler.submit(request)
+        is_known = request.target is not None
+        if (is_known or request.options.needs_attention) and not self._runtime.can_teach:
+            raise NoTeacher(self._runtime.manifest.label)
+        if is_known:
+            self._known.submit(request)
         else:
-            self._teacher.submit(request)
+            self._scheduler.submit(request)
 
     def cancel(self, request: Request) -> None:
         """Forgets a request; its slot is free before the next step.
 
         No event follows, but for those of a step that is under way.
         """
-        left = self._scheduler.cancel(request)
-        if self._teacher.cancel(request):
-            # An answer that only waited for its attention is counted already.
-            left = request.target is not None
-        if left:
+        # An answer that waits for its attention is in both; the scheduler knows first.
+        left = request.target is None and self._scheduler.cancel(request)
+        if self._known.cancel(request) or left:
             self._observer.cancelled(request)
 
     def stop(self) -> None:
-        """Ends the workers; whatever still waited or ran fails."""
+        """Ends the workers and the teacher; whatever still waited or ran fails.
+
+        A thread that hangs is left behind after ten seconds, and what it ran is told nothing.
+        """
         left = self._scheduler.stop()
-        for thread in self._threads:
-            if thread.is_alive():
-                thread.join()
-        untaught = self._teacher.stop()
+        _wait(self._threads)
+        left += [request for request in self._known.stop() if self._settles(request, False)]
+        _wait([self._teaching])
         error = EngineFault("the engine was stopped")
-        events: Events = [(request, Failed(error)) for request in (*left, *untaught)]
-        for request, event in events:
-            # An answer that waits for its attention is counted already.
-            if request in left or request.target is not None:
-                self._observer.ended(request, event)
-        for worker in self._workers:
-            events += worker.fail(error)
+        events: Events = [(request, Failed(error)) for request in left]
+        for worker, thread in zip(self._workers, self._threads, strict=True):
+            if not thread.is_alive():
+                events += worker.fail(error)
         self._tell(events)
 
     @property
     def queue_depth(self) -> int:
-        """Requests that wait for a slot."""
-        return self._scheduler.queue_depth
+        """Requests that wait for a slot, or for the teacher before or after they had one."""
+        decoded = sum(self._scheduler.decoded(priority) for priority in Priority)
+        return self._scheduler.queue_depth + decoded + self._known.queue_depth
 
     @property
     def low_queue_depth(self) -> int:
         """Those of them that have low priority."""
-        return self._scheduler.low_queue_depth
+        decoded = self._scheduler.decoded(Priority.LOW)
+        return self._scheduler.low_queue_depth + decoded + self._known.low_queue_depth
 
     @property
     def slots_in_use(self) -> int:
@@ -167,7 +185,7 @@ class Engine:
     @property
     def beats(self) -> tuple[int, ...]:
         """How often each thread has come round; all go on, idle ones too, or one hangs."""
-        return (*self._turns, self._teacher.beats)
+        return tuple(self._turns)
 
     @property
     def cache_bytes(self) -> int:
@@ -193,21 +211,44 @@ class Engine:
             # What never began has attended to nothing.
             began = request.timeline.encode_began_s > 0.0
             if isinstance(event, Finished) and request.options.needs_attention and began:
-                self._teacher.annotate(request, event)
+                self._known.annotate(request, event)
             else:
                 told.append((request, event))
         return told
 
-    def _tell_one(self, request: Request, event: Event) -> None:
-        if request.target is not None:
-            self._observer.ended(request, event)
-        self._tell([(request, event)])
+    def _teach(self) -> None:
+        while not self._known.stopped:
+            self._turns[-1] += 1
+            self._tell(
+                [
+                    (request, event)
+                    for request, event in self._teacher.turn()
+                    if self._settles(request, isinstance(event, Finished))
+                ]
+            )
+
+    def _settles(self, request: Request, answered: bool) -> bool:
+        """Ends an answer's wait for its attention; False where it was cancelled meanwhile."""
+        return request.target is not None or self._scheduler.settle(request, answered=answered)
 
     def _tell(self, events: Events) -> None:
         if not events:
             return
+        for request, event in events:
+            if not isinstance(event, Progress):
+                self._observer.ended(request, event)
         try:
             self._deliver(events)
         except Exception:
             # Whoever listened is gone; the worker has other rows to run.
             _log.exception("events could not be delivered")
+
+
+def _wait(threads: list[threading.Thread]) -> None:
+    """Waits for threads that were told to end; not for ever, where one hangs."""
+    end_s = time.monotonic() + _PATIENCE_S
+    for thread in threads:
+        if thread.is_alive():
+            thread.join(max(0.0, end_s - time.monotonic()))
+        if thread.is_alive():
+            _log.error("the thread %s hangs and is left behind", thread.name)

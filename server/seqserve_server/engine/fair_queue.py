@@ -98,6 +98,8 @@ class FairQueue:
         """Slots that those who wait will take."""
         self.tokens = 0
         """Source tokens of those who wait."""
+        self.plain = 0
+        """Those who wait, and need no attention."""
 
     def __len__(self) -> int:
         """Counts those who wait."""
@@ -162,3 +164,4 @@ class FairQueue:
             del self._holders[holder], self._tokens_of[holder]
         self.rows += sign * request.options.rows
         self.tokens += tokens
+        self.plain += sign * (not request.options.needs_attention)

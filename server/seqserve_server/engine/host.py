@@ -1,7 +1,7 @@
 """An engine for whoever is at the other end of a socket; :mod:`seqserve_server.engine.remote` is.
 
-One thread reads and submits, the workers write what there is to tell. So whatever the other end is
-busy with, no step waits for its interpreter.
+One thread reads and submits, the workers write what there is to tell. So a step does not wait for
+the other end's interpreter, unless nothing is read there until the socket's buffer is full.
 """
 
 from __future__ import annotations

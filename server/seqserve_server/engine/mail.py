@@ -83,7 +83,7 @@ class Report(NamedTuple):
     """How an engine is doing."""
 
     queue_depth: int
-    """Requests that wait for a slot."""
+    """Requests that wait, for a slot or for the teacher."""
     slots_in_use: int
     """Rows that run."""
     figures: Figures

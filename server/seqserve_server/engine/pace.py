@@ -28,7 +28,7 @@ class Pace:
         self.held_s = 0.0
         """How long a request holds its slots."""
 
-    def ended(self, work: int, rows: int, held_s: float) -> None:
+    def ended(self, work: int, rows: float, held_s: float) -> None:
         """Notes a request that has left its slots.
 
         Args:

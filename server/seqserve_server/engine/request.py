@@ -50,6 +50,8 @@ class RequestState(Enum):
     NEW = "new"
     WAITING = "waiting"
     RUNNING = "running"
+    DECODED = "decoded"
+    """It has left its slots, and waits to be told what it attended to."""
     DONE = "done"
 
 
@@ -312,6 +314,8 @@ class Request:
     @property
     def work(self) -> int:
         """Tokens that it is expected to cost: those read, and as many written in each row."""
+        if self.target is not None:
+            return len(self.source) + len(self.target)
         options = self.options
         written = max(len(self.source), options.min_decoding_length)
         return len(self.source) + options.rows * min(written, options.max_decoding_length)

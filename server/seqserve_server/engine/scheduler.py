@@ -5,6 +5,9 @@ so that rows spread evenly over workers whatever the order in which they ask.
 
 Who is next but needs more slots than a worker has free, a beam, is not waited for at once: others
 may pass it, but only until they have taken as many slots as it needs. Then slots are kept for it.
+
+Answers that are to show what they attended to wait for that when they have left their slots. They
+and those who will wait so may have as many rows as there are slots; only others pass them freely.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ class Scheduler:
         Args:
             workers: How many take from it.
             max_queue: Most requests that wait.
-            slots: Those of all workers, by which waiting is estimated.
+            slots: Those of all workers, by which waiting is estimated and attention is bounded.
             max_queue_tokens: Most source tokens that wait.
             max_queue_s: Longest that a request of normal priority is expected to wait; None for as
                 long as makes sense.
@@ -60,10 +63,11 @@ class Scheduler:
             max_queue_s=max_queue_s,
             caller_share=caller_share,
         )
-        # When each was taken.
+        # When each was taken, those that are decoded and wait for their attention among them.
         self._running: dict[Request, float] = {}
+        self._decoded: set[Request] = set()
         # Rows are counted, not requests: a beam takes several.
-        self._running_rows = 0
+        self._running_rows = self._decoded_rows = self._attended_rows = 0
         self._cancelled: set[Request] = set()
         self._changed = threading.Condition()
         self._stopped = False
@@ -83,7 +87,12 @@ class Scheduler:
     @property
     def running(self) -> int:
         """Slots that are held, over all workers."""
-        return self._running_rows
+        return self._running_rows - self._decoded_rows
+
+    def decoded(self, priority: Priority) -> int:
+        """Counts requests of a priority that have left their slots, but wait for attention."""
+        with self._changed:
+            return sum(request.priority is priority for request in self._decoded)
 
     def submit(self, request: Request) -> None:
         """Lets a request wait for a slot.
@@ -105,11 +114,14 @@ class Scheduler:
         """Forgets a request: at once where it waits, before the next step where it runs.
 
         Returns:
-            Whether it waited, and so has left already.
+            Whether it waited, for a slot or for its attention, and so has left already.
         """
         with self._changed:
             if request.state is RequestState.WAITING:
                 self._leave(request)
+                return True
+            if request.state is RequestState.DECODED:
+                self._end(request, answered=False)
                 return True
             if request.state is RequestState.RUNNING:
                 self._cancelled.add(request)
@@ -135,7 +147,7 @@ class Scheduler:
             return taken
         with self._changed:
             now_s = self._clock()
-            share = -(-(self._running_rows + self._queue.rows) // self._workers)
+            share = -(-(self.running + self._queue.rows) // self._workers)
             while free and held < share and (request := self._next(free)):
                 budget_tokens -= len(request.source)
                 if taken and budget_tokens < 0:
@@ -148,24 +160,40 @@ class Scheduler:
                 self._changed.notify()
         return taken
 
-    def _next(self, free: int) -> Request | None:
+    def _next(self, free: float) -> Request | None:
         """Finds who is next for so many slots."""
+        room = self._slots - self._attended_rows
         for request in self._queue:
-            if request.options.rows <= free:
+            if not room and not self._queue.plain:
+                return None
+            options = request.options
+            is_due = request.passed_rows >= options.rows
+            if options.needs_attention and options.rows > room:
+                # Only others like it take what it waits for.
+                room = 0 if is_due else room
+            elif options.rows <= free:
                 return request
-            if request.passed_rows >= request.options.rows:
+            elif is_due:
                 return None
         return None
 
     def _begin(self, request: Request, now_s: float) -> None:
+        rows, attends = request.options.rows, request.options.needs_attention
         for passed in self._queue:
             if passed is request:
                 break
-            passed.passed_rows += request.options.rows
+            if attends or not self._lacks_room(passed):
+                passed.passed_rows += rows
         self._queue.serve(request)
         request.state = RequestState.RUNNING
         self._running[request] = now_s
-        self._running_rows += request.options.rows
+        self._running_rows += rows
+        self._attended_rows += rows * attends
+
+    def _lacks_room(self, request: Request) -> bool:
+        """Tells whether too many wait for their attention, or will, for one more."""
+        options = request.options
+        return options.needs_attention and options.rows > self._slots - self._attended_rows
 
     def expire(self, now_s: float) -> list[Request]:
         """Takes out of the queue every request that need not begin any more."""
@@ -196,27 +224,63 @@ class Scheduler:
     def finish(self, requests: Iterable[Request], *, answered: bool = True) -> None:
         """Notes that requests have left their slots.
 
+        An answer that is to show what it attended to goes on being counted until :meth:`settle`, so
+        that no more are let in than can be shown it.
+
         Args:
             requests: Which.
             answered: Whether their work was done; of others nothing is learnt about the pace.
         """
         with self._changed:
-            now_s = self._clock()
             for request in requests:
-                request.state = RequestState.DONE
                 self._cancelled.discard(request)
-                began_s = self._running.pop(request, None)
-                if began_s is None:
-                    continue
-                self._running_rows -= request.options.rows
-                self._queue.forget(request)
-                if answered:
-                    self._pace.ended(request.work, request.options.rows, now_s - began_s)
+                if answered and request.options.needs_attention and request in self._running:
+                    request.state = RequestState.DECODED
+                    self._decoded.add(request)
+                    self._decoded_rows += request.options.rows
+                else:
+                    self._end(request, answered=answered)
+
+    def settle(self, request: Request, *, answered: bool = True) -> bool:
+        """Notes that it is known what an answer attended to, or never will be.
+
+        Args:
+            request: Which was decoded.
+            answered: As for :meth:`finish`.
+
+        Returns:
+            Whether it still waited for that; one that was cancelled does not.
+        """
+        with self._changed:
+            if request.state is not RequestState.DECODED:
+                return False
+            self._end(request, answered=answered)
+            return True
+
+    def _end(self, request: Request, *, answered: bool) -> None:
+        request.state = RequestState.DONE
+        began_s = self._running.pop(request, None)
+        if began_s is None:
+            return
+        rows = request.options.rows
+        self._running_rows -= rows
+        if request in self._decoded:
+            self._decoded.remove(request)
+            self._decoded_rows -= rows
+            # An idle worker may wait for that.
+            self._changed.notify()
+        if request.options.needs_attention:
+            self._attended_rows -= rows
+        self._queue.forget(request)
+        if answered:
+            self._pace.ended(request.work, rows, self._clock() - began_s)
 
     def wait_for_work(self, timeout_s: float) -> bool:
-        """Blocks an idle worker until something waits; False where it should look again."""
+        """Blocks an idle worker until it can take something; False where it should look again."""
         with self._changed:
-            return self._changed.wait_for(lambda: bool(self._queue) or self._stopped, timeout_s)
+            return self._changed.wait_for(
+                lambda: self._stopped or self._next(math.inf) is not None, timeout_s
+            )
 
     def stop(self) -> list[Request]:
         """Ends the workers; gives the requests that still waited."""

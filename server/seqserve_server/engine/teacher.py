@@ -7,38 +7,25 @@ Targets that wait to be scored run together; what is beside one has no part in i
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections import deque
-from collections.abc import Callable
 
 import numpy as np
 
-from seqserve_server.engine.cache import Array
 from seqserve_server.engine.coverage import covering
-from seqserve_server.engine.request import (
-    Event,
-    Failed,
-    Finished,
-    Request,
-    StopReason,
-    Taught,
-)
-from seqserve_server.errors import DeadlinePassed, Draining, EngineFault, QueueFull, Stage
+from seqserve_server.engine.known_targets import Entry, KnownTargets
+from seqserve_server.engine.request import Event, Failed, Finished, Request, StopReason, Taught
+from seqserve_server.engine.worker import Events
+from seqserve_server.errors import DeadlinePassed, EngineFault, Stage
 from seqserve_server.runtime import Runtime
+from seqserve_server.sources import Array
 
-Tell = Callable[[Request, Event], None]
-Entry = tuple[Request, Finished | None]
-"""A request with a target, or one with its answer, whose attention is wanted."""
 Pair = tuple[list[int], list[int]]
 """Source and target."""
 
 _SCORES = "log_probabilities"
 _WEIGHTS = ["encoder_attention", "decoder_attention", "cross_attention"]
-_RETRY_S = 0.5
 # How often an idle thread shows that it does not hang.
 _IDLE_S = 0.1
-_MOST_TOGETHER = 16
 # Padding shows in the last bits of a sum, so only what is padded to the same lengths goes together;
 # these are multiples of this.
 _LENGTHS_APART = 8
@@ -47,132 +34,66 @@ _log = logging.getLogger(__name__)
 
 
 class Teacher:
-    """Takes requests with a target, and answers of others that are to show their attention."""
+    """Scores targets, and finds what they and answers attended to."""
 
-    def __init__(self, runtime: Runtime, max_queue: int, tell: Tell) -> None:
+    def __init__(self, runtime: Runtime, waiting: KnownTargets) -> None:
         """Begins idle.
 
         Args:
             runtime: The model.
-            max_queue: Most requests that wait.
-            tell: Told of the last event of each, from the teacher's thread.
+            waiting: Where targets and answers wait.
         """
         self._runtime = runtime
+        self._waiting = waiting
         limits = runtime.manifest.limits
         self._most_source = limits.max_source_length
         # The end token is scored too.
         self._most_target = limits.max_target_length + 1
-        self._max_queue = max_queue
-        self._tell = tell
-        self._waiting: deque[Entry] = deque()
-        self._changed = threading.Condition()
-        self._stopped = False
-        self.beats = 0
-        """How often its thread has looked for something to do; one that hangs does not."""
-        self._thread = threading.Thread(target=self._work, name="teacher", daemon=True)
 
-    def start(self) -> None:
-        """Starts the thread."""
-        self._thread.start()
+    def warm_up(self) -> None:
+        """Runs the graph once, on a target of one token."""
+        end = [self._runtime.manifest.tokens.eos]
+        self._run([(end, end)], [_SCORES, *_WEIGHTS])
 
-    def submit(self, request: Request) -> None:
-        """Takes a request with a target.
+    def turn(self) -> Events:
+        """Waits for what is next and runs it; gives what there is to tell."""
+        entries = self._waiting.take(_IDLE_S)
+        late = [(request, _late(request, answer)) for request, answer in entries]
+        events: Events = [(request, event) for request, event in late if event is not None]
+        ended = {request for request, _ in events}
+        timely = [entry for entry in entries if entry[0] not in ended]
+        if timely:
+            events += self._teach(timely)
+        self._waiting.finish(events)
+        return events
 
-        Raises:
-            QueueFull: There is no room to wait.
-            Draining: The teacher was stopped.
-        """
-        with self._changed:
-            if self._stopped:
-                raise Draining("the server is shutting down; call another one")
-            if len(self._waiting) >= self._max_queue:
-                raise QueueFull(f"{len(self._waiting)} targets are waiting already", _RETRY_S)
-            self._waiting.append((request, None))
-            self._changed.notify()
-
-    def annotate(self, request: Request, answer: Finished) -> None:
-        """Takes an answer, and tells it once its attention is known."""
-        with self._changed:
-            self._waiting.append((request, answer))
-            self._changed.notify()
-
-    def cancel(self, request: Request) -> bool:
-        """Forgets a request that waits; False where it does not."""
-        with self._changed:
-            left = [entry for entry in self._waiting if entry[0] is not request]
-            found = len(left) < len(self._waiting)
-            self._waiting = deque(left)
-        return found
-
-    def stop(self) -> list[Request]:
-        """Ends the thread; gives the requests that still waited."""
-        with self._changed:
-            self._stopped = True
-            left = [request for request, _ in self._waiting]
-            self._waiting.clear()
-            self._changed.notify()
-        if self._thread.is_alive():
-            self._thread.join()
-        return left
-
-    def _work(self) -> None:
-        while entries := self._next():
-            self._teach(entries)
-
-    def _next(self) -> list[Entry]:
-        """Waits for what is next, and takes what can be run together with it; none at the end."""
-        with self._changed:
-            self.beats += 1
-            while not (self._waiting or self._stopped):
-                self._changed.wait(_IDLE_S)
-                self.beats += 1
-            if not self._waiting:
-                return []
-            entries = [self._waiting.popleft()]
-            while self._waiting and len(entries) < _MOST_TOGETHER:
-                if not (_is_scored(entries[0]) and _is_scored(self._waiting[0])):
-                    break
-                entries.append(self._waiting.popleft())
-            return entries
-
-    def _teach(self, entries: list[Entry]) -> None:
+    def _teach(self, entries: list[Entry]) -> Events:
         """Runs entries together; where that fails one by one, so that only the culprit does."""
         began_s = time.monotonic()
         try:
-            events = self._events(entries)
+            events = self._taught(entries)
         except Exception:
             if len(entries) > 1:
-                for entry in entries:
-                    self._teach([entry])
-                return
-            _log.exception("request %s: a target could not be run", entries[0][0].call_id)
-            events = [Failed(EngineFault("a target could not be run"))]
-        for (request, _), event in zip(entries, events, strict=True):
+                return [told for entry in entries for told in self._teach([entry])]
+            [(request, _)] = entries
+            _log.exception("request %s: a target could not be run", request.call_id)
+            return [(request, Failed(EngineFault("a target could not be run")))]
+        for request, event in events:
             if isinstance(event, Taught):
                 timeline = request.timeline
                 timeline.encode_began_s, timeline.finished_s = began_s, time.monotonic()
-            self._tell(request, event)
+        return events
 
-    def _events(self, entries: list[Entry]) -> list[Event]:
-        late = [_lateness(entry) for entry in entries]
-        taught = iter(
-            self._taught(
-                [entry for entry, is_late in zip(entries, late, strict=True) if not is_late]
-            )
-        )
-        return [is_late or next(taught) for is_late in late]
-
-    def _taught(self, entries: list[Entry]) -> list[Event]:
-        if not entries:
-            return []
+    def _taught(self, entries: list[Entry]) -> Events:
         request, answer = entries[0]
         if answer is not None:
-            return [self._annotated(request, answer)]
+            return [(request, self._annotated(request, answer))]
         names = [_SCORES, *_WEIGHTS] if request.weighed else [_SCORES]
-        pairs = [(request.source, request.target or []) for request, _ in entries]
+        requests = [request for request, _ in entries]
+        found = self._run([(request.source, request.target or []) for request in requests], names)
         return [
-            Taught(scores.tolist(), [array.tobytes() for array in weights])
-            for scores, *weights in self._run(pairs, names)
+            (request, Taught(scores.tolist(), [array.tobytes() for array in weights]))
+            for request, (scores, *weights) in zip(requests, found, strict=True)
         ]
 
     def _annotated(self, request: Request, answer: Finished) -> Finished:
@@ -207,17 +128,17 @@ class Teacher:
 
     def _run(self, pairs: list[Pair], names: list[str]) -> list[list[Array]]:
         """Gives what the graph says of each pair, without its padding."""
-        alike: dict[tuple[int, int], list[int]] = {}
+        by_shape: dict[tuple[int, int], list[int]] = {}
         for number, (source, target) in enumerate(pairs):
             shape = _room(source, self._most_source), _room(target, self._most_target)
-            alike.setdefault(shape, []).append(number)
+            by_shape.setdefault(shape, []).append(number)
         found: dict[int, list[Array]] = {}
-        for shape, numbers in alike.items():
-            together = self._run_alike([pairs[number] for number in numbers], shape, names)
+        for shape, numbers in by_shape.items():
+            together = self._run_padded([pairs[number] for number in numbers], shape, names)
             found.update(zip(numbers, together, strict=True))
         return [found[number] for number in range(len(pairs))]
 
-    def _run_alike(
+    def _run_padded(
         self, pairs: list[Pair], shape: tuple[int, int], names: list[str]
     ) -> list[list[Array]]:
         bos = self._runtime.manifest.tokens.bos
@@ -234,14 +155,8 @@ class Teacher:
         ]
 
 
-def _is_scored(entry: Entry) -> bool:
-    """Tells whether nothing but the scores of a target is wanted."""
-    request, answer = entry
-    return answer is None and not request.weighed
-
-
-def _lateness(entry: Entry) -> Failed | None:
-    request, answer = entry
+def _late(request: Request, answer: Finished | None) -> Event | None:
+    """Gives what a request is told whose deadline has passed; None to any other."""
     if request.deadline_s is None or request.deadline_s > time.monotonic():
         return None
     return Failed(DeadlinePassed(Stage.QUEUE if answer is None else Stage.DECODE))

@@ -126,7 +126,7 @@ class Worker:
             self._step()
             duration_s = time.perf_counter() - began_s
             self._observer.stepped(rows, duration_s, duration_s - self._runtime_s)
-        return self._told()
+        return self._taken()
 
     @property
     def _held(self) -> int:
@@ -148,13 +148,10 @@ class Worker:
         self._fresh.clear()
         self._streamed = self._scored = 0
         self._events += [(request, Failed(error)) for request in ended]
-        return self._told()
+        return self._taken()
 
-    def _told(self) -> Events:
+    def _taken(self) -> Events:
         events, self._events = self._events, []
-        for request, event in events:
-            if not isinstance(event, Progress):
-                self._observer.ended(request, event)
         return events
 
     def _drop(self, now_s: float) -> None:

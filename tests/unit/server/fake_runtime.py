@@ -146,7 +146,11 @@ class FakeRuntime:
         """Whether each of them was to give log-probabilities."""
         self.encoded: list[list[int]] = []
         """Lengths of the sources of every batch encoded."""
+        self.taught: list[int] = []
+        """How many targets were run together, each time."""
+        self.can_teach = True
         self.before_step: Callable[[], None] = lambda: None
+        self.before_teach: Callable[[], None] = lambda: None
         self.before_encode: Callable[[], None] = lambda: None
 
     def encode(self, sources: Sequence[Sequence[int]]) -> Memory:
@@ -167,3 +171,16 @@ class FakeRuntime:
 
     def step(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> FakeStep:
         return FakeStep(self, inputs, outputs)
+
+    def teach(self, source: Any, lengths: Any, target: Any, outputs: list[str]) -> list[Any]:
+        """Finds every target sure, and that it attended to nothing."""
+        self.before_teach()
+        rows, read, written = *source.shape, target.shape[1] - 1
+        self.taught.append(rows)
+        shapes = {
+            "log_probabilities": (rows, written),
+            "encoder_attention": (1, rows, 1, read, read),
+            "decoder_attention": (1, rows, 1, written, written),
+            "cross_attention": (1, rows, 1, written, read),
+        }
+        return [np.zeros(shapes[name], np.float32) for name in outputs]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from seqserve_server.engine import engine as engine_module
 from seqserve_server.engine.engine import Deliver, Engine
 from seqserve_server.engine.host import Host
 from seqserve_server.engine.limits import EngineLimits
@@ -299,6 +300,23 @@ def test_it_stops_when_the_other_end_is_gone() -> None:
         other.wait_ended()
         assert other.engine is not None
         assert (other.engine.slots_in_use, other.engine.queue_depth) == (0, 0)
+
+
+def test_it_ends_when_the_other_end_is_gone_though_a_step_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine_module, "_PATIENCE_S", 0.05)
+    with correspondent() as other:
+        other.set_up()
+        other.gate.clear()
+        other.submit(1, 5, options=ENDLESS)
+        assert other.stepping.wait(PATIENCE_S)
+        other.channel.shutdown(socket.SHUT_RDWR)
+        other.wait_ended()
+        other.gate.set()
+        assert other.engine is not None
+        for thread in other.engine._threads:
+            thread.join(PATIENCE_S)
 
 
 def test_it_stops_when_the_other_end_goes_with_mail_unread() -> None:

@@ -22,10 +22,11 @@ def request(
     caller: str = "",
     priority: Priority = Priority.NORMAL,
     rows: int = 1,
+    attends: bool = False,
 ) -> Request:
     return Request(
         source=[4] * length,
-        options=DecodingOptions(max_decoding_length=5, beam_size=rows),
+        options=DecodingOptions(max_decoding_length=5, beam_size=rows, return_attention=attends),
         receive=lambda event: None,
         deadline_s=deadline_s,
         caller=caller,
@@ -465,3 +466,71 @@ def test_flood_leaves_others_served_and_no_call_much_slower(max_queue_s: float |
     assert all(sent[caller] - served[caller] <= 1 for caller in quiet)
     assert served["loud"] >= 0.7 * capacity * 0.9 * ticks * tick_s
     assert max(waits_s) <= 2 * held_s
+
+
+def attending(scheduler: Scheduler, *rows: int) -> list[Request]:
+    """Submits requests that are to show what they attended to."""
+    requests = [request(rows=each, attends=True) for each in rows]
+    for one in requests:
+        scheduler.submit(one)
+    return requests
+
+
+def test_answers_that_wait_for_attention_keep_others_like_them_out() -> None:
+    scheduler = Scheduler(workers=1, slots=2, max_queue=9)
+    a, b, c = attending(scheduler, 1, 1, 1)
+    assert scheduler.take(held=0, free=2, budget_tokens=99) == [a, b]
+    scheduler.finish([a, b])
+    assert (scheduler.running, scheduler.decoded(Priority.NORMAL)) == (0, 2)
+    assert scheduler.take(held=0, free=2, budget_tokens=99) == []
+    plain = submitted(scheduler, 3, 3, 3)
+    # They pass as often as they like.
+    assert scheduler.take(held=0, free=2, budget_tokens=99) == plain[:2]
+    scheduler.finish(plain[:2])
+    assert scheduler.settle(a)
+    assert scheduler.take(held=0, free=2, budget_tokens=99) == [c, plain[2]]
+    scheduler.finish([c], answered=False)
+    assert c.state is RequestState.DONE, "it failed, and has no answer"
+    assert scheduler.cancel(b)
+    assert not scheduler.settle(a) and not scheduler.settle(b) and not scheduler.settle(c)
+    scheduler.finish([plain[2]])
+    assert not scheduler._running and scheduler._attended_rows == 0
+
+
+def test_due_beam_keeps_room_from_others_like_it() -> None:
+    scheduler = Scheduler(workers=1, slots=4, max_queue=9)
+    [first] = attending(scheduler, 1)
+    scheduler.take(held=0, free=4, budget_tokens=99)
+    scheduler.finish([first])
+    beam, _ = attending(scheduler, 4, 1)
+    beam.passed_rows = 4
+    [plain] = submitted(scheduler, 3)
+    assert scheduler.take(held=0, free=4, budget_tokens=99) == [plain]
+
+
+def test_idle_worker_sleeps_while_there_is_no_room() -> None:
+    scheduler = Scheduler(workers=1, slots=1, max_queue=9)
+    a, b = attending(scheduler, 1, 1)
+    scheduler.take(held=0, free=1, budget_tokens=99)
+    scheduler.finish([a])
+    assert not scheduler.wait_for_work(0.0), "it would only turn round and round"
+    found: list[bool] = []
+    worker = threading.Thread(target=lambda: found.append(scheduler.wait_for_work(PATIENCE_S)))
+    worker.start()
+    scheduler.settle(a)
+    worker.join(PATIENCE_S)
+    assert found == [True]
+    assert scheduler.take(held=0, free=1, budget_tokens=99) == [b]
+
+
+def test_pace_includes_the_wait_for_attention() -> None:
+    now_s = 0.0
+    scheduler = Scheduler(workers=1, slots=1, max_queue=9, clock=lambda: now_s)
+    [a] = attending(scheduler, 1)
+    scheduler.take(held=0, free=1, budget_tokens=99)
+    now_s = 1.0
+    scheduler.finish([a])
+    assert scheduler._pace.held_s == 0.0
+    now_s = 3.0
+    scheduler.settle(a)
+    assert scheduler._pace.held_s == 3.0

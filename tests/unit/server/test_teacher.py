@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +9,8 @@ import pytest
 import torch
 
 from seqserve_model.transformer import AttentionRecord, Transformer
+from seqserve_server.engine import teacher as module
+from seqserve_server.engine.known_targets import KnownTargets
 from seqserve_server.engine.request import (
     DecodingOptions,
     Event,
@@ -18,15 +18,15 @@ from seqserve_server.engine.request import (
     Finished,
     Hypothesis,
     Request,
+    RequestState,
     StopReason,
     Taught,
 )
 from seqserve_server.engine.teacher import Teacher
-from seqserve_server.errors import DeadlinePassed, Draining, EngineFault, QueueFull, Stage
+from seqserve_server.errors import DeadlinePassed, EngineFault, Stage
 from seqserve_server.runtime import Runtime
 
 BOS, EOS, WORDS = 1, 2, 384
-PATIENCE_S = 30.0
 OPTIONS = DecodingOptions(max_decoding_length=20)
 
 PAIRS = [
@@ -40,32 +40,30 @@ PAIRS = [
 
 
 class Classroom:
-    """A teacher, and all it told."""
+    """A teacher that turns by hand, and all it told."""
 
-    def __init__(self, runtime: Any, max_queue: int = 9) -> None:
+    def __init__(self, runtime: Any) -> None:
+        self.waiting = KnownTargets(max_queue=9)
+        self.teacher = Teacher(runtime, self.waiting)
         self.told: list[tuple[Request, Event]] = []
-        self._changed = threading.Condition()
-        self.teacher = Teacher(runtime, max_queue, self._tell)
-
-    def _tell(self, request: Request, event: Event) -> None:
-        with self._changed:
-            self.told.append((request, event))
-            self._changed.notify()
 
     def submit(self, source: list[int], target: list[int], **more: Any) -> Request:
         request = make_request(source, target=target, **more)
-        self.teacher.submit(request)
+        self.waiting.submit(request)
         return request
 
-    def event(self, request: Request) -> Event:
-        """Waits for what a request is told."""
-        with self._changed:
-            assert self._changed.wait_for(lambda: self._events(request), PATIENCE_S)
-        [event] = self._events(request)
-        return event
+    def annotate(self, request: Request, *hypotheses: Hypothesis) -> None:
+        request.state = RequestState.DECODED
+        self.waiting.annotate(request, Finished(list(hypotheses)))
 
-    def _events(self, request: Request) -> list[Event]:
-        return [event for owner, event in self.told if owner is request]
+    def event(self, request: Request) -> Event:
+        """Turns until a request is told something."""
+        while not (events := [event for owner, event in self.told if owner is request]):
+            told = self.teacher.turn()
+            assert told, "nothing waits"
+            self.told += told
+        [event] = events
+        return event
 
 
 def make_request(source: list[int], options: DecodingOptions = OPTIONS, **more: Any) -> Request:
@@ -73,17 +71,8 @@ def make_request(source: list[int], options: DecodingOptions = OPTIONS, **more: 
 
 
 @pytest.fixture
-def idle(tiny_runtime: Runtime) -> Iterator[Classroom]:
-    """One that has not begun."""
-    room = Classroom(tiny_runtime)
-    yield room
-    room.teacher.stop()
-
-
-@pytest.fixture
-def room(idle: Classroom) -> Classroom:
-    idle.teacher.start()
-    return idle
+def room(tiny_runtime: Runtime) -> Classroom:
+    return Classroom(tiny_runtime)
 
 
 @torch.inference_mode()
@@ -141,7 +130,7 @@ def test_attention_of_an_answer_is_the_mean_over_the_last_layers_heads(
     request = make_request(source, replace(OPTIONS, return_attention=True))
     whole = Hypothesis(words, -3.0, StopReason.EOS, token_scores=[-1.0] * 4, text_length=None)
     other = Hypothesis([19], -1.0, StopReason.LENGTH)
-    room.teacher.annotate(request, Finished([whole, other]))
+    room.annotate(request, whole, other)
     event = room.event(request)
     assert isinstance(event, Finished)
     for found, plain in zip(event.hypotheses, (whole, other), strict=True):
@@ -155,9 +144,9 @@ def test_attention_of_an_answer_is_the_mean_over_the_last_layers_heads(
 @pytest.mark.parametrize("reason", StopReason)
 def test_answer_without_a_word_attends_to_nothing(room: Classroom, reason: StopReason) -> None:
     request = make_request([5, EOS], replace(OPTIONS, return_attention=True))
-    answer = Finished([Hypothesis([], -1.0, reason)])
-    room.teacher.annotate(request, answer)
-    assert room.event(request) == answer
+    answer = Hypothesis([], -1.0, reason)
+    room.annotate(request, answer)
+    assert room.event(request) == Finished([answer])
 
 
 @pytest.mark.parametrize("shown", [False, True])
@@ -180,7 +169,7 @@ def test_hypotheses_are_ranked_by_what_they_cover_too(
         ([226, 226, 226, 19, 15], StopReason.LENGTH),
     ]
     answer = Finished([Hypothesis(words, -5.0, reason, -1.0) for words, reason in ended])
-    room.teacher.annotate(request, answer)
+    room.annotate(request, *answer.hypotheses)
     event = room.event(request)
     assert isinstance(event, Finished)
     ranks, shares = {}, {}
@@ -205,17 +194,14 @@ def test_hypotheses_are_ranked_by_what_they_cover_too(
 
 @pytest.mark.parametrize("weighed", [False, True])
 def test_targets_that_wait_together_are_told_in_turn_as_alone(
-    idle: Classroom, tiny_runtime: Runtime, weighed: bool
+    room: Classroom, tiny_runtime: Runtime, weighed: bool
 ) -> None:
-    requests = [idle.submit(source, target, weighed=weighed) for source, target in PAIRS]
-    idle.teacher.start()
-    together = [idle.event(request) for request in requests]
-    assert [request for request, _ in idle.told] == requests
+    requests = [room.submit(source, target, weighed=weighed) for source, target in PAIRS]
+    together = [room.event(request) for request in requests]
+    assert [request for request, _ in room.told] == requests
     for (source, target), event in zip(PAIRS, together, strict=True):
         one = Classroom(tiny_runtime)
-        one.teacher.start()
         assert one.event(one.submit(source, target, weighed=weighed)) == event
-        one.teacher.stop()
 
 
 def test_target_that_cannot_be_run_is_told_so_and_the_next_one_is_run(
@@ -228,7 +214,7 @@ def test_target_that_cannot_be_run_is_told_so_and_the_next_one_is_run(
     assert isinstance(room.event(room.submit([5, EOS], [6, EOS])), Taught)
 
 
-def test_targets_that_wait_are_scored_together(idle: Classroom, monkeypatch: Any) -> None:
+def test_targets_that_wait_are_scored_together(room: Classroom, monkeypatch: Any) -> None:
     sizes: list[int] = []
     teach = Runtime.teach
 
@@ -237,62 +223,29 @@ def test_targets_that_wait_are_scored_together(idle: Classroom, monkeypatch: Any
         return teach(self, source, *rest)
 
     monkeypatch.setattr(Runtime, "teach", counted)
-    scored = [idle.submit(*pair) for pair in PAIRS[:3]]
-    weighed = idle.submit(*PAIRS[3], weighed=True)
-    last = idle.submit(*PAIRS[4])
-    idle.teacher.start()
+    scored = [room.submit(*pair) for pair in PAIRS[:3]]
+    weighed = room.submit(*PAIRS[3], weighed=True)
+    last = room.submit(*PAIRS[4])
     for request in (*scored, weighed, last):
-        assert isinstance(idle.event(request), Taught)
+        assert isinstance(room.event(request), Taught)
     assert sizes == [3, 1, 1]
 
 
-def test_only_the_culprit_fails_of_targets_that_wait_together(idle: Classroom) -> None:
-    fine = idle.submit([5, EOS], [19, EOS])
-    wrong = idle.submit([5, EOS], [WORDS + 1, EOS])
-    also_fine = idle.submit([6, EOS], [19, EOS])
-    idle.teacher.start()
-    assert isinstance(idle.event(fine), Taught)
-    assert isinstance(idle.event(wrong), Failed)
-    assert isinstance(idle.event(also_fine), Taught)
-
-
-def test_queue_is_bounded_for_targets_and_not_for_answers(tiny_runtime: Runtime) -> None:
-    room = Classroom(tiny_runtime, max_queue=2)
-    requests = [room.submit([5, EOS], [6, EOS]) for _ in "ab"]
-    with pytest.raises(QueueFull) as caught:
-        room.submit([5, EOS], [6, EOS])
-    assert caught.value.retry_after_s > 0
-    # A request that holds an answer has been let in already.
-    answered = make_request([5, EOS])
-    room.teacher.annotate(answered, Finished([Hypothesis([6], -1.0, StopReason.EOS)]))
-    assert room.teacher.stop() == [*requests, answered]
-
-
-def test_request_that_waits_can_be_cancelled(idle: Classroom) -> None:
-    gone, kept = (idle.submit([5, EOS], [6, EOS]) for _ in "ab")
-    assert idle.teacher.cancel(gone)
-    assert not idle.teacher.cancel(gone)
-    idle.teacher.start()
-    assert isinstance(idle.event(kept), Taught)
-    assert not idle.teacher.cancel(kept)
-    assert [request for request, _ in idle.told] == [kept]
-
-
-def test_answer_that_waits_can_be_cancelled(idle: Classroom) -> None:
-    request = make_request([5, EOS])
-    idle.teacher.annotate(request, Finished([Hypothesis([6], -1.0, StopReason.EOS)]))
-    assert idle.teacher.cancel(request)
-    assert idle.teacher.stop() == []
+def test_only_the_culprit_fails_of_targets_that_wait_together(room: Classroom) -> None:
+    fine = room.submit([5, EOS], [19, EOS])
+    wrong = room.submit([5, EOS], [WORDS + 1, EOS])
+    also_fine = room.submit([6, EOS], [19, EOS])
+    assert isinstance(room.event(fine), Taught)
+    assert isinstance(room.event(wrong), Failed)
+    assert isinstance(room.event(also_fine), Taught)
 
 
 def test_request_that_is_late_is_not_run(room: Classroom) -> None:
     past_s = time.monotonic()
-    late = make_request([5, EOS], target=[6, EOS], deadline_s=past_s)
+    late = room.submit([5, EOS], [6, EOS], deadline_s=past_s)
     answered = make_request([5, EOS], deadline_s=past_s)
-    early = make_request([5, EOS], target=[6, EOS], deadline_s=past_s + 1000)
-    room.teacher.submit(late)
-    room.teacher.annotate(answered, Finished([Hypothesis([6], -1.0, StopReason.EOS)]))
-    room.teacher.submit(early)
+    room.annotate(answered, Hypothesis([6], -1.0, StopReason.EOS))
+    early = room.submit([5, EOS], [6, EOS], deadline_s=past_s + 1000)
     assert isinstance(room.event(early), Taught)
     for request, where in ((late, Stage.QUEUE), (answered, Stage.DECODE)):
         event = room.event(request)
@@ -301,44 +254,21 @@ def test_request_that_is_late_is_not_run(room: Classroom) -> None:
         assert event.error.where is where
 
 
-def test_stop_gives_back_what_waits_and_takes_no_more(idle: Classroom) -> None:
-    request = idle.submit([5, EOS], [6, EOS])
-    assert idle.teacher.stop() == [request]
-    assert idle.teacher.stop() == []
-    with pytest.raises(Draining):
-        idle.submit([5, EOS], [6, EOS])
-    assert idle.told == []
+def test_idle_turn_tells_nothing(room: Classroom, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_IDLE_S", 0.0)
+    assert room.teacher.turn() == []
 
 
-def test_stop_waits_for_the_target_under_way() -> None:
-    begun, may_end = threading.Event(), threading.Event()
+def test_warm_up_runs_every_output(room: Classroom, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted: list[list[str]] = []
+    teach = Runtime.teach
 
-    class Slow:
-        """Stands for a runtime in the middle of a long target."""
+    def noted(self: Runtime, *given: Any) -> list[Any]:
+        wanted.append(given[-1])
+        return teach(self, *given)
 
-        class manifest:
-            class tokens:
-                bos = BOS
-
-            class limits:
-                max_source_length = max_target_length = 20
-
-        def teach(self, *given: Any) -> list[Any]:
-            begun.set()
-            assert may_end.wait(PATIENCE_S)
-            return [np.zeros((1, 8), np.float32)]
-
-    room = Classroom(Slow())
-    room.teacher.start()
-    running = room.submit([5, EOS], [6, EOS])
-    assert begun.wait(PATIENCE_S)
-    waiting = room.submit([5, EOS], [6, EOS])
-    left: list[Request] = []
-    stopping = threading.Thread(target=lambda: left.extend(room.teacher.stop()))
-    stopping.start()
-    while not room.teacher._stopped:
-        time.sleep(0.001)
-    may_end.set()
-    stopping.join(PATIENCE_S)
-    assert left == [waiting]
-    assert room.told == [(running, Taught([0.0, 0.0], []))]
+    monkeypatch.setattr(Runtime, "teach", noted)
+    room.teacher.warm_up()
+    assert wanted == [
+        ["log_probabilities", "encoder_attention", "decoder_attention", "cross_attention"]
+    ]

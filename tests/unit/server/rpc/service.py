@@ -131,6 +131,8 @@ async def serving(
     *,
     slots: int = 4,
     max_queue: int = 16,
+    caller_share: float = 1.0,
+    caller_metadata: str = "",
     max_message_bytes: int = 1 << 20,
     security: Security | None = None,
     tracing: Tracing | None = None,
@@ -140,7 +142,11 @@ async def serving(
     described = manifest(version=2)
     runtime = EchoRuntime(described)
     limits = EngineLimits(
-        workers=1, slots=slots, max_queue=max_queue, max_source_tokens_per_step=64
+        workers=1,
+        slots=slots,
+        max_queue=max_queue,
+        max_source_tokens_per_step=64,
+        caller_share=caller_share,
     )
     hosts = Hosts(runtime, limits)
     remote = RemoteEngine(hosts.launch)
@@ -154,7 +160,9 @@ async def serving(
         Entry(name="echo", version=2, state=ModelState.READY, model=model),
         Entry(name="ruin", version=1, state=ModelState.FAILED, reason="manifest.json: damaged"),
     ]
-    options = ServeOptions(port=0, max_message_bytes=max_message_bytes)
+    options = ServeOptions(
+        port=0, max_message_bytes=max_message_bytes, caller_metadata=caller_metadata
+    )
     repository = Repository(entries)
     repository.choose_default()
     rollout = rollout_of(repository, metrics)
@@ -175,6 +183,7 @@ async def serving(
     finally:
         # Whoever frees a server of gRPC that was not stopped waits for ever.
         runtime.may_run.set()
+        runtime.may_teach.set()
         await server.drain(PATIENCE_S)
 
 

@@ -9,6 +9,7 @@ import pytest
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
+from seqserve.v1 import generation_pb2
 from seqserve_server import errors
 from seqserve_server.rpc.status import TABLE, failure_of
 
@@ -70,6 +71,16 @@ async def test_broken_model(service: Service) -> None:
     assert error.code() is Code.FAILED_PRECONDITION
     assert details(error, RetryInfo) is None
     assert details(error, ErrorInfo).reason == "MODEL_NOT_LOADED"
+
+
+async def test_model_without_a_teacher(service: Service) -> None:
+    service.runtime.can_teach = False
+    error = await failure(
+        service.generation.Score(generation_pb2.ScoreRequest(source="a", target="b"))
+    )
+    assert error.code() is Code.FAILED_PRECONDITION
+    assert "echo/2 has no teacher.onnx" in (error.details() or "")
+    assert details(error, ErrorInfo).reason == "NO_TEACHER"
 
 
 async def test_full_queue() -> None:
