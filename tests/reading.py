@@ -52,9 +52,7 @@ class Reading:
         for word in set(words):
             penalty = options.repetition_penalty
             scores[word] *= penalty if scores[word] < 0 else 1 / penalty
-        scores[self._banned(words)] = -np.inf
-        if options.vocabulary:
-            scores[np.setdiff1d(np.arange(len(scores)), options.vocabulary)] = -np.inf
+        scores[np.setdiff1d(np.arange(len(scores)), list(self._possible(words)))] = -np.inf
         found = scores - scores.max()
         found -= np.log(np.exp(found).sum())
         beta, prefix = options.prefix_bias_beta, options.prefix
@@ -65,13 +63,17 @@ class Reading:
                 found = np.log(shares)
         return found
 
-    def _banned(self, words: Words) -> list[int]:
+    def _possible(self, words: Words) -> set[int]:
+        """Finds what may come next; where it would be nothing, the end, too short as it may be."""
         never, size = list(self.options.suppressed), self.options.no_repeat_ngram_size
-        if len(words) < self.options.min_decoding_length:
-            never += [(end,) for end in self.ends]
         if size:
             never += [words[place : place + size] for place in range(len(words) - size + 1)]
-        return [last for *before, last in never if [*words[len(words) - len(before) :]] == before]
+        free = set(self.options.vocabulary or range(self._model.config.vocabulary_size))
+        for *before, last in never:
+            if [*words[len(words) - len(before) :]] == before:
+                free.discard(last)
+        is_short = len(words) < self.options.min_decoding_length
+        return (is_short and free - self.ends) or free or self.ends
 
     @torch.inference_mode()
     def coverage(self, words: Words) -> float:

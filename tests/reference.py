@@ -40,14 +40,15 @@ class Reference:
         found = self._reading.log_probabilities(line)
         order = np.argsort(-found, kind="stable")
         self._near(found[order[: count + 1]])
-        return [(int(word), float(found[word])) for word in order[:count]]
+        return [(int(word), float(found[word])) for word in order[:count] if found[word] > -np.inf]
 
     def _ending(self, line: Words) -> tuple[StopReason, Words, int | None] | None:
         """Tells why a line ends, which words of it were chosen, and how long their text is."""
         if self._reading.ends.intersection(line[-1:]):
             return StopReason.EOS, line, None
-        text = self._text(line)
-        if places := [text.index(stop) for stop in self._options.stops if stop in text]:
+        text, begin = self._text(line), len(self._text(self._reading.forced))
+        stops = [stop for stop in self._options.stops if stop in text[begin:]]
+        if places := [text.index(stop, begin) for stop in stops]:
             before = text[: min(places)]
             is_enough = [self._text(line[:n]).startswith(before) for n in range(len(line) + 1)]
             return StopReason.STOP_SEQUENCE, line[: is_enough.index(True)], len(before)
@@ -123,7 +124,12 @@ class Reference:
             top_ended |= self._ending(first[0]) is not None
             if len(first[0]) == options.max_decoding_length:
                 break
-            # Where no other is left, one that has ended goes on, as in CTranslate2.
-            spare = iter([line for line in others if not self._ending(line)])
-            lines = [next(spare, line) if self._ending(line) else line for line in first]
+            spare = [line for line in others if not self._ending(line)]
+            # Nothing takes the place of one that has ended, where fewer are possible than looked
+            # at. Where all have ended, it goes on, as in CTranslate2.
+            spares = iter([*spare, *[()] * (most - len(longer))])
+            lines = [next(spares, line) if self._ending(line) else line for line in first]
+            lines = [line for line in lines if line]
+            if not lines:
+                break
         return ended

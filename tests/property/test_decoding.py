@@ -72,6 +72,9 @@ samplings = st.builds(
     seed=st.integers(0, 2**64 - 1),
 )
 
+vocabularies = st.sampled_from([{*LIKELY, *range(EOS, WORDS, gap)} for gap in (2, 40)])
+few_words = st.sets(likely, min_size=1, max_size=3)
+
 
 def mostly(value: object, *strategies: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
     """Draws the default in two cases of three."""
@@ -97,8 +100,7 @@ def option_sets(draw: st.DrawFn) -> DecodingOptions:
     prefix = tuple(draw(drafts if kind == "draft" else mostly([], drafts)))[: longest - 1]
     ends = draw(mostly([], st.lists(likely, min_size=1, max_size=2, unique=True)))
     stops = draw(mostly([], st.lists(st.text("cdef", min_size=1, max_size=4), max_size=2)))
-    gap = 0 if kind == "draft" else draw(mostly(0, st.sampled_from([2, 40])))
-    vocabulary = {*LIKELY, *range(EOS, WORDS, gap), *ends, *prefix} if gap else ()
+    vocabulary = set() if kind == "draft" else draw(mostly(set(), vocabularies, few_words))
     options = DecodingOptions(
         max_decoding_length=longest,
         min_decoding_length=draw(mostly(0, st.integers(0, longest))),
@@ -111,7 +113,7 @@ def option_sets(draw: st.DrawFn) -> DecodingOptions:
         end_ids=tuple(word for word in ends if word not in prefix),
         stops=tuple(stop for stop in stops if stop not in spelt(prefix)),
         prefix=prefix,
-        vocabulary=tuple(sorted(vocabulary)),
+        vocabulary=tuple(sorted({*vocabulary, EOS, *ends, *prefix} if vocabulary else ())),
         return_scores=draw(mostly(True, st.booleans())),
         return_token_scores=draw(st.booleans()),
         return_top_tokens=draw(mostly(0, st.integers(1, 4))),
@@ -132,6 +134,20 @@ def option_sets(draw: st.DrawFn) -> DecodingOptions:
             min_alternative_expansion_prob=draw(mostly(0.0, st.sampled_from([0.01, 0.1]))),
         )
     return options
+
+
+@st.composite
+def running_out(draw: st.DrawFn) -> DecodingOptions:
+    """Draws so few words, none of them to be said often, that soon there is none left."""
+    options = draw(option_sets())
+    words = {EOS, *options.end_ids, *draw(few_words)}
+    return replace(
+        options,
+        vocabulary=tuple(sorted(words)),
+        no_repeat_ngram_size=draw(st.integers(1, 2)),
+        min_decoding_length=draw(st.integers(0, options.max_decoding_length)),
+        prefix_bias_beta=0.0,
+    )
 
 
 @st.composite
@@ -351,8 +367,8 @@ def reference(
     return lambda source, options: Reference(Reading(tiny_model, list(source), options), spelt)
 
 
-@settings(SETTINGS, max_examples=25)
-@given(source=sources, options=option_sets())
+@settings(SETTINGS, max_examples=35)
+@given(source=sources, options=option_sets() | option_sets() | running_out())
 def test_request_decodes_as_the_reference(
     tiny_runtime: Runtime,
     reference: Callable[[tuple[int, ...], DecodingOptions], Reference],

@@ -1,7 +1,7 @@
 """Beams that are to say terms, shared out over banks.
 
-Hypotheses that have said as many words of the terms are ranked among each other, so that one which
-begins a term, and loses by it, is not dropped at once.
+Hypotheses that hold equally many words of the terms form a bank and compete only within it, so that
+one which has just begun a term, and has lost score by it, stays.
 
 Sources: Hokamp and Liu 2017, "Lexically Constrained Decoding for Sequence Generation Using Grid
 Beam Search"; Post and Vilar 2018, "Fast Lexically Constrained Decoding with Dynamic Beam
@@ -30,7 +30,7 @@ class _Bid(NamedTuple):
 
 
 class Banks:
-    """Those of one request."""
+    """Shares out the beams of one request over its banks."""
 
     def __init__(self, terms: tuple[Term, ...], ends: Iterable[int]) -> None:
         """Takes the terms.
@@ -58,7 +58,7 @@ class Banks:
             At most ``2 B``, ``[1, N]``; the first ``B``, best first, are to go on.
         """
         beams = len(scores)
-        # None of the best is missed where words that end are among them, and may not come.
+        # Words that end may be struck out below: as many more are listed, so that 2 B are left.
         most = 2 * beams + len(self._ends)
         bids = [
             _Bid(float(scores[beam]) + after.log_probability(word), beam, word)

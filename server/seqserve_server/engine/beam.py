@@ -9,8 +9,8 @@ import numpy as np
 
 from seqserve_server.engine.banks import Banks
 from seqserve_server.engine.distribution import Distribution, Distributions, alternative
-from seqserve_server.engine.ended import Answer, Ended, Said, best
-from seqserve_server.engine.expansion import Candidates, alike, ranked
+from seqserve_server.engine.ended import Answer, Ended, PartialHypothesis, best
+from seqserve_server.engine.expansion import Candidates, continued_by, ranked
 from seqserve_server.engine.request import Finished, Request
 from seqserve_server.engine.scores import Array, Ranking
 
@@ -62,13 +62,14 @@ class Beam:
         options = self.options
         forced = self.constraints.forced(length - 1)
         if forced is not None:
-            return alike(scores, forced, math.nan)
+            return continued_by(scores, forced, math.nan)
         found = [steps.of(row, options) for row in rows]
         self._rankings = [each.ranking(options.return_top_tokens) for each in found]
         if self._alternative is not None and options.begins_alternatives(length):
             chosen = alternative(found[0], self._alternative, options)
             self._dropped = chosen is None
-            return alike(scores, *chosen) if chosen else None
+            # One that is dropped ends with this word, whatever it is.
+            return continued_by(scores, *(chosen or found[0].ranking(1)[0]))
         if not options.chooses_among_all:
             return None
         if self._banks:
@@ -86,7 +87,7 @@ class Beam:
         """Tells whether words are a whole hypothesis."""
         return self._dropped or self.constraints.end(words) is not None
 
-    def end(self, said: Said, on_top: bool) -> None:
+    def end(self, said: PartialHypothesis, on_top: bool) -> None:
         """Takes in a hypothesis that has ended.
 
         Args:
@@ -117,7 +118,7 @@ class Beam:
         """Hands over what it has found; gives the answer where it was the last to do so."""
         return self.answer.close(self._found())
 
-    def cut(self, running: list[Said], length: int) -> list[Ended]:
+    def cut(self, running: list[PartialHypothesis], length: int) -> list[Ended]:
         """Gives what it has found, and what its beams have said so far.
 
         Args:

@@ -85,17 +85,22 @@ class Beams:
             return [], []
         candidates = self._candidates()
         ends = self._ends(candidates)
+        chosen = candidates.at(succession(ends, self._size))
         is_over = np.zeros(len(ends), np.bool_)
         for place in np.flatnonzero(ends[:, : self._size].any(axis=1)).tolist():
-            is_over[place] = self._note_ends(place, candidates.of(place), ends[place])
+            is_over[place] = (
+                self._note_ends(place, candidates.of(place), ends[place])
+                # Nothing is left that may go on.
+                or (chosen.totals[place] == -np.inf).all()
+            )
         if not is_over.any():
-            self._go_on(candidates, ends)
+            self._go_on(chosen)
             return [], []
         free: list[int] = self._rows[: len(is_over)][is_over].ravel().tolist()
         over = [self._searches[place] for place in np.flatnonzero(is_over).tolist()]
         self._keep(~is_over)
         if self._searches:
-            self._go_on(candidates.of(~is_over), ends[~is_over])
+            self._go_on(chosen.of(~is_over))
         return free, [answer for search in over for answer in search.close()]
 
     def interrupt(self, request: Request) -> Finished:
@@ -106,7 +111,7 @@ class Beams:
                 continue
             answer, length = search.answer, int(lengths[place])
             running = [
-                self._history.of(row, length, score)
+                self._history.partial(row, length, score)
                 for row, score in zip(
                     self._rows[place].tolist(), self._scores[place].tolist(), strict=True
                 )
@@ -142,10 +147,14 @@ class Beams:
         return found
 
     def _ends(self, candidates: Candidates) -> Array:
-        """Tells which candidates are whole hypotheses, ``[G, 2 B]``."""
-        lengths = self._lengths()
+        """Tells which candidates are whole hypotheses, ``[G, 2 B]``.
+
+        One that does not count is none before the longest length, so that it takes the place of
+        one that is.
+        """
+        lengths, counts = self._lengths(), candidates.totals > -np.inf
         is_longest = lengths >= self._longest[: len(lengths)]
-        ends: Array = (candidates.words == self._eos) | is_longest[:, None]
+        ends: Array = (candidates.words == self._eos) & counts
         for place, search in enumerate(self._searches):
             if search.has_own_ends:
                 own = candidates.of(place)
@@ -153,26 +162,25 @@ class Beams:
                     self._history.said(row, int(lengths[place]) - 1)
                     for row in self._rows[place].tolist()
                 ]
-                ends[place] = [
-                    search.ends([*said[beam], word])
-                    for beam, word in zip(own.beams.tolist(), own.words.tolist(), strict=True)
+                continued = zip(own.beams.tolist(), own.words.tolist(), strict=True)
+                ends[place] = counts[place] & [
+                    search.ends([*said[beam], word]) for beam, word in continued
                 ]
-        return ends
+        return ends | is_longest[:, None]
 
     def _note_ends(self, place: int, candidates: Candidates, ends: Array) -> bool:
         """Takes in the hypotheses of a search that have ended; tells whether it is over."""
         search, length = self._searches[place], int(self._lengths()[place])
         for number in np.flatnonzero(ends[: self._size]).tolist():
             beam, word, log_probability, total = (array[number].item() for array in candidates)
-            before = self._history.of(int(self._rows[place, beam]), length - 1)
-            said = before.then(word, log_probability, total, search.ranking(beam))
+            before = self._history.partial(int(self._rows[place, beam]), length - 1)
+            said = before.extended(word, log_probability, total, search.ranking(beam))
             search.end(said, on_top=number == 0)
         return search.is_over(length)
 
-    def _go_on(self, candidates: Candidates, ends: Array) -> None:
-        """Gives each next beam its row and its word."""
+    def _go_on(self, chosen: Candidates) -> None:
+        """Gives each next beam, ``[G, B]``, its row and its word."""
         count, lengths = len(self._searches), self._lengths()
-        chosen = candidates.at(succession(ends, self._size))
         moves = settled(self._rows[:count], chosen.beams)
         if len(moves.targets):
             self._cache.branch(moves.sources, moves.targets)

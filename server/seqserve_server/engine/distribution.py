@@ -26,13 +26,13 @@ class Best(NamedTuple):
         return Best(self.words[:count], self.log_probabilities[:count])
 
     def ranking(self, count: int) -> Ranking:
-        """Lists the first ``count`` of them."""
+        """Lists the first ``count`` of them, but for those that are forbidden."""
         words, found = self.words[:count].tolist(), self.log_probabilities[:count].tolist()
-        return list(zip(words, found, strict=True))
+        return [pair for pair in zip(words, found, strict=True) if pair[1] > NEVER / 2]
 
 
 class Distribution:
-    """Of the next word of one row."""
+    """Log-probabilities of the next word of one row, after the changes its request asks for."""
 
     def __init__(
         self, scores: Array, said: list[int], options: DecodingOptions, words: Array | None = None
@@ -48,6 +48,8 @@ class Distribution:
         self._words = words
         if options.repetition_penalty != 1.0:
             places = [place for word in said if (place := self._place(word)) is not None]
+            # What is forbidden stays beyond reach, however much is to be repeated.
+            places = [place for place in places if scores[place] > NEVER / 2]
             scores = penalized(scores, places, options.repetition_penalty)
         self.log_probabilities = log_softmax(scores)
         """``[N]``"""
@@ -83,7 +85,7 @@ class Distribution:
         return Best(words, self.log_probabilities[places])
 
     def ranking(self, count: int) -> Ranking:
-        """Lists the most probable words."""
+        """Lists the most probable words, but for those that are forbidden."""
         return self.best(count).ranking(count)
 
 
@@ -127,7 +129,7 @@ def alternative(
     ranking = found.ranking(number + 1)
     if number == 0:
         return ranking[0]
-    if len(ranking) <= number or ranking[number][1] < NEVER / 2:
+    if len(ranking) <= number:
         return None
     is_probable = math.exp(ranking[number][1]) >= options.min_alternative_expansion_prob
     return ranking[number] if is_probable else None

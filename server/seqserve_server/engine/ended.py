@@ -16,7 +16,7 @@ from seqserve_server.engine.scores import Ranking, normalized
 from seqserve_server.engine.terms import unmet
 
 
-class Said(NamedTuple):
+class PartialHypothesis(NamedTuple):
     """The words of one row."""
 
     words: list[int]
@@ -28,10 +28,12 @@ class Said(NamedTuple):
     rankings: list[Ranking]
     """The best words of each step, where they were asked for."""
 
-    def then(self, word: int, log_probability: float, score: float, ranking: Ranking) -> Said:
+    def extended(
+        self, word: int, log_probability: float, score: float, ranking: Ranking
+    ) -> PartialHypothesis:
         """Says one word more, which makes its score another one."""
         words, found = [*self.words, word], [*self.log_probabilities, log_probability]
-        return Said(words, found, score, [*self.rankings, ranking])
+        return PartialHypothesis(words, found, score, [*self.rankings, ranking])
 
     def hypothesis(self, end: End, options: DecodingOptions) -> Hypothesis:
         """Gives what it comes to.
@@ -79,14 +81,14 @@ class Ended(NamedTuple):
     place: Place
 
     @classmethod
-    def of(cls, said: Said, end: End, options: DecodingOptions) -> Ended:
+    def of(cls, said: PartialHypothesis, end: End, options: DecodingOptions) -> Ended:
         """Takes what a row has said and why that is all."""
         hypothesis = said.hypothesis(end, options)
         rank = normalized(said.score, len(said.words), options.length_penalty)
         return cls(hypothesis, place_of(hypothesis, rank))
 
     @classmethod
-    def cut(cls, said: Said, options: DecodingOptions) -> Ended:
+    def cut(cls, said: PartialHypothesis, options: DecodingOptions) -> Ended:
         """Takes what a row has said so far."""
         return cls.of(said, End(StopReason.TIME_LIMIT, len(said.words)), options)
 

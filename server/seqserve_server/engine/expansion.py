@@ -10,7 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqserve_server.engine.scores import Array
+from seqserve_server.engine.scores import NEVER, Array
+
+# A word whose total is lower is forbidden, or what it would continue does not count.
+_LEAST = float(NEVER) / 2
 
 
 class Candidates(NamedTuple):
@@ -71,18 +74,21 @@ def ranked(scores: Array, words: Array, log_probabilities: Array) -> Candidates:
         log_probabilities: Theirs.
 
     Returns:
-        The best ``2 B`` of each search, or all where there are fewer.
+        The best ``2 B`` of each search, or all where there are fewer. Their total is infinitely
+        low where a word is forbidden: then they do not count.
     """
     groups, beams, words_each = words.shape
     totals = (scores[:, :, None] + log_probabilities).reshape(groups, -1)
     order = (-totals).argsort(axis=1, kind="stable")[:, : 2 * beams]
     places = order + _begins(*totals.shape)
     parts = (array.reshape(-1).take(places) for array in (words, log_probabilities, totals))
-    return Candidates(order // words_each, *parts)
+    found = Candidates(order // words_each, *parts)
+    found.totals[found.totals < _LEAST] = -np.inf
+    return found
 
 
-def alike(scores: Array, word: int, log_probability: float) -> Candidates:
-    """Lets all beams of one search say the same, ``[1, B]``.
+def continued_by(scores: Array, word: int, log_probability: float) -> Candidates:
+    """Continues all beams of one search by the same word, ``[1, B]``.
 
     Args:
         scores: Of the beams, ``[B]``.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from seqserve_server.engine.ended import Said
+from seqserve_server.engine.ended import PartialHypothesis
 from seqserve_server.engine.scores import Array, Ranking
 
 
@@ -65,7 +65,7 @@ class History:
         """Gives the first words of a row."""
         return self._words[row, :length].tolist()  # type: ignore[no-any-return]
 
-    def of(self, row: int, length: int, score: float = 0.0) -> Said:
+    def partial(self, row: int, length: int, score: float = 0.0) -> PartialHypothesis:
         """Gives all that a row has said.
 
         Args:
@@ -75,4 +75,4 @@ class History:
         """
         log_probabilities = self._log_probabilities[row, :length].tolist()
         rankings = self._rankings.get(row, [])
-        return Said(self.said(row, length), log_probabilities, score, rankings)
+        return PartialHypothesis(self.said(row, length), log_probabilities, score, rankings)

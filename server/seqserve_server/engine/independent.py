@@ -91,8 +91,9 @@ class IndependentRows:
         assert options.sampling is not None
         # Each hypothesis draws numbers of its own, so that no other row has a part in them.
         random = np.random.default_rng([options.sampling.seed, number])
-        free = options.max_decoding_length - len(options.prefix)
-        self._numbers[row, len(options.prefix) :][:free] = random.random(free)
+        forced = 0 if options.prefix_bias_beta else len(options.prefix)
+        free = options.max_decoding_length - forced
+        self._numbers[row, forced:][:free] = random.random(free)
         self._samplings.put(row, options.sampling)
         self._draws[row] = not options.chooses_among_all
 
@@ -224,7 +225,7 @@ class IndependentRows:
             if entry.number and answer.options.begins_later(length):
                 # All alternatives are one until their own first word.
                 continue
-            said = self._history.of(row, length, float(self._scores[row]))
+            said = self._history.partial(row, length, float(self._scores[row]))
             ended.append(_ranked(entry, Ended.cut(said, answer.options)))
         return answer.cut(ended)
 
@@ -234,7 +235,7 @@ class IndependentRows:
         answer = entry.answer
         if entry.dropped:
             return answer.close([])
-        said = self._history.of(row, int(self._cache.lengths[row]), float(self._scores[row]))
+        said = self._history.partial(row, int(self._cache.lengths[row]), float(self._scores[row]))
         end = answer.constraints.end(said.words)
         assert end is not None
         return answer.close([_ranked(entry, Ended.of(said, end, answer.options))])

@@ -45,7 +45,8 @@ class Search:
         """
         self._cache = cache
         self._eos = manifest.tokens.eos
-        self._most = min(MOST_RANKS, manifest.architecture.vocabulary_size)
+        self._vocabulary_size = manifest.architecture.vocabulary_size
+        self._most = min(MOST_RANKS, self._vocabulary_size)
         self._detokenize = detokenize
         longest = manifest.limits.max_target_length + 1
         self._history = History(cache.slots, longest)
@@ -59,15 +60,16 @@ class Search:
     def join(self, rows: list[int], request: Request) -> None:
         """Starts the rows of a request, as many as its options say."""
         options = request.options
-        constraints = Constraints(options, self._eos, self._detokenize)
+        constraints = Constraints(options, self._eos, self._vocabulary_size, self._detokenize)
+        # All that leaving takes back is counted before anything can fail.
         self._requests.update(dict.fromkeys(rows, request))
-        self._search(request).join(rows, request, constraints)
-        self._vocabularies.join(options.vocabulary, len(rows))
         if not options.is_plain:
             needs = needs_of(options)
             self._needs[needs] += len(rows)
             if self._needs[needs] == len(rows):
                 self._ask()
+        self._vocabularies.join(options.vocabulary, len(rows))
+        self._search(request).join(rows, request, constraints)
 
     def _search(self, request: Request) -> IndependentRows | Beams:
         size = request.options.beam_size

@@ -16,7 +16,7 @@ _MOST_GATHERED = 1 / 4
 
 
 class Vocabularies:
-    """Those of all rows; steps give out the scores of each word in any of them."""
+    """Word lists that running rows are restricted to; a step gives scores for their union."""
 
     def __init__(self, cache: SlotCache) -> None:
         """Begins with none.

@@ -20,6 +20,7 @@ from seqserve_server.engine.request import (
 )
 from seqserve_server.engine.scheduler import Scheduler
 from seqserve_server.engine.search import Search
+from seqserve_server.engine.terms import unmet
 from seqserve_server.errors import DeadlinePassed, EngineFault, ServiceError, Stage
 from seqserve_server.runtime import Runtime
 from seqserve_server.sources import Memory
@@ -327,7 +328,8 @@ def _unbegun(request: Request, now_s: float) -> Event:
     if request.deadline_s is not None and request.deadline_s <= now_s:
         return Failed(DeadlinePassed(Stage.QUEUE))
     request.timeline.finished_s = now_s
-    return Finished([Hypothesis([], None, StopReason.TIME_LIMIT)])
+    lacking = tuple(unmet(request.options.terms, []))
+    return Finished([Hypothesis([], None, StopReason.TIME_LIMIT, unmet_terms=lacking)])
 
 
 def _is_streamed(request: Request) -> bool:

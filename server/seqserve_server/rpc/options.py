@@ -79,11 +79,12 @@ def decoding_options(
     ends = _ends(options, tokens)
     prefix = _prefix(options, tokens, longest)
     endings = ends or (manifest.tokens.eos,)
-    _check_contradictions(suppressed, endings, prefix, bool(ends))
+    _check_contradictions(options, suppressed, endings, prefix)
     if numbers["prefix_bias_beta"] and not prefix:
         raise _wrong("prefix_bias_beta", "has no prefix to prefer; set target_prefix")
     stops = _stops(options, tokenizer.decode(prefix) if prefix else "")
     vocabulary = _vocabulary(options, tokens, endings)
+    _check_vocabulary(vocabulary, _never(suppressed), endings, shortest > len(prefix))
     terms = words_of(options.terms, tokenizer)
     check_terms(options.terms, terms, _never(suppressed), endings, vocabulary)
     return DecodingOptions(
@@ -218,18 +219,39 @@ def _check_company(options: Options, numbers: dict[str, float]) -> None:
 
 
 def _check_contradictions(
+    options: Options,
     suppressed: tuple[tuple[int, ...], ...],
     ends: tuple[int, ...],
     prefix: tuple[int, ...],
-    ends_given: bool,
 ) -> None:
     never = _never(suppressed)
-    if ends_given and never.intersection(ends):
+    if options.end_tokens and never.intersection(ends):
         raise _wrong("suppress_tokens", "holds a token that is among end_tokens")
     if never.intersection(prefix):
         raise _wrong("suppress_tokens", "holds a token of the target prefix")
     if set(ends).intersection(prefix):
-        raise _wrong("target_prefix", "holds a token that ends a hypothesis")
+        raise _wrong(_prefix_field(options), "holds a token that ends a hypothesis")
+
+
+def _check_vocabulary(
+    vocabulary: tuple[int, ...], never: set[int], ends: tuple[int, ...], goes_on: bool
+) -> None:
+    """Refuses one of which nothing but an end can be generated.
+
+    Args:
+        vocabulary: The only tokens that are generated, ends among them; all where empty.
+        never: Tokens that are suppressed.
+        ends: Tokens that end a hypothesis.
+        goes_on: Whether the first token must not be an end; if it may, ends can be all there is,
+            such as labels of which one is chosen.
+    """
+    is_meant = not goes_on and set(ends).issuperset(vocabulary)
+    if vocabulary and not is_meant and never.union(ends).issuperset(vocabulary):
+        raise _wrong(
+            "vocabulary_allow",
+            "leaves nothing to generate: all its tokens are suppressed or end a hypothesis; allow"
+            " some that are not",
+        )
 
 
 def _never(suppressed: tuple[tuple[int, ...], ...]) -> set[int]:
@@ -304,12 +326,15 @@ def _stops(options: Options, prefix: str) -> tuple[str, ...]:
     return stops
 
 
+def _prefix_field(options: Options) -> str:
+    return "target_prefix_tokens" if options.target_prefix_tokens else "target_prefix"
+
+
 def _prefix(options: Options, tokens: _Tokens, longest: int) -> tuple[int, ...]:
-    field = "target_prefix"
+    field = _prefix_field(options)
     if options.target_prefix_tokens:
-        if options.HasField(field):
-            raise _wrong("target_prefix_tokens", "are given beside target_prefix; give one of them")
-        field = "target_prefix_tokens"
+        if options.HasField("target_prefix"):
+            raise _wrong(field, "are given beside target_prefix; give one of them")
         prefix = tokens.ids(field, options.target_prefix_tokens)
     else:
         prefix = tokens.prefix_of(options.target_prefix) if options.target_prefix else []

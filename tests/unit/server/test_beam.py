@@ -326,6 +326,44 @@ def test_patience_counts_also_without_a_length_penalty() -> None:
     assert (early.taken, late.taken) == (1, 2)
 
 
+# Nothing but A and B may be said, each once.
+FEW: dict[str, Any] = {
+    "suppressed": tuple((word,) for word in range(C, WORDS)),
+    "no_repeat_ngram_size": 1,
+    "min_decoding_length": 9,
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"repetition_penalty": 0.1}, {"patience": 9.0}], ids=str)
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_beams_end_where_nothing_is_left_to_say(size: int, options: dict[str, Any]) -> None:
+    """Short as they are; search is over, and has no hypothesis of what is forbidden."""
+    steps = Steps(anything(3), beam_size=size, num_hypotheses=size, **FEW | options)
+    found = steps.finish()
+    assert sorted(words_of(found)) == [[A, B], [B, A]]
+    assert {one.stop_reason for one in found} == {StopReason.EOS}
+    assert all(math.isfinite(one.score or math.nan) for one in found)
+    assert steps.taken == 3
+
+
+def test_beam_that_has_nothing_left_to_say_leaves_its_place_to_others() -> None:
+    table = always({A: 0.6, B: 0.3, C: 0.06, D: 0.04})
+    options: dict[str, Any] = {"num_hypotheses": 2, "max_decoding_length": 3, "patience": 2.0}
+    steps = Steps(
+        table,
+        beam_size=2,
+        suppressed=tuple((A, word) for word in range(WORDS)),
+        min_decoding_length=3,
+        **options,
+    )
+    steps.step()
+    assert steps.said == {(A,), (B,)}
+    # After A there is only the end, and so its place is one more for what comes after B.
+    steps.step()
+    assert steps.said == {(B, A), (B, B)}
+    assert words_of(steps.finish()) == [[A], [B, A]]
+
+
 FORK = after(
     {
         (): {A: 0.5, B: 0.3, C: 0.15, EOS: 0.05},

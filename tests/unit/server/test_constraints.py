@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 from seqserve_server.engine.constraints import Constraints, End
 from seqserve_server.engine.request import DecodingOptions, StopReason
 
-from .table import spelt
+from .table import EOS, WORDS, spelt
 
-EOS, LONGEST = 0, 9
+LONGEST = 9
 
 
 def constraints(**options: Any) -> Constraints:
     longest = options.pop("max_decoding_length", LONGEST)
-    return Constraints(DecodingOptions(max_decoding_length=longest, **options), EOS, spelt)
+    given = DecodingOptions(max_decoding_length=longest, **options)
+    return Constraints(given, EOS, WORDS, spelt)
 
 
 def test_nothing_is_forbidden_unless_asked_for() -> None:
@@ -57,6 +58,41 @@ def test_sequence_is_not_said_twice(size: int, banned: list[int]) -> None:
     assert constraints(no_repeat_ngram_size=size).bans([1, 2, 1, 2, 3, 1, 2, 1, 2]) == banned
 
 
+def few(*free: int, **options: Any) -> Constraints:
+    """Suppresses all words but some."""
+    others = tuple((word,) for word in range(WORDS) if word not in free)
+    return constraints(suppressed=others, no_repeat_ngram_size=1, **options)
+
+
+def free_after(some: Constraints, *words: int) -> set[int]:
+    return set(range(WORDS)).difference(some.bans(list(words)))
+
+
+@pytest.mark.parametrize("shortest", [0, 2, 9])
+def test_only_an_end_is_left_where_all_else_is_forbidden(shortest: int) -> None:
+    """However short it is, and even where the end is forbidden too."""
+    free = {EOS} if shortest == 0 else set()
+    options: dict[str, Any] = {"min_decoding_length": shortest}
+    assert free_after(few(EOS, 1, 2, **options), 1) == {2} | free
+    assert free_after(few(EOS, 1, 2, **options), 1, 2) == {EOS}
+    assert free_after(few(1, 2, **options), 1, 2) == {EOS}
+    assert free_after(few(**options)) == {EOS}
+
+
+@pytest.mark.parametrize("shortest", [0, 2, 9])
+def test_only_an_end_is_left_of_a_vocabulary(shortest: int) -> None:
+    some = constraints(vocabulary=(EOS, 1, 2), no_repeat_ngram_size=1, min_decoding_length=shortest)
+    banned = set() if shortest == 0 else {EOS}
+    assert set(some.bans([1])) == {1} | banned
+    assert some.bans([1, 2]) == [1, 2]
+
+
+def test_end_that_nothing_else_forbids_comes_before_one_that_is_forbidden() -> None:
+    some = few(1, 2, 3, end_ids=(2, 3), min_decoding_length=9)
+    assert free_after(some, 1, 3) == {2}
+    assert free_after(some, 1, 3, 2) == {2, 3}
+
+
 @given(size=st.integers(1, 4), wishes=st.lists(st.integers(1, 3), max_size=30))
 def test_what_heeds_the_bans_repeats_nothing(size: int, wishes: list[int]) -> None:
     some = constraints(no_repeat_ngram_size=size)
@@ -69,6 +105,16 @@ def test_what_heeds_the_bans_repeats_nothing(size: int, wishes: list[int]) -> No
             assert (word in banned) == (len(last) == size and last in parts)
         if wish not in banned:
             words.append(wish)
+
+
+def test_no_stop_sequence_cuts_the_prefix() -> None:
+    """One that begins within it is none; one that comes after it is."""
+    some = constraints(prefix=(1, 2), stops=("bc", "bbccc"))
+    assert some.end([1, 2]) is None
+    assert some.end([1, 2, 3]) is None
+    assert some.end([1, 2, 3, 2, 3]) == End(StopReason.STOP_SEQUENCE, 3, 6)
+    preferred = constraints(prefix=(1, 2), stops=("bc",), prefix_bias_beta=0.5)
+    assert preferred.end([1, 2, 3]) == End(StopReason.STOP_SEQUENCE, 2, 2)
 
 
 def test_words_of_the_prefix_are_forced_in_their_order() -> None:

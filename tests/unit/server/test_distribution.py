@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from seqserve_server.engine.distribution import Best, Distribution, Distributions, alternative
 from seqserve_server.engine.history import History
 from seqserve_server.engine.request import DecodingOptions, Sampling
+from seqserve_server.engine.scores import NEVER
 from seqserve_server.engine.vocabulary import Vocabularies
 
 from .table import EOS, Rows, always, log, made
@@ -157,6 +158,16 @@ def test_alternative_that_is_just_as_probable_as_asked_for_goes_on() -> None:
     level = Best(np.array([7, 5, 6]), np.array([0.0, 0.0, -1e-3]))
     found = first_words(level, min_alternative_expansion_prob=1.0)
     assert found == [(7, 0.0), (5, 0.0), None, None]
+
+
+@pytest.mark.parametrize("penalty", [1.0, 1 / 64, 64.0])
+def test_what_is_forbidden_is_not_listed(penalty: float) -> None:
+    """Even where it is to be repeated more than anything."""
+    scores = np.array([-1.0, NEVER, -1.0, NEVER], np.float32)
+    found = Distribution(scores, [1, 3], made(repetition_penalty=penalty))
+    assert found.ranking(4) == [(0, log(0.5)), (2, log(0.5))]
+    assert found.log_probabilities[[1, 3]].tolist() == [float(NEVER)] * 2
+    assert Best(np.array([7, 5]), np.array([0.0, NEVER])).ranking(2) == [(7, 0.0)]
 
 
 def test_what_is_forbidden_is_no_alternative() -> None:

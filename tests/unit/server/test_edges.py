@@ -65,7 +65,7 @@ def test_words_that_are_kept_give_the_text_also_where_characters_come_in_bytes()
     raw.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     said = [1 + byte for byte in "€€!".encode()]
     options = DecodingOptions(max_decoding_length=20, stops=("!",))
-    end = Constraints(options, 0, raw.decode).end(said)
+    end = Constraints(options, 0, len(words), raw.decode).end(said)
     assert end is not None
     assert raw.decode(said[: end.kept])[: end.text_length] == "€€"
 

@@ -6,23 +6,23 @@ from typing import Any
 import pytest
 
 from seqserve_server.engine.constraints import Constraints, End
-from seqserve_server.engine.ended import Answer, Ended, Said, best, place_of
+from seqserve_server.engine.ended import Answer, Ended, PartialHypothesis, best, place_of
 from seqserve_server.engine.request import Finished, Hypothesis, Request, StopReason
 
-from .table import EOS, made, spelt
+from .table import EOS, WORDS, made, spelt
 
 EVERYTHING: dict[str, Any] = {"return_token_scores": True, "return_top_tokens": 2}
 RANKING = [(5, -0.5), (6, -1.0)]
 
 
-def said(*words: int, prefix: tuple[int, ...] = ()) -> Said:
+def said(*words: int, prefix: tuple[int, ...] = ()) -> PartialHypothesis:
     """Says a prefix, then words of which the log-probability is -word."""
     found = [*[math.nan] * len(prefix), *(-float(word) for word in words)]
     rankings = [*[[]] * len(prefix), *([(word, -float(word))] for word in words)]
-    return Said([*prefix, *words], found, -float(sum(words)), rankings)
+    return PartialHypothesis([*prefix, *words], found, -float(sum(words)), rankings)
 
 
-def whole(said: Said) -> Hypothesis:
+def whole(said: PartialHypothesis) -> Hypothesis:
     """Tells everything of what has come to its longest length."""
     return said.hypothesis(End(StopReason.LENGTH, len(said.words)), made(**EVERYTHING))
 
@@ -30,7 +30,7 @@ def whole(said: Said) -> Hypothesis:
 def test_one_word_more_makes_another_of_it() -> None:
     """Two beams may go on from the same one."""
     before = said(1)
-    one, other = before.then(2, -0.5, -1.5, RANKING), before.then(3, math.nan, -1.0, [])
+    one, other = before.extended(2, -0.5, -1.5, RANKING), before.extended(3, math.nan, -1.0, [])
     assert before == ([1], [-1.0], -1.0, [[(1, -1.0)]])
     assert one == ([1, 2], [-1.0, -0.5], -1.5, [[(1, -1.0)], RANKING])
     assert other.words == [1, 3]
@@ -164,7 +164,7 @@ def test_alternatives_come_in_the_order_of_their_numbers() -> None:
 
 def answering(searches: int, **options: Any) -> Answer:
     request = Request(source=[EOS], options=made(**options), receive=lambda event: None)
-    return Answer(request, Constraints(request.options, EOS, spelt), searches)
+    return Answer(request, Constraints(request.options, EOS, WORDS, spelt), searches)
 
 
 def test_answer_comes_with_the_last_search_and_has_the_best_of_all() -> None:

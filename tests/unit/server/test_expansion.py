@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from seqserve_server.engine.expansion import (
     Candidates,
-    alike,
+    continued_by,
     ranked,
     settled,
     succession,
 )
-from seqserve_server.engine.scores import Array
+from seqserve_server.engine.scores import NEVER, Array
 
 SETTINGS = settings(deadline=None, max_examples=60)
 SEEDS = st.integers(0, 2**32)
@@ -46,6 +46,14 @@ def test_continuations_are_ranked_as_by_a_stable_sort(
         assert list(zip(*together.of(group), strict=True)) == best
 
 
+def test_what_is_forbidden_does_not_count() -> None:
+    found = ranked(
+        np.array([[-1.0, -2.0]]), np.array([[[7, 8], [7, 8]]]), np.array([[[-3.0, NEVER]] * 2])
+    )
+    assert found.totals.tolist() == [[-4.0, -5.0, -np.inf, -np.inf]]
+    assert found.words.tolist() == [[7, 7, 8, 8]]
+
+
 def test_parts_of_larger_arrays_are_ranked_too() -> None:
     """The graph may have listed more words than these beams look at."""
     listed = np.arange(12).reshape(1, 2, 6)
@@ -56,12 +64,12 @@ def test_parts_of_larger_arrays_are_ranked_too() -> None:
 
 def test_beams_that_say_the_same_keep_their_scores() -> None:
     scores = np.array([-1.0, -2.0, -np.inf])
-    forced = alike(scores, 7, math.nan)
+    forced = continued_by(scores, 7, math.nan)
     assert forced.beams.tolist() == [[0, 1, 2]]
     assert forced.words.tolist() == [[7, 7, 7]]
     assert np.isnan(forced.log_probabilities).all()
     assert forced.totals.tolist() == [scores.tolist()]
-    chosen = alike(scores, 7, -0.5)
+    chosen = continued_by(scores, 7, -0.5)
     assert chosen.log_probabilities.tolist() == [[-0.5] * 3]
     assert chosen.totals.tolist() == [[-1.5, -2.5, -np.inf]]
 

@@ -29,7 +29,7 @@ def test_words_and_their_log_probabilities_are_kept_in_order() -> None:
     history = told([(5, -0.5), (6, math.nan), (7, -0.25)])
     assert history.said(0, 3) == [5, 6, 7]
     assert history.said(0, 2) == [5, 6]
-    said = history.of(0, 3, -0.75)
+    said = history.partial(0, 3, -0.75)
     assert said.words == [5, 6, 7]
     assert said.log_probabilities == pytest.approx([-0.5, math.nan, -0.25], nan_ok=True)
     assert (said.score, said.rankings) == (-0.75, [])
@@ -37,11 +37,11 @@ def test_words_and_their_log_probabilities_are_kept_in_order() -> None:
 
 def test_nothing_is_said_at_the_beginning() -> None:
     assert History(SLOTS, LONGEST).said(0, 0) == []
-    assert History(SLOTS, LONGEST).of(0, 0) == ([], [], 0.0, [])
+    assert History(SLOTS, LONGEST).partial(0, 0) == ([], [], 0.0, [])
 
 
 def test_what_is_told_are_plain_numbers() -> None:
-    said = told([(5, -0.5)]).of(0, 1)
+    said = told([(5, -0.5)]).partial(0, 1)
     assert type(said.words[0]) is int
     assert type(said.log_probabilities[0]) is float
 
@@ -50,7 +50,7 @@ def test_rows_of_different_length_speak_at_once() -> None:
     history = told([(5, -1.0)], [(6, -1.0), (7, -1.0)])
     say(history, [1, 0], np.array([3, 2]), [9, 8], [-0.5, -0.25])
     assert (history.said(0, 2), history.said(1, 3)) == ([5, 8], [6, 7, 9])
-    assert history.of(1, 3).log_probabilities == [-1.0, -1.0, -0.5]
+    assert history.partial(1, 3).log_probabilities == [-1.0, -1.0, -0.5]
 
 
 def test_beams_of_searches_speak_at_once() -> None:
@@ -60,7 +60,7 @@ def test_beams_of_searches_speak_at_once() -> None:
 
 
 def test_log_probabilities_are_not_rounded() -> None:
-    assert told([(5, -1 / 3)]).of(0, 1).log_probabilities == [-1 / 3]
+    assert told([(5, -1 / 3)]).partial(0, 1).log_probabilities == [-1 / 3]
 
 
 def test_longest_target_fits() -> None:
@@ -73,9 +73,9 @@ def test_branch_copies_what_was_said_and_listed() -> None:
     history.rank(0, RANKING)
     history.rank(0, OTHER)
     history.branch([0, 0], [3, 1], 2)
-    ought = history.of(0, 2)
+    ought = history.partial(0, 2)
     assert ought == ([5, 6], [-0.5, -0.25], 0.0, [RANKING, OTHER])
-    assert history.of(3, 2) == history.of(1, 2) == ought
+    assert history.partial(3, 2) == history.partial(1, 2) == ought
 
 
 def test_branches_go_on_apart() -> None:
@@ -84,8 +84,8 @@ def test_branches_go_on_apart() -> None:
     history.branch([0], [1], 1)
     say(history, [0, 1], 2, [6, 7], [-1.0, -2.0])
     history.rank(1, OTHER)
-    assert history.of(0, 2) == ([5, 6], [-0.5, -1.0], 0.0, [RANKING])
-    assert history.of(1, 2) == ([5, 7], [-0.5, -2.0], 0.0, [RANKING, OTHER])
+    assert history.partial(0, 2) == ([5, 6], [-0.5, -1.0], 0.0, [RANKING])
+    assert history.partial(1, 2) == ([5, 7], [-0.5, -2.0], 0.0, [RANKING, OTHER])
 
 
 def test_branch_copies_no_more_than_was_said() -> None:
@@ -100,4 +100,4 @@ def test_row_that_has_left_leaves_no_ranking_behind() -> None:
     history.rank(0, RANKING)
     history.leave(0)
     history.leave(1)
-    assert history.of(0, 1).rankings == []
+    assert history.partial(0, 1).rankings == []

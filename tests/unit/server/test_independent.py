@@ -349,6 +349,38 @@ def test_words_that_were_said_are_penalised() -> None:
     assert found.token_scores[2] == log(0.9**2 / (0.9**2 + 0.1**2))
 
 
+# Nothing but A and B may be said, each once.
+FEW: dict[str, Any] = {
+    "suppressed": tuple((word,) for word in (C, D, E, F, WORDS - 1)),
+    "no_repeat_ngram_size": 1,
+    "return_token_scores": True,
+}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"repetition_penalty": 0.1},
+        {"end_ids": (D,), "suppressed": (*FEW["suppressed"], (EOS,))},
+        {"sampling": drawing(temperature=50.0)},
+        {"sampling": drawing(temperature=50.0, top_k=6)},
+        {"sampling": drawing(top_p=0.9), "num_hypotheses": 3},
+        {"return_alternatives": True, "num_hypotheses": 2, "return_top_tokens": 3},
+    ],
+    ids=str,
+)
+def test_row_ends_where_nothing_is_left_to_say(options: dict[str, Any]) -> None:
+    """Short as it is, and with no word that is forbidden."""
+    found = Steps(COIN, min_decoding_length=9, **FEW | options).finish()
+    for one in found:
+        assert sorted(one.token_ids) == [A, B]
+        assert one.stop_reason is StopReason.EOS
+        # What is left alone is certain.
+        assert one.token_scores == [one.score, pytest.approx(0.0), pytest.approx(0.0)]
+        assert all(word in (EOS, A, B) for step in one.top_tokens for word, _ in step)
+
+
 @pytest.mark.parametrize("top_k", [0, 6])
 def test_what_is_forbidden_is_not_drawn(top_k: int) -> None:
     sampling = drawing(temperature=100.0, top_k=top_k)
@@ -493,6 +525,11 @@ KINDS: dict[str, dict[str, Any]] = {
     "penalised": {"repetition_penalty": 3.0},
     "drawn among all": {"sampling": drawing(temperature=2.0)},
     "drawn among few": {"sampling": drawing(top_k=2)},
+    "drawn after a preferred prefix": {
+        "sampling": drawing(temperature=2.0),
+        "prefix": (C, D, C),
+        "prefix_bias_beta": 0.3,
+    },
     "cold": {"sampling": drawing(temperature=0.4, top_k=7)},
     "of most of the probability": {"sampling": drawing(top_p=0.5, top_k=7, temperature=2.0)},
     "of the more probable": {"sampling": drawing(min_p=0.5, top_k=7, temperature=2.0)},

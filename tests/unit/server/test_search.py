@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seqserve_server.engine.beams import Beams
 from seqserve_server.engine.cache import SlotCache
+from seqserve_server.engine.independent import IndependentRows
 from seqserve_server.engine.request import DecodingOptions, Finished, Request, Sampling, StopReason
 from seqserve_server.engine.search import MOST_BEAMS, Search
 
@@ -114,6 +117,22 @@ def test_row_that_is_not_there_may_leave() -> None:
     rows.search.leave(3)
     rows.join([0], always({A: 1.0}), max_decoding_length=1)
     assert rows.step().rows == [0]
+
+
+@pytest.mark.parametrize("beam_size", [1, 2])
+def test_request_that_could_not_join_leaves_no_trace(beam_size: int) -> None:
+    """A worker that fails lets its rows go as if they had joined."""
+    rows = Rows()
+    rows.join([0], always({A: 1.0}), max_decoding_length=2)
+    options: dict[str, Any] = {"vocabulary": (EOS, A), "return_top_tokens": 2}
+    kind = Beams if beam_size > 1 else IndependentRows
+    with mock.patch.object(kind, "join", side_effect=MemoryError), pytest.raises(MemoryError):
+        rows.join(range(1, 1 + beam_size), always({A: 1.0}), beam_size=beam_size, **options)
+    for row in range(1, 1 + beam_size):
+        rows.search.leave(row)
+    assert (rows.search._needs, rows.search._vocabularies._rows) == ({}, {(): 1})
+    assert (rows.cache.ranked, rows.cache.projects) == (0, True)
+    assert (rows.step().rows, rows.step().rows) == ([], [0])
 
 
 def test_words_that_were_banned_are_free_for_the_next() -> None:

@@ -185,6 +185,13 @@ def test_request_that_never_began_has_an_empty_answer(bench: Bench) -> None:
     assert limited.timeline.encode_began_s == 0.0 < limited.timeline.finished_s
 
 
+def test_request_that_never_began_has_met_no_term(bench: Bench) -> None:
+    limited = bench.submit(time_limit_s=LIMIT_S, beam_size=2, terms=((226, 15), (19,)))
+    bench.last_turn()
+    [found] = bench.hypotheses(limited)
+    assert (found.token_ids, list(found.unmet_terms)) == ([], [0, 1])
+
+
 def test_deadline_that_has_passed_too_is_an_error(bench: Bench) -> None:
     waiting = bench.submit(time_limit_s=LIMIT_S)
     waiting.deadline_s = time.monotonic() + LIMIT_S
