@@ -114,11 +114,11 @@ class Rollout:
             engine.discard()
 
     def _load_all(self, due: list[Entry]) -> None:
+        began_s = time.perf_counter()
         for entry in due:
             entry.begin()
             self._loading[entry] = self._loader.begin(entry.name, entry.version)
         for entry in due:
-            began_s = time.perf_counter()
             try:
                 model = self._loader.load(entry.name, entry.version, self._loading[entry])
             except (ProviderError, StartupError):
