@@ -13,13 +13,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqserve_export import operators
+from seqserve_export.precision import Caches as Caches
+from seqserve_export.precision import Scales as Scales
 from seqserve_model.attention import MultiHeadAttention
 from seqserve_model.transformer import Transformer
 
@@ -32,24 +33,6 @@ _MIDDLE, _TOP = 128, 255
 _EXACT_INPUTS = 2 * 2**24 // (255 * 128)
 # A row of zeros needs a scale too.
 _LEAST_SCALE = 1e-12
-
-
-class Scales(Enum):
-    """Where the scale of a projection's input comes from."""
-
-    STATIC = "static"
-    """From calibration: the fewest operations."""
-    ROW = "row"
-    """From each row as it comes: the most exact."""
-
-
-class Caches(Enum):
-    """How keys and values are kept between steps."""
-
-    FLOAT = "float"
-    """As they are: faster for short rows of a small model."""
-    INT8 = "int8"
-    """A quarter of the memory: faster where caches outgrow those of the processor."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -36,20 +35,11 @@ from torch import Tensor
 from seqserve.errors import OptionError
 from seqserve_model.config import TransformerConfig
 from seqserve_model.transformer import Transformer
+from seqserve_model.weights import Weights
 from seqserve_server.tokenizer import Tokenizer
 
 _RNG = "rng.cpu"
 _RNG_CUDA = "rng.cuda"
-
-
-class Weights(Enum):
-    """Which weights of a run to take."""
-
-    RESULT = "result"
-    """The better of the two below; while the training still runs, the best so far."""
-    AVERAGED = "averaged"
-    BEST = "best"
-    LAST = "last"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -148,9 +138,11 @@ def load_run(path: Path, which: Weights = Weights.RESULT) -> tuple[Transformer, 
     """Loads the model and the tokenizer of a run, the model in evaluation mode.
 
     Raises:
-        OptionError: A file is missing or does not fit.
+        OptionError: It is no run, or a file of it is missing or does not fit.
     """
     run = RunDirectory(path)
+    if not run.config.is_file():
+        raise OptionError(f"{path}: is no training run; `seqserve train` makes one")
     model = Transformer(TransformerConfig.from_dict(read_json(run.config)))
     set_weights(model, run.weights(which))
     return model.eval(), Tokenizer.load(run.tokenizer)

@@ -11,6 +11,7 @@ group (a connected component of the graph of sentences) is held out as a whole o
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import random
 import unicodedata
@@ -98,7 +99,10 @@ def read_pairs(
                 else:
                     corpus.bad_lines.append(BadLine(number, pair))
     except (OSError, EOFError) as error:
-        raise OptionError(f"{path}: cannot be read: {error}") from None
+        raise OptionError(
+            f"{cannot_be_read(path, error)}; `seqserve prepare` makes such a file, and data.path of"
+            " a recipe, or --data, names it"
+        ) from None
     if not corpus.pairs:
         raise OptionError(
             f"{path}: holds no pair; a line is source TAB target, in columns "
@@ -107,15 +111,25 @@ def read_pairs(
     return corpus
 
 
-def open_lines(path: Path) -> IO[bytes]:
-    """Opens a file for reading lines as bytes, unpacking gzip and bzip2."""
+def cannot_be_read(path: Path, error: Exception) -> str:
+    """Says which file cannot be read and why, without the number of the error."""
+    return f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}"
+
+
+@contextlib.contextmanager
+def open_lines(path: Path) -> Iterator[IO[bytes]]:
+    """Opens a file or a pipe for reading lines as bytes, unpacking gzip and bzip2."""
     with path.open("rb") as file:
-        magic = file.read(3)
-    if magic.startswith(b"\x1f\x8b"):
-        return cast(IO[bytes], gzip.open(path, "rb"))
-    if magic == b"BZh":
-        return bz2.open(path, "rb")
-    return path.open("rb")
+        # A pipe cannot be read twice.
+        magic = file.peek(3)
+        if magic.startswith(b"\x1f\x8b"):
+            with gzip.open(file) as unpacked:
+                yield cast(IO[bytes], unpacked)
+        elif magic.startswith(b"BZh"):
+            with bz2.open(file) as unpacked:
+                yield unpacked
+        else:
+            yield file
 
 
 def split_pairs(

@@ -1,4 +1,4 @@
-"""``seqserve evaluate``: scores translations against references, with what decided each score.
+"""Scores of translations against references, with what decided each score.
 
 Sources: Papineni et al. 2002 (BLEU), Popović 2015 (chrF), Post 2018 (signatures, sacrebleu).
 """
@@ -18,11 +18,12 @@ import torch
 from sacrebleu.metrics import BLEU, CHRF
 
 from seqserve.errors import OptionError
-from seqserve.options import option, parse
-from seqserve_model.checkpoint import Weights, load_run
+from seqserve_model.checkpoint import load_run
+from seqserve_model.command.evaluate import EvaluateOptions
 from seqserve_model.data import Pair, read_pairs
 from seqserve_model.search import greedy_in_batches
 from seqserve_model.transformer import Transformer
+from seqserve_model.weights import Weights
 from seqserve_server.manifest import FILE as MANIFEST
 from seqserve_server.offline import Offline
 from seqserve_server.tokenizer import Tokenizer
@@ -44,13 +45,16 @@ class Scores:
     pairs: int
     bleu: float
     bleu_signature: str
+    bleu_applies: bool
+    """Whether any translation has four words; if none has, BLEU is 0, be they right or wrong."""
     chrf: float
     chrf_signature: str
 
     def __str__(self) -> str:
         """Gives one line a score, signature included."""
+        caveat = "" if self.bleu_applies else " (no translation has BLEU's four words; see chrF)"
         return (
-            f"BLEU {self.bleu:.2f}  {self.bleu_signature}\n"
+            f"BLEU {self.bleu:.2f}{caveat}  {self.bleu_signature}\n"
             f"chrF {self.chrf:.2f}  {self.chrf_signature}"
         )
 
@@ -98,6 +102,7 @@ def score(translations: Sequence[str], references: Sequence[str]) -> Scores:
         pairs=len(translations),
         bleu=bleu_score.score,
         bleu_signature=str(bleu.get_signature()),
+        bleu_applies=bleu_score.totals[-1] > 0,
         chrf=chrf_score.score,
         chrf_signature=str(chrf.get_signature()),
     )
@@ -109,55 +114,23 @@ def evaluate(translate: Translator, pairs: Sequence[Pair]) -> tuple[Scores, list
     return score(translations, [pair.target for pair in pairs]), translations
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluateOptions:
-    """Options of ``seqserve evaluate``."""
-
-    path: Path = option(help="Directory of a training run, or of an artifact.", positional=True)
-    data: Path | None = option(
-        None, help="TSV file of source and target; a run's own test set where not given."
-    )
-    source_column: int = option(0, help="Column of the source in the data.", minimum=0)
-    target_column: int = option(1, help="Column of the target in the data.", minimum=0)
-    weights: Weights = option(Weights.RESULT, help="Which weights of the run to score.")
-    limit: int | None = option(None, help="Score only the first pairs.", minimum=1)
-    device: str = option("cpu", help="Torch device for a run, such as cpu or cuda.")
-    threads: int | None = option(
-        None,
-        help="Threads; where not given, torch chooses for a run, and an artifact gets one.",
-        minimum=1,
-    )
-    translations: Path | None = option(None, help="File to write the translations to.")
-    json: bool = option(False, help="Print one JSON object instead of text.")
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs ``seqserve evaluate``.
+def run(options: EvaluateOptions) -> None:
+    """Scores what the options name, and prints the scores.
 
     Raises:
-        SeqserveError: What went wrong; the command prints it.
+        OptionError: It is neither a run nor an artifact, or the data or the device do not fit.
+        ArtifactError: The artifact is not sound.
     """
-    options = parse(
-        EvaluateOptions,
-        sys.argv[1:] if argv is None else argv,
-        prog="seqserve evaluate",
-        description="Translates held-out sources and prints BLEU and chrF with signatures.",
-    )
-    _run(options)
-    return 0
-
-
-def _run(options: EvaluateOptions) -> None:
     if is_artifact(options.path):
         _check_for_artifact(options)
-    data = options.data or options.path / "test.tsv"
-    corpus = read_pairs(
-        data, source_column=options.source_column, target_column=options.target_column
-    )
-    for line in corpus.report():
-        print(line, file=sys.stderr)
-    pairs = corpus.pairs[: options.limit]
     with open_translator(options) as translate:
+        data = options.data or options.path / "test.tsv"
+        corpus = read_pairs(
+            data, source_column=options.source_column, target_column=options.target_column
+        )
+        for line in corpus.report():
+            print(line, file=sys.stderr)
+        pairs = corpus.pairs[: options.limit]
         scores, translations = evaluate(translate, pairs)
     if options.translations:
         options.translations.write_text("\n".join(translations) + "\n", encoding="utf-8")
@@ -190,7 +163,8 @@ def open_translator(options: EvaluateOptions) -> Iterator[Translator]:
         return
     if not (options.path / "config.json").is_file():
         raise OptionError(
-            f"{options.path}: has neither config.json nor {MANIFEST}; name a run or an artifact"
+            f"{options.path}: is neither a training run nor an artifact; `seqserve train` makes"
+            " the one, `seqserve export` the other"
         )
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -216,7 +190,3 @@ def torch_device(name: str) -> torch.device:
         reason = str(error).splitlines()[0]
         raise OptionError(f"device: {name!r} cannot be used here: {reason}") from None
     return device
-
-
-if __name__ == "__main__":
-    sys.exit(main())

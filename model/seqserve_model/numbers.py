@@ -1,7 +1,7 @@
 """A task without data: numbers in digits and in English words, "427" → "four hundred twenty-seven".
 
-Small enough to learn within a minute on a CPU, and there is only one right answer: it shows that
-the whole chain works before any real text is at hand.
+Small enough to learn in about a minute on one core, and there is only one right answer: it shows
+that the whole chain works before any real text is at hand.
 """
 
 from __future__ import annotations
@@ -36,11 +36,15 @@ def spell(number: int) -> str:
 
 
 def number_pairs(count: int, seed: int = 1) -> Iterator[Pair]:
-    """Draws different numbers, each length in digits about equally often."""
+    """Draws different numbers from 1 on: all of the short ones, where count is large.
+
+    Of 20,000 some 1,000 have up to three digits, 5,100 four, 7,200 five and 6,700 six.
+    """
     random_ = random.Random(seed)
     seen: set[int] = set()
     while len(seen) < min(count, LARGEST):
-        number = random_.randrange(10 ** random_.randint(1, 6))
+        # Not 0: no other number has its word, and one pair teaches nothing.
+        number = random_.randrange(1, 10 ** random_.randint(1, 6))
         if number not in seen:
             seen.add(number)
             yield Pair(str(number), spell(number))

@@ -22,11 +22,23 @@ from typing import IO, cast
 
 from seqserve.errors import OptionError
 from seqserve.options import option, parse
-from seqserve_model.data import normalise, open_lines
+from seqserve_model.data import cannot_be_read, normalise, open_lines
 from seqserve_model.numbers import LARGEST, number_pairs
 
 Row = tuple[str, str, str]
 """Source, target, attribution."""
+
+_EPILOG = """\
+ARCHIVES are those of https://www.manythings.org/anki. On https://tatoeba.org/downloads there are
+sentences of each language and links for each pair; detailed sentences name their users, whom the
+result then credits. Two bzip2 files, one behind the other, are one file.
+
+examples:
+  seqserve prepare deu-eng.zip --out data/tatoeba-eng-deu.tsv.gz
+  cat eng_sentences_detailed.tsv.bz2 deu_sentences_detailed.tsv.bz2 > sentences.tsv.bz2
+  seqserve prepare --sentences sentences.tsv.bz2 --links eng-deu_links.tsv.bz2 \\
+    --out data/tatoeba-eng-deu.tsv.gz
+  seqserve prepare --numbers 20000 --out data/numbers.tsv"""
 
 _LICENCE = "CC-BY 2.0 (France) Attribution: tatoeba.org"
 
@@ -36,8 +48,17 @@ class PrepareOptions:
     """Options of ``seqserve prepare``."""
 
     out: Path = option(help="TSV file to write; gzip if its name ends in .gz.")
-    sentences: Path | None = option(None, help="Tatoeba's sentences.", group="from Tatoeba")
-    links: Path | None = option(None, help="Tatoeba's links.", group="from Tatoeba")
+    sentences: Path | None = option(
+        None,
+        help="Sentences of Tatoeba's exports, of both languages in one file: id, language, text"
+        " and, in the detailed ones, user; plain, gzip or bzip2.",
+        group="from Tatoeba",
+    )
+    links: Path | None = option(
+        None,
+        help="Links between them: id of the source, id of the target; plain, gzip or bzip2.",
+        group="from Tatoeba",
+    )
     source_language: str = option(
         "eng", help="Language of the sources, as Tatoeba writes it.", group="from Tatoeba"
     )
@@ -81,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.argv[1:] if argv is None else argv,
         prog="seqserve prepare",
         description="Makes one TSV file of sentence pairs to train on.",
-        epilog="example:\n  seqserve prepare deu-eng.zip --out data/tatoeba-eng-deu.tsv.gz",
+        epilog=_EPILOG,
     )
     counts = prepare(_rows(options), options.out)
     print(f"{options.out}: {counts}", file=sys.stderr)
@@ -201,12 +222,13 @@ def _lines(path: Path) -> Iterator[str]:
             for line in text:
                 yield line.rstrip("\r\n")
     except (OSError, EOFError, zipfile.BadZipFile) as error:
-        raise OptionError(f"{path}: cannot be read: {error}") from None
+        raise OptionError(cannot_be_read(path, error)) from None
 
 
 @contextlib.contextmanager
 def _open(path: Path) -> Iterator[IO[bytes]]:
-    if zipfile.is_zipfile(path):
+    # A pipe is not asked: it can be opened only once.
+    if path.is_file() and zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             texts = [n for n in archive.namelist() if n.endswith(".txt") and n[0] != "_"]
             if len(texts) != 1:

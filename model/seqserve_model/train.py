@@ -10,11 +10,9 @@ import contextlib
 import dataclasses
 import hashlib
 import random
-import shlex
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,10 +21,10 @@ import numpy as np
 import torch
 
 from seqserve.errors import OptionError
-from seqserve.options import option, parse
 from seqserve_model.allocator import keep_freed_memory
 from seqserve_model.batches import Examples
 from seqserve_model.checkpoint import RunDirectory, read_json, write_json
+from seqserve_model.command.train import TrainOptions
 from seqserve_model.config import TransformerConfig
 from seqserve_model.data import Split, read_pairs, split_pairs, write_pairs
 from seqserve_model.dropout import use_byte_dropout
@@ -36,45 +34,6 @@ from seqserve_model.trainer import Corpora, End, Trainer
 from seqserve_model.transformer import Transformer
 from seqserve_model.vocabulary import learn_vocabulary
 from seqserve_server.tokenizer import Tokenizer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainOptions:
-    """Options of ``seqserve train``."""
-
-    recipe: Path = option(help="TOML file of the recipe.", positional=True)
-    out: Path | None = option(
-        None, help="Directory of the run; runs/<name of the recipe> where not given."
-    )
-    resume: bool = option(False, help="Go on from the last checkpoint, if there is one.")
-    fresh: bool = option(False, help="Remove what an earlier training left there.")
-    device: str = option("cpu", help="Torch device, such as cpu or cuda.")
-    threads: int | None = option(
-        None, help="Threads of torch; its own choice where not given.", minimum=1
-    )
-    max_steps: int | None = option(
-        None, help="Steps to train in the place of the recipe's.", minimum=1
-    )
-    time_limit_s: float | None = option(
-        None, help="Stop cleanly after so long; --resume goes on.", minimum=0
-    )
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Runs ``seqserve train``.
-
-    Raises:
-        SeqserveError: What went wrong; the command prints it.
-    """
-    argv = sys.argv[1:] if argv is None else argv
-    options = parse(
-        TrainOptions,
-        argv,
-        prog="seqserve train",
-        description="Trains a model from a recipe; see model/configs for examples.",
-    )
-    train(options, command=shlex.join(["seqserve", "train", *argv]))
-    return 0
 
 
 def train(options: TrainOptions, *, command: str) -> End:
@@ -104,9 +63,11 @@ def train(options: TrainOptions, *, command: str) -> End:
         use_byte_dropout(model)
     write_json(run.config, model.config.to_dict())
     trainer = Trainer(recipe, model.to(device), tokenizer, corpora, run)
+    threads = torch.get_num_threads()
     _say(
         f"{sum(weight.numel() for weight in model.parameters()):,} weights, "
-        f"{torch.get_num_threads()} threads on {device}, from step {trainer.state.step:,}"
+        f"{threads} {'thread' if threads == 1 else 'threads'} on {device}, "
+        f"from step {trainer.state.step:,}"
     )
     with _stopping_on_signals(trainer):
         end = trainer.train(options.time_limit_s)
@@ -275,7 +236,3 @@ def _write_result(trainer: Trainer, command: str) -> None:
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

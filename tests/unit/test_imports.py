@@ -22,6 +22,13 @@ importlib.import_module(sys.argv[1])
 loaded = {name.partition(".")[0] for name in sys.modules}
 print(1, *sorted(loaded & set(sys.argv[2].split())))
 """
+HELP = """
+import contextlib, importlib, io, sys
+with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(SystemExit):
+    importlib.import_module(sys.argv[1]).main(["--help"])
+loaded = {name.partition(".")[0] for name in sys.modules}
+print(shown.getvalue().count("usage: seqserve "), *sorted(loaded & set(sys.argv[2].split())))
+"""
 
 
 def loaded(script: str, package: str, banned: str) -> tuple[int, list[str]]:
@@ -56,3 +63,17 @@ def test_what_traces_is_loaded_only_where_it_is_wanted() -> None:
 
 def test_model_loads_no_onnx() -> None:
     assert loaded(WALK, "seqserve_model", "onnx onnxscript seqserve_export")[1] == []
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "seqserve_model.prepare",
+        "seqserve_model.command.train",
+        "seqserve_model.command.evaluate",
+        "seqserve_export.command",
+    ],
+)
+def test_help_of_a_command_needs_the_client_alone(module: str) -> None:
+    banned = "numpy torch onnx onnxruntime onnxscript safetensors sacrebleu tokenizers tqdm"
+    assert loaded(HELP, module, banned) == (1, [])

@@ -11,7 +11,7 @@ from tests.tiny import SENTENCES
 
 from seqserve.errors import OptionError
 from seqserve_export import export as module
-from seqserve_export.export import main
+from seqserve_export.command import main
 from seqserve_export.parity import TOLERANCES, ParityError
 from seqserve_export.restore import restore
 from seqserve_model.checkpoint import RunDirectory, named_weights, write_json, write_tensors
@@ -64,7 +64,9 @@ def test_run_becomes_a_proven_artifact(
     place = tmp_path / "models" / "tiny" / "1"
     output = capsys.readouterr().out
     assert "sentences equal       20 of 20" in output
-    assert f"{place}: ready to serve" in output
+    assert f"{place} (fp32, 0." in output
+    assert " MB): ready to serve; try: seqserve serve --model-repository " in output
+    assert output.endswith(" --default-model tiny\n")
     manifest = Manifest.load(place)
     assert manifest.licence == "MIT"
     assert manifest.provenance.command == "seqserve train tiny.toml"
@@ -157,7 +159,7 @@ def test_proof_without_sentences_is_refused(export, tmp_path: Path) -> None:
 
 
 def test_directory_without_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"config\.json: cannot be read"):
+    with pytest.raises(OptionError, match="is no training run; `seqserve train` makes one"):
         main([str(tmp_path), "--name", "tiny"])
 
 

@@ -9,7 +9,6 @@ from seqserve.errors import OptionError
 from seqserve_model.checkpoint import (
     RunDirectory,
     TrainingState,
-    Weights,
     average,
     load_run,
     named_weights,
@@ -23,6 +22,7 @@ from seqserve_model.recipe import OptimizerRecipe
 from seqserve_model.trainer import make_optimizer
 from seqserve_model.transformer import Transformer
 from seqserve_model.vocabulary import learn_vocabulary
+from seqserve_model.weights import Weights
 
 MakeModel = Callable[..., Transformer]
 
@@ -137,6 +137,11 @@ def test_a_run_is_loaded_in_evaluation_mode(make_model: MakeModel, tmp_path: Pat
     assert tokenizer.vocabulary_size == 320
     for mine, theirs in zip(model.parameters(), loaded.parameters(), strict=True):
         assert torch.equal(mine, theirs)
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"is no training run; `seqserve train` makes one"):
+        load_run(tmp_path)
 
 
 def test_the_result_falls_back_to_what_is_there(make_model: MakeModel, tmp_path: Path) -> None:

@@ -59,8 +59,9 @@ def test_a_file_without_pairs_is_refused_by_name(tmp_path: Path, content: bytes)
         read_pairs(write(tmp_path / "a.tsv", content))
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"none\.tsv: cannot be read"):
+def test_a_missing_file_is_named_and_how_to_make_one(tmp_path: Path) -> None:
+    message = r"none\.tsv: cannot be read: No such file or directory; `seqserve prepare` makes .*"
+    with pytest.raises(OptionError, match=message + r"data\.path"):
         read_pairs(tmp_path / "none.tsv")
 
 

@@ -8,12 +8,11 @@ import torch
 
 from seqserve.errors import OptionError
 from seqserve_model.checkpoint import RunDirectory, named_weights, write_json, write_tensors
+from seqserve_model.command.evaluate import EvaluateOptions, main
 from seqserve_model.data import Pair, write_pairs
 from seqserve_model.evaluate import (
-    EvaluateOptions,
     TorchTranslator,
     evaluate,
-    main,
     open_translator,
     score,
     torch_device,
@@ -51,6 +50,15 @@ def test_a_score_carries_its_signature() -> None:
     for signature in (scores.bleu_signature, scores.chrf_signature):
         assert signature.startswith("nrefs:1|case:mixed")
         assert signature in str(scores)
+
+
+def test_bleu_of_short_translations_is_explained() -> None:
+    words = ["nine", "forty-two"]
+    short, long = score(words, words), score([*words, "two hundred nine thousand"], ["-"] * 3)
+    assert not short.bleu_applies
+    assert "BLEU 0.00 (no translation has BLEU's four words; see chrF)  nrefs" in str(short)
+    assert long.bleu_applies
+    assert "BLEU 0.00  nrefs" in str(long)
 
 
 def test_any_translator_can_be_evaluated() -> None:
@@ -169,7 +177,7 @@ def test_what_an_artifact_cannot_do_is_explained(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere"], "nowhere"),
+        (["nowhere"], "nowhere: is neither a training run nor an artifact; `seqserve train` makes"),
         (["RUN", "--weights", "best"], "has no best weights"),
         (["RUN", "--device", "abacus"], "'abacus' cannot be used here"),
         (["RUN", "--data", "none.tsv"], "none.tsv: cannot be read"),

@@ -1,5 +1,7 @@
 import bz2
 import gzip
+import os
+import threading
 import zipfile
 from pathlib import Path
 
@@ -85,6 +87,19 @@ def test_tatoeba_links_join_sentences_of_two_languages(tatoeba: tuple[Path, Path
     credit = "CC-BY 2.0 (France) Attribution: tatoeba.org #4 & #5"
     assert rows == [("Hi.", "Hallo!", CREDIT), ("Bye.", "Tschüss!", credit)]
     assert [row[:2] for row in read_tatoeba(*tatoeba, "deu", "eng")] == [("Hallo!", "Hi.")]
+
+
+def test_sentences_of_two_languages_are_joined_files_and_may_come_by_pipe(tmp_path: Path) -> None:
+    """As bzip2 files of one language each, one behind the other, and as a shell hands them on."""
+    pipe, links = tmp_path / "sentences", tmp_path / "eng-deu_links.tsv"
+    os.mkfifo(pipe)
+    joined = bz2.compress(b"1\teng\tHi.\n") + bz2.compress(b"2\tdeu\tHallo!\n")
+    writer = threading.Thread(target=pipe.write_bytes, args=(joined,), daemon=True)
+    writer.start()
+    links.write_text("1\t2\n")
+    rows = list(read_tatoeba(pipe, links, "eng", "deu"))
+    writer.join()
+    assert [row[:2] for row in rows] == [("Hi.", "Hallo!")]
 
 
 def test_an_unknown_language_is_named(tatoeba: tuple[Path, Path]) -> None:

@@ -16,10 +16,10 @@ import torch
 import seqserve_model.train
 from seqserve.errors import OptionError
 from seqserve_model.checkpoint import RunDirectory, load_run, read_tensors
+from seqserve_model.command.train import main
 from seqserve_model.data import Pair, Split, read_pairs, sentence_key, write_pairs
 from seqserve_model.evaluate import TorchTranslator, evaluate
 from seqserve_model.numbers import number_pairs
-from seqserve_model.train import main
 
 RECIPE = """
 [model]
@@ -136,7 +136,7 @@ def start(recipe: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
 
     def run(out: Path, *arguments: str) -> subprocess.Popen[bytes]:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        command = [sys.executable, "-m", "seqserve_model.train", str(recipe)]
+        command = [sys.executable, "-m", "seqserve_model.command.train", str(recipe)]
         process = subprocess.Popen(
             [*command, "--out", str(out), "--threads", "1", *arguments],
             env=environment,

@@ -24,17 +24,17 @@ COMMANDS = {
         extra="train",
     ),
     "train": Command(
-        module="seqserve_model.train",
+        module="seqserve_model.command.train",
         help="train a model as a recipe (TOML) says",
         extra="train",
     ),
     "evaluate": Command(
-        module="seqserve_model.evaluate",
+        module="seqserve_model.command.evaluate",
         help="score a trained model: BLEU, chrF",
         extra="train",
     ),
     "export": Command(
-        module="seqserve_export.export",
+        module="seqserve_export.command",
         help="turn a trained model into ONNX files, and prove them equal",
         extra="train",
     ),
@@ -86,9 +86,9 @@ ask a server that runs:
 
 make a model and serve it:
   seqserve prepare --numbers 20000 --out data/numbers.tsv
-  seqserve train model/configs/numbers.toml
+  seqserve train model/configs/numbers.toml --threads 1
   seqserve export runs/numbers --name numbers
-  seqserve serve --model-repository models
+  seqserve serve --default-model numbers
 
 Every option is a flag and a variable: --target and SEQSERVE_TARGET say the same.
 `seqserve COMMAND --help` explains a command, `seqserve --version` tells the version."""
