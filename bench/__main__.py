@@ -24,15 +24,19 @@ _FOLDER = Path(__file__).parent
 _REPORT = _FOLDER / "report.json"
 _MODEL = Path("models/en-de")
 _LENGTH = 32
+_PARTS = {
+    "sentences": "the shipped model on real sentences, greedy, beside the other engines",
+    "decoding": "beams and samples, with the shipped model and with one of Marian's base shape",
+    "marian": f"a model of Marian's base shape, random weights, {_LENGTH} target tokens",
+    "online": "what callers wait for by requests a second, beside servers that wait for a batch",
+    "overhead": "what the server adds to its engine: speed, start, memory",
+    "roofline": "how near a decoder step comes to what the machine can do",
+}
 
 
 def main() -> int:
     """Runs everything that is asked for; parts that are left out stay as they were reported."""
-    parts = ("sentences", "decoding", "marian", "online", "overhead", "roofline")
-    parser = argparse.ArgumentParser(description="Compares with other engines in one run.")
-    parser.add_argument("parts", nargs="*", default=parts, help=f"of {', '.join(parts)}")
-    parser.add_argument("--rounds", type=int, default=5, help="each peer's turns, offline")
-    options = parser.parse_args()
+    options = _options()
     torch.set_num_threads(available_cores())
     began_s = time.perf_counter()
     report: dict[str, Any] = json.loads(_REPORT.read_text()) if _REPORT.exists() else {}
@@ -41,11 +45,30 @@ def main() -> int:
     for part in options.parts:
         report[part] = _run(part, options.rounds)
         _REPORT.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    if all(part in report for part in parts):
+    if all(part in report for part in _PARTS):
         for file in draw(report, _FOLDER / "plots"):
             print(f"drawn: {file}")
     print(f"written: {_REPORT}, after {(time.perf_counter() - began_s) / 60:.0f} minutes")
     return 0
+
+
+def _options() -> argparse.Namespace:
+    parts = "\n".join(f"  {name:<10} {text}" for name, text in _PARTS.items())
+    parser = argparse.ArgumentParser(
+        prog="python -m bench",
+        description="Compares with other engines in one run; all parts take a quarter of an hour on"
+        " two cores.",
+        epilog=f"parts:\n{parts}\n\ntables are printed, all figures go to bench/report.json, and"
+        " pictures to bench/plots/.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("parts", nargs="*", metavar="PART", help="what to run; all if not given")
+    parser.add_argument("--rounds", type=int, default=5, help="each peer's turns, offline; 5")
+    options = parser.parse_args()
+    options.parts = options.parts or list(_PARTS)
+    if unknown := set(options.parts) - _PARTS.keys():
+        parser.error(f"there is no part {', '.join(sorted(unknown))}; see --help")
+    return options
 
 
 def _run(part: str, rounds: int) -> Any:

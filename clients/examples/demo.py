@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from seqserve import Client, Result
+from seqserve import Client, Result, SeqserveError
 
 SENTENCES = [
     "The coffee tastes good.",
@@ -21,18 +21,19 @@ SENTENCES = [
     "I would like to speak with your sister.",
     "She has been living in Berlin for three years.",
     "If it rains tomorrow, we will stay at home.",
-    "Can you help me carry this box?",
+    "Could you please open the window?",
     "My brother forgot to lock the door.",
     "What time does the museum open?",
 ]
-STREAMED = "We watched a film and then went for a walk along the river."
+STREAMED = "If I had more time, I would learn to play the piano."
 
 
 @contextmanager
 def server() -> Iterator[str]:
     """Runs ``seqserve serve`` on free ports of this machine; gives its address."""
     command = [sys.executable, "-m", "seqserve", "serve", "--port", "0", "--metrics-port", "0"]
-    command += ["--log-level", "warning"]
+    # Whatever other models you have made by now.
+    command += ["--default-model", "en-de", "--log-level", "warning"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -77,9 +78,13 @@ def main() -> None:
         print(
             f"  {tokens} tokens in {1e3 * elapsed_s:.0f} ms: {tokens / elapsed_s:,.0f} tokens/s\n"
         )
+    print("It is a small model, trained on short everyday sentences: expect mistakes.\n")
     print("The server has stopped. To keep one running on localhost:50051: make serve")
-    print('Then, in another terminal: build/serve/bin/seqserve generate "Good morning!"')
+    print('Then, in another terminal: build/serve/bin/seqserve generate "I am learning German."')
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except SeqserveError as error:
+        raise SystemExit(f"demo: {error}") from None

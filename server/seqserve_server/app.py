@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqserve.options import parse
 from seqserve_server import logs
-from seqserve_server.address import address_of
+from seqserve_server.address import address_of, is_taken
 from seqserve_server.config import ServeOptions
 from seqserve_server.engine_process import EngineProcess
 from seqserve_server.errors import StartupError
@@ -61,6 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     logs.configure(options.log_format, options.log_level)
     security = security_of(options)
+    _refuse_taken_ports(options)
     metrics = Metrics()
     tracing = _tracing(options)
     rollout = _rollout(options, metrics)
@@ -72,6 +73,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _refuse_taken_ports(options: ServeOptions) -> None:
+    """Looks before the models are loaded, which takes longer."""
+    ports = [("--metrics-port", options.metrics_host, options.metrics_port)]
+    if not options.reuse_port:
+        ports.insert(0, ("--port", options.host, options.port))
+    for flag, host, port in ports:
+        if is_taken(host, port):
+            raise StartupError(
+                f"{flag}: cannot listen on {address_of(host, port)}: another server does;"
+                f" {flag} 0 takes any free one"
+            )
+
+
 def _tracing(options: ServeOptions) -> Tracing | None:
     """Loads what traces only where it is wanted."""
     if not options.otlp_endpoint:
@@ -81,7 +95,7 @@ def _tracing(options: ServeOptions) -> Tracing | None:
     except ModuleNotFoundError as error:
         raise StartupError(
             f"--otlp-endpoint needs {error.name!r}, which is not installed:"
-            " pip install 'seqserve[tracing]'"
+            " in a clone of seqserve, pip install '.[server,tracing]'"
         ) from None
     return tracing_to(options.otlp_endpoint, options.trace_sample_ratio)
 

@@ -147,7 +147,7 @@ class ServeOptions:
         group=_SECURITY,
     )
     provider: Provider = option(
-        Provider.CPU, help="Who runs the model; cuda needs seqserve[server-gpu].", group=_ENGINE
+        Provider.CPU, help="Who runs the model; cuda needs the extra server-gpu.", group=_ENGINE
     )
     workers: int | None = option(
         None,
@@ -179,10 +179,10 @@ class ServeOptions:
     )
     max_queue_s: float | None = option(
         None,
-        help="Longest that a request may be expected to wait, by the pace of late, before it is"
-        " refused; where not given, 2 s or twice what a request takes, so that bursts find room,"
-        " but while some are refused only as long as one takes, so that accepted calls stay fast."
-        " Those of low priority may wait for longer.",
+        help="Longest that a request may be expected to wait, judged by the recent pace, before it"
+        " is refused. Where not given it is 2 s, or twice what a request takes, so that bursts find"
+        " room; but while some requests are refused it is only as long as one takes, so that"
+        " accepted calls stay fast. Those of low priority may wait for longer.",
         minimum=0,
         group=_ENGINE,
     )
@@ -232,7 +232,7 @@ class ServeOptions:
     otlp_endpoint: str = option(
         "",
         help="OpenTelemetry collector that gets a trace of each call, as http://host:4317; none"
-        " where empty. Needs seqserve[tracing].",
+        " where empty. Needs the extra tracing.",
         group=_LOG,
     )
     trace_sample_ratio: float = option(

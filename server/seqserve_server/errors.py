@@ -140,7 +140,10 @@ class PermissionDenied(ServiceError):
 
     def __str__(self) -> str:
         """Says what it would need."""
-        return f"the token has not the scope {self.scope!r}, which this method needs"
+        return (
+            f"the token lacks the scope {self.scope!r}, which this method needs; `seqserve token"
+            f" --scope {self.scope}` makes one that has it"
+        )
 
 
 class EngineFault(ServiceError):

@@ -39,7 +39,10 @@ class Inventory:
             StartupError: It holds no version.
         """
         if not self._folder.is_dir():
-            raise OptionError(f"--model-repository: {self._folder} is not a folder")
+            raise OptionError(
+                f"--model-repository: {self._folder} is not a folder; `seqserve export` makes one,"
+                " and a clone of seqserve has one"
+            )
         try:
             self._seen = self._look()
         except OSError as error:

@@ -222,7 +222,7 @@ class Repository:
 
 def _unknown(name: str, version: int) -> str:
     if not name:
-        return "name a model: there is no default"
+        return "name a model (--model): the server has several and no --default-model"
     # The name is the caller's, as long as a message may be.
     asked = name if len(name) <= _MOST_NAME else name[:_MOST_NAME] + "…"
     return f"no model {asked!r}" + (f" of version {version}" if version else "")

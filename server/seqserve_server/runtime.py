@@ -282,8 +282,8 @@ def check_provider(provider: Provider) -> None:
         ort.preload_dlls()
     if _PROVIDERS[provider] not in ort.get_available_providers():
         raise ProviderError(
-            f"provider {provider.value} is not in this build of ONNX Runtime; install"
-            " 'seqserve[server-gpu]' in place of 'seqserve[server]', or use --provider cpu"
+            f"provider {provider.value} is not in this build of ONNX Runtime; in a clone of"
+            " seqserve, pip install '.[server-gpu]' in a new environment, or use --provider cpu"
         )
 
 

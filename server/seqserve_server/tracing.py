@@ -1,4 +1,4 @@
-"""Traces of calls, sent to an OpenTelemetry collector; needs ``seqserve[tracing]``.
+"""Traces of calls, sent to an OpenTelemetry collector; needs the extra ``tracing``.
 
 A call becomes a span once it is over, for then its times are all known, and nothing of tracing runs
 while it is served::

@@ -147,7 +147,7 @@ def test_provider_that_is_not_there(repository: Path, tmp_path: Path) -> None:
         pytest.skip("this ONNX Runtime has CUDA")
     status, said = fails_to_start(repository, tmp_path, "--provider", "cuda")
     assert status == 1
-    assert "seqserve[server-gpu]" in said
+    assert "pip install '.[server-gpu]'" in said
 
 
 @pytest.mark.parametrize("traffic", [NAME, f"{NAME}:7=1"])

@@ -10,9 +10,12 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from itertools import filterfalse
 from pathlib import Path
 
 import pytest
+
+from seqserve.command.table import COMMANDS
 
 from .process import ServerProcess
 
@@ -33,9 +36,14 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
-def commands() -> list[str]:
+def commands(program: str) -> list[str]:
     lines = [line for block in blocks("console") for line in block.splitlines()]
-    return [line.partition("#")[0].strip() for line in lines if line.strip()]
+    found = [line.partition("#")[0].strip() for line in lines]
+    return [line for line in found if line.startswith(f"{program} ")]
+
+
+def calls_a_server(command: str) -> bool:
+    return not COMMANDS[command.split()[1]].extra
 
 
 def environment(target: str) -> dict[str, str]:
@@ -60,12 +68,12 @@ def test_every_file_the_readme_names_is_there() -> None:
         assert (ROOT / name).exists(), name
 
 
-@pytest.mark.parametrize("command", [line for line in commands() if line.startswith("make ")])
+@pytest.mark.parametrize("command", commands("make"))
 def test_its_make_verbs_are_there(command: str) -> None:
     run([*command.split(), "--dry-run"], cwd=ROOT)
 
 
-@pytest.mark.parametrize("command", [line for line in commands() if line.startswith("seqserve ")])
+@pytest.mark.parametrize("command", [*filter(calls_a_server, commands("seqserve"))])
 def test_its_calls_work(command: str, shipped: ServerProcess, tmp_path: Path) -> None:
     (tmp_path / "source.txt").write_text("Good morning.\nThe house is old.\n" * 20)
     run(command, shell=True, cwd=tmp_path, env=environment(shipped.target))
@@ -75,11 +83,20 @@ def test_its_calls_work(command: str, shipped: ServerProcess, tmp_path: Path) ->
         assert len(set(lines)) == 2
 
 
-@pytest.mark.parametrize("command", [line for line in commands() if line.startswith(".venv/")])
+def test_its_picture_is_what_the_command_draws(shipped: ServerProcess) -> None:
+    [command] = [line for line in commands("seqserve") if "--svg" in line]
+    drawn = run(command.partition(">")[0], shell=True, env=environment(shipped.target))
+    names = re.compile("<text.*?>(.*?)</text>")
+    shown = (ROOT / "docs" / "attention.svg").read_text(encoding="utf-8")
+    # Weights may differ in their last places from one kind of CPU to another.
+    assert names.findall(drawn) == names.findall(shown)
+
+
+@pytest.mark.parametrize("command", [*filterfalse(calls_a_server, commands("seqserve"))])
 def test_its_other_commands_take_their_options(command: str) -> None:
-    program, verb, *arguments = command.split()
-    flags = {word for word in arguments if word.startswith("--")} - {"--help"}
-    shown = run([str(Path(sys.executable).parent / Path(program).name), verb, "--help"])
+    _, verb, *arguments = command.split()
+    flags = {word for word in arguments if word.startswith("--")}
+    shown = run([sys.executable, "-m", "seqserve", verb, "--help"])
     assert all(flag in shown for flag in flags)
 
 
@@ -111,7 +128,7 @@ def test_a_bare_install_is_the_client_alone(tmp_path: Path) -> None:
         [python, "-m", "seqserve", "serve"], capture_output=True, text=True, check=False
     )
     assert told.returncode == 1
-    assert "pip install 'seqserve[server]'" in told.stderr
+    assert "pip install '.[server]'" in told.stderr
 
 
 def test_the_oldest_allowed_versions_serve(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from seqserve import AsyncClient
+from seqserve import AsyncClient, SeqserveError
 
 
 async def main(target: str) -> None:
@@ -21,4 +21,7 @@ async def main(target: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051"))
+    try:
+        asyncio.run(main(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051"))
+    except SeqserveError as error:
+        raise SystemExit(str(error)) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from seqserve import Client, InvalidArgument
+from seqserve import Client, InvalidArgument, SeqserveError
 
 
 def main(target: str) -> None:
@@ -16,31 +16,34 @@ def main(target: str) -> None:
         result = client.generate("The coffee tastes good.")
         print(f"{result.text}  (score {result.score:.2f}, {result.timings.total_ms:.1f} ms)")
 
-        for hypothesis in client.generate(
-            "Good morning.", beam_size=4, num_hypotheses=3
-        ).hypotheses:
+        best = client.generate("The weather is nice today.", beam_size=4, num_hypotheses=3)
+        for hypothesis in best.hypotheses:
             print(f"{hypothesis.normalized_score:.2f}  {hypothesis.text}")
 
-        sample = client.generate("Good morning.", temperature=0.8, top_p=0.9, seed=7)
+        sample = client.generate("The weather is nice today.", temperature=0.8, top_p=0.9, seed=7)
         print(f"{sample.text}  (one sample)")
 
         for piece in client.stream("We watched a film."):
             print(piece.text, end="", flush=True)
         print()
 
-        scored = client.score("Good morning.", "Guten Morgen.")
+        scored = client.score("I am learning German.", "Ich lerne Deutsch.")
         for token, score in zip(scored.tokens, scored.token_scores, strict=True):
             print(f"{score:6.2f}  {token}")
 
-        attention = client.attention("Good morning.", "Guten Morgen.")
+        attention = client.attention("I am learning German.", "Ich lerne Deutsch.")
         for token, row in zip(attention.target_tokens, attention.cross.mean(), strict=True):
             print(f"{token} attended to {attention.source_tokens[row.index(max(row))]}")
 
         try:
-            client.generate("Good morning.", max_decoding_length=0)
+            client.generate("The weather is nice today.", max_decoding_length=0)
         except InvalidArgument as error:
             print(f"refused, as it should be: {error}")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051")
+    try:
+        main(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051")
+    except SeqserveError as error:
+        # The root of all errors of seqserve.
+        raise SystemExit(str(error)) from None

@@ -13,8 +13,9 @@ from importlib import import_module
 
 from seqserve import __version__
 from seqserve.command import stdio
+from seqserve.command.advice import advice_on
 from seqserve.command.table import COMMANDS, Command, overview
-from seqserve.errors import OptionError, SeqserveError, Unavailable
+from seqserve.errors import OptionError, SeqserveError
 
 _OWN_PACKAGES = {"seqserve", "seqserve_server", "seqserve_model", "seqserve_export"}
 
@@ -37,14 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(1, str(error))
     except OptionError as error:
         return _fail(2, str(error))
-    except Unavailable as error:
-        hint = (
-            "Is a server running there? `seqserve serve` starts one, --target names another; one"
-            " that speaks TLS wants --tls."
-        )
-        return _fail(1, f"{error}\n{hint}")
     except SeqserveError as error:
-        return _fail(1, str(error))
+        return _fail(1, f"{error}\n{advice_on(error)}".rstrip())
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -86,7 +81,7 @@ def _run(name: str, command: Command, arguments: list[str]) -> int:
         missing = (error.name or "").partition(".")[0]
         if missing in _OWN_PACKAGES or not command.extra:
             raise
-        hint = f"pip install 'seqserve[{command.extra}]'"
+        hint = f"in a clone of seqserve, pip install '.[{command.extra}]'"
         return _fail(1, f"`seqserve {name}` needs {missing!r}, which is not installed: {hint}")
     return status
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import difflib
 import math
 import os
 import shlex
@@ -29,7 +30,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from seqserve.errors import OptionError
 
@@ -38,6 +39,14 @@ T = TypeVar("T")
 _METAVARS = {str: "TEXT", int: "NUMBER", float: "NUMBER", Path: "PATH", list[str]: "WORDS"}
 _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off"}
+
+
+class _Parser(argparse.ArgumentParser):
+    """Tells what is wrong in one line, as an :class:`OptionError`, and does not end the process."""
+
+    def error(self, message: str) -> NoReturn:
+        """Says where to read on."""
+        raise OptionError(f"{message}; see `{self.prog} --help`")
 
 
 def option(
@@ -101,10 +110,11 @@ def parse(
         An instance of ``options``.
 
     Raises:
-        OptionError: A value does not fit its type or its bounds; the message names its source.
+        OptionError: An option is not known or lacks its value, or a value does not fit its type or
+            its bounds; the message names its source.
     """
     environ = os.environ if environ is None else environ
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog=prog,
         description=description,
         epilog=epilog,
@@ -122,8 +132,13 @@ def parse(
             groups[title] = parser.add_argument_group(title)
         _add_argument(groups[title], field, hints[field.name])
     # Intermixed, flags may stand before, behind and between texts; but argparse then loses "--".
-    read = parser.parse_args if "--" in argv else parser.parse_intermixed_args
-    given = vars(read(argv))
+    has_dashes = "--" in argv
+    read = parser.parse_known_args if has_dashes else parser.parse_known_intermixed_args
+    namespace, left_over = read(argv)
+    if left_over:
+        flags = [flag_of(field.name) for field in fields if _has_flag(field)]
+        parser.error(_not_understood(left_over, flags))
+    given = vars(namespace)
     values = {}
     for field in fields:
         kind = _strip_optional(hints[field.name])
@@ -142,6 +157,20 @@ def flag_of(name: str) -> str:
 def variable_of(name: str) -> str:
     """Gives the environment variable of an option: ``metrics_port`` → ``SEQSERVE_METRICS_PORT``."""
     return "SEQSERVE_" + name.upper()
+
+
+def _has_flag(field: dataclasses.Field[Any]) -> bool:
+    return not (field.metadata["positional"] or field.metadata["secret"])
+
+
+def _not_understood(words: Sequence[str], flags: Sequence[str]) -> str:
+    """Says what is wrong with words that no option takes, and which flag may be meant."""
+    for word in words:
+        if word.startswith("-"):
+            flag = word.partition("=")[0]
+            near = difflib.get_close_matches(flag, flags, n=1)
+            return f"there is no option {flag}" + (f" (did you mean {near[0]}?)" if near else "")
+    return f"{words[0]!r} is one argument too many"
 
 
 def _find(

@@ -13,7 +13,7 @@ import pytest
 from seqserve import __version__
 from seqserve.__main__ import main
 from seqserve.command.table import COMMANDS, Command
-from seqserve.errors import OptionError, SeqserveError, Unavailable
+from seqserve.errors import OptionError, SeqserveError, Unauthenticated, Unavailable
 
 COMMAND = [sys.executable, "-m", "seqserve"]
 
@@ -67,6 +67,7 @@ def test_a_command_gets_its_arguments_and_gives_the_status(
         (SeqserveError("models: is empty"), 1, "seqserve: models: is empty\n"),
         (OptionError("--port: 'x' is not a whole number"), 2, "seqserve: --port: 'x' is not"),
         (Unavailable("UNAVAILABLE", "refused"), 1, "seqserve: UNAVAILABLE: refused\nIs a server"),
+        (Unauthenticated("UNAUTHENTICATED", "no"), 1, "seqserve: UNAUTHENTICATED: no\n--token-"),
         (KeyboardInterrupt(), 130, ""),
     ],
 )
@@ -91,7 +92,7 @@ def test_a_missing_library_names_the_extra(
     assert main(["try"]) == 1
     assert capsys.readouterr().err == (
         "seqserve: `seqserve try` needs 'onnxruntime', which is not installed: "
-        "pip install 'seqserve[server]'\n"
+        "in a clone of seqserve, pip install '.[server]'\n"
     )
 
 

@@ -192,18 +192,27 @@ def test_a_secret_has_a_variable_but_no_flag(capsys: pytest.CaptureFixture[str])
     options = read(SEQSERVE_TOKEN="abc")
     assert options.token == "abc"
     assert "abc" not in repr(options)
-    with pytest.raises(SystemExit):
+    with pytest.raises(OptionError, match="there is no option --token"):
         read("--token", "abc")
     with pytest.raises(SystemExit):
         read("--help")
     assert "Token." not in capsys.readouterr().out
 
 
-def test_abbreviations_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left:
-        read("--por", "1")
-    assert left.value.code == 2
-    assert "--por" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("argv", "reason"),
+    [
+        (["--por", "1"], "there is no option --por (did you mean --port?)"),
+        (["--provder=cpu", "text"], "there is no option --provder (did you mean --provider?)"),
+        (["text", "-x"], "there is no option -x"),
+        (["--xyz", "--", "-x"], "there is no option --xyz"),
+        (["--port"], "argument --port: expected one argument"),
+    ],
+)
+def test_an_option_that_is_not_understood(argv: list[str], reason: str) -> None:
+    with pytest.raises(OptionError) as refused:
+        read(*argv)
+    assert str(refused.value) == f"{reason}; see `seqserve try --help`"
 
 
 def test_a_required_option() -> None:
@@ -212,12 +221,13 @@ def test_a_required_option() -> None:
         parse(Required, [], prog="p", description="d", environ={"SEQSERVE_NAME": ""})
 
 
-def test_a_required_argument(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_required_argument() -> None:
     options = parse(RequiredPlace, ["--fresh", "runs/a"], prog="p", description="d", environ={})
     assert options == RequiredPlace(run=Path("runs/a"), fresh=True)
-    with pytest.raises(SystemExit):
+    with pytest.raises(OptionError, match="required: RUN; see `p --help`"):
         parse(RequiredPlace, [], prog="p", description="d", environ={})
-    assert "required: RUN" in capsys.readouterr().err
+    with pytest.raises(OptionError, match="'b' is one argument too many"):
+        parse(RequiredPlace, ["a", "b"], prog="p", description="d", environ={})
 
 
 def test_help_shows_variables_defaults_and_choices(capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,6 +64,14 @@ def test_compose_hands_only_options_to_the_server(compose: dict[str, Any]) -> No
     assert set(compose["server"]["environment"]) <= options
 
 
+def test_what_the_guide_tells_to_set_passes_through_compose(compose: dict[str, Any]) -> None:
+    rows = re.findall(r"^\| (`SEQSERVE_.+?) \|", DEPLOY_GUIDE, re.MULTILINE)
+    told = {variable for row in rows for variable in re.findall(r"SEQSERVE_[A-Z_]+", row)}
+    passed = compose["server"]["environment"]
+    assert told - set(passed) == {"SEQSERVE_DRAIN_TIMEOUT_S"}
+    assert all(value.startswith(f"${{{name}:-") for name, value in passed.items())
+
+
 @pytest.mark.parametrize("service", ["server", "prometheus"])
 def test_containers_have_no_rights_they_do_not_need(compose: dict[str, Any], service: str) -> None:
     settings = compose[service]
@@ -94,7 +102,8 @@ def test_what_listens_to_all_says_that_it_means_it(
 ) -> None:
     assert "SEQSERVE_HOST=0.0.0.0" in DOCKERFILE
     assert "SEQSERVE_INSECURE=true" in DOCKERFILE
-    assert compose["server"]["environment"]["SEQSERVE_INSECURE"] == "true"
+    insecure = compose["server"]["environment"]["SEQSERVE_INSECURE"]
+    assert insecure == "${SEQSERVE_INSECURE:-true}"
     [server] = deployment["containers"]
     environment = {entry["name"]: entry["value"] for entry in server["env"]}
     assert environment["SEQSERVE_INSECURE"] == "true"

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import socket
+
 import pytest
 
-from seqserve_server.address import address_of, is_loopback
+from seqserve_server.address import address_of, is_loopback, is_taken
 
 
 @pytest.mark.parametrize(
@@ -34,3 +36,19 @@ def test_only_this_machine(host: str) -> None:
 )
 def test_others_too(host: str) -> None:
     assert not is_loopback(host)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_a_port_is_taken_while_somebody_listens(host: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert is_taken(host, port)
+        with socket.create_connection(("127.0.0.1", port)), server.accept()[0]:
+            pass
+    # Connections that have just ended do not count.
+    assert not is_taken(host, port)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "no such host", "\ud800", "192.0.2.1"])
+def test_any_port_is_never_taken(host: str) -> None:
+    assert not is_taken(host, 0)

@@ -66,7 +66,7 @@ def test_default_stays_when_others_come() -> None:
 
 def test_of_several_models_one_must_be_named() -> None:
     found = repository(entry("a", 1), entry("b", 1))
-    with pytest.raises(ModelNotFound, match="no default; there are a/1, b/1"):
+    with pytest.raises(ModelNotFound, match="no --default-model; there are a/1, b/1"):
         found.resolve("", 0, "")
     assert repository(*found.entries, default="b").find("").name == "b"
 

@@ -1,4 +1,4 @@
-"""``seqserve attention``: which tokens a model attended to, drawn in the terminal."""
+"""``seqserve attention``: which tokens a model attended to, drawn in the terminal or as SVG."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from seqserve.attention import AttentionResult, AttentionWeights, Rows
 from seqserve.command.connection import ModelCallOptions
 from seqserve.command.heat_map import Style, heat_map
 from seqserve.command.json_line import json_line
+from seqserve.command.svg_map import svg_map
 from seqserve.errors import OptionError
 from seqserve.options import option, parse
 
 _EPILOG = """\
 Each row is a token that attends, each column one that is attended to; a row's weights sum to 1.
-Rows of the decoder stand for the step that chose their token.
+Rows of the decoder stand for the step that chose their token. Tokens are pieces of words; ▁ stands
+for the space before one.
 
 examples:
   seqserve attention "The coffee tastes good."
   seqserve attention "The coffee tastes good." "Der Kaffee schmeckt gut."
   seqserve attention --kind encoder --layer 0 --head 3 "The coffee tastes good."
   seqserve attention --style numbers "The coffee tastes good."
+  seqserve attention --svg "The coffee tastes good." > attention.svg
   seqserve attention --json "The coffee tastes good." | jq '.cross[-1][0]'"""
 
 
@@ -59,6 +62,7 @@ class AttentionOptions(ModelCallOptions):
         " is set), numbers elsewhere.",
         group="picture",
     )
+    svg: bool = option(False, help="Print an SVG picture, for a page or a report.", group="picture")
     json: bool = option(
         False, help="Print one JSON object: the weights of all kinds by layer, head, row, column."
     )
@@ -101,12 +105,13 @@ def _picture(result: AttentionResult, options: AttentionOptions) -> list[str]:
     head = _existing("--head", options.head, weights.heads)
     matrix = weights.mean(layer) if head is None else weights.of(layer, head)
     which = f"mean of {weights.heads} heads" if head is None else f"head {head}"
+    title = (
+        f"{result.model}/{result.version}: {options.kind.value} attention, layer {layer}, {which}"
+    )
+    if options.svg:
+        return svg_map(matrix, rows, columns, title)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    return [
-        f"{result.model}/{result.version}: {options.kind.value} attention, layer {layer}, {which}",
-        "",
-        *heat_map(matrix, rows, columns, options.style or _usual_style(), width),
-    ]
+    return [title, "", *heat_map(matrix, rows, columns, options.style or _usual_style(), width)]
 
 
 def _parts(

@@ -14,7 +14,7 @@ _LENGTH = "length"
 _SEARCH = "beam search"
 _ALTERNATIVES = "alternatives, so many as --num-hypotheses says"
 _SAMPLING = "sampling, in place of search; any of these switches it on"
-_CONSTRAINTS = "constraints; tokens are as the tokenizer writes them"
+_CONSTRAINTS = "constraints; tokens are written as --json shows them, with ▁ for a space"
 
 
 # No slots: Python cannot join two bases that both have them.

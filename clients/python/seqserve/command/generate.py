@@ -38,8 +38,8 @@ from seqserve.results import Result
 _EPILOG = """\
 Without TEXTS each line of standard input is a source, and each line of standard output its answer.
 An empty line is answered with an empty line. A line that fails is reported on standard error with
-its number, its answer is left empty, and the exit status is 1 at the end. A failure that would
-befall every line (no server, no such model, a wrong option, not allowed) ends the run at once.
+its number, its answer is left empty, and the exit status is 1 at the end. A failure that
+concerns every line (no server, no such model, a wrong option, not allowed) ends the run at once.
 
 With --file the lines of a file, or of standard input where it is -, are answered in the same way,
 but in one call, of which the server reads on as it gets lines done; --timeout-s does not limit it.
@@ -54,19 +54,22 @@ says; --json has the sum too.
 A hypothesis that lacks the target of a term of --terms, though its source is there, is reported on
 standard error; --json has it in unmet_terms.
 
+Tokens are pieces of words, and ▁ stands for the space before one: "▁anges" "ehen" is angesehen.
+--json shows those of an answer.
+
 examples:
   seqserve generate "The coffee tastes good."
   seqserve generate --stream "We watched a film."
   seqserve generate < source.txt > target.txt
   seqserve generate --file source.txt > target.txt
   zcat source.txt.gz | seqserve generate --file - --json | gzip > target.jsonl.gz
-  seqserve generate --beam-size 5 --num-hypotheses 5 --return-scores "Good morning."
-  seqserve generate --temperature 0.8 --top-p 0.9 --seed 7 "Good morning."
-  seqserve generate --target-prefix "Der" --stop-sequences "," --stop-sequences "!" "The coffee."
-  seqserve generate --suppress-sequences "▁guten ▁Morgen" "Good morning."
+  seqserve generate --beam-size 5 --num-hypotheses 5 --return-scores "The weather is nice today."
+  seqserve generate --temperature 0.8 --top-p 0.9 --seed 7 "The weather is nice today."
+  seqserve generate --target-prefix "Der" --stop-sequences " schmeckt" "The coffee tastes good."
+  seqserve generate --suppress-sequences "▁G ute" "Good morning."
   seqserve generate --beam-size 5 --terms "computer=Rechner" "I need a computer."
   seqserve generate --return-alternatives --num-hypotheses 5 "The coffee tastes good."
-  seqserve generate --json "Good morning." | jq .timings"""
+  seqserve generate --json "The weather is nice today." | jq .timings"""
 
 _ENDS_THE_RUN = (Unavailable, NotFound, Unauthenticated, PermissionDenied)
 

@@ -26,7 +26,7 @@ _HEADINGS = (
 )
 _EPILOG = """\
 SHARE is the part of the calls without a version that a version gets, SOURCE and TARGET are the
-longest ones, in tokens. * marks the server's default.
+longest ones, in tokens. * marks what may get calls that name neither model nor version.
 
 what else it does, each with a --help of its own:
   seqserve models load NAME [VERSION]          loads a version, and waits until it takes calls

@@ -14,11 +14,11 @@ from seqserve.results import ScoreResult
 _HEADINGS = ("TOKEN", "ID", "LOG-PROBABILITY", "PROBABILITY")
 _EPILOG = """\
 Logarithms are natural ones. SUM is the score of the target, MEAN the score divided by the number of
-its tokens, the end token counted.
+its tokens, the end token counted. Tokens are pieces of words; ▁ stands for the space before one.
 
 examples:
   seqserve score "The coffee tastes good." "Der Kaffee schmeckt gut."
-  seqserve score --json "Good morning." "Guten Morgen." | jq .score"""
+  seqserve score --json "I am learning German." "Ich lerne Deutsch." | jq .score"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,5 +90,6 @@ make a model and serve it:
   seqserve export runs/numbers --name numbers
   seqserve serve --default-model numbers
 
-Every option is a flag and a variable: --target and SEQSERVE_TARGET say the same.
+Every option is a flag and a variable: --target and SEQSERVE_TARGET say the same. Commands that have
+an option of one name share its variable.
 `seqserve COMMAND --help` explains a command, `seqserve --version` tells the version."""

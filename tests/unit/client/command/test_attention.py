@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable
+from xml.etree import ElementTree
 
 import pytest
 
@@ -15,6 +16,7 @@ from seqserve.v1 import generation_pb2
 from ..fake_server import FakeServer
 
 Run = Callable[..., tuple[int, str, str]]
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def test_numbers_where_there_is_no_terminal(seqserve: Run) -> None:
@@ -110,6 +112,15 @@ def test_what_is_wider_than_the_terminal_is_drawn_below(
         "Tag  0.17",
         "</s> 0.17",
     ]
+
+
+def test_svg(seqserve: Run) -> None:
+    status, out, err = seqserve("attention", "--svg", "--layer", "0", "--head", "0", "a")
+    assert (status, err) == (0, "")
+    picture = ElementTree.fromstring(out)
+    texts = [element.text for element in picture.iter(f"{SVG}text")]
+    assert texts == ["capitals/2: cross attention, layer 0, head 0", "a", "</s>", "A", "</s>"]
+    assert [element.text for element in picture.iter(f"{SVG}title")] == ["0.50"] * 4
 
 
 def test_json(seqserve: Run) -> None:

@@ -116,6 +116,6 @@ def test_the_help_teaches_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
         "beam search:",
         "alternatives, so many as --num-hypotheses says:",
         "sampling, in place of search; any of these switches it on:",
-        "constraints; tokens are as the tokenizer writes them:",
+        "constraints; tokens are written as --json shows them, with ▁ for a space:",
         "output:",
     ]

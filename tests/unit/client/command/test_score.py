@@ -3,8 +3,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-import pytest
-
 from seqserve.v1 import generation_pb2
 
 from ..fake_server import FakeServer
@@ -57,8 +55,7 @@ def test_a_failure(seqserve: Run) -> None:
     )
 
 
-def test_both_texts_are_wanted(seqserve: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as left:
-        seqserve("score", "a")
-    assert left.value.code == 2
-    assert "required: TARGET_TEXT" in capsys.readouterr().err
+def test_both_texts_are_wanted(seqserve: Run) -> None:
+    status, out, err = seqserve("score", "a")
+    assert (status, out) == (2, "")
+    assert "required: TARGET_TEXT; see `seqserve score --help`" in err

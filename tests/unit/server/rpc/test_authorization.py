@@ -226,7 +226,10 @@ async def test_every_kind_of_call_is_let_through(door: Door, kind: str) -> None:
 async def test_every_kind_of_call_is_denied(door: Door, kind: str) -> None:
     error = await failure(door.call(kind, bearer("caller")))
     assert error.code() is DENIED
-    assert error.details() == "the token has not the scope 'admin', which this method needs"
+    assert error.details() == (
+        "the token lacks the scope 'admin', which this method needs; `seqserve token --scope admin`"
+        " makes one that has it"
+    )
     assert details(error, ErrorInfo).reason == "SCOPE_MISSING"
     assert door.reached == []
 
