@@ -139,7 +139,6 @@ class Steps:
         """Encodes a source for each row."""
         self._rows = rows
         self._cache = SlotCache(runtime, rows)
-        self._cache.scored[...] = False
         words = runtime.manifest.architecture.vocabulary_size
         draw = np.random.default_rng(0)
         self._memory = runtime.encode(draw.integers(4, words, (rows, _SOURCE_LENGTH)).tolist())
@@ -151,7 +150,7 @@ class Steps:
             for row in range(self._rows):
                 self._cache.join(row, self._memory, row)
             self._left = _TARGET_LENGTH
-        self._cache.advance(self._rows)
+        self._cache.advance(self._rows, scored=False)
         self._left -= 1
 
 

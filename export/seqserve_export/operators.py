@@ -140,9 +140,10 @@ def argmax(scores: Tensor) -> Tensor:
     return best * size + within.argmax(1, keepdim=True)
 
 
-def block_size(words: int) -> int:
-    """Chooses the block of :func:`argmax`: the divisor of ``words`` nearest to 128, up to 512."""
-    divisors = [size for size in range(1, min(words, 512) + 1) if words % size == 0]
+def block_size(vocabulary_size: int) -> int:
+    """Chooses the block of :func:`argmax`: the divisor of the size nearest to 128, up to 512."""
+    sizes = range(1, min(vocabulary_size, 512) + 1)
+    divisors = [size for size in sizes if vocabulary_size % size == 0]
     return min(divisors, key=lambda size: abs(size - 128))
 
 

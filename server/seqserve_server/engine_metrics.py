@@ -23,7 +23,7 @@ from seqserve_server.engine.request import Priority
 _PATIENCE_S = 2.0
 
 
-class Asked(Protocol):
+class ReportingEngine(Protocol):
     """An engine that tells how it is doing."""
 
     slots: int
@@ -48,7 +48,7 @@ class _Model:
     cache_bytes: int = 0
     figures: Figures = field(default_factory=Figures)
 
-    def add(self, engine: Asked, report: Report) -> None:
+    def add(self, engine: ReportingEngine, report: Report) -> None:
         self.queue_depth += report.queue_depth
         self.low_queue_depth += report.low_queue_depth
         self.slots_in_use += report.slots_in_use
@@ -69,17 +69,17 @@ class EnginesCollector(Collector):
 
     def __init__(self) -> None:
         """Begins with no model."""
-        self._engines: dict[str, list[Asked]] = {}
+        self._engines: dict[str, list[ReportingEngine]] = {}
         # Of engines that were taken away: counters never fall.
         self._past: dict[str, Figures] = {}
         self._lock = Lock()
 
-    def add(self, model: str, engine: Asked) -> None:
+    def add(self, model: str, engine: ReportingEngine) -> None:
         """Shows one more engine of a model."""
         with self._lock:
             self._engines.setdefault(model, []).append(engine)
 
-    def remove(self, model: str, engine: Asked) -> None:
+    def remove(self, model: str, engine: ReportingEngine) -> None:
         """Shows an engine no longer; what it told last stays part of the model's figures."""
         with self._lock:
             self._engines[model].remove(engine)

@@ -31,7 +31,7 @@ class ModelState(Enum):
     """Could not be loaded."""
 
 
-class Will(Enum):
+class Control(Enum):
     """Who decides whether a version is loaded."""
 
     WATCH = "watch"
@@ -55,7 +55,7 @@ class Version:
     state: ModelState = ModelState.AVAILABLE
     reason: str = ""
     """Why it is in its state, where there is more to say."""
-    will: Will = Will.WATCH
+    control: Control = Control.WATCH
     is_there: bool = True
     """Whether its folder is."""
     files: Hashable = None
@@ -71,7 +71,7 @@ class Version:
     @property
     def stays(self) -> bool:
         """Whether nothing speaks against it: its folder is there, and nobody has unloaded it."""
-        return self.is_there and self.will is not Will.UNLOADED
+        return self.is_there and self.control is not Control.UNLOADED
 
     @property
     def is_gone(self) -> bool:
@@ -143,8 +143,8 @@ def to_load(
     for version in sorted(versions, key=lambda version: -version.version):
         if version.state is not ModelState.AVAILABLE or version.files is None:
             continue
-        if version.will is Will.LOADED or (
-            version.will is Will.WATCH
+        if version.control is Control.LOADED or (
+            version.control is Control.WATCH
             and (not _is_old(version, (*coming, *found), keep) or version.version in shared)
         ):
             found.append(version)
@@ -169,11 +169,11 @@ def to_drain(
     is_loading = any(version.state is ModelState.LOADING for version in versions)
 
     def is_due(version: Version) -> bool:
-        if version.will is Will.UNLOADED:
+        if version.control is Control.UNLOADED:
             return True
         if not version.is_there:
             return bool(staying) or not is_loading
-        is_watched = version.will is Will.WATCH and version.version not in shared
+        is_watched = version.control is Control.WATCH and version.version not in shared
         return is_watched and _is_old(version, staying, keep)
 
     return [version for version in ready if is_due(version)]

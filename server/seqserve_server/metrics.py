@@ -25,7 +25,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar
 
 from seqserve_server.engine.figures import REQUEST_BOUNDS
-from seqserve_server.engine_metrics import Asked, EnginesCollector
+from seqserve_server.engine_metrics import EnginesCollector, ReportingEngine
 from seqserve_server.errors import Draining, InvalidRequest, QueueFull
 from seqserve_server.histogram import Histogram
 
@@ -128,7 +128,7 @@ class Metrics:
         self._versions.read = read
 
     def model_loaded(
-        self, model: str, version: int, precision: str, provider: str, engine: Asked
+        self, model: str, version: int, precision: str, provider: str, engine: ReportingEngine
     ) -> None:
         """Notes a version that is ready, and shows its engine at each scrape from now on."""
         self._engines.add(model, engine)
@@ -136,7 +136,7 @@ class Metrics:
         self._model_loads.labels("success").inc()
 
     def model_unloaded(
-        self, model: str, version: int, precision: str, provider: str, engine: Asked
+        self, model: str, version: int, precision: str, provider: str, engine: ReportingEngine
     ) -> None:
         """Notes a version that is no longer there; what its engine has counted stays counted."""
         self._engines.remove(model, engine)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from seqserve_server.engine.answer import Answer
+from seqserve_server.engine.answer import PendingAnswer
 from seqserve_server.engine.engine import Engine, deliver
 from seqserve_server.engine.limits import EngineLimits
 from seqserve_server.engine.observer import NullObserver
@@ -81,7 +81,7 @@ class Offline:
         limits = self.manifest.limits
         options = options or DecodingOptions(max_decoding_length=limits.max_target_length)
         self._check(sources, options)
-        answers = [Answer() for _ in sources]
+        answers = [PendingAnswer() for _ in sources]
         # Sources of similar length are encoded together, and the longest ones do not come last,
         # when they would run with few beside them.
         for index in sorted(range(len(sources)), key=lambda index: -len(sources[index])):

@@ -29,7 +29,7 @@ from seqserve_server.errors import (
     StartupError,
 )
 from seqserve_server.inventory import Inventory
-from seqserve_server.lifecycle import ModelState, Will, to_drain, to_load
+from seqserve_server.lifecycle import Control, ModelState, to_drain, to_load
 from seqserve_server.loader import Loader
 from seqserve_server.metrics import Metrics
 from seqserve_server.repository import Entry, Repository, ServedModel
@@ -185,7 +185,7 @@ class Rollout:
             entry = self.repository.versions(entry.name)[-1]
         if entry.state is ModelState.DRAINING:
             raise ModelUnavailable(f"{entry.label} is being unloaded; try again when it is")
-        entry.will = Will.LOADED
+        entry.control = Control.LOADED
         if entry.state in (ModelState.AVAILABLE, ModelState.FAILED):
             self._begin(entry)
         await self._settled(entry)
@@ -211,7 +211,7 @@ class Rollout:
         if not version:
             raise InvalidRequest("version", "is not given; say which one is to be unloaded")
         entry = self.repository.find(name, version)
-        entry.will = Will.UNLOADED
+        entry.control = Control.UNLOADED
         if entry.state is ModelState.FAILED:
             entry.forgive()
         self._act()

@@ -13,20 +13,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from seqserve_server.errors import ArtifactError, NoTeacher, ProviderError
 from seqserve_server.manifest import Manifest
 from seqserve_server.provider import Provider
 from seqserve_server.references import check_references
-from seqserve_server.sources import Memory, laid_out, starts_of
+from seqserve_server.sources import Array, Memory, laid_out, starts_of
 
 # It reports to its maker over the network unless it is told not to before it is imported.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 import onnxruntime as ort
-
-Array = NDArray[Any]
-
 
 _TEACHER = "teacher.onnx"
 
@@ -40,7 +36,8 @@ _CACHE_TYPES = {"tensor(float)": np.float32, "tensor(int8)": np.int8}
 
 
 class Sizes(NamedTuple):
-    """What a step is asked for beside the next words; nothing costs nothing."""
+    """What a step computes beside the next tokens. What has a size of 0 is switched off, and the
+    step does not pay for it."""
 
     adjusted: int = 1
     """Words of each row whose scores are changed."""

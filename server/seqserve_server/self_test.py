@@ -6,7 +6,7 @@ tells that this machine, with its ONNX Runtime and its provider, computes what w
 
 from __future__ import annotations
 
-from seqserve_server.engine.answer import Answer
+from seqserve_server.engine.answer import PendingAnswer
 from seqserve_server.engine.engine import Engine, deliver
 from seqserve_server.engine.limits import EngineLimits
 from seqserve_server.engine.observer import NullObserver
@@ -55,7 +55,7 @@ def _decode(runtime: Runtime, tokenizer: Tokenizer, source: list[int]) -> Finish
     )
     engine = Engine(runtime, limits, deliver, NullObserver(), tokenizer.decode)
     options = DecodingOptions(max_decoding_length=longest.max_target_length)
-    answer = Answer()
+    answer = PendingAnswer()
     engine.start()
     try:
         engine.submit(Request(source=source, options=options, receive=answer.receive))

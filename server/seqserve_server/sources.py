@@ -27,7 +27,7 @@ class Memory:
         """Tells how many words a source has."""
         return self.starts[index + 1] - self.starts[index]
 
-    def words(self, kept: Array, index: int) -> Array:
+    def of_source(self, kept: Array, index: int) -> Array:
         """Gives what belongs to one source, ``[S, W]``."""
         return kept[self.starts[index] : self.starts[index + 1]]
 

@@ -39,7 +39,7 @@ from seqserve import __version__
 from seqserve.target import channel_options
 from seqserve_server.engine.request import Event, Failed, Finished, Request
 from seqserve_server.errors import StartupError
-from seqserve_server.rpc.record import CallRecord, Ended
+from seqserve_server.rpc.record import CallRecord, EndedRequest
 
 _NAME = "seqserve"
 _PREFIX = "seqserve."
@@ -62,7 +62,7 @@ logging.getLogger("opentelemetry.trace").setLevel(logging.ERROR)
 Attributes = dict[str, str | int | float]
 
 
-class Stage(NamedTuple):
+class Interval(NamedTuple):
     """What a request went through, on the monotonic clock."""
 
     name: str
@@ -133,29 +133,29 @@ class Tracing:
             # Ends the try that is under way.
             self._exporter.shutdown()
 
-    def _add_requests(self, ended: list[Ended], within: Context, clock: _Clock) -> None:
+    def _add_requests(self, ended: list[EndedRequest], within: Context, clock: _Clock) -> None:
         for number, (request, event) in enumerate(ended):
-            stages = _stages(request, event)
-            first, last = stages[0], stages[-1]
+            intervals = _intervals(request, event)
+            first, last = intervals[0], intervals[-1]
             around = within
             if len(ended) > 1:
                 times = first.began_s, last.ended_s
-                whole = Stage("source", *times, {f"{_PREFIX}number": number}, last.error)
+                whole = Interval("source", *times, {f"{_PREFIX}number": number}, last.error)
                 around = self._add(whole, within, clock)
-            for stage in stages:
-                self._add(stage, around, clock)
+            for interval in intervals:
+                self._add(interval, around, clock)
 
-    def _add(self, stage: Stage, within: Context, clock: _Clock) -> Context:
+    def _add(self, interval: Interval, within: Context, clock: _Clock) -> Context:
         """Makes a span, and gives what others within it need."""
         span = self._tracer.start_span(
-            stage.name,
+            interval.name,
             context=within,
-            attributes=stage.attributes,
-            start_time=clock.ns(stage.began_s),
+            attributes=interval.attributes,
+            start_time=clock.ns(interval.began_s),
         )
-        if stage.error:
-            _mark(span, stage.error)
-        span.end(clock.ns(stage.ended_s))
+        if interval.error:
+            _mark(span, interval.error)
+        span.end(clock.ns(interval.ended_s))
         return set_span_in_context(span, Context())
 
 
@@ -218,19 +218,19 @@ def _ours(attributes: Attributes) -> Attributes:
     return {_PREFIX + name: value for name, value in attributes.items()}
 
 
-def _stages(request: Request, event: Event) -> list[Stage]:
-    """Lists the stages that a request came to; where one ends the next begins."""
+def _intervals(request: Request, event: Event) -> list[Interval]:
+    """Lists what a request went through; where one interval ends the next begins."""
     timeline = request.timeline
     begun = [("queue", timeline.arrived_s, Attributes())]
-    begun += [stage for stage in _work(request, event) if stage[1]]
+    begun += [one for one in _work(request, event) if one[1]]
     ends = [began_s for _, began_s, _ in begun[1:]] + [timeline.finished_s]
-    stages = [
-        Stage(name, began_s, ended_s, _ours(attributes))
+    intervals = [
+        Interval(name, began_s, ended_s, _ours(attributes))
         for (name, began_s, attributes), ended_s in zip(begun, ends, strict=True)
     ]
     if isinstance(event, Failed):
-        stages[-1] = stages[-1]._replace(error=type(event.error).__name__)
-    return stages
+        intervals[-1] = intervals[-1]._replace(error=type(event.error).__name__)
+    return intervals
 
 
 def _work(request: Request, event: Event) -> list[tuple[str, float, Attributes]]:

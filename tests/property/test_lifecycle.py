@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from seqserve_server.errors import ModelNotFound, ModelNotLoaded, ModelUnavailable
-from seqserve_server.lifecycle import ModelState, Will, to_drain, to_load
+from seqserve_server.lifecycle import Control, ModelState, to_drain, to_load
 from seqserve_server.repository import Entry, Repository
 
 NUMBERS = st.integers(1, 5)
@@ -44,7 +44,7 @@ class Rollouts(RuleBasedStateMachine):
     def act(self) -> None:
         shared = self.repository.shared("m")
         for version in to_load(self.entries, self.keep, shared):
-            assert version.will is not Will.UNLOADED and version.is_there
+            assert version.control is not Control.UNLOADED and version.is_there
             version.begin()
         sound = {entry for entry in self.in_state(READY) if entry.stays}
         drained = to_drain(self.entries, self.keep, shared)
@@ -105,14 +105,14 @@ class Rollouts(RuleBasedStateMachine):
     def load_by_hand(self, number: int) -> None:
         entry = self.of(number)
         if entry and entry.state is not DRAINING:
-            entry.will = Will.LOADED
+            entry.control = Control.LOADED
             if entry.state in IDLE:
                 entry.begin()
 
     @rule(number=NUMBERS)
     def unload_by_hand(self, number: int) -> None:
         if entry := self.of(number):
-            entry.will = Will.UNLOADED
+            entry.control = Control.UNLOADED
             self.act()
 
     @rule(weights=st.dictionaries(NUMBERS, st.integers(0, 3)))
@@ -155,16 +155,16 @@ class Rollouts(RuleBasedStateMachine):
         sound = [
             entry
             for entry in self.entries
-            if entry.will is not Will.UNLOADED
+            if entry.control is not Control.UNLOADED
             and (entry.state is READY or entry.state is ModelState.AVAILABLE)
         ]
         newest = sorted(sound, key=lambda entry: -entry.version)[: self.keep or None]
         assert all(entry.state is READY for entry in newest)
         shared = self.repository.shared("m")
         for entry in self.in_state(READY):
-            held = entry.will is Will.LOADED or entry.version in shared
+            held = entry.control is Control.LOADED or entry.version in shared
             assert entry in newest or held
-            assert entry.will is not Will.UNLOADED
+            assert entry.control is not Control.UNLOADED
 
 
 Rollouts.TestCase.settings = settings(

@@ -1,8 +1,9 @@
 """Who may wait: the bounds of the queue, and what those are told who may not.
 
 How long a caller may go on filling the queue depends on how much room there still is, so that
-others find some: Choudhury and Hahne 1998, "Dynamic Queue Length Thresholds". With a share of a
-half one caller alone gets half of it, two get a third each, three a quarter, and the like is left.
+others find some: Choudhury and Hahne 1998, "Dynamic Queue Length Thresholds". With a share of 1/2
+one caller gets half of the queue, two a third each, three a quarter each; as much again stays free
+for newcomers.
 """
 
 from __future__ import annotations
@@ -55,9 +56,10 @@ class Admission:
         self._max_queue_s = max_queue_s
         self._congestion = Congestion()
         self._caller_share = caller_share
-        # That is its part of what is free, where it is alone.
+        # A caller may hold so many times what is still free: alpha of the paper. One who is alone
+        # ends with alpha / (1 + alpha) of the queue, which is caller_share.
         self._share = caller_share / (1.0 - caller_share) if caller_share < 1.0 else math.inf
-        # Until when the work of those who were told to come back will take.
+        # When the work promised to each caller who was told to come back will be done.
         self._promised_s: dict[tuple[str, Priority], float] = {}
 
     def check(self, request: Request, now_s: float, free: int) -> None:
@@ -111,7 +113,7 @@ class Admission:
         wait_s = self._wait_s(request)
         if wait_s > self._longest_wait_s(request, now_s):
             return Bound.WAIT, f"it would wait for about {wait_s:.3g} s"
-        left_s = request.patience_s - now_s
+        left_s = request.begin_by_s - now_s
         if wait_s > _MARGIN * left_s:
             return Bound.DEADLINE, f"it would wait for about {wait_s:.3g} s, beyond its deadline"
         return None

@@ -7,8 +7,8 @@ import threading
 from seqserve_server.engine.request import Event, Failed, Finished, Progress
 
 
-class Answer:
-    """Takes the events of a request."""
+class PendingAnswer:
+    """Blocks a thread until the last event of a request."""
 
     def __init__(self) -> None:
         """Begins without any."""

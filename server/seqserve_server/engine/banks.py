@@ -17,8 +17,9 @@ import numpy as np
 
 from seqserve_server.engine.distribution import Distribution
 from seqserve_server.engine.expansion import Candidates
-from seqserve_server.engine.scores import NEVER, Array
+from seqserve_server.engine.scores import NEVER
 from seqserve_server.engine.terms import Term, begun, unmet
+from seqserve_server.sources import Array
 
 
 class _Bid(NamedTuple):
@@ -63,7 +64,7 @@ class Banks:
         bids = [
             _Bid(float(scores[beam]) + after.log_probability(word), beam, word)
             for beam, (after, before) in enumerate(zip(found, said, strict=True))
-            for word in {*after.best(most).words.tolist(), *self._wanted(before)}
+            for word in {*after.best(most).token_ids.tolist(), *self._wanted(before)}
         ]
         bids = [bid for bid in bids if bid.total > NEVER / 2]
         # Where nothing else is left to say, one ends without its terms.

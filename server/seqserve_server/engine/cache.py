@@ -12,15 +12,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from seqserve_server.engine.limits import MOST_ENDS, MOST_RANKS, MOST_SUPPRESSED
 from seqserve_server.engine.scores import NEVER
 from seqserve_server.manifest import Manifest
 from seqserve_server.runtime import Runtime, Sizes
-from seqserve_server.sources import Memory
-
-Array = NDArray[Any]
+from seqserve_server.sources import Array, Memory
 
 # The attention operator takes a longest length of 1 for the start of a prompt.
 _LEAST_LONGEST = 2
@@ -38,7 +35,7 @@ class SlotCache:
         self._shape = manifest.architecture
         self._bos, self._eos = manifest.tokens.bos, manifest.tokens.eos
         self.slots = slots
-        self.words = manifest.architecture.vocabulary_size
+        self.vocabulary_size = manifest.architecture.vocabulary_size
         self.tokens = np.zeros((slots, 1), np.int64)
         self.log_probabilities = np.zeros(slots, np.float32)
         self.lengths = np.zeros(slots, np.int32)
@@ -49,11 +46,15 @@ class SlotCache:
         self._most_words = 0
         self._longest = np.full(1, _LEAST_LONGEST, np.int32)
         self._source_longest = np.full(1, _LEAST_LONGEST, np.int32)
-        self.scored = np.array(True)
-        # What is asked of the next step; see :class:`Sizes`.
+        self._scored = np.array(True)
         self.ranked = 0
-        self.shows_scores = self.shows_listed = False
+        """Best words that the next step lists for each row; set by Search."""
+        self.shows_scores = False
+        """Whether the next step gives out the scores of all words; set by Search."""
+        self.shows_listed = False
+        """Whether it does so for rows restricted to many words; set by Vocabularies."""
         self.projects = True
+        """Whether the next step finds anything among all words; set by Vocabularies."""
         most_bans = _MOST_LISTED + manifest.limits.max_target_length
         self._bans: dict[int, Sequence[int]] = {}
         self._bans_laid = True
@@ -63,9 +64,9 @@ class SlotCache:
         self._adjust_value = np.zeros(slots * most_bans, np.float32)
         self._best_tokens = np.zeros(slots * MOST_RANKS, np.int64)
         self._best_log_probabilities = np.zeros(slots * MOST_RANKS, np.float32)
-        self._scores = np.zeros(slots * self.words, np.float32)
+        self._scores = np.zeros(slots * self.vocabulary_size, np.float32)
         self._allowed_shape = runtime.allowed_shape
-        groups, size = runtime.allowed_shape(self.words)
+        groups, size = runtime.allowed_shape(self.vocabulary_size)
         self._allowed_words = self._allowed_groups = 0
         self._allowed = np.zeros((groups, size), np.int64)
         self._allowed_scores = np.zeros((slots * groups, size), np.float32)
@@ -98,9 +99,9 @@ class SlotCache:
             "source_longest": self._source_longest,
             "adjust_index": self._adjust_index,
             "adjust_value": self._adjust_value,
-            "scored": self.scored,
+            "scored": self._scored,
             "ranks": np.zeros(MOST_RANKS, np.int64),
-            "columns": np.zeros(self.words, np.int64),
+            "columns": np.zeros(self.vocabulary_size, np.int64),
             "allowed": self._allowed,
             "projected": np.arange(self.slots),
             **self._own,
@@ -135,7 +136,7 @@ class SlotCache:
         """
         length, heads = memory.length(index), self._shape.heads
         for cache, kept in zip(self._memory.values(), memory.kept, strict=True):
-            by_head = memory.words(kept, index).reshape(length, heads, -1)  # [S, H, D]
+            by_head = memory.of_source(kept, index).reshape(length, heads, -1)  # [S, H, D]
             cache[row, :, :length] = by_head.swapaxes(0, 1)
         for cache, last in zip(self._last.values(), memory.last, strict=True):
             cache[row] = last[index]
@@ -230,7 +231,7 @@ class SlotCache:
 
     def scores(self, row: int) -> Array:
         """Gives the scores of all words for a row in the last step, ``[V]``."""
-        return self._scores[row * self.words : (row + 1) * self.words]
+        return self._scores[row * self.vocabulary_size : (row + 1) * self.vocabulary_size]
 
     def allowed_scores(self, row: int) -> Array:
         """Gives the scores of the words allowed for a row in the last step, in their order.
@@ -240,19 +241,24 @@ class SlotCache:
         groups = self._allowed_scores[row * self._allowed_groups : (row + 1) * self._allowed_groups]
         return groups.reshape(-1)[: self._allowed_words]
 
-    def advance(self, rows: int) -> None:
+    def advance(self, rows: int, *, scored: bool = True) -> None:
         """Runs one step: each row reads its last word, and its next word takes that place.
 
         A step that does not project finds nothing among all words: no next ones, so that rows keep
         their last, none that are best and no scores but those of words allowed.
+
+        Args:
+            rows: How many leading rows run.
+            scored: Whether log-probabilities are wanted.
         """
+        self._scored[...] = scored
         if rows != self._rows_measured:
             self._measure(rows)
         self._longest[0] = max(self._most_words + 1, _LEAST_LONGEST)
         if not self._bans_laid or rows > self._ban_rows:
             self._lay_bans(rows)
         if self.projects:
-            shown = self.words if self.shows_scores or self.shows_listed else 0
+            shown = self.vocabulary_size if self.shows_scores or self.shows_listed else 0
             sizes = Sizes(self._ban_places, self.ranked, shown, self._allowed_groups)
         else:
             sizes = Sizes(allowed=self._allowed_groups, projected=False)

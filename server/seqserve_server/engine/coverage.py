@@ -9,7 +9,7 @@ import numpy as np
 
 from seqserve_server.engine.ended import place_of
 from seqserve_server.engine.request import DecodingOptions, Hypothesis
-from seqserve_server.engine.scores import Array
+from seqserve_server.sources import Array
 
 
 def coverage(weights: Array) -> float:

@@ -10,25 +10,26 @@ import numpy as np
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.history import History
 from seqserve_server.engine.request import DecodingOptions
-from seqserve_server.engine.scores import NEVER, Array, Ranking, largest, log_softmax, penalized
+from seqserve_server.engine.scores import NEVER, Ranking, largest, log_softmax, penalized
 from seqserve_server.engine.vocabulary import Vocabularies
+from seqserve_server.sources import Array
 
 
 class Best(NamedTuple):
     """What the graph has listed for a row, best first."""
 
-    words: Array
-    """``[K]``"""
+    token_ids: Array
+    """Words, ``[K]``."""
     log_probabilities: Array
 
     def best(self, count: int) -> Best:
         """Gives the first ``count`` of them."""
-        return Best(self.words[:count], self.log_probabilities[:count])
+        return Best(self.token_ids[:count], self.log_probabilities[:count])
 
     def ranking(self, count: int) -> Ranking:
         """Lists the first ``count`` of them, but for those that are forbidden."""
-        words, found = self.words[:count].tolist(), self.log_probabilities[:count].tolist()
-        return [pair for pair in zip(words, found, strict=True) if pair[1] > NEVER / 2]
+        token_ids, found = self.token_ids[:count].tolist(), self.log_probabilities[:count].tolist()
+        return [pair for pair in zip(token_ids, found, strict=True) if pair[1] > NEVER / 2]
 
 
 class Distribution:
@@ -100,7 +101,7 @@ class Distributions:
 
     def of(self, row: int, options: DecodingOptions) -> Best | Distribution:
         """Gives what may come next in a row: of all words where the request changes them."""
-        if not options.chooses_among_all:
+        if not options.needs_distribution:
             return Best(*(array[0] for array in self._cache.best([row])))
         said, words = self.said(row), options.vocabulary
         if not words:

@@ -19,10 +19,10 @@ from seqserve_server.engine.terms import unmet
 class PartialHypothesis(NamedTuple):
     """The words of one row."""
 
-    words: list[int]
+    token_ids: list[int]
     """A prefix and the end token among them."""
     log_probabilities: list[float]
-    """Of each word; not a number where it was forced."""
+    """Of each token; not a number where it was forced."""
     score: float
     """Their sum, what was forced left out."""
     rankings: list[Ranking]
@@ -32,8 +32,8 @@ class PartialHypothesis(NamedTuple):
         self, word: int, log_probability: float, score: float, ranking: Ranking
     ) -> PartialHypothesis:
         """Says one word more, which makes its score another one."""
-        words, found = [*self.words, word], [*self.log_probabilities, log_probability]
-        return PartialHypothesis(words, found, score, [*self.rankings, ranking])
+        token_ids, found = [*self.token_ids, word], [*self.log_probabilities, log_probability]
+        return PartialHypothesis(token_ids, found, score, [*self.rankings, ranking])
 
     def hypothesis(self, end: End, options: DecodingOptions) -> Hypothesis:
         """Gives what it comes to.
@@ -47,14 +47,14 @@ class PartialHypothesis(NamedTuple):
         # The end token was chosen too, but not what comes after a stop sequence.
         chosen = end.kept + (end.reason is StopReason.EOS)
         return Hypothesis(
-            token_ids=self.words[: end.kept],
+            token_ids=self.token_ids[: end.kept],
             score=score,
             stop_reason=end.reason,
-            normalized_score=normalized(score, len(self.words), options.length_penalty),
+            normalized_score=normalized(score, len(self.token_ids), options.length_penalty),
             token_scores=self.log_probabilities[:chosen] if options.return_token_scores else (),
             top_tokens=self.rankings[:chosen] if options.return_top_tokens else (),
             text_length=end.text_length,
-            unmet_terms=unmet(options.terms, self.words[: end.kept]) if options.terms else (),
+            unmet_terms=unmet(options.terms, self.token_ids[: end.kept]) if options.terms else (),
         )
 
 
@@ -84,13 +84,13 @@ class Ended(NamedTuple):
     def of(cls, said: PartialHypothesis, end: End, options: DecodingOptions) -> Ended:
         """Takes what a row has said and why that is all."""
         hypothesis = said.hypothesis(end, options)
-        rank = normalized(said.score, len(said.words), options.length_penalty)
+        rank = normalized(said.score, len(said.token_ids), options.length_penalty)
         return cls(hypothesis, place_of(hypothesis, rank))
 
     @classmethod
     def cut(cls, said: PartialHypothesis, options: DecodingOptions) -> Ended:
         """Takes what a row has said so far."""
-        return cls.of(said, End(StopReason.TIME_LIMIT, len(said.words)), options)
+        return cls.of(said, End(StopReason.TIME_LIMIT, len(said.token_ids)), options)
 
     def as_alternative(self, number: int) -> Ended:
         """Ranks it as the alternative it is: they come in the order of their first words."""
@@ -102,8 +102,8 @@ def best(ended: list[Ended], count: int) -> list[Ended]:
     return sorted(ended, key=lambda entry: entry.place)[:count]
 
 
-class Answer:
-    """What the searches of a request have found so far."""
+class NBest:
+    """The n best hypotheses of one request, gathered from all its searches."""
 
     def __init__(self, request: Request, constraints: Constraints, searches: int) -> None:
         """Begins with nothing.

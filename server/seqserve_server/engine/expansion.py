@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqserve_server.engine.scores import NEVER, Array
+from seqserve_server.engine.scores import NEVER
+from seqserve_server.sources import Array
 
 # A word whose total is lower is forbidden, or what it would continue does not count.
 _LEAST = float(NEVER) / 2

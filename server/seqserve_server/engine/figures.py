@@ -30,7 +30,7 @@ HISTOGRAMS = {
 """What each histogram shows, and its upper bounds."""
 COUNTERS = {
     "source_tokens": "Source tokens encoded.",
-    "generated_tokens": "Target tokens of finished answers.",
+    "generated_tokens": "Target tokens, also those done before a deadline passed or a cancel.",
     "cancelled": "Requests whose caller went away.",
     "step_seconds": "Time in steps.",
     "step_outside_runtime_seconds": "Time in steps, but outside ONNX Runtime.",
@@ -128,11 +128,13 @@ class Tally:
                 self._late(request, Stage.DECODE if has_begun else Stage.QUEUE)
             else:
                 self._figures.totals["cancelled"] += 1
+                self._figures.totals["generated_tokens"] += request.tokens_done
 
     def _observe(self, name: str, value: float, count: int = 1) -> None:
         self._figures.histograms[name].observe(value, count)
 
     def _late(self, request: Request, stage: Stage) -> None:
+        self._figures.totals["generated_tokens"] += request.tokens_done
         if stage is Stage.QUEUE:
             self._waited(request)
         self._figures.deadlines[stage.value] += 1

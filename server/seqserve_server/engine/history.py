@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from seqserve_server.engine.ended import PartialHypothesis
-from seqserve_server.engine.scores import Array, Ranking
+from seqserve_server.engine.scores import Ranking
+from seqserve_server.sources import Array
 
 
 class History:

@@ -92,7 +92,7 @@ class Host:
             deadline_s=message.deadline_s,
             streamed=message.streamed,
             target=message.target,
-            weighed=message.weighed,
+            wants_attention=message.wants_attention,
             caller=message.caller,
             priority=message.priority,
             number=message.number,

@@ -14,16 +14,17 @@ import numpy as np
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.constraints import Constraints
 from seqserve_server.engine.distribution import Distribution, Distributions, alternative
-from seqserve_server.engine.ended import Answer, Ended
+from seqserve_server.engine.ended import Ended, NBest
 from seqserve_server.engine.history import History
 from seqserve_server.engine.request import DecodingOptions, Finished, Request
 from seqserve_server.engine.sampling import Samplings, drawn, ordered
-from seqserve_server.engine.scores import Array, Ranking
+from seqserve_server.engine.scores import Ranking
+from seqserve_server.sources import Array
 
 
 @dataclass(slots=True, eq=False)
 class _Row:
-    answer: Answer
+    answer: NBest
     number: int
     """Which of the request's hypotheses it is."""
     dropped: bool = False
@@ -73,7 +74,7 @@ class IndependentRows:
     def join(self, rows: list[int], request: Request, constraints: Constraints) -> None:
         """Starts the rows of a request, one for each hypothesis."""
         options = request.options
-        answer = Answer(request, constraints, len(rows))
+        answer = NBest(request, constraints, len(rows))
         for number, row in enumerate(rows):
             self._rows[row] = entry = _Row(answer, number)
             self._mine[row] = True
@@ -81,9 +82,9 @@ class IndependentRows:
             self._longest[row] = options.max_decoding_length
             if options.sampling:
                 self._begin_drawing(row, options, number)
-            if options.is_guided or options.bans_anew:
+            if options.is_guided or options.bans_depend_on_history:
                 self._guided[row] = entry
-            elif options.bans_some:
+            elif options.may_ban:
                 self._held.add(row)
             self._ban(row, [])
 
@@ -95,7 +96,7 @@ class IndependentRows:
         free = options.max_decoding_length - forced
         self._numbers[row, forced:][:free] = random.random(free)
         self._samplings.put(row, options.sampling)
-        self._draws[row] = not options.chooses_among_all
+        self._draws[row] = not options.needs_distribution
 
     def leave(self, row: int) -> None:
         """Forgets a row."""
@@ -163,8 +164,8 @@ class IndependentRows:
             words[row], log_probabilities[row] = forced, math.nan
             self._note(row, options, [])
             return
-        begins = options.begins_alternatives(length)
-        if not (options.chooses_among_all or options.return_top_tokens or begins):
+        begins = options.is_branching_token(length)
+        if not (options.needs_distribution or options.return_top_tokens or begins):
             return
         found = self._steps.of(row, options)
         self._note(row, options, found.ranking(options.return_top_tokens))
@@ -212,7 +213,7 @@ class IndependentRows:
 
     def _ban(self, row: int, said: list[int]) -> None:
         answer = self._rows[row].answer
-        if answer.options.bans_some:
+        if answer.options.may_ban:
             self._cache.ban(row, answer.constraints.bans(said))
 
     def interrupt(self, request: Request) -> Finished:
@@ -222,7 +223,7 @@ class IndependentRows:
         ended = []
         for row, entry in going.items():
             length = int(self._cache.lengths[row])
-            if entry.number and answer.options.begins_later(length):
+            if entry.number and answer.options.is_within_shared_prefix(length):
                 # All alternatives are one until their own first word.
                 continue
             said = self._history.partial(row, length, float(self._scores[row]))
@@ -236,7 +237,7 @@ class IndependentRows:
         if entry.dropped:
             return answer.close([])
         said = self._history.partial(row, int(self._cache.lengths[row]), float(self._scores[row]))
-        end = answer.constraints.end(said.words)
+        end = answer.constraints.end(said.token_ids)
         assert end is not None
         return answer.close([_ranked(entry, Ended.of(said, end, answer.options))])
 

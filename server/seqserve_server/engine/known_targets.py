@@ -21,7 +21,7 @@ from seqserve_server.engine.request import (
     Priority,
     Request,
     RequestState,
-    Taught,
+    TargetScored,
 )
 from seqserve_server.errors import Draining
 
@@ -147,7 +147,7 @@ class KnownTargets:
         taken: list[Request] = []
         while self._queue and len(taken) < MOST_TOGETHER:
             request = next(iter(self._queue))
-            if taken and (request.weighed or taken[0].weighed):
+            if taken and (request.wants_attention or taken[0].wants_attention):
                 break
             self._queue.serve(request)
             request.state = RequestState.RUNNING
@@ -163,15 +163,15 @@ class KnownTargets:
                     request.state = RequestState.DONE
                     self._queue.forget(request)
                     self._running -= 1
-            taught = [request for request, event in events if isinstance(event, Taught)]
-            if not taught:
+            scored = [request for request, event in events if isinstance(event, TargetScored)]
+            if not scored:
                 return
             # Answers that came between are part of what they had to wait for.
             now_s = self._clock()
             held_s, self._ready_s = now_s - self._ready_s, now_s
-            for request in taught:
+            for request in scored:
                 # Few hold the teacher as much as many do.
-                self._pace.ended(request.work, MOST_TOGETHER / len(taught), held_s)
+                self._pace.ended(request.work, MOST_TOGETHER / len(scored), held_s)
 
     def stop(self) -> list[Request]:
         """Hands out nothing more; gives the requests that still waited."""

@@ -54,7 +54,7 @@ class Submit(NamedTuple):
     streamed: bool
     arrived_s: float
     target: list[int] | None = None
-    weighed: bool = False
+    wants_attention: bool = False
     call_id: str = ""
     caller: str = ""
     priority: Priority = Priority.NORMAL
@@ -112,7 +112,7 @@ def read(stream: BinaryIO) -> Message | None:
         [size] = _LENGTH.unpack(head)
         body = stream.read(size)
     except ConnectionResetError:
-        # It went with something of ours unread.
+        # The other end closed before it had read all of ours: that is reported as a reset.
         return None
     return _message(body) if len(body) == size else None
 

@@ -26,4 +26,4 @@ def needs_of(options: DecodingOptions) -> Needs:
         ranked = max(ranked, options.num_hypotheses)
     if options.sampling and options.sampling.top_k <= MOST_RANKS:
         ranked = max(ranked, options.sampling.top_k)
-    return Needs(ranked, options.chooses_among_all and not options.vocabulary)
+    return Needs(ranked, options.needs_distribution and not options.vocabulary)

@@ -1,7 +1,7 @@
 """An engine in another process, as the event loop sees it; the other end is a :mod:`host`.
 
-Whoever drains, and what happens to calls when the engine's process ends, is decided here. All
-methods belong to the loop, but for :meth:`RemoteEngine.load` and :meth:`RemoteEngine.ask`.
+Draining, and what becomes of calls when the engine's process ends, are decided here. All methods
+belong to the loop, but for :meth:`RemoteEngine.load` and :meth:`RemoteEngine.ask`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from seqserve_server.errors import Draining, EngineFault, ModelUnavailable, Serv
 
 _FIRST_DELAY_S = 0.5
 _LONGEST_DELAY_S = 30.0
-# A machine that stood still itself, as a virtual one does, makes an engine miss one look, not all.
+# Beats are compared several times within the limit, so that a pause of the whole machine, such as a
+# suspended VM, fails one comparison, not all.
 _LOOKS = 10
 
 _log = logging.getLogger(__name__)
@@ -173,7 +174,7 @@ class RemoteEngine:
                 request.streamed,
                 request.timeline.arrived_s,
                 request.target,
-                request.weighed,
+                request.wants_attention,
                 request.call_id,
                 request.caller,
                 request.priority,

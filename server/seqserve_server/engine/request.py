@@ -1,4 +1,8 @@
-"""One request as the engine sees it: what is asked, how far it is, and what it is told."""
+"""One request as the engine sees it: what is asked, how far it is, and what it is told.
+
+All times are in seconds. ``time_limit_s`` is a duration; the others are moments of the monotonic
+clock.
+"""
 
 from __future__ import annotations
 
@@ -117,13 +121,14 @@ class DecodingOptions:
             return self.beam_size * self.num_hypotheses
         return max(self.beam_size, self.num_hypotheses)
 
-    def begins_later(self, length: int) -> bool:
-        """Tells whether alternatives are still alike when they have so many words."""
+    def is_within_shared_prefix(self, length: int) -> bool:
+        """Tells whether alternatives of so many tokens are still one: the prefix, or less."""
         return self.return_alternatives and length <= len(self.prefix)
 
     @property
-    def chooses_among_all(self) -> bool:
-        """Whether a step's scores are changed or drawn among in ways that the graph does not."""
+    def needs_distribution(self) -> bool:
+        """Whether each next token is chosen from a distribution over all that may come, not from
+        the best that the graph lists: the request changes scores, or draws among too many."""
         sampling = self.sampling
         return bool(
             (sampling is not None and not 0 < sampling.top_k <= MOST_RANKS)
@@ -133,8 +138,8 @@ class DecodingOptions:
             or self.vocabulary
         )
 
-    def begins_alternatives(self, length: int) -> bool:
-        """Tells whether the last of so many words is the one in which alternatives differ."""
+    def is_branching_token(self, length: int) -> bool:
+        """Tells whether the last of so many tokens is the one in which alternatives differ."""
         return self.return_alternatives and length == len(self.prefix) + 1
 
     @property
@@ -144,9 +149,10 @@ class DecodingOptions:
 
     @property
     def is_guided(self) -> bool:
-        """Whether words, or where they end, are not simply what the graph chooses."""
+        """Whether the search looks at its rows one by one: what comes next, or where they end, may
+        be other than what the graph gives."""
         return bool(
-            self.chooses_among_all
+            self.needs_distribution
             or self.prefix
             or self.end_ids
             or self.stops
@@ -155,18 +161,19 @@ class DecodingOptions:
         )
 
     @property
-    def bans_some(self) -> bool:
-        """Whether there ever are words that must not be said."""
-        return bool(self.min_decoding_length) or self.bans_anew
+    def may_ban(self) -> bool:
+        """Whether its rows may ever have to be kept from some tokens."""
+        return bool(self.min_decoding_length) or self.bans_depend_on_history
 
     @property
-    def bans_anew(self) -> bool:
-        """Whether what must not be said depends on what has been."""
+    def bans_depend_on_history(self) -> bool:
+        """Whether which ones those are depends on the tokens so far, not on their number alone."""
         return bool(self.suppressed or self.no_repeat_ngram_size)
 
     @property
     def is_plain(self) -> bool:
-        """Whether the graph's own choice, the best word, is all that is needed."""
+        """Whether the graph's own choice, the best token, is all it needs. One that samples, has
+        several rows or wants the score of each token is not plain, but need not be guided."""
         return (
             self.rows == 1
             and self.sampling is None
@@ -253,7 +260,7 @@ class Finished(NamedTuple):
         return self.hypotheses[0]
 
 
-class Taught(NamedTuple):
+class TargetScored(NamedTuple):
     """What is known of a target that came with its request; its last event where it went well."""
 
     token_scores: list[float]
@@ -269,7 +276,7 @@ class Failed(NamedTuple):
     error: ServiceError
 
 
-Event = Progress | Finished | Taught | Failed
+Event = Progress | Finished | TargetScored | Failed
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -287,8 +294,8 @@ class Request:
     """Whether progress is told at every step."""
     target: list[int] | None = None
     """Token ids to be scored, where nothing is to be generated."""
-    weighed: bool = False
-    """Whether the attention of the target is wanted too."""
+    wants_attention: bool = False
+    """Whether the attention of the target is wanted beside its scores."""
     caller: str = ""
     """Who asks; the queue is fair among callers."""
     priority: Priority = Priority.NORMAL
@@ -299,6 +306,8 @@ class Request:
     state: RequestState = RequestState.NEW
     passed_rows: int = 0
     """Slots that others have taken before it, because it needs more than were free."""
+    tokens_done: int = 0
+    """Tokens of its hypotheses when it left its slots, whether or not anybody is told them."""
     timeline: Timeline = field(default_factory=Timeline)
 
     @property
@@ -307,8 +316,9 @@ class Request:
         return self.timeline.arrived_s + self.options.time_limit_s
 
     @property
-    def patience_s(self) -> float:
-        """When it need not begin any more, on the monotonic clock; infinite where it always may."""
+    def begin_by_s(self) -> float:
+        """Latest time at which it makes sense to begin: its deadline or its time limit; infinite
+        without either."""
         return self.limit_s if self.deadline_s is None else min(self.limit_s, self.deadline_s)
 
     @property

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from seqserve_server.engine.request import Sampling
-from seqserve_server.engine.scores import Array, largest
+from seqserve_server.engine.scores import largest
+from seqserve_server.sources import Array
 
 _FEW = 128
 

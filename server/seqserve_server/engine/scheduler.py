@@ -71,7 +71,8 @@ class Scheduler:
         self._cancelled: set[Request] = set()
         self._changed = threading.Condition()
         self._stopped = False
-        # No waiting request is late before; what left the queue may keep it too low for a while.
+        # Lower bound of when the next is late. It does not rise when a request leaves, so it may be
+        # too early, never too late.
         self._next_late_s = math.inf
 
     @property
@@ -107,7 +108,7 @@ class Scheduler:
             self._admission.check(request, self._clock(), self._slots - self._running_rows)
             request.state = RequestState.WAITING
             self._queue.add(request)
-            self._next_late_s = min(self._next_late_s, request.patience_s)
+            self._next_late_s = min(self._next_late_s, request.begin_by_s)
             self._changed.notify()
 
     def cancel(self, request: Request) -> bool:
@@ -200,11 +201,11 @@ class Scheduler:
         if now_s < self._next_late_s:
             return []
         with self._changed:
-            late = [request for request in self._queue if request.patience_s <= now_s]
+            late = [request for request in self._queue if request.begin_by_s <= now_s]
             for request in late:
                 self._leave(request)
             self._next_late_s = min(
-                (request.patience_s for request in self._queue), default=math.inf
+                (request.begin_by_s for request in self._queue), default=math.inf
             )
         return late
 

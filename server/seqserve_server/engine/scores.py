@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from seqserve_server.sources import Array
 
 Ranking = list[tuple[int, float]]
 """Words of one step and their log-probabilities, best first."""

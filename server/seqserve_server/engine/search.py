@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-from seqserve_server.engine.beams import Beams
+from seqserve_server.engine.beam_searches import BeamSearches
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.constraints import Constraints, Detokenize
 from seqserve_server.engine.distribution import Distributions
@@ -53,7 +53,7 @@ class Search:
         self._vocabularies = Vocabularies(cache)
         self._steps = Distributions(cache, self._history, self._vocabularies)
         self._independent = IndependentRows(cache, self._history, self._steps, self._eos, longest)
-        self._beams: dict[int, Beams] = {}
+        self._beams: dict[int, BeamSearches] = {}
         self._requests: dict[int, Request] = {}
         self._needs: Counter[Needs] = Counter()
 
@@ -71,12 +71,14 @@ class Search:
         self._vocabularies.join(options.vocabulary, len(rows))
         self._search(request).join(rows, request, constraints)
 
-    def _search(self, request: Request) -> IndependentRows | Beams:
+    def _search(self, request: Request) -> IndependentRows | BeamSearches:
         size = request.options.beam_size
         if size == 1:
             return self._independent
         if size not in self._beams:
-            self._beams[size] = Beams(size, self._cache, self._history, self._steps, self._eos)
+            self._beams[size] = BeamSearches(
+                size, self._cache, self._history, self._steps, self._eos
+            )
         return self._beams[size]
 
     def move(self, source: int, target: int) -> None:

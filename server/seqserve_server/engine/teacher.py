@@ -13,7 +13,14 @@ import numpy as np
 
 from seqserve_server.engine.coverage import covering
 from seqserve_server.engine.known_targets import Entry, KnownTargets
-from seqserve_server.engine.request import Event, Failed, Finished, Request, StopReason, Taught
+from seqserve_server.engine.request import (
+    Event,
+    Failed,
+    Finished,
+    Request,
+    StopReason,
+    TargetScored,
+)
 from seqserve_server.engine.worker import Events
 from seqserve_server.errors import DeadlinePassed, EngineFault, Stage
 from seqserve_server.runtime import Runtime
@@ -79,7 +86,7 @@ class Teacher:
             _log.exception("request %s: a target could not be run", request.call_id)
             return [(request, Failed(EngineFault("a target could not be run")))]
         for request, event in events:
-            if isinstance(event, Taught):
+            if isinstance(event, TargetScored):
                 timeline = request.timeline
                 timeline.encode_began_s, timeline.finished_s = began_s, time.monotonic()
         return events
@@ -88,11 +95,11 @@ class Teacher:
         request, answer = entries[0]
         if answer is not None:
             return [(request, self._annotated(request, answer))]
-        names = [_SCORES, *_WEIGHTS] if request.weighed else [_SCORES]
+        names = [_SCORES, *_WEIGHTS] if request.wants_attention else [_SCORES]
         requests = [request for request, _ in entries]
         found = self._run([(request.source, request.target or []) for request in requests], names)
         return [
-            (request, Taught(scores.tolist(), [array.tobytes() for array in weights]))
+            (request, TargetScored(scores.tolist(), [array.tobytes() for array in weights]))
             for request, (scores, *weights) in zip(requests, found, strict=True)
         ]
 

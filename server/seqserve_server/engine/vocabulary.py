@@ -7,7 +7,8 @@ from collections import Counter
 import numpy as np
 
 from seqserve_server.engine.cache import SlotCache
-from seqserve_server.engine.scores import NEVER, Array
+from seqserve_server.engine.scores import NEVER
+from seqserve_server.sources import Array
 
 Words = tuple[int, ...]
 
@@ -55,7 +56,7 @@ class Vocabularies:
     def _tell(self) -> None:
         listed = [words for words in self._rows if words]
         every = np.unique(np.concatenate(listed)) if listed else np.empty(0, np.int64)
-        are_many = len(every) > _MOST_GATHERED * self._cache.words
+        are_many = len(every) > _MOST_GATHERED * self._cache.vocabulary_size
         arrays = {words: np.array(words) for words in listed}
         self._arrays = {
             words: (array, array if are_many else every.searchsorted(array))

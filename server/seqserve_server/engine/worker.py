@@ -41,7 +41,7 @@ def doubling(most: int) -> list[int]:
     return [*(2**power for power in range((most - 1).bit_length())), most]
 
 
-def alike(requests: list[Request]) -> list[list[Request]]:
+def grouped_by_length(requests: list[Request]) -> list[list[Request]]:
     """Groups requests whose sources are of similar length, from short to long."""
     groups: list[list[Request]] = []
     for request in sorted(requests, key=lambda request: len(request.source)):
@@ -81,7 +81,8 @@ class Worker:
         self._observer = observer
         self._cache = SlotCache(runtime, slots)
         self._search = Search(self._cache, manifest, detokenize)
-        # No row is late before; what has left may keep it too early for a while.
+        # Lower bounds of when the next row is late. They do not rise when a row leaves, so they may
+        # be too early, never too late.
         self._next_deadline_s = math.inf
         self._next_limit_s = math.inf
         self._rows: list[Request | None] = []
@@ -127,7 +128,7 @@ class Worker:
             self._step()
             duration_s = time.perf_counter() - began_s
             self._observer.stepped(rows, duration_s, duration_s - self._runtime_s)
-        return self._taken()
+        return self._take_events()
 
     @property
     def _held(self) -> int:
@@ -149,9 +150,9 @@ class Worker:
         self._fresh.clear()
         self._streamed = self._scored = 0
         self._events += [(request, Failed(error)) for request in ended]
-        return self._taken()
+        return self._take_events()
 
-    def _taken(self) -> Events:
+    def _take_events(self) -> Events:
         events, self._events = self._events, []
         return events
 
@@ -161,10 +162,13 @@ class Worker:
             self._events.append((request, _unbegun(request, now_s)))
         gone = self._scheduler.take_cancelled(self._rows)
         for request in gone:
+            _note_tokens(request, self._search.interrupt(request))
             self._observer.cancelled(request)
         if now_s >= self._next_deadline_s:
             late = self._late(now_s, gone)
-            self._events += [(request, Failed(DeadlinePassed(Stage.DECODE))) for request in late]
+            for request in late:
+                _note_tokens(request, self._search.interrupt(request))
+                self._events.append((request, Failed(DeadlinePassed(Stage.DECODE))))
             gone += late
         if gone:
             self._vacate([row for row, request in enumerate(self._rows) if request in gone])
@@ -193,7 +197,7 @@ class Worker:
             request.timeline.encode_began_s = time.monotonic()
         # Known before they hold a row, so that a fault while they are encoded ends them too.
         self._joining += new
-        for group in alike(new):
+        for group in grouped_by_length(new):
             self._encode(group)
 
     def _encode(self, requests: list[Request]) -> None:
@@ -262,9 +266,8 @@ class Worker:
 
     def _step(self) -> None:
         rows = len(self._rows)
-        self._cache.scored[...] = self._scored > 0
         began_s = time.perf_counter()
-        self._cache.advance(rows)
+        self._cache.advance(rows, scored=self._scored > 0)
         self._runtime_s += time.perf_counter() - began_s
         ended = self._search.advance(rows)
         now_s = time.monotonic()
@@ -305,6 +308,7 @@ class Worker:
 
     def _finish(self, finished: list[tuple[Request, Finished]], now_s: float) -> None:
         for request, answer in finished:
+            _note_tokens(request, answer)
             request.timeline.finished_s = now_s
             self._events.append((request, answer))
         self._end([request for request, _ in finished])
@@ -330,6 +334,12 @@ def _unbegun(request: Request, now_s: float) -> Event:
     request.timeline.finished_s = now_s
     lacking = tuple(unmet(request.options.terms, []))
     return Finished([Hypothesis([], None, StopReason.TIME_LIMIT, unmet_terms=lacking)])
+
+
+def _note_tokens(request: Request, answer: Finished) -> None:
+    """Keeps how much was done, for where the answer never reaches its caller."""
+    hypotheses = answer.hypotheses[: request.options.num_hypotheses]
+    request.tokens_done = sum(len(each.token_ids) for each in hypotheses)
 
 
 def _is_streamed(request: Request) -> bool:

@@ -16,7 +16,7 @@ from seqserve_server.engine.request import (
     Priority,
     Progress,
     Request,
-    Taught,
+    TargetScored,
     Timeline,
 )
 from seqserve_server.errors import QueueFull
@@ -44,7 +44,7 @@ class EngineCall:
         remaining_s: float | None,
         streamed: bool = False,
         target: list[int] | None = None,
-        weighed: bool = False,
+        wants_attention: bool = False,
         caller: str = "",
         priority: Priority = Priority.NORMAL,
     ) -> None:
@@ -58,7 +58,7 @@ class EngineCall:
             remaining_s: Until its deadline; None without one.
             streamed: Whether progress is wanted.
             target: Token ids to be scored, where nothing is to be generated.
-            weighed: Whether the attention of the target is wanted.
+            wants_attention: Whether the attention of the target is wanted.
             caller: Who asks.
             priority: Who goes first.
         """
@@ -74,7 +74,7 @@ class EngineCall:
             deadline_s=None if remaining_s is None else arrived_s + remaining_s,
             streamed=streamed,
             target=target,
-            weighed=weighed,
+            wants_attention=wants_attention,
             call_id=self._record.request_id if self._record else "",
             caller=caller,
             priority=priority,
@@ -109,12 +109,12 @@ class EngineCall:
             except QueueFull as full:
                 refusals += 1
                 back_s = time.monotonic() + full.retry_after_s
-                if refusals > most_refusals or back_s >= self.request.patience_s:
+                if refusals > most_refusals or back_s >= self.request.begin_by_s:
                     raise
                 await asyncio.sleep(full.retry_after_s)
             self._last = None
 
-    async def taught(self) -> Taught:
+    async def target_scored(self) -> TargetScored:
         """Submits the request and waits for what is known of its target.
 
         Raises:
@@ -123,7 +123,7 @@ class EngineCall:
         await self._ended()
         if isinstance(self._last, Failed):
             raise self._last.error
-        assert isinstance(self._last, Taught)
+        assert isinstance(self._last, TargetScored)
         return self._last
 
     async def _ended(self) -> None:

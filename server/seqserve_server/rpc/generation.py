@@ -162,7 +162,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         source = await _source(model, request.source)
         target = await _target(model, request.target)
         call = _call(model, source, default_options(model.manifest), context, target=target)
-        scores = (await call.taught()).token_scores
+        scores = (await call.target_scored()).token_scores
         return generation_pb2.ScoreResponse(
             model=model.manifest.name,
             version=model.manifest.version,
@@ -187,9 +187,14 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
             answer = await _call(model, source, options, context).finished()
             target = [*answer.best.token_ids, model.manifest.tokens.eos]
         call = _call(
-            model, source, default_options(model.manifest), context, target=target, weighed=True
+            model,
+            source,
+            default_options(model.manifest),
+            context,
+            target=target,
+            wants_attention=True,
         )
-        encoder, decoder, cross = (await call.taught()).weights
+        encoder, decoder, cross = (await call.target_scored()).weights
         heads, read, written = model.manifest.architecture.heads, len(source), len(target)
         return generation_pb2.AttentionResponse(
             model=model.manifest.name,
@@ -258,7 +263,7 @@ def _call(
     *,
     streamed: bool = False,
     target: list[int] | None = None,
-    weighed: bool = False,
+    wants_attention: bool = False,
     priority: Priority = Priority.NORMAL,
 ) -> EngineCall:
     began_s = current.get().began_s
@@ -272,7 +277,7 @@ def _call(
         remaining_s=None if remaining_s is None else remaining_s + elapsed_s,
         streamed=streamed,
         target=target,
-        weighed=weighed,
+        wants_attention=wants_attention,
         caller=current.get().holder,
         priority=priority,
     )

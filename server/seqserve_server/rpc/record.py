@@ -18,7 +18,7 @@ from seqserve_server.rpc.status import failure_within
 
 REQUEST_ID = "x-request-id"
 Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
-Ended: TypeAlias = tuple[Request, Event]
+EndedRequest: TypeAlias = tuple[Request, Event]
 """A request of the engine and its last event."""
 
 # Of W3C Trace Context, https://www.w3.org/TR/trace-context/.
@@ -38,7 +38,7 @@ class Trace:
 
     parent: dict[str, str]
     """What the caller sent of its own trace."""
-    requests: list[Ended] = field(default_factory=list)
+    requests: list[EndedRequest] = field(default_factory=list)
     """The first ones that ended."""
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from seqserve.v1 import generation_pb2
 from seqserve_server.engine.limits import MOST_TERMS
 from seqserve_server.engine.request import DecodingOptions
+from seqserve_server.engine.terms import unmet
 from seqserve_server.errors import InvalidRequest
 from seqserve_server.tokenizer import Tokenizer
 
@@ -91,16 +92,12 @@ def for_source(options: DecodingOptions, terms: Sequence[Term], source: str) -> 
 
 def _check_room(words: Sequence[Words], options: DecodingOptions) -> None:
     prefix, longest = options.prefix, options.max_decoding_length
-    needed = len(prefix) + sum(len(said) for said in words if not _holds(prefix, said))
+    needed = len(prefix) + sum(len(words[number]) for number in unmet(words, prefix))
     if needed > longest:
         raise _wrong(
             f"that are in the source have targets that do not fit: they and the prefix have"
             f" {needed} tokens, and max_decoding_length is {longest}"
         )
-
-
-def _holds(words: Words, part: Words) -> bool:
-    return any(words[begin : begin + len(part)] == part for begin in range(len(words)))
 
 
 def _check_text(which: str, text: str) -> None:

@@ -155,7 +155,7 @@ def test_beams_that_have_said_all_terms_go_on_as_without(seed: int, size: int) -
     listed = [each.best(2 * size) for each in found]
     plain = ranked(
         scores[None],
-        np.stack([each.words for each in listed])[None],
+        np.stack([each.token_ids for each in listed])[None],
         np.stack([each.log_probabilities for each in listed])[None],
     )
     for one, other in zip(ours, plain, strict=True):

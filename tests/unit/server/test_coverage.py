@@ -8,7 +8,7 @@ import pytest
 
 from seqserve_server.engine.coverage import coverage, covering
 from seqserve_server.engine.request import Hypothesis, StopReason
-from seqserve_server.engine.scores import Array
+from seqserve_server.sources import Array
 
 from .table import made
 

@@ -87,7 +87,7 @@ def test_first_of_what_the_graph_has_listed_are_the_best(count: int) -> None:
     ought = list(zip(words.tolist(), found.tolist(), strict=True))[:count]
     assert listed.ranking(count) == ought
     best = listed.best(count)
-    assert list(zip(best.words.tolist(), best.log_probabilities.tolist(), strict=True)) == ought
+    assert list(zip(best.token_ids.tolist(), best.log_probabilities.tolist(), strict=True)) == ought
 
 
 def step_of(row: int, options: DecodingOptions) -> Any:

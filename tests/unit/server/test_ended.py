@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from seqserve_server.engine.constraints import Constraints, End
-from seqserve_server.engine.ended import Answer, Ended, PartialHypothesis, best, place_of
+from seqserve_server.engine.ended import Ended, NBest, PartialHypothesis, best, place_of
 from seqserve_server.engine.request import Finished, Hypothesis, Request, StopReason
 
 from .table import EOS, WORDS, made, spelt
@@ -24,7 +24,7 @@ def said(*words: int, prefix: tuple[int, ...] = ()) -> PartialHypothesis:
 
 def whole(said: PartialHypothesis) -> Hypothesis:
     """Tells everything of what has come to its longest length."""
-    return said.hypothesis(End(StopReason.LENGTH, len(said.words)), made(**EVERYTHING))
+    return said.hypothesis(End(StopReason.LENGTH, len(said.token_ids)), made(**EVERYTHING))
 
 
 def test_one_word_more_makes_another_of_it() -> None:
@@ -33,7 +33,7 @@ def test_one_word_more_makes_another_of_it() -> None:
     one, other = before.extended(2, -0.5, -1.5, RANKING), before.extended(3, math.nan, -1.0, [])
     assert before == ([1], [-1.0], -1.0, [[(1, -1.0)]])
     assert one == ([1, 2], [-1.0, -0.5], -1.5, [[(1, -1.0)], RANKING])
-    assert other.words == [1, 3]
+    assert other.token_ids == [1, 3]
     assert (other.score, other.rankings) == (-1.0, [[(1, -1.0)], []])
 
 
@@ -118,7 +118,7 @@ def test_rank_is_the_score_by_the_length(penalty: float, rank: float, scored: bo
         # Words that are cut off count too.
         ended = Ended.of(text, End(StopReason.STOP_SEQUENCE, 1, 1), options)
         assert ended.place == (False, 0, pytest.approx(-rank))
-        assert ended.hypothesis.token_ids == text.words[:1]
+        assert ended.hypothesis.token_ids == text.token_ids[:1]
 
 
 def ended(
@@ -162,9 +162,9 @@ def test_alternatives_come_in_the_order_of_their_numbers() -> None:
     assert numbers(best(some, 9)) == [2, 3, 1]
 
 
-def answering(searches: int, **options: Any) -> Answer:
+def answering(searches: int, **options: Any) -> NBest:
     request = Request(source=[EOS], options=made(**options), receive=lambda event: None)
-    return Answer(request, Constraints(request.options, EOS, WORDS, spelt), searches)
+    return NBest(request, Constraints(request.options, EOS, WORDS, spelt), searches)
 
 
 def test_answer_comes_with_the_last_search_and_has_the_best_of_all() -> None:

@@ -19,7 +19,7 @@ from seqserve_server.engine.request import (
     Priority,
     Progress,
     Request,
-    Taught,
+    TargetScored,
 )
 from seqserve_server.errors import (
     DeadlinePassed,
@@ -368,6 +368,7 @@ def test_answer_that_waits_for_its_attention_can_be_cancelled(harness: Harness) 
     harness.wait_idle()
     assert harness.observer.cancellations == [request for request, _ in calls]
     assert all(not inbox.events for _, inbox in calls)
+    assert all(request.tokens_done for request, _ in calls), "they were decoded"
     harness.assert_counted(kept)
 
 
@@ -383,6 +384,7 @@ def test_deadline_that_passes_before_the_attention_is_told(harness: Harness) -> 
     assert isinstance(late[1].last, Failed)
     assert isinstance(late[1].last.error, DeadlinePassed)
     assert late[1].last.error.where is Stage.DECODE
+    assert late[0].tokens_done, "it was decoded"
     harness.wait_idle()
     harness.assert_counted(first, late)
 
@@ -402,7 +404,7 @@ def test_fault_of_the_teacher_is_told_and_gives_everything_back(
     assert isinstance(failed[1].last.error, EngineFault)
     harness.runtime.before_teach = lambda: None
     sound = harness.submit(5, **more)
-    assert isinstance(sound[1].last, Finished if attends else Taught)
+    assert isinstance(sound[1].last, Finished if attends else TargetScored)
     harness.wait_idle()
     harness.assert_counted(failed, sound)
 
@@ -441,7 +443,7 @@ def test_stop_fails_what_waits_for_the_teacher() -> None:
     harness.may_teach.set()
     stopping.join(PATIENCE_S)
     # What was under way is finished.
-    assert isinstance(taught[1].last, Taught)
+    assert isinstance(taught[1].last, TargetScored)
     for _, inbox in left:
         assert isinstance(inbox.last, Failed)
         assert len(inbox.events) == 1
@@ -458,7 +460,7 @@ def test_what_waits_for_the_teacher_shows_in_the_queue(harness: Harness) -> None
         calls.append(harness.submit(5, target=[6, EOS], priority=priority))
         calls.append(harness.submit(5, attends=True, priority=priority))
     deadline_s = time.monotonic() + PATIENCE_S
-    while harness.engine.slots_in_use or not harness.engine._scheduler.decoded(Priority.LOW):
+    while not all(harness.engine._scheduler.decoded(priority) for priority in Priority):
         assert time.monotonic() < deadline_s
     assert (harness.engine.queue_depth, harness.engine.low_queue_depth) == (4, 2)
     harness.may_teach.set()
@@ -470,17 +472,17 @@ def test_flood_of_targets_leaves_room_for_another_caller() -> None:
     harness = Harness(max_queue=8, caller_share=0.5)
     harness.may_teach.clear()
     harness.engine.start()
-    loud = [harness.submit(5, target=[6, EOS], caller="loud", weighed=True)]
+    loud = [harness.submit(5, target=[6, EOS], caller="loud", wants_attention=True)]
     assert harness.teaching.wait(PATIENCE_S)
     with pytest.raises(QueueFull):
         while True:
-            loud.append(harness.submit(5, target=[6, EOS], caller="loud", weighed=True))
+            loud.append(harness.submit(5, target=[6, EOS], caller="loud", wants_attention=True))
     assert len(loud) == 6
-    quiet = harness.submit(5, target=[6, EOS], caller="quiet", weighed=True)
+    quiet = harness.submit(5, target=[6, EOS], caller="quiet", wants_attention=True)
     harness.may_teach.set()
-    assert isinstance(quiet[1].last, Taught)
+    assert isinstance(quiet[1].last, TargetScored)
     harness.wait_idle()
-    assert isinstance(loud[-1][1].last, Taught)
+    assert isinstance(loud[-1][1].last, TargetScored)
     ends = [request for request, _ in harness.observer.told]
     # Behind the one that ran, and one of the other caller.
     assert ends.index(quiet[0]) <= 2
@@ -520,7 +522,7 @@ def test_stop_leaves_a_thread_behind_that_hangs(
         assert harness.stepping.wait(PATIENCE_S)
     else:
         harness.may_teach.clear()
-        running = harness.submit(5, target=[6, EOS], weighed=True)
+        running = harness.submit(5, target=[6, EOS], wants_attention=True)
         waiting = harness.submit(6, target=[6, EOS])
         harness.engine.start()
         assert harness.teaching.wait(PATIENCE_S)

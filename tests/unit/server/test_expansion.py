@@ -14,7 +14,8 @@ from seqserve_server.engine.expansion import (
     settled,
     succession,
 )
-from seqserve_server.engine.scores import NEVER, Array
+from seqserve_server.engine.scores import NEVER
+from seqserve_server.sources import Array
 
 SETTINGS = settings(deadline=None, max_examples=60)
 SEEDS = st.integers(0, 2**32)

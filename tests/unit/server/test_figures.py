@@ -91,6 +91,20 @@ def test_ends() -> None:
     assert figures.totals["cancelled"] == 1
 
 
+def test_tokens_done_before_an_early_end_count_but_are_no_answer() -> None:
+    tally = Tally()
+    late, gone, left_late = request(), request(), request()
+    left_late.deadline_s = time.monotonic()
+    late.tokens_done, gone.tokens_done, left_late.tokens_done = 5, 7, 11
+    tally.ended(late, Failed(DeadlinePassed(Stage.DECODE)))
+    tally.cancelled(gone)
+    tally.cancelled(left_late)
+    figures = tally.figures()
+    assert figures.totals["generated_tokens"] == 5 + 7 + 11
+    assert observed(figures, "generated_tokens") == (0, 0)
+    assert not any(figures.stops.values())
+
+
 def test_requests_that_are_late_in_the_queue_count_in_its_duration() -> None:
     tally = Tally()
     late = request(arrived_s=time.monotonic() - 2.0)

@@ -30,7 +30,7 @@ def test_words_and_their_log_probabilities_are_kept_in_order() -> None:
     assert history.said(0, 3) == [5, 6, 7]
     assert history.said(0, 2) == [5, 6]
     said = history.partial(0, 3, -0.75)
-    assert said.words == [5, 6, 7]
+    assert said.token_ids == [5, 6, 7]
     assert said.log_probabilities == pytest.approx([-0.5, math.nan, -0.25], nan_ok=True)
     assert (said.score, said.rankings) == (-0.75, [])
 
@@ -42,7 +42,7 @@ def test_nothing_is_said_at_the_beginning() -> None:
 
 def test_what_is_told_are_plain_numbers() -> None:
     said = told([(5, -0.5)]).partial(0, 1)
-    assert type(said.words[0]) is int
+    assert type(said.token_ids[0]) is int
     assert type(said.log_probabilities[0]) is float
 
 

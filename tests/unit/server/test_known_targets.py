@@ -15,7 +15,7 @@ from seqserve_server.engine.request import (
     Request,
     RequestState,
     StopReason,
-    Taught,
+    TargetScored,
 )
 from seqserve_server.errors import Bound, Draining, QueueFull
 
@@ -56,13 +56,13 @@ def taken(waiting: KnownTargets) -> list[Request]:
 
 
 def finish(waiting: KnownTargets, requests: list[Request]) -> None:
-    waiting.finish([(request, Taught([], [])) for request in requests])
+    waiting.finish([(request, TargetScored([], [])) for request in requests])
 
 
 def test_scores_go_together_and_attention_alone() -> None:
     waiting = KnownTargets(max_queue=99)
     scores = submitted(waiting, *(known() for _ in range(MOST_TOGETHER + 2)))
-    shown = submitted(waiting, known(weighed=True), known(weighed=True))
+    shown = submitted(waiting, known(wants_attention=True), known(wants_attention=True))
     last = submitted(waiting, known())
     assert waiting.queue_depth == MOST_TOGETHER + 5
     runs = [taken(waiting) for _ in range(5)]
@@ -243,7 +243,9 @@ def test_time_without_work_is_no_part_of_the_wait() -> None:
 
 def test_nothing_is_kept_of_callers_who_have_left() -> None:
     waiting = KnownTargets(max_queue=9)
-    first, second, third = submitted(waiting, known("a"), known("b"), known("c", weighed=True))
+    first, second, third = submitted(
+        waiting, known("a"), known("b"), known("c", wants_attention=True)
+    )
     waiting.cancel(third)
     finish(waiting, taken(waiting))
     assert {first.state, second.state, third.state} == {RequestState.DONE}

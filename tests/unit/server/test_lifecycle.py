@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seqserve_server.lifecycle import ModelState, Version, Will, to_drain, to_load
+from seqserve_server.lifecycle import Control, ModelState, Version, to_drain, to_load
 
 AVAILABLE, LOADING, READY = ModelState.AVAILABLE, ModelState.LOADING, ModelState.READY
 DRAINING, FAILED = ModelState.DRAINING, ModelState.FAILED
@@ -14,11 +14,13 @@ def version(
     number: int,
     state: ModelState = AVAILABLE,
     *,
-    will: Will = Will.WATCH,
+    control: Control = Control.WATCH,
     is_there: bool = True,
     files: object = "files",
 ) -> Version:
-    return Version(name="m", version=number, state=state, will=will, is_there=is_there, files=files)
+    return Version(
+        name="m", version=number, state=state, control=control, is_there=is_there, files=files
+    )
 
 
 def numbers(versions: list[Version]) -> list[int]:
@@ -132,12 +134,12 @@ def test_vanished_one_drains() -> None:
 
 
 def test_will_of_people_wins() -> None:
-    unloaded = version(3, READY, will=Will.UNLOADED)
+    unloaded = version(3, READY, control=Control.UNLOADED)
     assert to_drain([unloaded], keep=0) == [unloaded]
-    assert numbers(to_load([version(3, will=Will.UNLOADED), version(2)], keep=1)) == [2]
-    held = version(1, READY, will=Will.LOADED)
+    assert numbers(to_load([version(3, control=Control.UNLOADED), version(2)], keep=1)) == [2]
+    held = version(1, READY, control=Control.LOADED)
     assert numbers(to_drain([held, version(2, READY), version(3, READY)], keep=1)) == [2]
-    assert numbers(to_load([version(1, will=Will.LOADED), version(2, READY)], keep=1)) == [1]
+    assert numbers(to_load([version(1, control=Control.LOADED), version(2, READY)], keep=1)) == [1]
 
 
 def test_version_with_a_share_is_kept() -> None:

@@ -34,7 +34,7 @@ from seqserve_server.engine.request import (
     Hypothesis,
     Progress,
     StopReason,
-    Taught,
+    TargetScored,
     Timeline,
 )
 from seqserve_server.errors import ArtifactError, QueueFull
@@ -64,7 +64,9 @@ hypotheses = st.builds(
     attention=st.binary(max_size=9),
 )
 ends = st.builds(Finished, st.lists(hypotheses, min_size=1, max_size=2)) | st.builds(
-    Taught, st.lists(st.floats(-1e3, 0), max_size=3), st.lists(st.binary(max_size=9), max_size=3)
+    TargetScored,
+    st.lists(st.floats(-1e3, 0), max_size=3),
+    st.lists(st.binary(max_size=9), max_size=3),
 )
 timelines = st.builds(Timeline, *[seconds] * 5)
 events = st.tuples(numbers, st.builds(Progress, words), st.none()) | st.tuples(

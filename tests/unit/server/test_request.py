@@ -49,7 +49,7 @@ ALL, GUIDED, NEITHER = "among all", "guided", "neither"
 )
 def test_rows_are_looked_at_only_where_more_is_asked_for(options: dict[str, Any], how: str) -> None:
     found = made(**options)
-    assert (found.chooses_among_all, found.is_guided) == (how is ALL, how is not NEITHER)
+    assert (found.needs_distribution, found.is_guided) == (how is ALL, how is not NEITHER)
 
 
 @pytest.mark.parametrize(
@@ -97,9 +97,9 @@ def test_some_words_are_banned_only_by_what_bans() -> None:
         {"suppressed": ((3, 4),)},
         {"no_repeat_ngram_size": 2},
     ):
-        assert made(**banning).bans_some
+        assert made(**banning).may_ban
     free = made(stops=("a",), end_ids=(5,), prefix=(1, 2), repetition_penalty=2.0)
-    assert not free.bans_some
+    assert not free.may_ban
 
 
 def test_attention_is_needed_where_it_is_shown_or_ranks() -> None:
@@ -110,9 +110,9 @@ def test_attention_is_needed_where_it_is_shown_or_ranks() -> None:
 
 def test_alternatives_begin_after_the_prefix() -> None:
     some = made(return_alternatives=True, prefix=(4, 5))
-    assert [length for length in range(9) if some.begins_alternatives(length)] == [3]
-    assert made(return_alternatives=True).begins_alternatives(1)
-    assert not any(made(prefix=(4, 5)).begins_alternatives(length) for length in range(9))
+    assert [length for length in range(9) if some.is_branching_token(length)] == [3]
+    assert made(return_alternatives=True).is_branching_token(1)
+    assert not any(made(prefix=(4, 5)).is_branching_token(length) for length in range(9))
 
 
 def test_options_survive_their_small_pickle() -> None:

@@ -38,9 +38,9 @@ def test_encoder_gives_key_and_value_of_each_layer(tiny_runtime: Runtime) -> Non
         assert memory.length(index) == len(source)
         for together, single in zip(memory.kept, alone.kept, strict=True):
             # Bit for bit: neither neighbours nor what attention is padded with may be seen.
-            np.testing.assert_array_equal(memory.words(together, index), single)
+            np.testing.assert_array_equal(memory.of_source(together, index), single)
         for kept, last in zip(memory.kept, memory.last, strict=True):
-            np.testing.assert_array_equal(last[index, 0], memory.words(kept, index)[-1])
+            np.testing.assert_array_equal(last[index, 0], memory.of_source(kept, index)[-1])
 
 
 def test_provider_that_is_not_there_is_refused_with_the_remedy(
@@ -181,18 +181,16 @@ def test_step_without_scores_finds_the_same_words(tiny_runtime: Runtime) -> None
 
     memory = tiny_runtime.encode([[5, 6, 7, 2]])
     scored, plain = SlotCache(tiny_runtime, 2), SlotCache(tiny_runtime, 2)
-    plain.scored[...] = False
     plain.log_probabilities[:] = -1.0
     for cache in (scored, plain):
         cache.join(0, memory, 0)
     for _ in range(5):
         scored.advance(1)
-        plain.advance(1)
+        plain.advance(1, scored=False)
         assert scored.tokens[0, 0] == plain.tokens[0, 0]
         assert scored.log_probabilities[0] < 0
         assert plain.log_probabilities[0] == 0.0
     # As soon as a row asks, there are scores.
-    plain.scored[...] = True
     scored.advance(1)
     plain.advance(1)
     assert plain.log_probabilities[0] == scored.log_probabilities[0] < 0
@@ -245,9 +243,8 @@ def test_a_step_that_does_not_project_gives_nothing_of_all_words(tiny_runtime: R
     cache.ban(0, [5, 6, 7])
     cache.log_probabilities[:] = 1.0
     for scored in (True, False):
-        cache.scored[...] = scored
         cache.tokens[:, 0] = 9
-        cache.advance(2)
+        cache.advance(2, scored=scored)
         assert cache.tokens[:, 0].tolist() == [9, 9]
         assert cache.log_probabilities.tolist() == [1.0, 1.0]
         assert not cache.scores(0).any()

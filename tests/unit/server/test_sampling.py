@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from seqserve_server.engine.request import Sampling
 from seqserve_server.engine.sampling import Samplings, candidates, drawn, ordered
-from seqserve_server.engine.scores import Array
+from seqserve_server.sources import Array
 
 # 1 in 1000 samples of the right distribution has a greater statistic, by degrees of freedom;
 # NIST/SEMATECH e-Handbook of Statistical Methods, table 1.3.6.7.4.

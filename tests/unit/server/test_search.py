@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqserve_server.engine.beams import Beams
+from seqserve_server.engine.beam_searches import BeamSearches
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.independent import IndependentRows
 from seqserve_server.engine.request import DecodingOptions, Finished, Request, Sampling, StopReason
@@ -125,7 +125,7 @@ def test_request_that_could_not_join_leaves_no_trace(beam_size: int) -> None:
     rows = Rows()
     rows.join([0], always({A: 1.0}), max_decoding_length=2)
     options: dict[str, Any] = {"vocabulary": (EOS, A), "return_top_tokens": 2}
-    kind = Beams if beam_size > 1 else IndependentRows
+    kind = BeamSearches if beam_size > 1 else IndependentRows
     with mock.patch.object(kind, "join", side_effect=MemoryError), pytest.raises(MemoryError):
         rows.join(range(1, 1 + beam_size), always({A: 1.0}), beam_size=beam_size, **options)
     for row in range(1, 1 + beam_size):

@@ -20,7 +20,7 @@ from seqserve_server.engine.request import (
     Request,
     RequestState,
     StopReason,
-    Taught,
+    TargetScored,
 )
 from seqserve_server.engine.teacher import Teacher
 from seqserve_server.errors import DeadlinePassed, EngineFault, Stage
@@ -100,7 +100,7 @@ def test_scores_are_those_of_torch(
     room: Classroom, tiny_model: Transformer, source: list[int], target: list[int]
 ) -> None:
     event = room.event(room.submit(source, target))
-    assert isinstance(event, Taught)
+    assert isinstance(event, TargetScored)
     assert event.token_scores == pytest.approx(taught(tiny_model, source, target)[0], abs=1e-4)
     assert event.weights == []
 
@@ -109,8 +109,8 @@ def test_scores_are_those_of_torch(
 def test_attention_is_that_of_torch(
     room: Classroom, tiny_model: Transformer, source: list[int], target: list[int]
 ) -> None:
-    event = room.event(room.submit(source, target, weighed=True))
-    assert isinstance(event, Taught)
+    event = room.event(room.submit(source, target, wants_attention=True))
+    assert isinstance(event, TargetScored)
     scores, ought = taught(tiny_model, source, target)
     assert event.token_scores == pytest.approx(scores, abs=1e-4)
     read, written, heads = len(source), len(target), tiny_model.config.heads
@@ -192,16 +192,18 @@ def test_hypotheses_are_ranked_by_what_they_cover_too(
             np.testing.assert_allclose(weights, shares[name], atol=1e-5)
 
 
-@pytest.mark.parametrize("weighed", [False, True])
+@pytest.mark.parametrize("wants_attention", [False, True])
 def test_targets_that_wait_together_are_told_in_turn_as_alone(
-    room: Classroom, tiny_runtime: Runtime, weighed: bool
+    room: Classroom, tiny_runtime: Runtime, wants_attention: bool
 ) -> None:
-    requests = [room.submit(source, target, weighed=weighed) for source, target in PAIRS]
+    requests = [
+        room.submit(source, target, wants_attention=wants_attention) for source, target in PAIRS
+    ]
     together = [room.event(request) for request in requests]
     assert [request for request, _ in room.told] == requests
     for (source, target), event in zip(PAIRS, together, strict=True):
         one = Classroom(tiny_runtime)
-        assert one.event(one.submit(source, target, weighed=weighed)) == event
+        assert one.event(one.submit(source, target, wants_attention=wants_attention)) == event
 
 
 def test_target_that_cannot_be_run_is_told_so_and_the_next_one_is_run(
@@ -211,7 +213,7 @@ def test_target_that_cannot_be_run_is_told_so_and_the_next_one_is_run(
     assert isinstance(broken, Failed)
     assert isinstance(broken.error, EngineFault)
     assert "a target could not be run" in caplog.text
-    assert isinstance(room.event(room.submit([5, EOS], [6, EOS])), Taught)
+    assert isinstance(room.event(room.submit([5, EOS], [6, EOS])), TargetScored)
 
 
 def test_targets_that_wait_are_scored_together(room: Classroom, monkeypatch: Any) -> None:
@@ -224,10 +226,10 @@ def test_targets_that_wait_are_scored_together(room: Classroom, monkeypatch: Any
 
     monkeypatch.setattr(Runtime, "teach", counted)
     scored = [room.submit(*pair) for pair in PAIRS[:3]]
-    weighed = room.submit(*PAIRS[3], weighed=True)
+    attended = room.submit(*PAIRS[3], wants_attention=True)
     last = room.submit(*PAIRS[4])
-    for request in (*scored, weighed, last):
-        assert isinstance(room.event(request), Taught)
+    for request in (*scored, attended, last):
+        assert isinstance(room.event(request), TargetScored)
     assert sizes == [3, 1, 1]
 
 
@@ -235,9 +237,9 @@ def test_only_the_culprit_fails_of_targets_that_wait_together(room: Classroom) -
     fine = room.submit([5, EOS], [19, EOS])
     wrong = room.submit([5, EOS], [WORDS + 1, EOS])
     also_fine = room.submit([6, EOS], [19, EOS])
-    assert isinstance(room.event(fine), Taught)
+    assert isinstance(room.event(fine), TargetScored)
     assert isinstance(room.event(wrong), Failed)
-    assert isinstance(room.event(also_fine), Taught)
+    assert isinstance(room.event(also_fine), TargetScored)
 
 
 def test_request_that_is_late_is_not_run(room: Classroom) -> None:
@@ -246,7 +248,7 @@ def test_request_that_is_late_is_not_run(room: Classroom) -> None:
     answered = make_request([5, EOS], deadline_s=past_s)
     room.annotate(answered, Hypothesis([6], -1.0, StopReason.EOS))
     early = room.submit([5, EOS], [6, EOS], deadline_s=past_s + 1000)
-    assert isinstance(room.event(early), Taught)
+    assert isinstance(room.event(early), TargetScored)
     for request, where in ((late, Stage.QUEUE), (answered, Stage.DECODE)):
         event = room.event(request)
         assert isinstance(event, Failed)

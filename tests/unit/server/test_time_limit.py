@@ -40,7 +40,7 @@ class Bench:
     """One worker that turns by hand."""
 
     def __init__(self, runtime: Runtime, tokenizer: Tokenizer) -> None:
-        self.scheduler = Scheduler(workers=1, max_queue=9)
+        self.scheduler = Scheduler(workers=1, slots=8, max_queue=9)
         self.worker = Worker(runtime, self.scheduler, 8, 99, NullObserver(), tokenizer.decode)
         self.events: list[tuple[Request, Event]] = []
 
@@ -118,6 +118,26 @@ def test_answer_is_what_as_many_words_would_have_been(
     while bench.scheduler.running:
         bench.turn()
     assert bench.hypotheses(other) == bench.run(max_decoding_length=9, **NO_END)
+
+
+@pytest.mark.parametrize(
+    ("options", "hypotheses"),
+    [
+        ({"beam_size": 4, "num_hypotheses": 2}, 2),
+        ({"beam_size": 4, "num_hypotheses": 2, "coverage_penalty": 0.5}, 2),
+        ({"sampling": SAMPLING, "num_hypotheses": 3}, 3),
+        ({"beam_size": 2, "return_alternatives": True, "num_hypotheses": 3}, 3),
+    ],
+)
+def test_who_is_cancelled_has_done_what_would_have_been_the_answer(
+    bench: Bench, options: dict[str, Any], hypotheses: int
+) -> None:
+    request = bench.submit(**NO_END, **options)
+    bench.turn(4)
+    bench.scheduler.cancel(request)
+    bench.turn()
+    assert request.tokens_done == 4 * hypotheses
+    assert not bench.told(request)
 
 
 def test_finished_hypotheses_come_before_those_that_are_not(bench: Bench) -> None:

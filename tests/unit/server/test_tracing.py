@@ -24,7 +24,14 @@ from opentelemetry.trace import SpanKind, StatusCode
 from seqserve.v1 import generation_pb2
 from seqserve_server import app, tracing
 from seqserve_server.config import ServeOptions
-from seqserve_server.engine.request import DecodingOptions, Event, Failed, Request, Taught, Timeline
+from seqserve_server.engine.request import (
+    DecodingOptions,
+    Event,
+    Failed,
+    Request,
+    TargetScored,
+    Timeline,
+)
 from seqserve_server.errors import DeadlinePassed, QueueFull, Stage, StartupError
 from seqserve_server.exposition import exposed
 from seqserve_server.rpc.record import CallRecord, Trace
@@ -368,7 +375,7 @@ def test_caller_decides_whether_its_calls_are_traced(
 def test_known_target() -> None:
     taught = engine_request(encode_began_s=1.0, finished_s=3.0)
     taught.target = [4, 5, 6]
-    _, (_, queue, teach) = traced_alone(record(requests=[(taught, Taught([], []))]))
+    _, (_, queue, teach) = traced_alone(record(requests=[(taught, TargetScored([], []))]))
     assert (queue.name, teach.name) == ("queue", "teach")
     assert (teach.end_time or 0) - (teach.start_time or 0) == pytest.approx(2e9, abs=1e3)
     assert ours(teach) == {"source_tokens": 2, "target_tokens": 3}
@@ -400,7 +407,7 @@ def test_call_of_any_number_of_requests_has_a_trace_of_bounded_size() -> None:
 
 def test_untraced_call_keeps_no_request() -> None:
     call = CallRecord(path="/seqserve.v1.GenerationService/Generate", request_id="a1")
-    call.ended(engine_request(), Taught([], []))
+    call.ended(engine_request(), TargetScored([], []))
     assert call.trace is None
 
 

@@ -22,7 +22,7 @@ WORDS = make_manifest().architecture.vocabulary_size
 class Told:
     """Stands where the cache would be; the score of a word is its number, and 100 for each row."""
 
-    words = 100
+    vocabulary_size = 100
 
     def __init__(self) -> None:
         self.projects, self.shows_listed = True, False

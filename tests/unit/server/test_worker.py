@@ -486,6 +486,23 @@ def test_row_both_cancelled_and_late_leaves_once() -> None:
     bench.assert_empty()
 
 
+def test_tokens_done_are_kept_of_whoever_leaves_early() -> None:
+    bench = Bench()
+    now_s = time.monotonic()
+    gone, late = bench.submit(5, shortest=9), bench.submit(6, shortest=9, deadline_s=now_s + 1000)
+    other = bench.submit(7, shortest=9)
+    bench.turn(3)
+    bench.scheduler.cancel(gone)
+    waiting = bench.submit(8, deadline_s=now_s + 1000)
+    with mock.patch.object(module.time, "monotonic", lambda: now_s + 2000):
+        bench.turn()
+    assert (gone.tokens_done, late.tokens_done, waiting.tokens_done) == (3, 3, 0)
+    bench.finish()
+    [answer] = bench.told(other)
+    assert isinstance(answer, Finished)
+    assert other.tokens_done == len(answer.best.token_ids)
+
+
 def test_source_that_cannot_be_encoded_fails_alone() -> None:
     bench = Bench()
     running = bench.submit(5, 6, shortest=9)

@@ -18,7 +18,7 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.engine.remote import RemoteEngine
 from seqserve_server.engine.request import Finished, Hypothesis, Request, StopReason
 from seqserve_server.errors import ModelUnavailable
-from seqserve_server.lifecycle import ModelState, Will
+from seqserve_server.lifecycle import Control, ModelState
 from seqserve_server.repository import Entry
 from seqserve_server.rpc.pb import open_inference_pb2
 
@@ -171,7 +171,7 @@ async def test_versions_that_are_not_ready_are_unloaded_too(service: Service) ->
     try:
         await until(lambda: ready.state is ModelState.AVAILABLE)
         assert older.state is ModelState.AVAILABLE
-        assert {entry.will for entry in (older, ready, newer)} == {Will.UNLOADED}
+        assert {entry.control for entry in (older, ready, newer)} == {Control.UNLOADED}
         # Who is told that it is unloaded must not see it come.
         assert not call.done()
     finally:

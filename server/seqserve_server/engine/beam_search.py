@@ -9,24 +9,25 @@ import numpy as np
 
 from seqserve_server.engine.banks import Banks
 from seqserve_server.engine.distribution import Distribution, Distributions, alternative
-from seqserve_server.engine.ended import Answer, Ended, PartialHypothesis, best
+from seqserve_server.engine.ended import Ended, NBest, PartialHypothesis, best
 from seqserve_server.engine.expansion import Candidates, continued_by, ranked
 from seqserve_server.engine.request import Finished, Request
-from seqserve_server.engine.scores import Array, Ranking
+from seqserve_server.engine.scores import Ranking
+from seqserve_server.sources import Array
 
 
-class Beam:
+class BeamSearch:
     """The search of a request, or that of one of its alternatives."""
 
-    def __init__(self, answer: Answer, alternative: int | None = None) -> None:
+    def __init__(self, answer: NBest, alternative: int | None = None) -> None:
         """Begins with nothing found.
 
         Args:
-            answer: Where to what it finds belongs.
+            answer: Where its hypotheses go.
             alternative: Which of the best words after the prefix it carries on; None for all.
         """
         self.answer = answer
-        """Where to what it finds belongs."""
+        """The answer that its hypotheses go into."""
         self.options = options = answer.options
         self.constraints = answer.constraints
         self._alternative = alternative
@@ -65,12 +66,12 @@ class Beam:
             return continued_by(scores, forced, math.nan)
         found = [steps.of(row, options) for row in rows]
         self._rankings = [each.ranking(options.return_top_tokens) for each in found]
-        if self._alternative is not None and options.begins_alternatives(length):
+        if self._alternative is not None and options.is_branching_token(length):
             chosen = alternative(found[0], self._alternative, options)
             self._dropped = chosen is None
             # One that is dropped ends with this word, whatever it is.
             return continued_by(scores, *(chosen or found[0].ranking(1)[0]))
-        if not options.chooses_among_all:
+        if not options.needs_distribution:
             return None
         if self._banks:
             said = [steps.said(row) for row in rows]
@@ -96,7 +97,7 @@ class Beam:
         """
         if self._dropped or said.score == -math.inf:
             return
-        end = self.constraints.end(said.words)
+        end = self.constraints.end(said.token_ids)
         assert end is not None
         self._ended.append(Ended.of(said, end, self.options))
         self._top_ended |= on_top
@@ -104,7 +105,7 @@ class Beam:
     def is_over(self, length: int) -> bool:
         """Tells whether enough has ended, now that hypotheses have so many words."""
         options, count = self.options, len(self._ended)
-        if length >= options.max_decoding_length or options.begins_alternatives(length):
+        if length >= options.max_decoding_length or options.is_branching_token(length):
             return True
         if self._banks:
             # Only those end that have said all of them: one bank of many.
@@ -125,7 +126,7 @@ class Beam:
             running: What each beam has said, best first.
             length: How many words that is.
         """
-        if self._alternative and self.options.begins_later(length):
+        if self._alternative and self.options.is_within_shared_prefix(length):
             # All alternatives are one until their own first word.
             return []
         self._ended += [Ended.cut(said, self.options) for said in running]

@@ -13,18 +13,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from seqserve_server.engine.beam import Beam
+from seqserve_server.engine.beam_search import BeamSearch
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.constraints import Constraints
 from seqserve_server.engine.distribution import Distributions
-from seqserve_server.engine.ended import Answer
+from seqserve_server.engine.ended import NBest
 from seqserve_server.engine.expansion import Candidates, ranked, settled, succession
 from seqserve_server.engine.history import History
 from seqserve_server.engine.request import Finished, Request
-from seqserve_server.engine.scores import Array
+from seqserve_server.sources import Array
 
 
-class Beams:
+class BeamSearches:
     """Searches that keep ``size`` hypotheses each: G searches of B beams."""
 
     def __init__(
@@ -44,7 +44,7 @@ class Beams:
         self._history = history
         self._steps = steps
         self._eos = eos
-        self._searches: list[Beam] = []
+        self._searches: list[BeamSearch] = []
         most = cache.slots // size
         self._rows = np.zeros((most, size), np.int64)
         """Of the beams, best first."""
@@ -55,10 +55,12 @@ class Beams:
     def join(self, rows: list[int], request: Request, constraints: Constraints) -> None:
         """Starts the searches of a request: one, or one for each alternative."""
         options, count = request.options, len(rows) // self._size
-        answer = Answer(request, constraints, count)
+        answer = NBest(request, constraints, count)
         for number, beams in enumerate(np.reshape(rows, (count, self._size))):
             place = len(self._searches)
-            self._searches.append(Beam(answer, number if options.return_alternatives else None))
+            self._searches.append(
+                BeamSearch(answer, number if options.return_alternatives else None)
+            )
             self._rows[place] = beams
             # All are alike, so that only the first one counts.
             self._scores[place] = -np.inf
@@ -198,6 +200,6 @@ class Beams:
     def _ban(self, place: int, length: int) -> None:
         """Keeps the beams of a search from what they must not say next."""
         search = self._searches[place]
-        if search.options.bans_some:
+        if search.options.may_ban:
             for row in self._rows[place].tolist():
                 self._cache.ban(row, search.constraints.bans(self._history.said(row, length)))
