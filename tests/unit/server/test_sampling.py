@@ -48,9 +48,12 @@ def draw(scores: Array, sampling: Sampling, number: float) -> int:
 
 def probabilities(scores: list[float], sampling: Sampling) -> dict[int, float]:
     """Gives those of the words that may be drawn, by their definitions."""
-    whole = math.fsum(math.exp(score / sampling.temperature) for score in scores)
-    shares = [math.exp(score / sampling.temperature) / whole for score in scores]
-    words = sorted(range(len(shares)), key=lambda word: -shares[word])
+    highest = max(scores)
+    weights = [math.exp((score - highest) / sampling.temperature) for score in scores]
+    whole = math.fsum(weights)
+    shares = [weight / whole for weight in weights]
+    # Scores that differ by too little for their shares to differ have an order all the same.
+    words = sorted(range(len(shares)), key=lambda word: -scores[word])
     words = words[: sampling.top_k or None]
     held = math.fsum(shares[word] for word in words)
     enough, kept = sampling.top_p * held, list[int]()
@@ -112,8 +115,7 @@ def test_candidates_are_those_of_the_definitions(
     sampling = how(temperature, top_k, top_p, min_p)
     # Forbidden words are lowered beyond reach; where all are, they are alike.
     words, weights = kept(np.array(scores, np.float32), sampling)
-    highest = max(scores)
-    ought = probabilities([score - highest for score in scores], sampling)
+    ought = probabilities(scores, sampling)
     ought = {word: share for word, share in ought.items() if share > 0}
     # Sums of shares that differ by a rounding may keep one more or less.
     border = set(words) ^ set(ought)
