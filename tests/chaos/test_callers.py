@@ -24,8 +24,9 @@ ROUNDS = 2
 """Of which the first fills pools and arenas, so that nothing may grow after it."""
 STREAMS = 24
 """Of each caller, more than there are slots."""
-UNREAD, UNREAD_LENGTH = 40, 1500
-"""Answers that nobody reads, and the tokens of each."""
+UNREAD, UNREAD_LENGTH = 40, 3000
+"""Answers that nobody reads, and the tokens of each: more than a window holds, however many of them
+come in one message."""
 MOST_UNREAD_KIB, MOST_UNREAD_BULK_MB = 512, 16.0
 SOON_S = 10.0
 """Where the machine is busy with other things too, even a scrape takes seconds."""
