@@ -18,13 +18,13 @@ _TOLERANCE_THREADS = 8
 def resident_mb(server: ServerProcess) -> float:
     """Adds up the processes of a server: the one that speaks gRPC, and one for each engine.
 
-    By their proportional set size (proc_pid_smaps(5)), since they share their libraries, and sums
-    of resident sizes would count those again and again.
+    By their anonymous memory (proc_pid_smaps(5)): what they share, libraries and weights, is not
+    theirs, and its share rises and falls with the other processes of the machine.
     """
     rollups = (
         Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in (server.pid, *server.engines())
     )
-    return sum(int(rollup.partition("\nPss:")[2].split()[0]) for rollup in rollups) / 1024
+    return sum(int(rollup.partition("\nAnonymous:")[2].split()[0]) for rollup in rollups) / 1024
 
 
 @dataclass(frozen=True, slots=True)
