@@ -29,7 +29,8 @@ from bench.optimum import OptimumPeer, export
 from bench.peers import CTranslate2Converter, CTranslate2Peer, Peer, Rows, SeqservePeer, TorchPeer
 from bench.sentences import everyday
 from seqserve_export.calibration import calibrate
-from seqserve_export.quantization import Caches, Scales, quantize
+from seqserve_export.precision import Caches, Scales
+from seqserve_export.quantization import quantize
 from seqserve_export.restore import restore
 from seqserve_model.transformer import Transformer
 from seqserve_server.cores import available_cores

@@ -105,7 +105,8 @@ def tiny_row_scaled_artifact(
     from tests.step_graphs import steps_only
 
     from seqserve_export.artifact import write_artifact
-    from seqserve_export.quantization import Caches, Scales, quantize
+    from seqserve_export.precision import Caches, Scales
+    from seqserve_export.quantization import quantize
 
     model = quantize(tiny_model, tiny_calibration, Scales.ROW, Caches.INT8)
     repository = tmp_path_factory.mktemp("row-scaled") / "models"

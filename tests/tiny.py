@@ -117,7 +117,8 @@ class Exporter:
 def main(folder: Path, *precisions: str) -> None:
     """Exports precisions, each to a repository of its name."""
     from seqserve_export.artifact import write_artifact
-    from seqserve_export.quantization import Caches, Scales, quantize
+    from seqserve_export.precision import Caches, Scales
+    from seqserve_export.quantization import quantize
 
     tokenizer = make_tokenizer()
     model = make_model(tokenizer)

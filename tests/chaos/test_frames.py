@@ -40,7 +40,7 @@ from tests.e2e.frames import (
     thrown,
 )
 from tests.e2e.process import ServerProcess, until
-from tests.soak.test_memory import MODELS, resident_mb
+from tests.soak.test_memory import MODELS, memory_mb
 
 from seqserve import Client, RetryPolicy
 from seqserve.v1 import generation_pb2
@@ -365,17 +365,17 @@ def test_who_speaks_wrongly_harms_nobody(server: ServerProcess, attack: Attack) 
     # What it does for the first time may leave something behind, such as a pool of buffers.
     attack(server.target)
     until(lambda: is_at_rest(server))
-    before_mb, caller = resident_mb(server), Caller()
+    before_mb, caller = memory_mb(server), Caller()
     with caller.calling(server.target):
         began_s = time.perf_counter()
         attack(server.target)
         took_s = time.perf_counter() - began_s
     until(lambda: is_at_rest(server))
-    until(lambda: resident_mb(server) - before_mb < KEPT_MB)
+    until(lambda: memory_mb(server) - before_mb < KEPT_MB)
     print(
         f"\n{attack.__name__}: {took_s:.1f} s; {len(caller.durations_s)} calls meanwhile, the"
         f" slowest {max(caller.durations_s):.2f} s; {before_mb:.1f} MB before,"
-        f" {resident_mb(server):.1f} MB after, {peak_mb(server):.1f} MB at most"
+        f" {memory_mb(server):.1f} MB after, {peak_mb(server):.1f} MB at most"
     )
     assert caller.failures == []
     assert max(caller.durations_s) < SLOWEST_S

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.flood import CALLER, Flood, Load, flood
-from tests.e2e.holdings import TOLERANCE_MB, resident_mb
+from tests.e2e.holdings import TOLERANCE_MB, memory_mb
 from tests.e2e.process import ServerProcess, until
 from tests.soak.test_memory import MODELS, WORDS
 
@@ -64,7 +64,7 @@ async def watched(server: ServerProcess, weight: Weight) -> tuple[Flood, list[fl
         measuring = asyncio.create_task(flood(load, slots=at_once, seconds=SECONDS, times=TIMES))
         while not measuring.done():
             await asyncio.sleep(0.5)
-            samples.append(resident_mb(server))
+            samples.append(memory_mb(server))
         return await measuring, samples
 
 

@@ -15,15 +15,18 @@ _TOLERANCE_THREADS = 8
 """What pools of threads, of gRPC and of the event loop, may grow by and keep for a while."""
 
 
-def resident_mb(server: ServerProcess) -> float:
-    """Adds up the processes of a server: the one that speaks gRPC, and one for each engine.
+def memory_mb(server: ServerProcess) -> float:
+    """Adds up the processes of a server: the one that speaks gRPC, and one for each engine."""
+    return anonymous_mb(server.pid, *server.engines())
 
-    By their anonymous memory (proc_pid_smaps(5)): what they share, libraries and weights, is not
-    theirs, and its share rises and falls with the other processes of the machine.
+
+def anonymous_mb(*pids: int) -> float:
+    """Gives the anonymous memory of processes (proc_pid_smaps(5)).
+
+    What they share, libraries and weights, is not theirs, and its share rises and falls with the
+    other processes of the machine.
     """
-    rollups = (
-        Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in (server.pid, *server.engines())
-    )
+    rollups = (Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in pids)
     return sum(int(rollup.partition("\nAnonymous:")[2].split()[0]) for rollup in rollups) / 1024
 
 
@@ -42,7 +45,7 @@ class Holdings:
         threads, files = (
             sum(len(os.listdir(f"/proc/{pid}/{kind}")) for pid in pids) for kind in ("task", "fd")
         )
-        return cls(threads, files, resident_mb(server))
+        return cls(threads, files, memory_mb(server))
 
     def is_no_more_than(self, before: Holdings) -> bool:
         return (

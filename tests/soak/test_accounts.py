@@ -21,6 +21,7 @@ from typing import Any
 import grpc
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from tests.e2e.holdings import anonymous_mb
 from tests.e2e.process import PATIENCE_S, ServerProcess, until
 
 from seqserve import AsyncClient, ModelState
@@ -295,12 +296,6 @@ def counters_of(server: ServerProcess) -> Counters:
     }
 
 
-def own_mb(server: ServerProcess) -> float:
-    """Memory that is the server's own process's alone: engines come and go."""
-    rollup = Path(f"/proc/{server.pid}/smaps_rollup").read_text()
-    return int(rollup.partition("\nAnonymous:")[2].split()[0]) / 1024
-
-
 async def watched(
     server: ServerProcess, models: Path
 ) -> tuple[dict[str, Call], int, list[float], list[str]]:
@@ -315,7 +310,8 @@ async def watched(
         swapping = asyncio.create_task(swap_on(server, models, until_s))
         while not calling.done():
             await asyncio.sleep(1.0)
-            samples.append(own_mb(server))
+            # The server's own process alone: engines come and go.
+            samples.append(anonymous_mb(server.pid))
             now = await asyncio.to_thread(counters_of, server)
             fallen += [str(key) for key, value in before.items() if now.get(key, -1.0) < value]
             before = now

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.e2e.holdings import TOLERANCE_MB, resident_mb
+from tests.e2e.holdings import TOLERANCE_MB, memory_mb
 from tests.e2e.process import ServerProcess, until
 
 from seqserve import AsyncClient
@@ -87,14 +87,14 @@ async def watched(server: ServerProcess) -> tuple[Traffic, list[float]]:
         callers = asyncio.gather(*(traffic.caller(seed) for seed in range(CALLERS)))
         while not callers.done():
             await asyncio.sleep(1.0)
-            samples.append(resident_mb(server))
+            samples.append(memory_mb(server))
         await callers
     return traffic, samples
 
 
 def test_memory_is_flat_after_warm_up(tmp_path: Path) -> None:
     with ServerProcess(MODELS, tmp_path, "--log-level", "warning") as server:
-        began = resident_mb(server)
+        began = memory_mb(server)
         engines = server.engines()
         traffic, samples = asyncio.run(watched(server))
         until(server.is_idle)
@@ -104,7 +104,7 @@ def test_memory_is_flat_after_warm_up(tmp_path: Path) -> None:
         )
         print(
             f"{traffic.answers} answers, {traffic.cancelled} given up, {len(samples)} s;"
-            f" resident {began:.0f} MB at the start, {early:.1f} after a fifth, {late:.1f} at the"
+            f" its memory {began:.0f} MB at the start, {early:.1f} after a fifth, {late:.1f} at the"
             f" end, {max(samples):.1f} at most"
         )
         assert traffic.answers > 20 * DURATION_S

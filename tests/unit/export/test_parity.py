@@ -11,7 +11,8 @@ import torch
 from seqserve.errors import OptionError
 from seqserve_export.artifact import Description, write_artifact
 from seqserve_export.parity import ParityError, judge, verify
-from seqserve_export.quantization import Caches, Calibration, Scales, quantize
+from seqserve_export.precision import Caches, Scales
+from seqserve_export.quantization import Calibration, quantize
 from seqserve_model.config import PositionScheme
 from seqserve_model.data import Pair
 from seqserve_model.transformer import Transformer

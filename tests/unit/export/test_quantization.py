@@ -9,15 +9,14 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 from torch import Tensor, nn
 
+from seqserve_export.precision import Caches, Scales
 from seqserve_export.quantization import (
     _EXACT_INPUTS,
     _LEAST_SCALE,
-    Caches,
     Calibration,
     QuantizedLinear,
     Range,
     RoundedCache,
-    Scales,
     cache_scales,
     precision_of,
     quantize,

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from seqserve_export.precision import Scales
 from seqserve_export.program import Input, Program, trace
-from seqserve_export.quantization import QuantizedLinear, Range, Scales
+from seqserve_export.quantization import QuantizedLinear, Range
 from seqserve_export.shortlist import GROUP, project_some
 
 # Wider than what is added up at once, in no whole number of parts, and more words than a request
