@@ -20,7 +20,7 @@ from seqserve_server.engine import teacher as teacher_module
 from seqserve_server.engine import worker as worker_module
 from seqserve_server.engine.engine import Engine, deliver
 from seqserve_server.engine.known_targets import KnownTargets
-from seqserve_server.engine.limits import EngineLimits
+from seqserve_server.engine.limits import EngineLimits, QueueLimits
 from seqserve_server.engine.observer import NullObserver
 from seqserve_server.engine.request import (
     DecodingOptions,
@@ -226,12 +226,14 @@ class Day:
     """Requests that arrive, are cancelled and are answered, turn by turn."""
 
     def __init__(self, runtime: Runtime, workers: int, slots: int, budget_tokens: int) -> None:
-        self.scheduler = Scheduler(workers=workers, slots=workers * slots, max_queue=1000)
+        self.scheduler = Scheduler(
+            QueueLimits(max_queue=1000), workers=workers, slots=workers * slots
+        )
         self.workers = [
             Worker(runtime, self.scheduler, slots, budget_tokens, NullObserver(), spelt)
             for _ in range(workers)
         ]
-        self.known = KnownTargets(max_queue=1000)
+        self.known = KnownTargets(QueueLimits(max_queue=1000))
         self.teacher = Teacher(runtime, self.known)
         self.inboxes: list[Inbox] = []
         self.cancellations: list[tuple[int, Request]] = []

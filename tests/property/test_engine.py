@@ -20,7 +20,7 @@ from tests.reference import Reference
 from seqserve_model.transformer import Transformer
 from seqserve_server.engine import worker as worker_module
 from seqserve_server.engine.engine import Engine, deliver
-from seqserve_server.engine.limits import EngineLimits
+from seqserve_server.engine.limits import EngineLimits, QueueLimits
 from seqserve_server.engine.observer import NullObserver
 from seqserve_server.engine.request import (
     DecodingOptions,
@@ -166,7 +166,7 @@ class Day:
     """Requests that arrive, are cancelled and are answered, turn by turn."""
 
     def __init__(self, runtime: Runtime, workers: int, slots: int, budget_tokens: int) -> None:
-        self.scheduler = Scheduler(workers=workers, max_queue=1000)
+        self.scheduler = Scheduler(QueueLimits(max_queue=1000), workers=workers)
         self.workers = [
             Worker(runtime, self.scheduler, slots, budget_tokens, NullObserver(), str)
             for _ in range(workers)

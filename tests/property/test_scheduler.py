@@ -11,12 +11,14 @@ from hypothesis.stateful import (
     Bundle,
     RuleBasedStateMachine,
     consumes,
+    initialize,
     invariant,
     precondition,
     rule,
 )
 
 from seqserve_server.engine.fair_queue import NORMAL_TURNS
+from seqserve_server.engine.limits import QueueLimits
 from seqserve_server.engine.request import DecodingOptions, Priority, Request, RequestState
 from seqserve_server.engine.scheduler import Scheduler
 from seqserve_server.errors import Bound, Draining, QueueFull
@@ -35,15 +37,6 @@ class SchedulerMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now_s = 0.0
-        self.scheduler = Scheduler(
-            workers=WORKERS,
-            slots=WORKERS * SLOTS,
-            max_queue=MAX_QUEUE,
-            max_queue_tokens=MAX_TOKENS,
-            max_queue_s=1.0,
-            caller_share=0.5,
-            clock=lambda: self.now_s,
-        )
         self.waiting: list[Request] = []
         self.rows: list[list[Request]] = [[] for _ in range(WORKERS)]
         # Answers that wait for their attention.
@@ -56,6 +49,22 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.before: dict[Request, list[Request]] = {}
         # Whose callers had nothing else in the engine when they came.
         self.first: set[Request] = set()
+
+    @initialize(max_queue_s=st.sampled_from([1.0, None]))
+    def begin(self, max_queue_s: float | None) -> None:
+        limits = QueueLimits(
+            max_queue=MAX_QUEUE,
+            max_queue_tokens=MAX_TOKENS,
+            max_queue_s=max_queue_s,
+            caller_share=0.5,
+        )
+        self.scheduler = Scheduler(limits, WORKERS, WORKERS * SLOTS, lambda: self.now_s)
+        for _ in range(4):
+            # So the pace gets known.
+            self.submit(1, None, CALLERS[0], Priority.NORMAL, SLOTS, False)
+            self.take(0, 30)
+            self.now_s += 1
+            self.finish(0, SLOTS)
 
     @rule(
         target=requests,
@@ -233,6 +242,23 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert set(self.scheduler.expire(self.now_s)) == set(late)
         self.waiting = [request for request in self.waiting if request not in late]
         self.done += late
+
+    @rule(callers=st.permutations(CALLERS), rows=st.sampled_from([1, 4]))
+    def flood(self, callers: list[str], rows: int) -> None:
+        """Lets more come than has room, for longer than a burst takes."""
+        for number in range(MAX_QUEUE + 4):
+            self.submit(1, None, callers[number % len(callers)], Priority.NORMAL, rows, False)
+            self.now_s += 0.2
+        self.shed()
+
+    @rule()
+    def shed(self) -> None:
+        before = self.scheduler.queue_depth
+        shed = [request for request, _ in self.scheduler.shed(self.now_s)]
+        assert all(request.priority is Priority.NORMAL for request in shed)
+        assert not before or len(shed) < before, "the next one never goes"
+        self.waiting = [request for request in self.waiting if request not in shed]
+        self.done += shed
 
     @rule(worker=workers, count=st.integers(1, SLOTS))
     def finish(self, worker: int, count: int) -> None:

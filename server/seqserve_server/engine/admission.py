@@ -9,9 +9,11 @@ for newcomers.
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 from seqserve_server.engine.congestion import Congestion
 from seqserve_server.engine.fair_queue import FairQueue
+from seqserve_server.engine.limits import QueueLimits
 from seqserve_server.engine.pace import Pace
 from seqserve_server.engine.request import Priority, Request
 from seqserve_server.errors import Bound, QueueFull
@@ -28,37 +30,22 @@ _MOST_PROMISES = 1024
 class Admission:
     """Decides over one queue. Times are those of the scheduler's clock, in seconds."""
 
-    def __init__(
-        self,
-        queue: FairQueue,
-        pace: Pace,
-        *,
-        max_queue: int,
-        max_queue_tokens: float,
-        max_queue_s: float | None,
-        caller_share: float,
-    ) -> None:
+    def __init__(self, queue: FairQueue, pace: Pace, limits: QueueLimits) -> None:
         """Takes the bounds.
 
         Args:
             queue: What waits.
             pace: How fast it gets done.
-            max_queue: Most requests that wait.
-            max_queue_tokens: Most source tokens that wait; more only of a request by itself.
-            max_queue_s: Longest that one of normal priority is expected to wait; None for as long
-                as makes sense.
-            caller_share: Part of the queue that a caller who is alone may hold, above 0 to 1.
+            limits: What may wait.
         """
         self._queue = queue
         self._pace = pace
-        self._max_queue = max_queue
-        self._max_queue_tokens = max_queue_tokens
-        self._max_queue_s = max_queue_s
+        self._limits = limits
         self._congestion = Congestion()
-        self._caller_share = caller_share
         # A caller may hold so many times what is still free: alpha of the paper. One who is alone
         # ends with alpha / (1 + alpha) of the queue, which is caller_share.
-        self._share = caller_share / (1.0 - caller_share) if caller_share < 1.0 else math.inf
+        share = limits.caller_share
+        self._share = share / (1.0 - share) if share < 1.0 else math.inf
         # When the work promised to each caller who was told to come back will be done.
         self._promised_s: dict[tuple[str, Priority], float] = {}
 
@@ -83,12 +70,12 @@ class Admission:
     def _objection(self, request: Request, now_s: float, free: int) -> tuple[Bound, str] | None:
         queue = self._queue
         count, tokens = len(queue), len(request.source)
-        if count >= self._max_queue:
+        if count >= self._limits.max_queue:
             return Bound.LENGTH, f"{count} requests are waiting already"
         if not count:
             # Whatever it is, nothing is before it.
             return None
-        if queue.tokens + tokens > self._max_queue_tokens:
+        if queue.tokens + tokens > self._limits.max_queue_tokens:
             return Bound.TOKENS, f"{queue.tokens} source tokens are waiting already"
         if self._holds_too_much(request):
             return Bound.CALLER, "others must find room to wait; this caller has its share of it"
@@ -99,8 +86,8 @@ class Admission:
 
     def _holds_too_much(self, request: Request) -> bool:
         count, tokens = self._queue.held(request.caller, request.priority)
-        room = self._max_queue - len(self._queue)
-        room_tokens = self._max_queue_tokens - self._queue.tokens
+        room = self._limits.max_queue - len(self._queue)
+        room_tokens = self._limits.max_queue_tokens - self._queue.tokens
         # A caller of whom nothing waits is never refused; infinite times no room is not a number.
         return bool(count) and (
             count > self._share * room or tokens > self._share * max(room_tokens, 1)
@@ -111,23 +98,49 @@ class Admission:
         if not self._pace.is_known:
             return None
         wait_s = self._wait_s(request)
-        if wait_s > self._longest_wait_s(request, now_s):
+        count, _ = self._queue.held(request.caller, request.priority)
+        if wait_s > self._longest_wait_s(request, now_s, count):
             return Bound.WAIT, f"it would wait for about {wait_s:.3g} s"
         left_s = request.begin_by_s - now_s
         if wait_s > _MARGIN * left_s:
             return Bound.DEADLINE, f"it would wait for about {wait_s:.3g} s, beyond its deadline"
         return None
 
-    def _longest_wait_s(self, request: Request, now_s: float) -> float:
+    def _longest_wait_s(self, request: Request, now_s: float, count: int) -> float:
+        """Gives how long a request may wait of whose caller so many others wait."""
         if request.priority is Priority.LOW:
             # It waits behind all others, and holds up nobody.
             return math.inf
-        longest_s = self._max_queue_s
+        longest_s = self._limits.max_queue_s
         if longest_s is None:
             longest_s = self._congestion.longest_wait_s(now_s, self._pace.held_s)
-        count, _ = self._queue.held(request.caller, request.priority)
         # Who waits already leaves the rest of it to newcomers.
-        return longest_s * self._caller_share if count else longest_s
+        return longest_s * self._limits.caller_share if count else longest_s
+
+    def has_surplus(self, now_s: float) -> bool:
+        """Tells whether some may wait who would be refused by now."""
+        is_left_open = self._limits.max_queue_s is None
+        return is_left_open and self._pace.is_known and self._congestion.has_surplus(now_s)
+
+    def surplus(self, now_s: float) -> list[Request]:
+        """Finds those who wait, but who would be refused if they came now; they have to leave."""
+        found: list[Request] = []
+        staying, work = Counter[str](), 0
+        for request in self._queue:
+            caller = request.caller
+            longest_s = self._longest_wait_s(request, now_s, staying[caller])
+            if self._pace.duration_s(work) > longest_s:
+                found.append(request)
+            elif request.priority is Priority.NORMAL:
+                staying[caller] += 1
+                work += request.work
+        self._congestion.clear()
+        return found
+
+    def refusal(self, request: Request, now_s: float) -> QueueFull:
+        """Gives what one of them is told."""
+        reason = "more has come for a while than can be done"
+        return QueueFull(reason, self.retry_after_s(request, now_s), Bound.WAIT)
 
     def _wait_s(self, request: Request) -> float:
         return self._pace.duration_s(self._queue.work_before(request.caller, request.priority))

@@ -63,20 +63,8 @@ class Engine:
         self._runtime = runtime
         self._observer = observer
         slots = -(-limits.slots // limits.workers)
-        self._scheduler = Scheduler(
-            workers=limits.workers,
-            slots=slots * limits.workers,
-            max_queue=limits.max_queue,
-            max_queue_tokens=limits.max_queue_tokens,
-            max_queue_s=limits.max_queue_s,
-            caller_share=limits.caller_share,
-        )
-        self._known = KnownTargets(
-            max_queue=limits.max_queue,
-            max_queue_tokens=limits.max_queue_tokens,
-            max_queue_s=limits.max_queue_s,
-            caller_share=limits.caller_share,
-        )
+        self._scheduler = Scheduler(limits, limits.workers, slots * limits.workers)
+        self._known = KnownTargets(limits)
         self._deliver = deliver
         # Of the teacher last.
         self._turns = [0] * (limits.workers + 1)

@@ -7,13 +7,13 @@ of those who wait for a slot, callers in turn; one turn in sixteen is theirs wha
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Sequence
 
 from seqserve_server.engine.admission import Admission
 from seqserve_server.engine.fair_queue import NORMAL_TURNS, FairQueue
+from seqserve_server.engine.limits import QueueLimits
 from seqserve_server.engine.pace import Pace
 from seqserve_server.engine.request import (
     Event,
@@ -35,36 +35,17 @@ Entry = tuple[Request, Finished | None]
 class KnownTargets:
     """The queue in front of the teacher. Every method may be called from any thread."""
 
-    def __init__(
-        self,
-        *,
-        max_queue: int,
-        max_queue_tokens: float = math.inf,
-        max_queue_s: float | None = math.inf,
-        caller_share: float = 1.0,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, limits: QueueLimits, clock: Callable[[], float] = time.monotonic) -> None:
         """Begins empty.
 
         Args:
-            max_queue: Most targets that wait; answers are not among them.
-            max_queue_tokens: Most tokens of their sources.
-            max_queue_s: Longest that one of normal priority is expected to wait; None for as long
-                as makes sense.
-            caller_share: Part of the queue that one caller may hold.
+            limits: What may wait of targets; answers are not among them.
             clock: That of deadlines, in seconds.
         """
         self._clock = clock
         self._queue = FairQueue()
         self._pace = Pace(MOST_TOGETHER)
-        self._admission = Admission(
-            self._queue,
-            self._pace,
-            max_queue=max_queue,
-            max_queue_tokens=max_queue_tokens,
-            max_queue_s=max_queue_s,
-            caller_share=caller_share,
-        )
+        self._admission = Admission(self._queue, self._pace, limits)
         self._answers: dict[Request, Finished] = {}
         # Answers that went before targets that wait.
         self._turns = 0

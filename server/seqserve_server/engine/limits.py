@@ -18,21 +18,27 @@ MOST_ALLOWED = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineLimits:
+class QueueLimits:
+    """What bounds a queue, and so how long its requests wait."""
+
+    max_queue: int
+    """Requests that may wait."""
+    max_queue_tokens: float = math.inf
+    """Source tokens that may wait; more only of a request by itself."""
+    max_queue_s: float | None = math.inf
+    """How long a request of normal priority may be expected to wait; None for as long as makes
+    sense, see :mod:`~seqserve_server.engine.congestion`."""
+    caller_share: float = 1.0
+    """Part of the queue that a caller who is alone may hold, above 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineLimits(QueueLimits):
     """What bounds the engine's memory and patience; fixed when it starts."""
 
     workers: int
     """Threads that run steps, each with slots of its own."""
     slots: int
     """Rows that may run at once, over all workers."""
-    max_queue: int
-    """Requests that may wait for a slot."""
     max_source_tokens_per_step: int
     """Source tokens that a worker encodes between two steps while rows are running."""
-    max_queue_tokens: float = math.inf
-    """Source tokens that may wait for a slot."""
-    max_queue_s: float | None = math.inf
-    """How long a request of normal priority may be expected to wait; None for as long as makes
-    sense, see :mod:`~seqserve_server.engine.congestion`."""
-    caller_share: float = 1.0
-    """Part of the queue that one caller may hold; others, too, leave some room for newcomers."""

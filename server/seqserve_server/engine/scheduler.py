@@ -19,9 +19,10 @@ from collections.abc import Callable, Iterable
 
 from seqserve_server.engine.admission import Admission
 from seqserve_server.engine.fair_queue import FairQueue
+from seqserve_server.engine.limits import QueueLimits
 from seqserve_server.engine.pace import Pace
 from seqserve_server.engine.request import Priority, Request, RequestState
-from seqserve_server.errors import Draining
+from seqserve_server.errors import Draining, QueueFull
 
 
 class Scheduler:
@@ -29,25 +30,17 @@ class Scheduler:
 
     def __init__(
         self,
-        *,
-        workers: int,
-        max_queue: int,
+        limits: QueueLimits,
+        workers: int = 1,
         slots: int = 1,
-        max_queue_tokens: float = math.inf,
-        max_queue_s: float | None = math.inf,
-        caller_share: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Begins empty.
 
         Args:
+            limits: What may wait.
             workers: How many take from it.
-            max_queue: Most requests that wait.
             slots: Those of all workers, by which waiting is estimated and attention is bounded.
-            max_queue_tokens: Most source tokens that wait.
-            max_queue_s: Longest that a request of normal priority is expected to wait; None for as
-                long as makes sense.
-            caller_share: Part of the queue that one caller may hold.
             clock: That of deadlines, in seconds.
         """
         self._workers = workers
@@ -55,14 +48,7 @@ class Scheduler:
         self._clock = clock
         self._queue = FairQueue()
         self._pace = Pace(slots)
-        self._admission = Admission(
-            self._queue,
-            self._pace,
-            max_queue=max_queue,
-            max_queue_tokens=max_queue_tokens,
-            max_queue_s=max_queue_s,
-            caller_share=caller_share,
-        )
+        self._admission = Admission(self._queue, self._pace, limits)
         # When each was taken, those that are decoded and wait for their attention among them.
         self._running: dict[Request, float] = {}
         self._decoded: set[Request] = set()
@@ -208,6 +194,20 @@ class Scheduler:
                 (request.begin_by_s for request in self._queue), default=math.inf
             )
         return late
+
+    def shed(self, now_s: float) -> list[tuple[Request, QueueFull]]:
+        """Takes out of the queue what was let in for a burst that turned out to be none.
+
+        Returns:
+            Each with its refusal.
+        """
+        if not self._admission.has_surplus(now_s):
+            return []
+        with self._changed:
+            surplus = self._admission.surplus(now_s)
+            for request in surplus:
+                self._leave(request)
+            return [(request, self._admission.refusal(request, now_s)) for request in surplus]
 
     def take_cancelled(self, running: Iterable[Request | None]) -> list[Request]:
         """Gives those of a worker's requests that were cancelled since it last asked."""

@@ -157,9 +157,10 @@ class Worker:
         return events
 
     def _drop(self, now_s: float) -> None:
-        """Takes out rows and waiting requests that are cancelled or late."""
+        """Takes out rows and waiting requests that are cancelled or late, and what is too much."""
         for request in self._scheduler.expire(now_s):
             self._events.append((request, _unbegun(request, now_s)))
+        self._events += [(one, Failed(refusal)) for one, refusal in self._scheduler.shed(now_s)]
         gone = self._scheduler.take_cancelled(self._rows)
         for request in gone:
             _note_tokens(request, self._search.interrupt(request))

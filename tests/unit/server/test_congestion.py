@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seqserve_server.engine.congestion import BURST_S, Congestion
+from seqserve_server.engine.congestion import BURST_S, LASTING_S, Congestion
 
 HELD_S = 0.4
 
@@ -47,3 +47,27 @@ def test_who_takes_long_may_wait_long() -> None:
     assert congestion.longest_wait_s(100.0, 3.0) == 6.0
     congestion.note(100.0)
     assert congestion.longest_wait_s(100.0, 3.0) == 3.0
+
+
+def refusing(congestion: Congestion, *times_s: float) -> bool:
+    """Refuses at some times; tells whether what waits at the last is too much."""
+    for now_s in times_s:
+        congestion.note(now_s)
+    return congestion.has_surplus(times_s[-1])
+
+
+def test_a_burst_keeps_what_it_has_filled_the_queue_with() -> None:
+    congestion = Congestion()
+    assert not congestion.has_surplus(100.0)
+    assert not refusing(congestion, 100.0, 100.1, 100.2)
+    assert not congestion.has_surplus(101.0), "none was refused since"
+    assert not refusing(congestion, 103.0), "another burst"
+
+
+def test_what_goes_on_is_none() -> None:
+    congestion = Congestion()
+    assert refusing(congestion, 100.0, 100.0 + LASTING_S)
+    congestion.clear()
+    assert not refusing(congestion, 101.0, 102.0), "it is looked through once"
+    assert not congestion.has_surplus(110.0)
+    assert refusing(congestion, 110.0, 111.0)

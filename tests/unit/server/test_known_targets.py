@@ -7,6 +7,7 @@ import pytest
 
 from seqserve_server.engine.fair_queue import NORMAL_TURNS
 from seqserve_server.engine.known_targets import MOST_TOGETHER, KnownTargets
+from seqserve_server.engine.limits import QueueLimits
 from seqserve_server.engine.request import (
     DecodingOptions,
     Finished,
@@ -60,7 +61,7 @@ def finish(waiting: KnownTargets, requests: list[Request]) -> None:
 
 
 def test_scores_go_together_and_attention_alone() -> None:
-    waiting = KnownTargets(max_queue=99)
+    waiting = KnownTargets(QueueLimits(max_queue=99))
     scores = submitted(waiting, *(known() for _ in range(MOST_TOGETHER + 2)))
     shown = submitted(waiting, known(wants_attention=True), known(wants_attention=True))
     last = submitted(waiting, known())
@@ -71,7 +72,7 @@ def test_scores_go_together_and_attention_alone() -> None:
 
 
 def test_callers_are_served_in_turn() -> None:
-    waiting = KnownTargets(max_queue=99)
+    waiting = KnownTargets(QueueLimits(max_queue=99))
     flood = submitted(waiting, *(known("loud") for _ in range(2 * MOST_TOGETHER)))
     [quiet] = submitted(waiting, known("quiet"))
     first = taken(waiting)
@@ -79,7 +80,7 @@ def test_callers_are_served_in_turn() -> None:
 
 
 def test_low_priority_takes_what_others_leave() -> None:
-    waiting = KnownTargets(max_queue=9)
+    waiting = KnownTargets(QueueLimits(max_queue=9))
     low, normal = known(priority=Priority.LOW), known()
     submitted(waiting, low, normal)
     assert (waiting.queue_depth, waiting.low_queue_depth) == (2, 1)
@@ -87,7 +88,7 @@ def test_low_priority_takes_what_others_leave() -> None:
 
 
 def test_bounds_are_those_of_any_queue() -> None:
-    waiting = KnownTargets(max_queue=4, max_queue_tokens=12, caller_share=0.5)
+    waiting = KnownTargets(QueueLimits(max_queue=4, max_queue_tokens=12, caller_share=0.5))
     submitted(waiting, known("a"), known("a"))
     with pytest.raises(QueueFull) as full:
         submitted(waiting, known("a"), known("a"))
@@ -102,7 +103,7 @@ def test_bounds_are_those_of_any_queue() -> None:
 
 
 def test_answers_go_first_and_are_not_bounded() -> None:
-    waiting = KnownTargets(max_queue=2)
+    waiting = KnownTargets(QueueLimits(max_queue=2))
     targets = submitted(waiting, known(), known())
     answers = [decoded() for _ in range(4)]
     for request in answers:
@@ -113,7 +114,7 @@ def test_answers_go_first_and_are_not_bounded() -> None:
 
 
 def test_targets_are_not_starved_by_answers() -> None:
-    waiting = KnownTargets(max_queue=9)
+    waiting = KnownTargets(QueueLimits(max_queue=9))
     [target] = submitted(waiting, known())
     runs = 0
     while True:
@@ -128,7 +129,7 @@ def test_targets_are_not_starved_by_answers() -> None:
 
 
 def test_who_waits_can_be_cancelled() -> None:
-    waiting = KnownTargets(max_queue=9)
+    waiting = KnownTargets(QueueLimits(max_queue=9))
     gone, kept = submitted(waiting, known(), known())
     answered = decoded()
     waiting.annotate(answered, ANSWER)
@@ -143,7 +144,7 @@ def test_who_waits_can_be_cancelled() -> None:
 
 
 def test_answer_that_was_cancelled_before_it_came_does_not_wait() -> None:
-    waiting = KnownTargets(max_queue=9)
+    waiting = KnownTargets(QueueLimits(max_queue=9))
     request = decoded()
     request.state = RequestState.DONE
     waiting.annotate(request, ANSWER)
@@ -151,7 +152,7 @@ def test_answer_that_was_cancelled_before_it_came_does_not_wait() -> None:
 
 
 def test_stop_gives_what_waits_and_takes_no_more() -> None:
-    waiting = KnownTargets(max_queue=9)
+    waiting = KnownTargets(QueueLimits(max_queue=9))
     target = known()
     answered = decoded()
     submitted(waiting, target)
@@ -165,7 +166,7 @@ def test_stop_gives_what_waits_and_takes_no_more() -> None:
 
 @pytest.mark.parametrize("comes", ["target", "answer", "end"])
 def test_who_waits_for_work_is_woken(comes: str) -> None:
-    waiting = KnownTargets(max_queue=9)
+    waiting = KnownTargets(QueueLimits(max_queue=9))
     found: list[int] = []
     thread = threading.Thread(target=lambda: found.append(len(waiting.take(PATIENCE_S))))
     thread.start()
@@ -184,7 +185,7 @@ class Clocked:
 
     def __init__(self, **bounds: Any) -> None:
         self.now_s = 0.0
-        self.waiting = KnownTargets(max_queue=99, clock=lambda: self.now_s, **bounds)
+        self.waiting = KnownTargets(QueueLimits(max_queue=99, **bounds), clock=lambda: self.now_s)
 
     def run(self) -> list[Request]:
         requests = taken(self.waiting)
@@ -242,7 +243,7 @@ def test_time_without_work_is_no_part_of_the_wait() -> None:
 
 
 def test_nothing_is_kept_of_callers_who_have_left() -> None:
-    waiting = KnownTargets(max_queue=9)
+    waiting = KnownTargets(QueueLimits(max_queue=9))
     first, second, third = submitted(
         waiting, known("a"), known("b"), known("c", wants_attention=True)
     )

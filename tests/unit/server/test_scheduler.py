@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from seqserve_server.engine.limits import QueueLimits
 from seqserve_server.engine.request import DecodingOptions, Priority, Request, RequestState
 from seqserve_server.engine.scheduler import Scheduler
 from seqserve_server.errors import Bound, Draining, QueueFull
@@ -42,7 +43,7 @@ def submitted(scheduler: Scheduler, *lengths: int) -> list[Request]:
 
 
 def test_oldest_is_first() -> None:
-    scheduler = Scheduler(workers=1, max_queue=9)
+    scheduler = Scheduler(QueueLimits(max_queue=9))
     a, b, c = submitted(scheduler, 3, 3, 3)
     assert scheduler.take(held=0, free=2, budget_tokens=100) == [a, b]
     assert scheduler.take(held=2, free=1, budget_tokens=100) == [c]
@@ -50,7 +51,7 @@ def test_oldest_is_first() -> None:
 
 
 def test_full_queue_refuses_and_says_when_to_try_again() -> None:
-    scheduler = Scheduler(workers=1, max_queue=2)
+    scheduler = Scheduler(QueueLimits(max_queue=2))
     submitted(scheduler, 1, 1)
     extra = request()
     with pytest.raises(QueueFull, match="2 requests are waiting") as caught:
@@ -65,13 +66,13 @@ def test_full_queue_refuses_and_says_when_to_try_again() -> None:
     ("budget", "taken"), [(1, 1), (5, 1), (7, 1), (8, 2), (12, 3), (13, 3), (99, 4)]
 )
 def test_budget_bounds_all_but_the_oldest(budget: int, taken: int) -> None:
-    scheduler = Scheduler(workers=1, max_queue=9)
+    scheduler = Scheduler(QueueLimits(max_queue=9))
     submitted(scheduler, 5, 3, 4, 2)
     assert len(scheduler.take(held=0, free=9, budget_tokens=budget)) == taken
 
 
 def test_long_source_is_not_passed_by_shorter_ones() -> None:
-    scheduler = Scheduler(workers=1, max_queue=9)
+    scheduler = Scheduler(QueueLimits(max_queue=9))
     a, long, c = submitted(scheduler, 2, 50, 1)
     assert scheduler.take(held=0, free=9, budget_tokens=10) == [a]
     assert scheduler.take(held=1, free=8, budget_tokens=10) == [long]
@@ -79,7 +80,7 @@ def test_long_source_is_not_passed_by_shorter_ones() -> None:
 
 
 def test_worker_takes_no_more_than_its_share() -> None:
-    scheduler = Scheduler(workers=2, max_queue=9)
+    scheduler = Scheduler(QueueLimits(max_queue=9), workers=2)
     submitted(scheduler, 1, 1, 1, 1, 1)
     assert len(scheduler.take(held=0, free=9, budget_tokens=99)) == 3
     assert scheduler.take(held=3, free=6, budget_tokens=99) == []
@@ -87,7 +88,7 @@ def test_worker_takes_no_more_than_its_share() -> None:
 
 
 def test_cancel_leaves_the_queue_at_once() -> None:
-    scheduler = Scheduler(workers=1, max_queue=9)
+    scheduler = Scheduler(QueueLimits(max_queue=9))
     a, b = submitted(scheduler, 1, 1)
     assert scheduler.cancel(a)
     assert a.state is RequestState.DONE
@@ -96,7 +97,7 @@ def test_cancel_leaves_the_queue_at_once() -> None:
 
 
 def test_cancel_of_a_running_request_is_told_once_to_its_worker() -> None:
-    scheduler = Scheduler(workers=2, max_queue=9)
+    scheduler = Scheduler(QueueLimits(max_queue=9), workers=2)
     a, b = submitted(scheduler, 1, 1)
     scheduler.take(held=0, free=1, budget_tokens=9)
     scheduler.take(held=0, free=1, budget_tokens=9)
@@ -110,7 +111,7 @@ def test_cancel_of_a_running_request_is_told_once_to_its_worker() -> None:
 
 
 def test_cancel_after_the_end_or_before_the_start_is_nothing() -> None:
-    scheduler = Scheduler(workers=1, max_queue=9)
+    scheduler = Scheduler(QueueLimits(max_queue=9))
     [a] = submitted(scheduler, 1)
     scheduler.take(held=0, free=1, budget_tokens=9)
     scheduler.finish([a])
@@ -120,7 +121,7 @@ def test_cancel_after_the_end_or_before_the_start_is_nothing() -> None:
 
 
 def test_expire_takes_out_those_that_are_late() -> None:
-    scheduler = Scheduler(workers=1, max_queue=9)
+    scheduler = Scheduler(QueueLimits(max_queue=9))
     deadlines = [None, 7.0, 5.0, None, 6.0]
     requests = [request(deadline_s=deadline_s) for deadline_s in deadlines]
     for one in requests:
@@ -135,7 +136,7 @@ def test_expire_takes_out_those_that_are_late() -> None:
 
 
 def test_deadline_of_a_request_that_left_the_queue_harms_nobody() -> None:
-    scheduler = Scheduler(workers=1, max_queue=9)
+    scheduler = Scheduler(QueueLimits(max_queue=9))
     first, second = request(deadline_s=1.0), request(deadline_s=3.0)
     scheduler.submit(first)
     scheduler.submit(second)
@@ -146,7 +147,7 @@ def test_deadline_of_a_request_that_left_the_queue_harms_nobody() -> None:
 
 
 def test_stop_gives_what_waited_and_hands_out_nothing_more() -> None:
-    scheduler = Scheduler(workers=1, max_queue=9)
+    scheduler = Scheduler(QueueLimits(max_queue=9))
     a, b = submitted(scheduler, 1, 1)
     scheduler.take(held=0, free=1, budget_tokens=9)
     assert scheduler.stop() == [b]
@@ -159,7 +160,7 @@ def test_stop_gives_what_waited_and_hands_out_nothing_more() -> None:
 
 
 def test_idle_worker_is_woken() -> None:
-    scheduler = Scheduler(workers=1, max_queue=9)
+    scheduler = Scheduler(QueueLimits(max_queue=9))
     assert not scheduler.wait_for_work(0.0)
     answers: list[bool] = []
     thread = threading.Thread(target=lambda: answers.append(scheduler.wait_for_work(PATIENCE_S)))
@@ -170,7 +171,7 @@ def test_idle_worker_is_woken() -> None:
 
 
 def test_stop_wakes_an_idle_worker() -> None:
-    scheduler = Scheduler(workers=1, max_queue=9)
+    scheduler = Scheduler(QueueLimits(max_queue=9))
     thread = threading.Thread(target=scheduler.wait_for_work, args=(PATIENCE_S,))
     thread.start()
     scheduler.stop()
@@ -188,10 +189,12 @@ class Clock:
         return self.now_s
 
 
-def paced(interval_s: float, **bounds: Any) -> tuple[Scheduler, Clock]:
-    """Makes a scheduler of one slot, which each of its requests, of work 6, has held so long."""
+def paced(
+    interval_s: float, *, slots: int = 1, max_queue: int = 200, **bounds: Any
+) -> tuple[Scheduler, Clock]:
+    """Makes a scheduler, one slot of which each of its requests, of work 6, has held so long."""
     clock = Clock()
-    scheduler = Scheduler(workers=1, max_queue=200, clock=clock, **bounds)
+    scheduler = Scheduler(QueueLimits(max_queue=max_queue, **bounds), slots=slots, clock=clock)
     for _ in range(9):
         submitted(scheduler, 3)
         taken = scheduler.take(held=0, free=1, budget_tokens=9)
@@ -207,9 +210,8 @@ def refusal(scheduler: Scheduler, one: Request) -> QueueFull:
 
 
 def test_retry_follows_the_pace_of_completions() -> None:
-    scheduler, _ = paced(0.5)
+    scheduler, _ = paced(0.5, max_queue=20)
     submitted(scheduler, *[3] * 20)
-    scheduler._admission._max_queue = 20
     first, second = (refusal(scheduler, request()) for _ in range(2))
     assert first.retry_after_s == pytest.approx(20 * 0.5)
     assert second.retry_after_s == pytest.approx(21 * 0.5), "one behind the other"
@@ -219,27 +221,24 @@ def test_retry_follows_the_pace_of_completions() -> None:
 
 
 def test_pace_is_not_that_of_who_left_early() -> None:
-    scheduler, _ = paced(0.5)
+    scheduler, _ = paced(0.5, max_queue=20)
     for _ in range(50):
         submitted(scheduler, 3)
         scheduler.finish(scheduler.take(held=0, free=1, budget_tokens=9), answered=False)
     submitted(scheduler, *[3] * 20)
-    scheduler._admission._max_queue = 20
     assert refusal(scheduler, request()).retry_after_s == pytest.approx(20 * 0.5)
 
 
 def test_nobody_is_told_to_come_back_in_no_time() -> None:
-    scheduler, _ = paced(0.001)
+    scheduler, _ = paced(0.001, max_queue=1)
     submitted(scheduler, 3)
-    scheduler._admission._max_queue = 1
     assert refusal(scheduler, request()).retry_after_s == 0.05
 
 
 def test_promises_are_kept_to_so_many_callers() -> None:
     """The one who was told so longest ago is the first to be forgotten."""
-    scheduler, _ = paced(0.5)
+    scheduler, _ = paced(0.5, max_queue=1)
     submitted(scheduler, 3)
-    scheduler._admission._max_queue = 1
     told = [refusal(scheduler, request(caller=f"{n}")).retry_after_s for n in range(1025)]
     assert len(scheduler._admission._promised_s) == 1024
     assert refusal(scheduler, request(caller="1024")).retry_after_s > told[-1]
@@ -279,6 +278,41 @@ def test_queue_that_has_run_over_is_kept_short() -> None:
     submitted(scheduler, *[3] * 3)
 
 
+def overrun(**bounds: Any) -> tuple[Scheduler, Clock, list[Request]]:
+    """Makes a scheduler that goes on refusing, and what it let wait before; one takes 0.5 s."""
+    scheduler, clock = paced(0.5, **bounds)
+    waiting = submitted(scheduler, *[3] * 5)
+    for _ in range(4):
+        assert scheduler.shed(clock.now_s) == []
+        refusal(scheduler, request())
+        clock.now_s += 0.2
+    return scheduler, clock, waiting
+
+
+def test_what_came_before_is_refused_too_where_that_goes_on() -> None:
+    scheduler, clock, waiting = overrun(max_queue_s=None)
+    patient = request(caller="patient", priority=Priority.LOW)
+    newcomer = request(caller="newcomer")
+    for one in (patient, newcomer):
+        scheduler.submit(one)
+    shed = scheduler.shed(clock.now_s)
+    # Before the second one of a caller may be what takes a quarter of a second, so nothing.
+    assert [one for one, _ in shed] == waiting[1:]
+    assert all(one.state is RequestState.DONE for one, _ in shed)
+    refusals = [refused for _, refused in shed]
+    assert {refused.bound for refused in refusals} == {Bound.WAIT}
+    assert all(refused.retry_after_s >= 0.5 for refused in refusals)
+    assert scheduler.queue_depth == 3
+    refusal(scheduler, request())
+    assert scheduler.shed(clock.now_s) == [], "once is enough"
+
+
+def test_nothing_is_taken_back_where_the_longest_wait_is_given() -> None:
+    scheduler, clock, _ = overrun(max_queue_s=2.0)
+    assert scheduler.shed(clock.now_s) == []
+    assert scheduler.queue_depth == 5
+
+
 def test_request_that_would_come_too_late_is_refused_at_once() -> None:
     scheduler, clock = paced(0.5)
     scheduler.submit(request(deadline_s=clock.now_s + 0.1))  # Nothing is before it.
@@ -301,7 +335,7 @@ def test_nothing_is_refused_for_waiting_while_slots_are_free() -> None:
 
 def test_no_estimate_refuses_while_the_pace_is_not_known() -> None:
     clock = Clock()
-    scheduler = Scheduler(workers=1, max_queue=99, max_queue_s=0.0, clock=clock)
+    scheduler = Scheduler(QueueLimits(max_queue=99, max_queue_s=0.0), clock=clock)
     submitted(scheduler, *[3] * 9)
     for _ in range(3):
         taken = scheduler.take(held=0, free=1, budget_tokens=9)
@@ -311,7 +345,7 @@ def test_no_estimate_refuses_while_the_pace_is_not_known() -> None:
 
 
 def test_tokens_that_wait_are_bounded_but_not_the_first() -> None:
-    scheduler = Scheduler(workers=1, max_queue=9, max_queue_tokens=10)
+    scheduler = Scheduler(QueueLimits(max_queue=9, max_queue_tokens=10))
     [long] = submitted(scheduler, 50)
     assert refusal(scheduler, request(1)).bound is Bound.TOKENS
     assert scheduler.take(held=0, free=1, budget_tokens=1) == [long]
@@ -321,7 +355,7 @@ def test_tokens_that_wait_are_bounded_but_not_the_first() -> None:
 
 @pytest.mark.parametrize(("share", "alone"), [(0.2, 3), (0.5, 6), (0.75, 9), (1.0, 11)])
 def test_caller_leaves_room_for_others(share: float, alone: int) -> None:
-    scheduler = Scheduler(workers=1, max_queue=11, caller_share=share)
+    scheduler = Scheduler(QueueLimits(max_queue=11, caller_share=share))
     submitted(scheduler, *[1] * alone)
     if alone < 11:
         assert refusal(scheduler, request(1)).bound is Bound.CALLER
@@ -331,20 +365,20 @@ def test_caller_leaves_room_for_others(share: float, alone: int) -> None:
 
 
 def test_caller_leaves_tokens_for_others() -> None:
-    scheduler = Scheduler(workers=1, max_queue=99, max_queue_tokens=100, caller_share=0.5)
+    scheduler = Scheduler(QueueLimits(max_queue=99, max_queue_tokens=100, caller_share=0.5))
     submitted(scheduler, 40, 20)
     assert refusal(scheduler, request(1)).bound is Bound.CALLER
     scheduler.submit(request(40, caller="other"))
 
 
 def test_caller_may_hold_just_his_share() -> None:
-    scheduler = Scheduler(workers=1, max_queue=4, max_queue_tokens=100, caller_share=0.5)
+    scheduler = Scheduler(QueueLimits(max_queue=4, max_queue_tokens=100, caller_share=0.5))
     submitted(scheduler, 25, 25, 1)
     assert refusal(scheduler, request(1)).bound is Bound.CALLER
 
 
 def test_flood_of_one_caller_lets_another_one_pass() -> None:
-    scheduler = Scheduler(workers=1, max_queue=99)
+    scheduler = Scheduler(QueueLimits(max_queue=99))
     flood = submitted(scheduler, *[3] * 20)
     assert scheduler.take(held=0, free=1, budget_tokens=9) == flood[:1]
     quiet = [request(caller="quiet") for _ in range(2)]
@@ -355,7 +389,7 @@ def test_flood_of_one_caller_lets_another_one_pass() -> None:
 
 
 def test_low_priority_gets_what_is_left_and_one_turn_in_sixteen() -> None:
-    scheduler = Scheduler(workers=1, max_queue=99)
+    scheduler = Scheduler(QueueLimits(max_queue=99))
     low = [request(priority=Priority.LOW, caller=f"{number}") for number in range(3)]
     for one in low:
         scheduler.submit(one)
@@ -366,7 +400,7 @@ def test_low_priority_gets_what_is_left_and_one_turn_in_sixteen() -> None:
 
 
 def test_beam_is_passed_by_as_many_rows_as_it_takes_itself() -> None:
-    scheduler = Scheduler(workers=1, max_queue=99)
+    scheduler = Scheduler(QueueLimits(max_queue=99))
     running = submitted(scheduler, 1)
     scheduler.take(held=0, free=4, budget_tokens=99)
     beam = request(1, rows=4)
@@ -382,7 +416,7 @@ def test_beam_is_passed_by_as_many_rows_as_it_takes_itself() -> None:
 
 
 def test_who_was_there_before_has_passed_nobody() -> None:
-    scheduler = Scheduler(workers=1, max_queue=99)
+    scheduler = Scheduler(QueueLimits(max_queue=99))
     submitted(scheduler, 1, 1)
     beam = request(1, rows=4)
     scheduler.submit(beam)
@@ -391,7 +425,7 @@ def test_who_was_there_before_has_passed_nobody() -> None:
 
 
 def test_time_limit_ends_the_waiting_too() -> None:
-    scheduler = Scheduler(workers=1, max_queue=9)
+    scheduler = Scheduler(QueueLimits(max_queue=9))
     limited = request()
     limited.options = DecodingOptions(max_decoding_length=5, time_limit_s=2.0)
     limited.timeline.arrived_s = 10.0
@@ -430,11 +464,8 @@ def test_flood_leaves_others_served_and_no_call_much_slower(max_queue_s: float |
     slots, held_s, tick_s, ticks = 8, 0.2, 0.01, 2000
     clock, draw, capacity = Clock(), random.Random(7), slots / held_s
     scheduler = Scheduler(
-        workers=1,
-        max_queue=512,
+        QueueLimits(max_queue=512, max_queue_s=max_queue_s, caller_share=0.5),
         slots=slots,
-        max_queue_s=max_queue_s,
-        caller_share=0.5,
         clock=clock,
     )
     rates = {"loud": 6.8 * capacity} | {f"quiet {number}": 0.05 * capacity for number in range(4)}
@@ -477,7 +508,7 @@ def attending(scheduler: Scheduler, *rows: int) -> list[Request]:
 
 
 def test_answers_that_wait_for_attention_keep_others_like_them_out() -> None:
-    scheduler = Scheduler(workers=1, slots=2, max_queue=9)
+    scheduler = Scheduler(QueueLimits(max_queue=9), slots=2)
     a, b, c = attending(scheduler, 1, 1, 1)
     assert scheduler.take(held=0, free=2, budget_tokens=99) == [a, b]
     scheduler.finish([a, b])
@@ -498,7 +529,7 @@ def test_answers_that_wait_for_attention_keep_others_like_them_out() -> None:
 
 
 def test_due_beam_keeps_room_from_others_like_it() -> None:
-    scheduler = Scheduler(workers=1, slots=4, max_queue=9)
+    scheduler = Scheduler(QueueLimits(max_queue=9), slots=4)
     [first] = attending(scheduler, 1)
     scheduler.take(held=0, free=4, budget_tokens=99)
     scheduler.finish([first])
@@ -509,7 +540,7 @@ def test_due_beam_keeps_room_from_others_like_it() -> None:
 
 
 def test_idle_worker_sleeps_while_there_is_no_room() -> None:
-    scheduler = Scheduler(workers=1, slots=1, max_queue=9)
+    scheduler = Scheduler(QueueLimits(max_queue=9), slots=1)
     a, b = attending(scheduler, 1, 1)
     scheduler.take(held=0, free=1, budget_tokens=99)
     scheduler.finish([a])
@@ -525,7 +556,7 @@ def test_idle_worker_sleeps_while_there_is_no_room() -> None:
 
 def test_pace_includes_the_wait_for_attention() -> None:
     now_s = 0.0
-    scheduler = Scheduler(workers=1, slots=1, max_queue=9, clock=lambda: now_s)
+    scheduler = Scheduler(QueueLimits(max_queue=9), slots=1, clock=lambda: now_s)
     [a] = attending(scheduler, 1)
     scheduler.take(held=0, free=1, budget_tokens=99)
     now_s = 1.0

@@ -11,6 +11,7 @@ import torch
 from seqserve_model.transformer import AttentionRecord, Transformer
 from seqserve_server.engine import teacher as module
 from seqserve_server.engine.known_targets import KnownTargets
+from seqserve_server.engine.limits import QueueLimits
 from seqserve_server.engine.request import (
     DecodingOptions,
     Event,
@@ -43,7 +44,7 @@ class Classroom:
     """A teacher that turns by hand, and all it told."""
 
     def __init__(self, runtime: Any) -> None:
-        self.waiting = KnownTargets(max_queue=9)
+        self.waiting = KnownTargets(QueueLimits(max_queue=9))
         self.teacher = Teacher(runtime, self.waiting)
         self.told: list[tuple[Request, Event]] = []
 

@@ -11,6 +11,7 @@ from unittest import mock
 import pytest
 
 from seqserve_server.engine import worker as module
+from seqserve_server.engine.limits import QueueLimits
 from seqserve_server.engine.observer import NullObserver
 from seqserve_server.engine.request import (
     DecodingOptions,
@@ -40,7 +41,7 @@ class Bench:
     """One worker that turns by hand."""
 
     def __init__(self, runtime: Runtime, tokenizer: Tokenizer) -> None:
-        self.scheduler = Scheduler(workers=1, slots=8, max_queue=9)
+        self.scheduler = Scheduler(QueueLimits(max_queue=9), slots=8)
         self.worker = Worker(runtime, self.scheduler, 8, 99, NullObserver(), tokenizer.decode)
         self.events: list[tuple[Request, Event]] = []
 

@@ -8,6 +8,7 @@ import pytest
 
 from seqserve_server.engine import worker as module
 from seqserve_server.engine.cache import SlotCache
+from seqserve_server.engine.limits import QueueLimits
 from seqserve_server.engine.request import (
     DecodingOptions,
     Event,
@@ -57,7 +58,7 @@ class Bench:
     def __init__(self, slots: int = 4, budget_tokens: int = 100) -> None:
         self.runtime = FakeRuntime()
         self.notes = Notes()
-        self.scheduler = Scheduler(workers=1, max_queue=100)
+        self.scheduler = Scheduler(QueueLimits(max_queue=100))
         self.worker = Worker(
             self.runtime, self.scheduler, slots, budget_tokens, self.notes, detokenize
         )
@@ -610,7 +611,7 @@ def test_fault_loses_nothing_that_the_turn_had_to_tell() -> None:
 
 def test_warm_up_outgrows_no_cache_and_leaves_no_trace() -> None:
     runtime = FakeRuntime(make_manifest(limits=Limits(max_source_length=1, max_target_length=1)))
-    worker = Worker(runtime, Scheduler(workers=1, max_queue=1), 9, 100, Notes(), detokenize)
+    worker = Worker(runtime, Scheduler(QueueLimits(max_queue=1)), 9, 100, Notes(), detokenize)
     memory = runtime.encode([[EOS]])
     worker.warm_up(memory)
     assert runtime.rows == [1, 2, 4, 8, 9]
