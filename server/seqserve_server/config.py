@@ -181,8 +181,8 @@ class ServeOptions:
         None,
         help="Longest that a request may be expected to wait, judged by the recent pace, before it"
         " is refused. Where not given it is 2 s, or twice what a request takes, so that bursts find"
-        " room; but while some requests are refused it is only as long as one takes, so that"
-        " accepted calls stay fast. Those of low priority may wait for longer.",
+        " room; but while some requests are refused it is only half as long as one takes, so"
+        " that accepted calls stay fast. Those of low priority may wait for longer.",
         minimum=0,
         group=_ENGINE,
     )

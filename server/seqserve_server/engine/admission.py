@@ -113,7 +113,9 @@ class Admission:
             return math.inf
         longest_s = self._limits.max_queue_s
         if longest_s is None:
-            longest_s = self._congestion.longest_wait_s(now_s, self._pace.held_s)
+            longest_s = self._congestion.longest_wait_s(
+                now_s, self._pace.held_s, self._pace.interval_s
+            )
         # Who waits already leaves the rest of it to newcomers.
         return longest_s * self._limits.caller_share if count else longest_s
 

@@ -18,6 +18,13 @@ import math
 BURST_S = 2.0
 """Longest that a request may be expected to wait while none was refused for so long; where requests
 take long themselves, twice as long as one."""
+SHARE = 0.5
+"""How long one may wait once the queue has run over, as a share of the time that a request holds
+its slots. So half as many wait as run: enough that hardly a slot is left empty while more keep
+coming, and too few for anybody's answer to take twice as long for it."""
+LEAST = 2
+"""Requests that one may wait for all the same, where few run at once; else a caller whose requests
+always wait would keep out all others."""
 LASTING_S = 0.5
 """Refusals that go on for so long are not those of a burst."""
 PROBE_S = 60.0
@@ -38,15 +45,17 @@ class Congestion:
             self._began_s, self._is_cleared = now_s, False
         self._last_s = now_s
 
-    def longest_wait_s(self, now_s: float, held_s: float) -> float:
+    def longest_wait_s(self, now_s: float, held_s: float, interval_s: float) -> float:
         """Gives how long a request may be expected to wait.
 
         Args:
             now_s: The time.
-            held_s: How long a request holds its slots, of late. While one waits for so long, as
-                many others begin as there are slots, so that none of these is ever free.
+            held_s: How long a request holds its slots, of late.
+            interval_s: After which another one leaves them, while none is free.
         """
-        return held_s if self._is_there(now_s) else max(BURST_S, 2 * held_s)
+        if self._is_there(now_s):
+            return max(SHARE * held_s, LEAST * interval_s)
+        return max(BURST_S, 2 * held_s)
 
     def has_surplus(self, now_s: float) -> bool:
         """Tells whether some may wait who came before it was known to be more than a burst."""

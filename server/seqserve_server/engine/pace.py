@@ -48,6 +48,11 @@ class Pace:
         """Whether enough has ended for an estimate."""
         return self._ended >= _LEAST_ENDED
 
+    @property
+    def interval_s(self) -> float:
+        """Time from one request's end to the next one's, while no slot is free."""
+        return self._slot_seconds / self._slots
+
     def duration_s(self, work: float) -> float:
         """Estimates how long so much work takes; only where the pace is known."""
-        return work * self._slot_seconds / (self._work * self._slots)
+        return work / self._work * self.interval_s

@@ -272,10 +272,10 @@ def test_queue_that_has_run_over_is_kept_short() -> None:
     assert refusal(scheduler, request()).bound is Bound.WAIT
     for _ in range(4):
         scheduler.finish(scheduler.take(held=0, free=1, budget_tokens=9), answered=False)
-    submitted(scheduler, 3)
-    assert str(refusal(scheduler, request())) == "it would wait for about 1 s"
+    submitted(scheduler, 3, 3)
+    assert str(refusal(scheduler, request())) == "it would wait for about 1.5 s"
     clock.now_s += 2.0
-    submitted(scheduler, *[3] * 3)
+    submitted(scheduler, 3)
 
 
 def overrun(**bounds: Any) -> tuple[Scheduler, Clock, list[Request]]:
@@ -296,13 +296,13 @@ def test_what_came_before_is_refused_too_where_that_goes_on() -> None:
     for one in (patient, newcomer):
         scheduler.submit(one)
     shed = scheduler.shed(clock.now_s)
-    # Before the second one of a caller may be what takes a quarter of a second, so nothing.
-    assert [one for one, _ in shed] == waiting[1:]
+    # For two one may wait: the second of the caller for its first and for the newcomer.
+    assert [one for one, _ in shed] == waiting[2:]
     assert all(one.state is RequestState.DONE for one, _ in shed)
     refusals = [refused for _, refused in shed]
     assert {refused.bound for refused in refusals} == {Bound.WAIT}
     assert all(refused.retry_after_s >= 0.5 for refused in refusals)
-    assert scheduler.queue_depth == 3
+    assert scheduler.queue_depth == 4
     refusal(scheduler, request())
     assert scheduler.shed(clock.now_s) == [], "once is enough"
 
