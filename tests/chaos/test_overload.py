@@ -39,8 +39,7 @@ class Weight:
 
 WEIGHTS = {
     "heavy": Weight(16, 64, {"min_decoding_length": 128, "max_decoding_length": 128}, 0.7),
-    # More than the one core that takes calls can refuse, all on one connection: some gRPC itself
-    # does not take.
+    # More than the one core that takes calls can refuse; some of one caller gRPC itself turns away.
     "light": Weight(
         4,
         64,

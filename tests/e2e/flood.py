@@ -45,7 +45,7 @@ def quantile(durations_s: list[float], share: float) -> float:
 
 
 class Load:
-    """Callers of one server, all over one channel."""
+    """Callers of one server, each over a connection of its own."""
 
     def __init__(self, target: str, sources: list[str], **options: int) -> None:
         """Takes where to call and what to ask.
@@ -66,29 +66,35 @@ class Load:
                 setattr(request.options, name, int(share * value) if is_length else value)
             self._requests.append(request)
         self._random = random.Random(7)
+        self._connections: dict[str, tuple[Any, Any]] = {}
 
     async def __aenter__(self) -> Load:
-        self._channel = grpc.aio.insecure_channel(self._target)
-        self.generation: Any = generation_pb2_grpc.GenerationServiceStub(self._channel)
-        await self._channel.channel_ready()
         return self
 
     async def __aexit__(self, *given: object) -> None:
-        await self._channel.close(grace=None)
+        for channel, _ in self._connections.values():
+            await channel.close(grace=None)
 
-    @property
-    def channel(self) -> Any:
-        return self._channel
+    def connection(self, caller: str) -> tuple[Any, Any]:
+        """Gives the channel of a caller, and the stub for it."""
+        if caller not in self._connections:
+            # Else channels with the same target share a connection.
+            own = [("grpc.use_local_subchannel_pool", 1)]
+            channel = grpc.aio.insecure_channel(self._target, options=own)
+            self._connections[caller] = (
+                channel,
+                generation_pb2_grpc.GenerationServiceStub(channel),
+            )
+        return self._connections[caller]
 
     async def call(self, caller: str, outcomes: Outcomes) -> None:
         """Sends one request and notes what becomes of it."""
         outcomes.sent += 1
         request = self._random.choice(self._requests)
+        _, generation = self.connection(caller)
         began_s = time.perf_counter()
         try:
-            await self.generation.Generate(
-                request, timeout=_PATIENCE_S, metadata=((CALLER, caller),)
-            )
+            await generation.Generate(request, timeout=_PATIENCE_S, metadata=((CALLER, caller),))
         except grpc.aio.AioRpcError as error:
             code = error.code().name
             outcomes.codes[code] = outcomes.codes.get(code, 0) + 1

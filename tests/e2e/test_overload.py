@@ -97,12 +97,13 @@ def test_flood_of_one_caller_leaves_others_served(narrow: ServerProcess) -> None
 def test_health_reflection_and_models_pass(narrow: ServerProcess) -> None:
     async def main() -> None:
         async with flooded(narrow, Outcomes()) as load:
-            health = health_pb2_grpc.HealthStub(load.channel)
+            channel, _ = load.connection("onlooker")
+            health = health_pb2_grpc.HealthStub(channel)
             answer = await health.Check(health_pb2.HealthCheckRequest())
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
-            models = model_pb2_grpc.ModelServiceStub(load.channel)
+            models = model_pb2_grpc.ModelServiceStub(channel)
             assert (await models.ListModels(model_pb2.ListModelsRequest())).models
-            reflection = reflection_pb2_grpc.ServerReflectionStub(load.channel)
+            reflection = reflection_pb2_grpc.ServerReflectionStub(channel)
             asked = reflection_pb2.ServerReflectionRequest(list_services="")
             listing = reflection.ServerReflectionInfo(iter([asked]))
             assert (await listing.read()).list_services_response.service
