@@ -69,12 +69,26 @@ class Bound(Enum):
 class QueueFull(ServiceError):
     """The queue has no room, or none that would do the request any good."""
 
-    def __init__(self, reason: str, retry_after_s: float, bound: Bound = Bound.LENGTH) -> None:
-        """Says when a new try makes sense, and what stood in the way."""
-        super().__init__(reason, retry_after_s, bound)
+    def __init__(
+        self,
+        reason: str,
+        retry_after_s: float,
+        bound: Bound = Bound.LENGTH,
+        spacing_s: float = 0.0,
+    ) -> None:
+        """Says when a new try makes sense, and what stood in the way.
+
+        Args:
+            reason: For people.
+            retry_after_s: When what is before the request will have gone.
+            bound: What stood in the way.
+            spacing_s: How much later the caller's next request makes sense than this one.
+        """
+        super().__init__(reason, retry_after_s, bound, spacing_s)
         self.reason = reason
         self.retry_after_s = retry_after_s
         self.bound = bound
+        self.spacing_s = spacing_s
 
     def __str__(self) -> str:
         """Gives the reason."""

@@ -21,10 +21,7 @@ from seqserve_server.errors import Bound, QueueFull
 # An estimate has to exceed the time left by so much before a request is refused for it.
 _MARGIN = 1.5
 
-_LEAST_RETRY_S = 0.05
-_MOST_RETRY_S = 30.0
 _UNKNOWN_RETRY_S = 0.5
-_MOST_PROMISES = 1024
 
 
 class Admission:
@@ -46,8 +43,6 @@ class Admission:
         # ends with alpha / (1 + alpha) of the queue, which is caller_share.
         share = limits.caller_share
         self._share = share / (1.0 - share) if share < 1.0 else math.inf
-        # When the work promised to each caller who was told to come back will be done.
-        self._promised_s: dict[tuple[str, Priority], float] = {}
 
     def check(self, request: Request, now_s: float, free: int) -> None:
         """Lets a request pass that may wait.
@@ -65,7 +60,7 @@ class Admission:
             bound, reason = found
             if bound is not Bound.DEADLINE:
                 self._congestion.note(now_s)
-            raise QueueFull(reason, self.retry_after_s(request, now_s), bound)
+            raise self._refusal(request, reason, bound)
 
     def _objection(self, request: Request, now_s: float, free: int) -> tuple[Bound, str] | None:
         queue = self._queue
@@ -139,29 +134,16 @@ class Admission:
         self._congestion.clear()
         return found
 
-    def refusal(self, request: Request, now_s: float) -> QueueFull:
-        """Gives what one of them is told."""
-        reason = "more has come for a while than can be done"
-        return QueueFull(reason, self.retry_after_s(request, now_s), Bound.WAIT)
+    def surplus_refusal(self, request: Request) -> QueueFull:
+        """Gives what is to be said to one of them that has left."""
+        return self._refusal(request, "more has come for a while than can be done", Bound.WAIT)
+
+    def _refusal(self, request: Request, reason: str, bound: Bound) -> QueueFull:
+        if not self._pace.is_known:
+            return QueueFull(reason, _UNKNOWN_RETRY_S, bound)
+        # The engine is shared with whoever else waits.
+        spacing_s = self._pace.duration_s(request.work) * max(self._queue.callers, 1)
+        return QueueFull(reason, self._wait_s(request), bound, spacing_s)
 
     def _wait_s(self, request: Request) -> float:
         return self._pace.duration_s(self._queue.work_before(request.caller, request.priority))
-
-    def retry_after_s(self, request: Request, now_s: float) -> float:
-        """Estimates when what is before a request will have gone; a place then is promised to it.
-
-        So those of a caller who are refused one after the other are told later and later times, at
-        the pace at which they can be served, and do not come back all at once.
-        """
-        if not self._pace.is_known:
-            return _UNKNOWN_RETRY_S
-        holder = (request.caller, request.priority)
-        free_s = max(now_s + self._wait_s(request), self._promised_s.pop(holder, 0.0))
-        retry_s = min(max(free_s - now_s, _LEAST_RETRY_S), _MOST_RETRY_S)
-        # The engine is shared with whoever else waits.
-        work_s = self._pace.duration_s(request.work) * max(self._queue.callers, 1)
-        self._promised_s[holder] = now_s + retry_s + work_s
-        if len(self._promised_s) > _MOST_PROMISES:
-            # The one who was told so longest ago.
-            del self._promised_s[next(iter(self._promised_s))]
-        return retry_s

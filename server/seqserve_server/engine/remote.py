@@ -31,8 +31,15 @@ from seqserve_server.engine.mail import (
     packed,
     read,
 )
+from seqserve_server.engine.promises import Holder, Promises
 from seqserve_server.engine.request import Event, Failed, Request
-from seqserve_server.errors import Draining, EngineFault, ModelUnavailable, ServiceError
+from seqserve_server.errors import (
+    Draining,
+    EngineFault,
+    ModelUnavailable,
+    QueueFull,
+    ServiceError,
+)
 
 _FIRST_DELAY_S = 0.5
 _LONGEST_DELAY_S = 30.0
@@ -80,6 +87,8 @@ class RemoteEngine:
         self.slots = self.most_rows = self.cache_bytes = 0
         self.report = Report(0, 0, Figures())
         """The last one."""
+        self.promises = Promises()
+        """To those whom the host refuses."""
         self.on_change: Callable[[bool], None] = lambda is_up: None
         """Told when the engine's process has ended unasked, and when another one has begun."""
 
@@ -254,6 +263,8 @@ class RemoteEngine:
                 if timeline is not None:
                     request.timeline = timeline
                     del self._requests[number]
+                if isinstance(event, Failed) and isinstance(event.error, QueueFull):
+                    event = Failed(self.promises.refused(Holder.of(request), event.error))
                 request.receive(event)
         elif isinstance(message, Report):
             total = Figures()

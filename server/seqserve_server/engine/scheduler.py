@@ -207,7 +207,7 @@ class Scheduler:
             surplus = self._admission.surplus(now_s)
             for request in surplus:
                 self._leave(request)
-            return [(request, self._admission.refusal(request, now_s)) for request in surplus]
+            return [(request, self._admission.surplus_refusal(request)) for request in surplus]
 
     def take_cancelled(self, running: Iterable[Request | None]) -> list[Request]:
         """Gives those of a worker's requests that were cancelled since it last asked."""

@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
+from seqserve_server.engine.promises import Holder
 from seqserve_server.engine.request import DecodingOptions, Finished, Priority
 from seqserve_server.errors import ServiceError
 from seqserve_server.repository import Repository, ServedModel
@@ -58,7 +59,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         self, request: generation_pb2.GenerateRequest, context: Context
     ) -> generation_pb2.GenerateResponse:
         """Answers when every hypothesis is finished."""
-        model, call = await self._generation(request, context, streamed=False)
+        model, call = await self._generation(request, context)
         return _response(model, call, await call.finished(), request.options, request.source)
 
     async def generate_in_time(
@@ -68,7 +69,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         most_refusals: float = MOST_REFUSALS,
     ) -> generation_pb2.GenerateResponse:
         """Does the same for one of many requests of a call, which comes back if it is refused."""
-        model, call = await self._generation(request, context, streamed=False)
+        model, call = await self._generation(request, context, patient=True)
         answer = await call.finished_in_time(most_refusals)
         return _response(model, call, answer, request.options, request.source)
 
@@ -207,11 +208,20 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         )
 
     async def _generation(
-        self, request: generation_pb2.GenerateRequest, context: Context, *, streamed: bool
+        self,
+        request: generation_pb2.GenerateRequest,
+        context: Context,
+        *,
+        streamed: bool = False,
+        patient: bool = False,
     ) -> tuple[ServedModel, EngineCall]:
+        """Prepares a request; one that is patient comes back where it is refused."""
         model = self._model(request)
-        options = self._options.read(model, request.options)
         priority = priority_of(request.priority)
+        if not patient:
+            # Before anything is done for it.
+            model.engine.promises.check(Holder(current.get().holder, priority))
+        options = self._options.read(model, request.options)
         source = await _source(model, request.source)
         options = for_source(options, request.options.terms, request.source)
         call = _call(model, source, options, context, streamed=streamed, priority=priority)

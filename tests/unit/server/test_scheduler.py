@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from seqserve_server.engine.limits import QueueLimits
+from seqserve_server.engine.promises import Holder, Promises
 from seqserve_server.engine.request import DecodingOptions, Priority, Request, RequestState
 from seqserve_server.engine.scheduler import Scheduler
 from seqserve_server.errors import Bound, Draining, QueueFull
@@ -212,12 +213,16 @@ def refusal(scheduler: Scheduler, one: Request) -> QueueFull:
 def test_retry_follows_the_pace_of_completions() -> None:
     scheduler, _ = paced(0.5, max_queue=20)
     submitted(scheduler, *[3] * 20)
-    first, second = (refusal(scheduler, request()) for _ in range(2))
-    assert first.retry_after_s == pytest.approx(20 * 0.5)
-    assert second.retry_after_s == pytest.approx(21 * 0.5), "one behind the other"
-    for _ in range(200):
-        last = refusal(scheduler, request())
-    assert last.retry_after_s == 30.0, "there is a bound"
+    full = refusal(scheduler, request())
+    assert full.retry_after_s == pytest.approx(20 * 0.5)
+    assert full.spacing_s == pytest.approx(0.5)
+
+
+def test_who_shares_the_engine_comes_back_at_longer_intervals() -> None:
+    scheduler, _ = paced(0.5, max_queue=4)
+    for number in range(4):
+        scheduler.submit(request(caller=f"{number}"))
+    assert refusal(scheduler, request()).spacing_s == pytest.approx(4 * 0.5)
 
 
 def test_pace_is_not_that_of_who_left_early() -> None:
@@ -227,22 +232,6 @@ def test_pace_is_not_that_of_who_left_early() -> None:
         scheduler.finish(scheduler.take(held=0, free=1, budget_tokens=9), answered=False)
     submitted(scheduler, *[3] * 20)
     assert refusal(scheduler, request()).retry_after_s == pytest.approx(20 * 0.5)
-
-
-def test_nobody_is_told_to_come_back_in_no_time() -> None:
-    scheduler, _ = paced(0.001, max_queue=1)
-    submitted(scheduler, 3)
-    assert refusal(scheduler, request()).retry_after_s == 0.05
-
-
-def test_promises_are_kept_to_so_many_callers() -> None:
-    """The one who was told so longest ago is the first to be forgotten."""
-    scheduler, _ = paced(0.5, max_queue=1)
-    submitted(scheduler, 3)
-    told = [refusal(scheduler, request(caller=f"{n}")).retry_after_s for n in range(1025)]
-    assert len(scheduler._admission._promised_s) == 1024
-    assert refusal(scheduler, request(caller="1024")).retry_after_s > told[-1]
-    assert refusal(scheduler, request(caller="0")).retry_after_s == told[0]
 
 
 def test_long_wait_is_refused_but_not_to_low_priority() -> None:
@@ -438,6 +427,7 @@ def test_time_limit_ends_the_waiting_too() -> None:
 def test_who_comes_back_when_told_is_taken_in(callers: int) -> None:
     """Twice as many as can wait come at once; time goes on at an even pace."""
     scheduler, clock = paced(0.01, max_queue_s=0.2)
+    promises = Promises(clock)
     coming = [(clock.now_s, number % callers, 0) for number in range(60)]
     again = refused_again = 0
     running: list[Request] = []
@@ -449,11 +439,13 @@ def test_who_comes_back_when_told_is_taken_in(callers: int) -> None:
         coming = [one for one in coming if one[0] > clock.now_s]
         for _, number, tries in due:
             again += tries > 0
+            one = request(caller=f"{number}")
             try:
-                scheduler.submit(request(caller=f"{number}"))
+                scheduler.submit(one)
             except QueueFull as full:
                 refused_again += tries > 0
-                coming.append((clock.now_s + full.retry_after_s, number, tries + 1))
+                told = promises.refused(Holder.of(one), full)
+                coming.append((clock.now_s + told.retry_after_s, number, tries + 1))
     assert again > 20
     assert refused_again <= again / 10
 

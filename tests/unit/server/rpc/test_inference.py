@@ -15,6 +15,7 @@ from google.rpc.error_details_pb2 import BadRequest, RetryInfo
 
 from seqserve import __version__
 from seqserve.v1 import generation_pb2
+from seqserve_server.engine.promises import Promises
 from seqserve_server.engine.remote import RemoteEngine
 from seqserve_server.engine.request import Finished, Hypothesis, Request, StopReason
 from seqserve_server.errors import ModelUnavailable
@@ -88,6 +89,7 @@ class Down:
 
     slots = most_rows = 1
     is_up = False
+    promises = Promises()
 
     def submit(self, request: Request) -> None:
         raise ModelUnavailable("down")

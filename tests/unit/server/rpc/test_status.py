@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import grpc
 import pytest
@@ -11,6 +12,9 @@ from google.rpc.status_pb2 import Status
 
 from seqserve.v1 import generation_pb2
 from seqserve_server import errors
+from seqserve_server.engine import promises
+from seqserve_server.engine.engine import Engine
+from seqserve_server.engine.remote import RemoteEngine
 from seqserve_server.rpc.status import TABLE, failure_of
 
 from .service import Service, details, failure, request, serving, until
@@ -99,6 +103,31 @@ async def test_full_queue() -> None:
         service.runtime.may_run.set()
         answers = await asyncio.gather(running_too, waiting)
         assert [answer.hypotheses[0].text for answer in answers] == ["a", "b"]
+
+
+def held(engine: Engine) -> int:
+    return engine.slots_in_use + engine.queue_depth
+
+
+async def test_full_queue_is_not_asked_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(promises, "MOMENT_S", 60.0)
+    monkeypatch.setattr(promises, "_MOMENT_SHARE", 120.0)
+    async with serving(slots=1, max_queue=1) as service:
+        service.runtime.may_run.clear()
+        calls: list[asyncio.Future[Any]] = []
+        for text in ("a", "b"):
+            calls.append(asyncio.ensure_future(service.generation.Generate(request(text))))
+            await until(lambda: held(service.engine) == len(calls))
+        await failure(service.generation.Generate(request("c")))
+        with monkeypatch.context() as patch:
+            patch.delattr(RemoteEngine, "submit")
+            for call in (service.generation.Generate, service.generation.GenerateStream):
+                error = await failure(call(request("d")))
+                assert error.code() is Code.RESOURCE_EXHAUSTED
+                assert details(error, RetryInfo).retry_delay.ToMilliseconds() > 0
+        assert await service.value("rejected_total", reason="queue_full", model="echo") == 3
+        service.runtime.may_run.set()
+        await asyncio.gather(*calls)
 
 
 async def test_draining(service: Service) -> None:
