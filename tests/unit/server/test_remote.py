@@ -26,6 +26,7 @@ from seqserve_server.engine.mail import (
     packed,
     read,
 )
+from seqserve_server.engine.promises import Holder, Promises
 from seqserve_server.engine.remote import RemoteEngine
 from seqserve_server.engine.request import (
     DecodingOptions,
@@ -289,6 +290,8 @@ async def test_full_queue_of_the_engine_is_an_event() -> None:
     runtime.before_step = step
     limits = EngineLimits(workers=1, slots=1, max_queue=1, max_source_tokens_per_step=20)
     engine = RemoteEngine(lambda: ThreadHost(runtime, limits))
+    # A moment that does not pass.
+    engine.promises = Promises(lambda: 0.0)
     await asyncio.to_thread(engine.load)
     await engine.start()
     [first] = submitted(engine, 1)
@@ -296,6 +299,9 @@ async def test_full_queue_of_the_engine_is_an_event() -> None:
     second, third = submitted(engine, 2)
     await until(lambda: bool(third.events))
     assert isinstance(third.error, QueueFull) and third.error.retry_after_s > 0
+    with pytest.raises(QueueFull) as again:
+        engine.promises.check(Holder.of(third.request))
+    assert str(again.value) == str(third.error)
     gate.set()
     for inbox in (first, second):
         await until(inbox.has_ended)

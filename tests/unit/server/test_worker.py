@@ -20,7 +20,7 @@ from seqserve_server.engine.request import (
 )
 from seqserve_server.engine.scheduler import Scheduler
 from seqserve_server.engine.worker import Worker, doubling
-from seqserve_server.errors import DeadlinePassed, EngineFault, Stage
+from seqserve_server.errors import DeadlinePassed, EngineFault, QueueFull, Stage
 from seqserve_server.manifest import Limits
 
 from .fake_runtime import EOS, WORDS, FakeRuntime, detokenize, expected, make_manifest
@@ -452,6 +452,22 @@ def test_deadline_in_the_queue_costs_no_slot() -> None:
     assert failed.error.where is Stage.QUEUE
     assert bench.runtime.encoded == []
     bench.assert_empty()
+
+
+def test_what_is_too_much_is_told_without_a_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(slots=1)
+    [running] = bench.run_long(5)
+    waiting = bench.submit(6)
+    full = QueueFull("more has come for a while than can be done", 1.0)
+
+    def shed(now_s: float) -> list[tuple[Request, QueueFull]]:
+        return [(waiting, full)] if bench.scheduler.cancel(waiting) else []
+
+    monkeypatch.setattr(bench.scheduler, "shed", shed)
+    bench.finish()
+    assert bench.told(waiting) == [Failed(full)]
+    bench.assert_decoded(running)
+    assert bench.runtime.encoded == [[2]]
 
 
 def test_deadline_while_decoding_frees_the_slot_of_that_row_only() -> None:

@@ -12,8 +12,8 @@ from google.rpc.status_pb2 import Status
 
 from seqserve.v1 import generation_pb2
 from seqserve_server import errors
-from seqserve_server.engine import promises
 from seqserve_server.engine.engine import Engine
+from seqserve_server.engine.promises import Promises
 from seqserve_server.engine.remote import RemoteEngine
 from seqserve_server.rpc.status import TABLE, failure_of
 
@@ -110,9 +110,9 @@ def held(engine: Engine) -> int:
 
 
 async def test_full_queue_is_not_asked_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(promises, "MOMENT_S", 60.0)
-    monkeypatch.setattr(promises, "_MOMENT_SHARE", 120.0)
     async with serving(slots=1, max_queue=1) as service:
+        # A moment that does not pass.
+        service.remote.promises = Promises(lambda: 0.0)
         service.runtime.may_run.clear()
         calls: list[asyncio.Future[Any]] = []
         for text in ("a", "b"):
