@@ -7,17 +7,34 @@ wrong usage, 130 interrupted, 141 the reader of the output went away.
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
+from typing import NoReturn
 
 from seqserve import __version__
-from seqserve.command import stdio
+from seqserve.command import interrupt, stdio
 from seqserve.command.advice import advice_on
 from seqserve.command.table import COMMANDS, Command, overview
 from seqserve.errors import OptionError, SeqserveError
 
+_READER_GONE = 141
 _OWN_PACKAGES = {"seqserve", "seqserve_server", "seqserve_model", "seqserve_export"}
+
+
+def run() -> NoReturn:
+    """Runs a sub-command, and ends the process."""
+    interrupt.prepare()
+    status = main()
+    if status in (interrupt.STATUS, _READER_GONE):
+        # Calls may be under way. When the interpreter ends, gRPC's threads stop where they are, one
+        # of them perhaps with the lock that a call waits for when it is deleted.
+        with suppress(OSError, stdio.OutputLost):
+            sys.stdout.flush()
+        os._exit(status)
+    sys.exit(status)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -41,10 +58,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SeqserveError as error:
         return _fail(1, f"{error}\n{advice_on(error)}".rstrip())
     except KeyboardInterrupt:
-        return 130
+        return interrupt.STATUS
     except BrokenPipeError:
         stdio.discard_output()
-        return 141
+        return _READER_GONE
     return status
 
 
@@ -92,4 +109,4 @@ def _fail(status: int, message: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

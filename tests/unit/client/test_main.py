@@ -125,6 +125,29 @@ def test_a_sub_command_is_imported_only_when_it_is_called() -> None:
     assert unwanted & loaded == set()
 
 
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupted_command_that_hangs_is_ended() -> None:
+    """As one does whose main thread was interrupted with a lock in its hands."""
+    program = (
+        "import signal, sys, threading\n"
+        "import seqserve.__main__ as m\n"
+        "from seqserve.command import interrupt\n"
+        "def hang():\n"
+        "    lock = threading.Lock()\n"
+        "    lock.acquire()\n"
+        "    try:\n"
+        "        signal.raise_signal(signal.SIGINT)\n"
+        "    finally:\n"
+        "        print('hangs', flush=True)\n"
+        "        lock.acquire()\n"
+        "m.main = hang\n"
+        "interrupt.GRACE_S = 0.1\n"
+        "m.run()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=20)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"hangs\n", b"")
+
+
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     process = subprocess.Popen([*COMMAND, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None and process.stderr is not None
