@@ -2,7 +2,7 @@
 
 Python raises :exc:`KeyboardInterrupt` between any two steps of the main thread, also between taking
 a lock and the block that gives it back. Whoever needs that lock then, another thread or the
-clean-up, waits for ever ("Note on Signal Handlers and Exceptions" in the documentation of the module
+clean-up, waits for ever ("Note on Signal Handlers and Exceptions" in the documentation of
 :mod:`signal`). So a command has some seconds to end by itself.
 """
 
