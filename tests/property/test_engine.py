@@ -241,7 +241,7 @@ def test_staggered_rows_decode_as_alone_and_as_torch(
     run_day(Day(tiny_runtime, workers, slots, budget_tokens), plan, oracle)
 
 
-@settings(SETTINGS, max_examples=20)
+@settings(SETTINGS, max_examples=10)
 @days
 def test_staggered_rows_decode_as_alone_where_all_is_rounded(
     rounded: Offline,

@@ -169,7 +169,7 @@ class Day:
             self.hosts[-1].break_down()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(deeds, max_size=25))
 def test_every_request_ends_once(plan: list[Deed]) -> None:
     day = Day()
