@@ -39,8 +39,9 @@ from tests.e2e.frames import (
     reset,
     thrown,
 )
+from tests.e2e.holdings import memory_mb
 from tests.e2e.process import ServerProcess, until
-from tests.soak.test_memory import MODELS, memory_mb
+from tests.soak.test_memory import MODELS
 
 from seqserve import Client, RetryPolicy
 from seqserve.v1 import generation_pb2

@@ -129,7 +129,7 @@ def test_a_sub_command_is_imported_only_when_it_is_called() -> None:
 def test_an_interrupted_command_that_hangs_is_ended() -> None:
     """As one does whose main thread was interrupted with a lock in its hands."""
     program = (
-        "import signal, sys, threading\n"
+        "import signal, threading\n"
         "import seqserve.__main__ as m\n"
         "from seqserve.command import interrupt\n"
         "def hang():\n"

@@ -8,20 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.clock import Clock
 
 from seqserve import errors
 from seqserve.retry import Attempts, RetryPolicy
 
 UNAVAILABLE = errors.Unavailable("UNAVAILABLE", "draining")
 LONGEST_JITTER: Callable[[], float] = lambda: 1.0  # noqa: E731
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def attempts(clock: Clock, timeout_s: float = 100.0, **policy: Any) -> Attempts:

@@ -1,17 +1,9 @@
 from pathlib import Path
 
 import pytest
+from tests.clock import Clock
 
 from seqserve_model.progress import Progress
-
-
-class Clock:
-    """A clock that the test turns."""
-
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
@@ -26,7 +18,7 @@ def test_a_log_gets_a_line_now_and_then(
 ) -> None:
     shown = Progress(tmp_path, step=10, max_steps=1_000)
     for step in range(11, 31):
-        clock.now += 3
+        clock.now_s += 3
         shown.step(step, loss=2.0, rate=1e-3, target_tokens=300)
     shown.close()
     lines = capsys.readouterr().err.splitlines()
@@ -55,7 +47,7 @@ def test_time_left_reads_well(
     text: str,
 ) -> None:
     shown = Progress(tmp_path, step=0, max_steps=100 + seconds)
-    clock.now += 100
+    clock.now_s += 100
     shown.step(100, loss=1.0, rate=0.1, target_tokens=1)
     shown.close()
     assert capsys.readouterr().err.rstrip().endswith(f"{text} left")

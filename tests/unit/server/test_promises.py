@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.clock import Clock
 
 from seqserve_server.engine.promises import (
     LEAST_S,
@@ -17,16 +18,6 @@ from seqserve_server.errors import Bound, QueueFull
 
 ANN = Holder("ann", Priority.NORMAL)
 FULL = QueueFull("5 requests are waiting already", 2.0, Bound.LENGTH, 0.5)
-
-
-class Clock:
-    """Time that passes when a test says so."""
-
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 @pytest.fixture

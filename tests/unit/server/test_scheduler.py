@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from tests.clock import Clock
 
 from seqserve_server.engine.limits import QueueLimits
 from seqserve_server.engine.promises import Holder, Promises
@@ -178,16 +179,6 @@ def test_stop_wakes_an_idle_worker() -> None:
     scheduler.stop()
     thread.join(PATIENCE_S / 2)
     assert not thread.is_alive()
-
-
-class Clock:
-    """Time that passes when a test says so."""
-
-    def __init__(self) -> None:
-        self.now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def paced(

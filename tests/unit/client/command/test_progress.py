@@ -2,15 +2,9 @@ from __future__ import annotations
 
 import io
 
+from tests.clock import Clock
+
 from seqserve.command.progress import Progress
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now_s = 50.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 def test_it_is_written_over_now_and_then() -> None:
