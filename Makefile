@@ -73,7 +73,7 @@ check-proto: $(PROTOC_VENV)/.ready ## Fail if the checked-in stubs are not those
 # server's; they are found by where they lie, not by their package.
 define generate
 	$(call protoc,proto,$(1)/clients/python) $(PROTOS)
-	$(call protoc,seqserve_server/rpc/pb=proto/inference,$(1)/server) $(FOREIGN_PROTOS)
+	$(call protoc,seqserve_server/front/rpc/open_inference/pb=proto/inference,$(1)/server) $(FOREIGN_PROTOS)
 endef
 protoc = $(PROTOC_VENV)/bin/python -m grpc_tools.protoc -I $(1) \
   --python_out=$(2) --pyi_out=$(2) --grpc_python_out=$(2)

@@ -18,7 +18,7 @@ from bench import offline, online, overhead, roofline
 from bench.artifacts import newest
 from bench.machine import machine, versions
 from bench.plots import draw
-from seqserve_server.cores import available_cores
+from seqserve_server.front.cores import available_cores
 
 _FOLDER = Path(__file__).parent
 _REPORT = _FOLDER / "report.json"

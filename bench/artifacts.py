@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from seqserve_server.manifest import Manifest
+from seqserve_server.contract.manifest import Manifest
 
 
 def newest(model: Path, precision: str = "") -> Path:

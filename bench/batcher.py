@@ -32,10 +32,10 @@ from bench.load import MAX_DECODING_LENGTH
 from bench.peers import CTranslate2Converter, CTranslate2Peer, Peer, Rows, TorchPeer
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 from seqserve_export.restore import restore
-from seqserve_server.cores import available_cores
-from seqserve_server.engine.request import DecodingOptions
-from seqserve_server.manifest import Manifest
-from seqserve_server.tokenizer import Tokenizer
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.front.cores import available_cores
 
 Decode = Callable[[Sequence[list[int]]], Rows]
 

@@ -12,19 +12,15 @@ from pathlib import Path
 from types import TracebackType
 
 from bench.load import MAX_DECODING_LENGTH
-from seqserve_server.config import ServeOptions
+from seqserve_server.contract.events import Event, Failed, Finished
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.request import Request
+from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.engine import Engine, deliver
 from seqserve_server.engine.observer import NullObserver
-from seqserve_server.engine.request import (
-    DecodingOptions,
-    Event,
-    Failed,
-    Finished,
-    Request,
-)
-from seqserve_server.manifest import Manifest
-from seqserve_server.runtime import Runtime
-from seqserve_server.tokenizer import Tokenizer
+from seqserve_server.engine.runtime import Runtime
+from seqserve_server.front.config import ServeOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from seqserve_model.config import Norm, NormPosition, PositionScheme, Transforme
 from seqserve_model.layers import DecoderLayer, EncoderLayer
 from seqserve_model.search import batches_by_length, padded
 from seqserve_model.transformer import Transformer
-from seqserve_server.cores import available_cores
+from seqserve_server.front.cores import available_cores
 
 
 class HuggingFacePeer:

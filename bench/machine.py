@@ -7,7 +7,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from seqserve_server.cores import available_cores
+from seqserve_server.front.cores import available_cores
 
 _INSTRUCTIONS = ("avx2", "avx_vnni", "avx512_vnni", "avx512_bf16", "amx_int8")
 

@@ -19,8 +19,8 @@ from seqserve_export.artifact import Description, write_artifact
 from seqserve_model.config import Activation, NormPosition, TransformerConfig
 from seqserve_model.transformer import Transformer
 from seqserve_model.vocabulary import CONTROL_TOKENS
-from seqserve_server.manifest import Provenance
-from seqserve_server.tokenizer import UNK, Tokenizer
+from seqserve_server.contract.manifest import Provenance
+from seqserve_server.contract.tokenizer import UNK, Tokenizer
 
 MARIAN_BASE = TransformerConfig(
     vocabulary_size=32_000,

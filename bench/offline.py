@@ -33,10 +33,10 @@ from seqserve_export.precision import Caches, Scales
 from seqserve_export.quantization import quantize
 from seqserve_export.restore import restore
 from seqserve_model.transformer import Transformer
-from seqserve_server.cores import available_cores
-from seqserve_server.engine.request import DecodingOptions, Sampling
-from seqserve_server.manifest import Manifest
-from seqserve_server.tokenizer import Tokenizer
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.options import DecodingOptions, Sampling
+from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.front.cores import available_cores
 
 _FORCED_LENGTH = 32
 BEAMED_ROWS = 8

@@ -32,7 +32,7 @@ from bench.load import Caller, closed_loop, for_seconds, open_loop
 from bench.process import PATIENT, ServerProcess
 from bench.sentences import everyday
 from bench.series import Run, Series, capacity, figures, unloaded_s
-from seqserve_server.manifest import Manifest
+from seqserve_server.contract.manifest import Manifest
 
 _BASE = "CTranslate2 int8"
 # Enough that a full batch runs on each core while another one fills.

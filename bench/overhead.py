@@ -30,8 +30,8 @@ from bench.latency import Answer
 from bench.load import Caller, closed_loop
 from bench.process import PATIENT, ServerProcess
 from bench.sentences import everyday
-from seqserve_server.manifest import Manifest
-from seqserve_server.tokenizer import Tokenizer
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.tokenizer import Tokenizer
 
 _MB = 1e6
 

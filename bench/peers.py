@@ -20,10 +20,10 @@ from seqserve_model.layers import DecoderLayer, EncoderLayer, FeedForward
 from seqserve_model.positions import Positions, SinusoidalPositions
 from seqserve_model.search import greedy_in_batches
 from seqserve_model.transformer import Transformer
-from seqserve_server.cores import available_cores
-from seqserve_server.engine.request import DecodingOptions
-from seqserve_server.manifest import Manifest
-from seqserve_server.offline import Offline
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.engine.offline import Offline
+from seqserve_server.front.cores import available_cores
 
 Rows = list[list[int]]
 

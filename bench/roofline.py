@@ -29,10 +29,10 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.provider import Provider
 from seqserve_server.engine.cache import SlotCache
-from seqserve_server.manifest import Manifest
-from seqserve_server.provider import Provider
-from seqserve_server.runtime import Runtime
+from seqserve_server.engine.runtime import Runtime
 
 _PRODUCTS = {"Gemm": 1, "MatMul": 1, "MatMulIntegerToFloat": 1}
 """Operators that read a weight, and which of their inputs it is."""

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from seqserve_export.artifact import Description
     from seqserve_export.quantization import Calibration
     from seqserve_model.transformer import Transformer
-    from seqserve_server.offline import Offline
-    from seqserve_server.runtime import Runtime
-    from seqserve_server.tokenizer import Tokenizer
+    from seqserve_server.contract.tokenizer import Tokenizer
+    from seqserve_server.engine.offline import Offline
+    from seqserve_server.engine.runtime import Runtime
 
 # How long an example takes says only how busy the machine is.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -98,7 +98,7 @@ def tiny_row_scaled_artifact(
     tiny_description: Description,
     tiny_calibration: Calibration,
 ) -> Path:
-    """The other kind of int8: a scale for each row, and rounded caches; without a teacher.
+    """The other kind of int8: a scale for each row, and rounded caches; without a scorer.
 
     What needs it is marked ``parity``, for it takes ten seconds to trace.
     """
@@ -116,16 +116,16 @@ def tiny_row_scaled_artifact(
 
 @pytest.fixture(scope="session")
 def tiny_runtime(tiny_artifact: Path) -> Runtime:
-    from seqserve_server.manifest import Manifest
-    from seqserve_server.provider import Provider
-    from seqserve_server.runtime import Runtime
+    from seqserve_server.contract.manifest import Manifest
+    from seqserve_server.contract.provider import Provider
+    from seqserve_server.engine.runtime import Runtime
 
     return Runtime(tiny_artifact, Manifest.load(tiny_artifact), Provider.CPU, threads=1)
 
 
 @pytest.fixture(scope="session")
 def tiny_offline(tiny_artifact: Path) -> Iterator[Offline]:
-    from seqserve_server.offline import Offline
+    from seqserve_server.engine.offline import Offline
 
     with Offline(tiny_artifact, slots=8) as offline:
         yield offline

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from tests.reading import Array
 
-from seqserve_server.engine.request import Sampling
+from seqserve_server.contract.options import Sampling
 
 
 def drawn(found: Array, sampling: Sampling, number: float, near: Callable[..., None]) -> int:

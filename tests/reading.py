@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from seqserve_model.transformer import AttentionRecord, Transformer
-from seqserve_server.engine.request import DecodingOptions
+from seqserve_server.contract.options import DecodingOptions
 
 Array = NDArray[np.float64]
 Words = tuple[int, ...]

@@ -13,7 +13,7 @@ import numpy as np
 from tests.drawing import drawn
 from tests.reading import Reading, Words
 
-from seqserve_server.engine.request import Finished, Hypothesis, StopReason
+from seqserve_server.contract.events import Finished, Hypothesis, StopReason
 
 
 class Reference:

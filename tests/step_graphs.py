@@ -12,12 +12,12 @@ from seqserve_model.transformer import Transformer
 
 @contextmanager
 def steps_only() -> Iterator[None]:
-    """Leaves the teacher-forced graph out of what is exported meanwhile."""
+    """Leaves the scorer-forced graph out of what is exported meanwhile."""
     programs = program.programs
 
     def some(model: Transformer) -> dict[str, program.Program]:
         graphs = programs(model)
-        del graphs["teacher.onnx"]
+        del graphs["scorer.onnx"]
         return graphs
 
     with mock.patch.object(program, "programs", some):

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from seqserve_export.artifact import Description
     from seqserve_export.quantization import Calibration
     from seqserve_model.transformer import Transformer
-    from seqserve_server.tokenizer import Tokenizer
+    from seqserve_server.contract.tokenizer import Tokenizer
 
-SUBJECTS = ("The coffee", "A small dog", "My neighbour", "The old train", "Nobody", "Our teacher")
+SUBJECTS = ("The coffee", "A small dog", "My neighbour", "The old train", "Nobody", "Our scorer")
 VERBS = ("tastes", "waits for", "reads about", "paints", "forgets", "does not like")
 OBJECTS = ("the garden.", "a blue house!", "eleven books?", "water, bread and salt.", "music.")
 
@@ -54,7 +54,7 @@ def make_model(tokenizer: Tokenizer) -> Transformer:
 
 def make_description() -> Description:
     from seqserve_export.artifact import Description
-    from seqserve_server.manifest import Provenance
+    from seqserve_server.contract.manifest import Provenance
 
     return Description(
         name="tiny",

@@ -16,7 +16,7 @@ from seqserve_export.program import OPSET, write_graphs
 from seqserve_export.quantization import precision_of
 from seqserve_model.config import PositionScheme, TransformerConfig
 from seqserve_model.transformer import Transformer
-from seqserve_server.manifest import (
+from seqserve_server.contract.manifest import (
     NAME,
     Architecture,
     Limits,
@@ -28,7 +28,7 @@ from seqserve_server.manifest import (
     Verification,
     digest_of,
 )
-from seqserve_server.tokenizer import Tokenizer
+from seqserve_server.contract.tokenizer import Tokenizer
 
 LEAST_ONNXRUNTIME = "1.23"
 

@@ -18,8 +18,8 @@ from seqserve_export.self_test import choose_self_test
 from seqserve_model.checkpoint import RunDirectory, load_run, read_json
 from seqserve_model.data import read_pairs
 from seqserve_model.transformer import Transformer
-from seqserve_server.manifest import Provenance, Verification
-from seqserve_server.tokenizer import Tokenizer
+from seqserve_server.contract.manifest import Provenance, Verification
+from seqserve_server.contract.tokenizer import Tokenizer
 
 
 def export(options: ExportOptions) -> Path:

@@ -4,11 +4,11 @@
 graph       in                                               out
 =========== ================================================ ======================================
 encoder     words of sources, and where each belongs         keys and values of the memory for each
-                                                             decoder layer, projected once
+                                                             decoder layer, projected_rows once
 decoder     last words, lengths, caches                      next words, their log-probabilities,
-                                                             the best words, scores of all or of
+                                                             the best words, logits of all or of
                                                              some words, caches with one more entry
-teacher     a source and a target                            log-probability of each target word,
+scorer     a source and a target                            log-probability of each target word,
                                                              attention weights of every layer
 =========== ================================================ ======================================
 
@@ -103,10 +103,10 @@ class MemoryProjection(nn.Module):
 
     def forward(self, memory: Tensor) -> Tensor:
         """Maps ``[.., W]`` to what is kept, ``[.., W]``."""
-        projected: Tensor = self.projection(memory)
+        projected_rows: Tensor = self.projection(memory)
         if self.scale is None:
-            return projected
-        return operators.quantize(projected, torch.ones(()), torch.zeros((), dtype=torch.int8))
+            return projected_rows
+        return operators.quantize(projected_rows, torch.ones(()), torch.zeros((), dtype=torch.int8))
 
     def whole(self, kept: Tensor) -> Tensor:
         """Gives what was kept back as numbers, ``[.., W]``."""
@@ -140,8 +140,8 @@ class EncoderGraph(Graph):
         source: Tensor,
         positions: Tensor,
         source_lengths: Tensor,
-        word_at: Tensor,
-        place_of: Tensor,
+        pad_index: Tensor,
+        unpad_index: Tensor,
     ) -> tuple[Tensor, ...]:
         """Encodes sources of any lengths, which lie one after the other.
 
@@ -151,9 +151,9 @@ class EncoderGraph(Graph):
             source: int64 ``[T]``.
             positions: Of each word in its source, int64 ``[T]``.
             source_lengths: int32 ``[B]``.
-            word_at: The word at each place of a padded batch, int64 ``[B, S]``; places after the
+            pad_index: The word at each place of a padded batch, int64 ``[B, S]``; places after the
                 end of a source hold its last word.
-            place_of: The place of each word in the padded batch, int64 ``[T]``.
+            unpad_index: The place of each word in the padded batch, int64 ``[T]``.
 
         Returns:
             For each decoder layer the key of the memory ``[T, W]`` and those of each source's last
@@ -164,9 +164,9 @@ class EncoderGraph(Graph):
         if isinstance(scheme, SinusoidalPositions | LearnedPositions):
             x = x + F.embedding(positions, scheme.table)
         for number, layer in enumerate(self.model.encoder_layers):
-            x = layer(x, partial(self._attend, number, source_lengths, word_at, place_of))
+            x = layer(x, partial(self._attend, number, source_lengths, pad_index, unpad_index))
         memory = self.model.encoder_norm(x)  # [T, W]
-        ends = word_at[:, -1:]  # [B, 1]
+        ends = pad_index[:, -1:]  # [B, 1]
         outputs: list[Tensor] = []
         for project in self.memory_projections:
             kept = project(memory)  # [T, W]
@@ -174,15 +174,15 @@ class EncoderGraph(Graph):
         return tuple(outputs)
 
     def _attend(
-        self, number: int, lengths: Tensor, word_at: Tensor, place_of: Tensor, x: Tensor
+        self, number: int, lengths: Tensor, pad_index: Tensor, unpad_index: Tensor, x: Tensor
     ) -> Tensor:
         attention = self.model.encoder_layers[number].self_attention
         if self.model.encoder_positions.needs_weights:
-            padded = self._weigh(number, lengths, F.embedding(word_at, x))  # [B, S, W]
-            return F.embedding(place_of, padded.flatten(0, 1))
-        joint = F.embedding(word_at, self.source_projections[number](x))  # [B, S, 3W]
+            padded = self._weigh(number, lengths, F.embedding(pad_index, x))  # [B, S, W]
+            return F.embedding(unpad_index, padded.flatten(0, 1))
+        joint = F.embedding(pad_index, self.source_projections[number](x))  # [B, S, 3W]
         heads = self._attend_padded(number, lengths, joint)  # [B, S, W]
-        return attention.output(F.embedding(place_of, heads.flatten(0, 1)))  # type: ignore[no-any-return]
+        return attention.output(F.embedding(unpad_index, heads.flatten(0, 1)))  # type: ignore[no-any-return]
 
     def _attend_padded(self, number: int, lengths: Tensor, joint: Tensor) -> Tensor:
         positions, heads = self.model.encoder_positions, self.config.heads
@@ -238,16 +238,16 @@ class DecoderGraph(Graph):
         self,
         tokens: Tensor,
         lengths: Tensor,
-        longest: Tensor,
-        source_last: Tensor,
-        source_longest: Tensor,
-        adjust_index: Tensor,
-        adjust_value: Tensor,
-        scored: Tensor,
-        ranks: Tensor,
-        columns: Tensor,
-        allowed: Tensor,
-        projected: Tensor,
+        max_length: Tensor,
+        source_last_index: Tensor,
+        max_source_length: Tensor,
+        bias_tokens: Tensor,
+        bias_values: Tensor,
+        return_logprobs: Tensor,
+        top_k: Tensor,
+        num_logits: Tensor,
+        allowed_tokens: Tensor,
+        projected_rows: Tensor,
         caches: list[list[Tensor]],
     ) -> tuple[Tensor, ...]:
         """Advances every row by one word.
@@ -255,52 +255,52 @@ class DecoderGraph(Graph):
         Args:
             tokens: Last word of each row, int64 ``[B, 1]``.
             lengths: Words of each row already in its cache, int32 ``[B]``.
-            longest: The longest row after this step, at least 2; int32 ``[1]``.
-            source_last: Index of each row's last source word, int32 ``[B]``.
-            source_longest: The longest source, at least 2; int32 ``[1]``.
-            adjust_index: Words whose scores are changed, int64 ``[P, A]``.
-            adjust_value: What is added to them, ``[P, A]``.
-            scored: Whether log-probabilities are wanted, bool ``[]``; zeros are given if not.
-            ranks: As long as there are best words to be listed, int64 ``[K]``; may be empty.
-            columns: As long as there are words whose scores are to be given out, from the first of
-                the vocabulary on, int64 ``[N]``; may be empty.
-            allowed: Words whose scores alone are to be given out, in groups, int64 ``[G, 64]``; see
+            max_length: Length of the longest row after this step, at least 2; int32 ``[1]``.
+            source_last_index: Index of each row's last source word, int32 ``[B]``.
+            max_source_length: Length of the longest source, at least 2; int32 ``[1]``.
+            bias_tokens: Words whose logits are changed, int64 ``[P, A]``.
+            bias_values: What is added to them, ``[P, A]``.
+            return_logprobs: Whether to compute log-probabilities, bool ``[]``; zeros otherwise.
+            top_k: Its length K is the number of top tokens to list, int64 ``[K]``; may be empty.
+            num_logits: Its length N is the number of logits to return, from token 0 on, int64
+                ``[N]``; may be empty.
+            allowed_tokens: Tokens whose logits alone to return, in groups, int64 ``[G, 64]``; see
                 :func:`project_some`. May be empty.
-            projected: Rows that are projected onto the whole vocabulary, int64 ``[P]``; may be
-                empty. All that is found of whole rows is found of these, in this order.
+            projected_rows: Rows to project onto the whole vocabulary, int64 ``[P]``; may be empty.
+                Every output with an axis P is of these rows, in this order.
             caches: For each layer: self key, self value ``[B, H, C, D]``, cross key, cross value
                 ``[B, H, S, D]``, and the cross key and value of the last source word ``[B, 1, W]``.
 
         Returns:
             Next word int64 ``[P, 1]``, its log-probability ``[P]``, the best words int64
-            ``[P, K]``, best first, their log-probabilities ``[P, K]``, scores ``[P, N]``, scores of
-            the words allowed, unchanged, ``[B, G, 64]``, then the four caches of each layer.
+            ``[P, K]``, best first, their log-probabilities ``[P, K]``, logits ``[P, N]``, logits of
+            the words allowed_tokens, unchanged, ``[B, G, 64]``, then the four caches of each layer.
         """
         x = self._embed_step(tokens, lengths)
         updated: list[Tensor] = []
         for number, layer in enumerate(self.model.decoder_layers):
             own_key, own_value, key, value, last_key, last_value = caches[number]
             attend_target = partial(
-                self._attend_target, number, (own_key, own_value), lengths, longest
+                self._attend_target, number, (own_key, own_value), lengths, max_length
             )
             attend_memory = partial(
                 self._attend_memory,
                 number,
                 (key, value),
                 (last_key, last_value),
-                source_last,
-                source_longest,
+                source_last_index,
+                max_source_length,
             )
             x = layer(x, partial(attend_target, updated), partial(attend_memory, updated))
         features = self.model.decoder_norm(x)
         if not self.flat:
             features = features.squeeze(1)  # [B, W]
-        some = project_some(self.model.output_projection, features, allowed)
-        scores = self.model.project(F.embedding(projected, features))  # [P, V]
-        scores = operators.add_at(scores, adjust_index, adjust_value)
-        word = operators.argmax(scores)  # [P, 1]
-        listed = operators.log_softmax(scores, word, ranks, scored)
-        return word, *listed, scores[:, : columns.size(0)], some, *updated
+        some = project_some(self.model.output_projection, features, allowed_tokens)
+        logits = self.model.project(F.embedding(projected_rows, features))  # [P, V]
+        logits = operators.add_at(logits, bias_tokens, bias_values)
+        word = operators.argmax(logits)  # [P, 1]
+        listed = operators.log_softmax(logits, word, top_k, return_logprobs)
+        return word, *listed, logits[:, : num_logits.size(0)], some, *updated
 
     def _embed_step(self, tokens: Tensor, lengths: Tensor) -> Tensor:
         if self.flat:
@@ -324,7 +324,7 @@ class DecoderGraph(Graph):
         number: int,
         cache: tuple[Tensor, Tensor],
         lengths: Tensor,
-        longest: Tensor,
+        max_length: Tensor,
         updated: list[Tensor],
         x: Tensor,
     ) -> Tensor:
@@ -337,16 +337,16 @@ class DecoderGraph(Graph):
             None,
             cache,
             lengths,
-            longest,
+            max_length,
             self.config.heads,
-            bias=self._bias(number, joint, lengths, longest),
+            bias=self._bias(number, joint, lengths, max_length),
             rotary=(scheme.cosine, scheme.sine) if isinstance(scheme, RotaryPositions) else None,
             scales=cache_scales(attention),
             weighed=scheme.needs_weights,
         )
         updated += caches[:2]
         if isinstance(scheme, RelativePositions):
-            heads = heads + self._average(scheme.averages[number], caches[2], lengths, longest)
+            heads = heads + self._average(scheme.averages[number], caches[2], lengths, max_length)
         return attention.output(self._as_rows(heads))  # type: ignore[no-any-return]
 
     def _attend_memory(
@@ -354,8 +354,8 @@ class DecoderGraph(Graph):
         number: int,
         cache: tuple[Tensor, Tensor],
         last: tuple[Tensor, Tensor],
-        source_last: Tensor,
-        source_longest: Tensor,
+        source_last_index: Tensor,
+        max_source_length: Tensor,
         updated: list[Tensor],
         x: Tensor,
     ) -> Tensor:
@@ -365,16 +365,18 @@ class DecoderGraph(Graph):
             self._as_step(attention.query(x)),
             *last,
             cache,
-            source_last,
-            source_longest,
+            source_last_index,
+            max_source_length,
             self.config.heads,
             scales=cache_scales(attention),
         )
         updated += caches
         return attention.output(self._as_rows(heads))  # type: ignore[no-any-return]
 
-    def _bias(self, number: int, joint: Tensor, lengths: Tensor, longest: Tensor) -> Tensor | None:
-        """Gives what a scheme adds to the scores of keys, ``[B, H, 1, K]``."""
+    def _bias(
+        self, number: int, joint: Tensor, lengths: Tensor, max_length: Tensor
+    ) -> Tensor | None:
+        """Gives what a scheme adds to the logits of keys, ``[B, H, 1, K]``."""
         scheme = self.model.decoder_positions
         if isinstance(scheme, RelativePositions):
             query = _split(joint[..., : self.config.width], self.config.heads)  # [B, H, 1, D]
@@ -386,15 +388,19 @@ class DecoderGraph(Graph):
             bias = self.bias_table.t()[back].permute(0, 2, 1)[:, :, None]  # [B, H, 1, C]
         else:
             return None
-        return operators.first(bias, longest)
+        return operators.first(bias, max_length)
 
-    def _average(self, table: Tensor, weights: Tensor, lengths: Tensor, longest: Tensor) -> Tensor:
+    def _average(
+        self, table: Tensor, weights: Tensor, lengths: Tensor, max_length: Tensor
+    ) -> Tensor:
         """Averages vectors ``[H, 2R + 1, D]`` by the weights of their distances, ``[B, 1, W]``."""
         scheme = cast(RelativePositions, self.model.decoder_positions)
-        index = operators.first(self._index(scheme, lengths), longest)  # [B, K]
+        index = operators.first(self._index(scheme, lengths), max_length)  # [B, K]
         index = index[:, None, None].expand(-1, self.config.heads, 1, -1)
         # What lies past a row's own length was never written.
-        held = operators.first(torch.arange(self.capacity) <= lengths[:, None], longest)  # [B, K]
+        held = operators.first(
+            torch.arange(self.capacity) <= lengths[:, None], max_length
+        )  # [B, K]
         weights = weights.where(held[:, None, None], 0.0)
         nothing = weights.new_zeros(*weights.shape[:3], table.size(1))
         by_distance = operators.add_at(nothing, index, weights)  # [B, H, 1, 2R + 1]
@@ -406,7 +412,7 @@ class DecoderGraph(Graph):
         return distance.clamp(-scheme.distance, scheme.distance) + scheme.distance
 
 
-class TeacherGraph(nn.Module):
+class ScorerGraph(nn.Module):
     """A source and a known target in one pass."""
 
     def __init__(self, model: Transformer) -> None:
@@ -433,6 +439,6 @@ class TeacherGraph(nn.Module):
         memory = self.model.encode(source, source_lengths, record)
         state = self.model.begin(memory, source_lengths)
         logits = self.model.project(self.model.advance(target[:, :-1], state, record))
-        scores = torch.log_softmax(logits, -1).gather(2, target[:, 1:, None]).squeeze(2)
+        logits = torch.log_softmax(logits, -1).gather(2, target[:, 1:, None]).squeeze(2)
         weights = (record.encoder, record.decoder, record.cross)
-        return (scores, *(torch.stack(layers) for layers in weights))  # type: ignore[return-value]
+        return (logits, *(torch.stack(layers) for layers in weights))  # type: ignore[return-value]

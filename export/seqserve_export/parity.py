@@ -1,7 +1,7 @@
 """The proof: the torch model and the artifact are both really run, and compared.
 
 Three things are compared over real sentences: the tokens that greedy search gives, one by one;
-the log-probabilities of the same tokens, through the teacher-forced graph; and the sums that the
+the log-probabilities of the same tokens, through the scorer-forced graph; and the sums that the
 step graph itself kept while decoding. Torch computes at the artifact's precision there, so that
 nothing is put down to rounding which is not. What rounding costs is told by BLEU, chrF and the
 agreement word by word, against the model at full precision.
@@ -25,9 +25,9 @@ from seqserve_model.data import Pair
 from seqserve_model.evaluate import score
 from seqserve_model.search import batches_by_length, greedy_in_batches, padded
 from seqserve_model.transformer import Transformer
-from seqserve_server.engine.request import Finished
-from seqserve_server.manifest import Verification
-from seqserve_server.offline import Offline
+from seqserve_server.contract.events import Finished
+from seqserve_server.contract.manifest import Verification
+from seqserve_server.engine.offline import Offline
 
 _BATCH_ROWS = 32
 

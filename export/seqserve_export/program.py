@@ -18,7 +18,7 @@ from onnxscript import opset21
 from torch import Tensor, nn
 from torch.export import Dim
 
-from seqserve_export.graphs import DecoderGraph, EncoderGraph, TeacherGraph
+from seqserve_export.graphs import DecoderGraph, EncoderGraph, ScorerGraph
 from seqserve_export.quantization import cache_scales
 from seqserve_export.shortlist import GROUP
 from seqserve_model.transformer import Transformer
@@ -74,7 +74,7 @@ def programs(model: Transformer) -> dict[str, Program]:
     return {
         "encoder.onnx": _encoder(model),
         "decoder.onnx": _decoder(model),
-        "teacher.onnx": _teacher(model),
+        "scorer.onnx": _scorer(model),
     }
 
 
@@ -96,8 +96,8 @@ def _encoder(model: Transformer) -> Program:
             Input("source", _int64(16), (0,)),
             Input("positions", _int64(16), (0,)),
             Input("source_lengths", _int32(7, 5, 4), (0,)),
-            Input("word_at", _int64(3, 7), (0, 1)),
-            Input("place_of", _int64(16), (0,)),
+            Input("pad_index", _int64(3, 7), (0, 1)),
+            Input("unpad_index", _int64(16), (0,)),
         ],
         outputs=[
             f"{kind}_{part}_{layer}"
@@ -116,25 +116,25 @@ def _decoder(model: Transformer) -> Program:
         inputs=[
             Input("tokens", _int64(rows, 1), (0,)),
             Input("lengths", _int32(3, 4), (0,)),
-            Input("longest", _int32(5)),
-            Input("source_last", _int32(6, 7), (0,)),
-            Input("source_longest", _int32(8)),
-            Input("adjust_index", _int64(rows, 3), (0, 1)),
-            Input("adjust_value", torch.zeros(rows, 3), (0, 1)),
-            Input("scored", torch.tensor(True)),
-            Input("ranks", _int64(4), (0,)),
-            Input("columns", _int64(5), (0,)),
-            Input("allowed", _int64(2, GROUP), (0,)),
-            Input("projected", torch.arange(rows), (0,)),
+            Input("max_length", _int32(5)),
+            Input("source_last_index", _int32(6, 7), (0,)),
+            Input("max_source_length", _int32(8)),
+            Input("bias_tokens", _int64(rows, 3), (0, 1)),
+            Input("bias_values", torch.zeros(rows, 3), (0, 1)),
+            Input("return_logprobs", torch.tensor(True)),
+            Input("top_k", _int64(4), (0,)),
+            Input("num_logits", _int64(5), (0,)),
+            Input("allowed_tokens", _int64(2, GROUP), (0,)),
+            Input("projected_rows", torch.arange(rows), (0,)),
         ],
         caches=[_caches(model, rows, layer) for layer in layers],
         outputs=[
             "next_tokens",
             "log_probabilities",
-            "best_tokens",
-            "best_log_probabilities",
-            "scores",
-            "allowed_scores",
+            "top_tokens",
+            "top_log_probabilities",
+            "logits",
+            "allowed_logits",
             *(
                 f"new_{kind}_{part}_{layer}"
                 for layer in layers
@@ -166,9 +166,9 @@ def _caches(model: Transformer, rows: int, layer: int) -> list[Input]:
     ]
 
 
-def _teacher(model: Transformer) -> Program:
+def _scorer(model: Transformer) -> Program:
     return Program(
-        module=TeacherGraph(model),
+        module=ScorerGraph(model),
         inputs=[
             Input("source", _int64(2, 7), (0, 1)),
             Input("source_lengths", _int32(7, 5), (0,)),

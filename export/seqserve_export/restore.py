@@ -1,4 +1,4 @@
-"""From an artifact back to the torch model: the teacher graph keeps its weights under their names.
+"""From an artifact back to the torch model: the scorer graph keeps its weights under their names.
 
 It is what makes a shipped artifact enough to compare with other engines, or to train on from.
 """
@@ -14,8 +14,8 @@ from torch import Tensor
 
 from seqserve_model.config import TransformerConfig
 from seqserve_model.transformer import Transformer
-from seqserve_server.errors import ArtifactError
-from seqserve_server.manifest import Manifest
+from seqserve_server.contract.errors import ArtifactError
+from seqserve_server.contract.manifest import Manifest
 
 
 def restore(folder: Path) -> Transformer:
@@ -27,14 +27,14 @@ def restore(folder: Path) -> Transformer:
     manifest = Manifest.load(folder)
     if manifest.precision != "fp32":
         raise ArtifactError(f"{folder}: is {manifest.precision}; only fp32 holds the weights whole")
-    graph = onnx.load(str(folder / "teacher.onnx")).graph
+    graph = onnx.load(str(folder / "scorer.onnx")).graph
     arrays = {entry.name: onnx.numpy_helper.to_array(entry) for entry in graph.initializer}
     model = Transformer(TransformerConfig.from_dict(manifest.architecture.config))
     with torch.no_grad():
         for parameter, names in _names(model).items():
             stored = [f"model.{name}" for name in names if f"model.{name}" in arrays]
             if not stored:
-                raise ArtifactError(f"{folder}/teacher.onnx: holds no weight {names[0]}")
+                raise ArtifactError(f"{folder}/scorer.onnx: holds no weight {names[0]}")
             parameter.copy_(torch.from_numpy(np.array(arrays[stored[0]])))
     return model.eval()
 

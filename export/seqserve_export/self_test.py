@@ -13,9 +13,10 @@ from statistics import median
 from seqserve_model.data import Pair
 from seqserve_model.search import greedy_in_batches
 from seqserve_model.transformer import Transformer
-from seqserve_server.engine.request import DecodingOptions, Finished, StopReason
-from seqserve_server.manifest import SelfTest
-from seqserve_server.offline import Offline
+from seqserve_server.contract.events import Finished, StopReason
+from seqserve_server.contract.manifest import SelfTest
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.engine.offline import Offline
 
 _MOST_SENTENCES = 500
 

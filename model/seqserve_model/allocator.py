@@ -1,4 +1,4 @@
-"""Memory that a training frees is kept for its next step instead of given back to the system.
+"""CrossKV that a training frees is kept for its next step instead of given back to the system.
 
 Each step frees and takes the same hundreds of megabytes. glibc gives large blocks back at once, and
 every new one is filled with zeros page by page: a sixth of the time of a step on a CPU.

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from seqserve_model.config import TransformerConfig
 from seqserve_model.data import Pair
-from seqserve_server.tokenizer import Tokenizer
+from seqserve_server.contract.tokenizer import Tokenizer
 
 _POOL_BATCHES = 100
 

@@ -36,7 +36,7 @@ from seqserve.errors import OptionError
 from seqserve_model.config import TransformerConfig
 from seqserve_model.transformer import Transformer
 from seqserve_model.weights import Weights
-from seqserve_server.tokenizer import Tokenizer
+from seqserve_server.contract.tokenizer import Tokenizer
 
 _RNG = "rng.cpu"
 _RNG_CUDA = "rng.cuda"

@@ -24,11 +24,11 @@ from seqserve_model.data import Pair, read_pairs
 from seqserve_model.search import greedy_in_batches
 from seqserve_model.transformer import Transformer
 from seqserve_model.weights import Weights
-from seqserve_server.manifest import FILE as MANIFEST
-from seqserve_server.offline import Offline
-from seqserve_server.tokenizer import Tokenizer
+from seqserve_server.contract.manifest import FILE as MANIFEST
+from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.engine.offline import Offline
 
-Report = Callable[[str], None]
+StatsReply = Callable[[str], None]
 
 
 class Translator(Protocol):

@@ -16,7 +16,7 @@ import tokenizers
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from seqserve.errors import OptionError
-from seqserve_server.tokenizer import BOS, BYTE_TOKENS, EOS, PAD, UNK, Tokenizer
+from seqserve_server.contract.tokenizer import BOS, BYTE_TOKENS, EOS, PAD, UNK, Tokenizer
 
 CONTROL_TOKENS = [PAD, BOS, EOS, UNK]
 

@@ -12,7 +12,7 @@ from tests.e2e.process import PATIENCE_S
 from seqserve import AsyncClient, RetryPolicy
 
 ONCE = RetryPolicy(max_attempts=1)
-SOURCE = "Our teacher paints the garden."
+SOURCE = "Our scorer paints the garden."
 _LENGTH = 40
 _PAUSE_S = 0.02
 

@@ -20,7 +20,7 @@ from seqserve.errors import Unavailable
 from .bystander import ONCE
 from .conftest import PATIENT
 
-SOURCES = ("The old train waits for", "Nobody", "Our teacher paints")
+SOURCES = ("The old train waits for", "Nobody", "Our scorer paints")
 LENGTH = 800
 EACH = 4
 """Calls of each kind."""

@@ -18,7 +18,7 @@ from tests.e2e.test_lifecycle import copy_version
 
 from seqserve import AsyncClient, CallError, Client, DeadlineExceeded, InternalError
 from seqserve.errors import Unavailable
-from seqserve_server.tokenizer import Tokenizer
+from seqserve_server.contract.tokenizer import Tokenizer
 
 from .bystander import ONCE, Bystander
 from .ledger import Ledger
@@ -27,7 +27,7 @@ from .traps import fails, hangs, publish_trap
 SOUND, READS, SAYS, STUCK = 1, 2, 3, 4
 """Versions: one without a fault, one that fails where it reads a word, one that fails where it has
 said it, one that hangs there."""
-SOURCE = "Nobody waits for our teacher"
+SOURCE = "Nobody waits for our scorer"
 WORD = "salt"
 """Which nobody says unless he is made to."""
 ROWS = 4

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tests.e2e.babble import NAME
 from tests.e2e.test_lifecycle import copy_version
 
-from seqserve_server.manifest import Manifest, digest_of
+from seqserve_server.contract.manifest import Manifest, digest_of
 
 _FAR = 1 << 40
 

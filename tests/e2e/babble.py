@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from seqserve_export.artifact import Description
-    from seqserve_server.tokenizer import Tokenizer
+    from seqserve_server.contract.tokenizer import Tokenizer
 
 NAME = "babble"
 MAX_SOURCE = 64

@@ -15,7 +15,7 @@ from .process import PATIENCE_S
 from .test_lifecycle import copy_version
 
 ONCE = RetryPolicy(max_attempts=1)
-SOURCES = ("The old train waits for", "Nobody", "Our teacher paints", "The coffee tastes music.")
+SOURCES = ("The old train waits for", "Nobody", "Our scorer paints", "The coffee tastes music.")
 LENGTH = 60
 
 

@@ -26,7 +26,7 @@ from seqserve import (
     Unavailable,
 )
 from seqserve.__main__ import main
-from seqserve_server import healthcheck
+from seqserve_server.front import healthcheck
 
 from .process import PATIENCE_S, ServerProcess
 

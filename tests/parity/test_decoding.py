@@ -37,8 +37,9 @@ from transformers import GenerationConfig
 
 from seqserve_export.restore import restore
 from seqserve_model.transformer import Transformer
-from seqserve_server.engine.request import DecodingOptions, Finished, Sampling
-from seqserve_server.offline import Offline
+from seqserve_server.contract.events import Finished
+from seqserve_server.contract.options import DecodingOptions, Sampling
+from seqserve_server.engine.offline import Offline
 
 ROOT = Path(__file__).parents[2]
 ARTIFACT = ROOT / "models" / "en-de" / "1"

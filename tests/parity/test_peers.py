@@ -10,9 +10,9 @@ from bench.peers import CTranslate2Converter, CTranslate2Peer, SeqservePeer, Tor
 
 from seqserve_export.restore import restore
 from seqserve_model.transformer import Transformer
-from seqserve_server.engine.request import DecodingOptions
-from seqserve_server.manifest import Manifest
-from seqserve_server.tokenizer import Tokenizer
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parents[2]
 ARTIFACT = ROOT / "models" / "en-de" / "1"

@@ -16,29 +16,21 @@ from tests.reading import Reading
 from tests.reference import Reference
 
 from seqserve_model.transformer import Transformer
-from seqserve_server.engine import teacher as teacher_module
+from seqserve_server.contract.events import Event, Finished, Hypothesis, Progress, StopReason
+from seqserve_server.contract.limits import EngineLimits, QueueLimits
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.options import DecodingOptions, Sampling
+from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.request import Priority, Request
+from seqserve_server.engine import scorer as teacher_module
 from seqserve_server.engine import worker as worker_module
 from seqserve_server.engine.engine import Engine, deliver
-from seqserve_server.engine.known_targets import KnownTargets
-from seqserve_server.engine.limits import EngineLimits, QueueLimits
 from seqserve_server.engine.observer import NullObserver
-from seqserve_server.engine.request import (
-    DecodingOptions,
-    Event,
-    Finished,
-    Hypothesis,
-    Priority,
-    Progress,
-    Request,
-    Sampling,
-    StopReason,
-)
-from seqserve_server.engine.scheduler import Scheduler
-from seqserve_server.engine.teacher import Teacher
+from seqserve_server.engine.queue.scheduler import Scheduler
+from seqserve_server.engine.queue.score_queue import ScoreQueue
+from seqserve_server.engine.runtime import Runtime
+from seqserve_server.engine.scorer import Scorer
 from seqserve_server.engine.worker import Worker
-from seqserve_server.manifest import Manifest
-from seqserve_server.provider import Provider
-from seqserve_server.runtime import Runtime
 
 EOS, WORDS = 2, 384
 MAX_SOURCE, MAX_TARGET, MOST_ROWS = 24, 20, 4
@@ -233,8 +225,8 @@ class Day:
             Worker(runtime, self.scheduler, slots, budget_tokens, NullObserver(), spelt)
             for _ in range(workers)
         ]
-        self.known = KnownTargets(QueueLimits(max_queue=1000))
-        self.teacher = Teacher(runtime, self.known)
+        self.known = ScoreQueue(QueueLimits(max_queue=1000))
+        self.scorer = Scorer(runtime, self.known)
         self.inboxes: list[Inbox] = []
         self.cancellations: list[tuple[int, Request]] = []
         self.turns = 0
@@ -264,7 +256,7 @@ class Day:
                     self.known.annotate(request, event)
                 else:
                     request.receive(event)
-        for request, event in self.teacher.turn():
+        for request, event in self.scorer.turn():
             assert self.scheduler.settle(request), "it was cancelled"
             request.receive(event)
         self.turns += 1

@@ -18,23 +18,18 @@ from tests.reading import Reading
 from tests.reference import Reference
 
 from seqserve_model.transformer import Transformer
+from seqserve_server.contract.errors import ServiceError
+from seqserve_server.contract.events import Event, Finished, Progress, StopReason
+from seqserve_server.contract.limits import EngineLimits, QueueLimits
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.request import Request
 from seqserve_server.engine import worker as worker_module
 from seqserve_server.engine.engine import Engine, deliver
-from seqserve_server.engine.limits import EngineLimits, QueueLimits
 from seqserve_server.engine.observer import NullObserver
-from seqserve_server.engine.request import (
-    DecodingOptions,
-    Event,
-    Finished,
-    Progress,
-    Request,
-    StopReason,
-)
-from seqserve_server.engine.scheduler import Scheduler
+from seqserve_server.engine.offline import Offline
+from seqserve_server.engine.queue.scheduler import Scheduler
+from seqserve_server.engine.runtime import Runtime
 from seqserve_server.engine.worker import Worker
-from seqserve_server.errors import ServiceError
-from seqserve_server.offline import Offline
-from seqserve_server.runtime import Runtime
 
 EOS, WORDS = 2, 384
 MAX_SOURCE, MAX_TARGET = 24, 20

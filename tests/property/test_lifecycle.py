@@ -6,9 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from seqserve_server.errors import ModelNotFound, ModelNotLoaded, ModelUnavailable
-from seqserve_server.lifecycle import Control, ModelState, to_drain, to_load
-from seqserve_server.repository import Entry, Repository
+from seqserve_server.contract.errors import ModelNotFound, ModelNotLoaded, ModelUnavailable
+from seqserve_server.front.models.lifecycle import Control, ModelState, to_drain, to_load
+from seqserve_server.front.models.repository import Entry, Repository
 
 NUMBERS = st.integers(1, 5)
 LOADING, READY, DRAINING = ModelState.LOADING, ModelState.READY, ModelState.DRAINING

@@ -20,13 +20,13 @@ from tests.certificates import Certificates
 from seqserve.errors import OptionError
 from seqserve.token_entry import Scope, TokenEntry, digest_of
 from seqserve.v1 import model_pb2
-from seqserve_server.errors import ArtifactError
-from seqserve_server.manifest import FILE, Manifest
-from seqserve_server.references import check_references
-from seqserve_server.tls import certificates_of
-from seqserve_server.tokenizer import Tokenizer
-from seqserve_server.tokens import Tokens
-from seqserve_server.traffic import parse_traffic
+from seqserve_server.contract.errors import ArtifactError
+from seqserve_server.contract.manifest import FILE, Manifest
+from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.engine.external_data import check_references
+from seqserve_server.front.models.traffic import parse_traffic
+from seqserve_server.front.security.auth_tokens import Tokens
+from seqserve_server.front.security.tls import certificates_of
 
 # Files are written anew by each example.
 ANEW = settings(

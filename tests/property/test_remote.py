@@ -7,21 +7,15 @@ from dataclasses import dataclass, field
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.server.fake_runtime import EOS, FakeRuntime, expected
-from tests.unit.server.thread_host import ThreadHost
+from tests.unit.server.engine.fake_runtime import EOS, FakeRuntime, expected
+from tests.unit.server.front.engine_client.thread_host import ThreadHost
 
-from seqserve_server.engine.limits import EngineLimits
-from seqserve_server.engine.remote import RemoteEngine
-from seqserve_server.engine.request import (
-    DecodingOptions,
-    Event,
-    Failed,
-    Finished,
-    Progress,
-    Request,
-    StopReason,
-)
-from seqserve_server.errors import ModelUnavailable, QueueFull
+from seqserve_server.contract.errors import ModelUnavailable, QueueFull
+from seqserve_server.contract.events import Event, Failed, Finished, Progress, StopReason
+from seqserve_server.contract.limits import EngineLimits
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.request import Request
+from seqserve_server.front.engine_client.client import RemoteEngine
 
 PATIENCE_S = 60.0
 LIMITS = EngineLimits(workers=2, slots=4, max_queue=6, max_source_tokens_per_step=20)

@@ -17,11 +17,12 @@ from hypothesis.stateful import (
     rule,
 )
 
-from seqserve_server.engine.fair_queue import NORMAL_TURNS
-from seqserve_server.engine.limits import QueueLimits
-from seqserve_server.engine.request import DecodingOptions, Priority, Request, RequestState
-from seqserve_server.engine.scheduler import Scheduler
-from seqserve_server.errors import Bound, Draining, QueueFull
+from seqserve_server.contract.errors import Bound, Draining, QueueFull
+from seqserve_server.contract.limits import QueueLimits
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.request import Priority, Request, RequestState
+from seqserve_server.engine.queue.fair_queue import NORMAL_TURNS
+from seqserve_server.engine.queue.scheduler import Scheduler
 
 WORKERS, SLOTS, MAX_QUEUE, MAX_TOKENS = 3, 4, 8, 40
 CALLERS = ["a", "b", "c"]

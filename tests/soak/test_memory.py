@@ -1,4 +1,4 @@
-"""Memory stays flat: a real server, random shapes, callers that come, stream, cancel and leave."""
+"""CrossKV stays flat: a real server, random shapes, callers that come, stream, cancel and leave."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from seqserve_server.engine.request import Event, Failed, Finished, Progress
+from seqserve_server.contract.events import Event, Failed, Finished, Progress
 
 
 class PendingAnswer:

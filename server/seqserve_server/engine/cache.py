@@ -13,17 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from seqserve_server.engine.limits import MOST_ENDS, MOST_RANKS, MOST_SUPPRESSED
-from seqserve_server.engine.scores import NEVER
-from seqserve_server.manifest import Manifest
-from seqserve_server.runtime import Runtime, Sizes
-from seqserve_server.sources import Array, Memory
+from seqserve_server.contract.limits import MAX_END_TOKENS, MAX_SUPPRESSED, MAX_TOP_K
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.engine.packing import Array, CrossKV
+from seqserve_server.engine.runtime import Runtime, Sizes
 
 # The attention operator takes a longest length of 1 for the start of a prompt.
 _LEAST_LONGEST = 2
 
+MASKED_LOGIT = np.float32(-1e30)
+"""Logit of a suppressed token: below any other, and finite, so that sums with it are numbers."""
+
 # What a request may list to be kept from it; as many words as its target is long come to them.
-_MOST_LISTED = MOST_SUPPRESSED + 1 + MOST_ENDS
+_MOST_LISTED = MAX_SUPPRESSED + 1 + MAX_END_TOKENS
 
 
 class SlotCache:
@@ -62,8 +64,8 @@ class SlotCache:
         self._ban_places = 1
         self._adjust_index = np.full(slots * most_bans, self._eos, np.int64)
         self._adjust_value = np.zeros(slots * most_bans, np.float32)
-        self._best_tokens = np.zeros(slots * MOST_RANKS, np.int64)
-        self._best_log_probabilities = np.zeros(slots * MOST_RANKS, np.float32)
+        self._best_tokens = np.zeros(slots * MAX_TOP_K, np.int64)
+        self._best_log_probabilities = np.zeros(slots * MAX_TOP_K, np.float32)
         self._scores = np.zeros(slots * self.vocabulary_size, np.float32)
         self._allowed_shape = runtime.allowed_shape
         groups, size = runtime.allowed_shape(self.vocabulary_size)
@@ -94,16 +96,16 @@ class SlotCache:
         inputs: dict[str, Array] = {
             "tokens": self.tokens,
             "lengths": self.lengths,
-            "longest": self._longest,
-            "source_last": self._source_last,
-            "source_longest": self._source_longest,
-            "adjust_index": self._adjust_index,
-            "adjust_value": self._adjust_value,
-            "scored": self._scored,
-            "ranks": np.zeros(MOST_RANKS, np.int64),
-            "columns": np.zeros(self.vocabulary_size, np.int64),
-            "allowed": self._allowed,
-            "projected": np.arange(self.slots),
+            "max_length": self._longest,
+            "source_last_index": self._source_last,
+            "max_source_length": self._source_longest,
+            "bias_tokens": self._adjust_index,
+            "bias_values": self._adjust_value,
+            "return_logprobs": self._scored,
+            "top_k": np.zeros(MAX_TOP_K, np.int64),
+            "num_logits": np.zeros(self.vocabulary_size, np.int64),
+            "allowed_tokens": self._allowed,
+            "projected_rows": np.arange(self.slots),
             **self._own,
             **self._memory,
             **self._last,
@@ -112,10 +114,10 @@ class SlotCache:
         outputs: dict[str, Array] = {
             "next_tokens": self.tokens,
             "log_probabilities": self.log_probabilities,
-            "best_tokens": self._best_tokens,
-            "best_log_probabilities": self._best_log_probabilities,
-            "scores": self._scores,
-            "allowed_scores": self._allowed_scores,
+            "top_tokens": self._best_tokens,
+            "top_log_probabilities": self._best_log_probabilities,
+            "logits": self._scores,
+            "allowed_logits": self._allowed_scores,
             **{f"new_{name}": array for name, array in written.items()},
         }
         return inputs, outputs
@@ -126,7 +128,7 @@ class SlotCache:
         parts = (self._own, self._memory, self._last)
         return sum(array.nbytes for part in parts for array in part.values())
 
-    def join(self, row: int, memory: Memory, index: int) -> None:
+    def join(self, row: int, memory: CrossKV, index: int) -> None:
         """Lays a newly encoded source into a row.
 
         Args:
@@ -261,7 +263,7 @@ class SlotCache:
             shown = self.vocabulary_size if self.shows_scores or self.shows_listed else 0
             sizes = Sizes(self._ban_places, self.ranked, shown, self._allowed_groups)
         else:
-            sizes = Sizes(allowed=self._allowed_groups, projected=False)
+            sizes = Sizes(allowed_groups=self._allowed_groups, projects=False)
         self._step.run(rows, sizes)
         self.lengths[:rows] += 1
         self._most_words += 1
@@ -280,7 +282,7 @@ class SlotCache:
             if row < rows:
                 begin = row * places
                 self._adjust_index[begin : begin + len(words)] = words
-                self._adjust_value[begin : begin + len(words)] = NEVER
+                self._adjust_value[begin : begin + len(words)] = MASKED_LOGIT
         self._bans_laid, self._ban_rows, self._ban_places = True, rows, places
 
     def _measure(self, rows: int) -> None:

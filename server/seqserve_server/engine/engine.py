@@ -13,20 +13,21 @@ import threading
 import time
 from collections.abc import Callable
 
-from seqserve_server.engine.constraints import Detokenize
-from seqserve_server.engine.known_targets import KnownTargets
-from seqserve_server.engine.limits import EngineLimits
+from seqserve_server.contract.errors import EngineFault, NoScorer
+from seqserve_server.contract.events import Failed, Finished, Progress
+from seqserve_server.contract.limits import EngineLimits
+from seqserve_server.contract.request import Events, Priority, Request
+from seqserve_server.engine.decoding.constraints import Detokenize
+from seqserve_server.engine.decoding.search import MAX_BEAM_SIZE
 from seqserve_server.engine.observer import Observer
-from seqserve_server.engine.request import Failed, Finished, Priority, Progress, Request
-from seqserve_server.engine.scheduler import Scheduler
-from seqserve_server.engine.search import MOST_BEAMS
-from seqserve_server.engine.teacher import Teacher
-from seqserve_server.engine.worker import Events, Worker, doubling
-from seqserve_server.errors import EngineFault, NoTeacher
-from seqserve_server.runtime import Runtime
+from seqserve_server.engine.queue.scheduler import Scheduler
+from seqserve_server.engine.queue.score_queue import ScoreQueue
+from seqserve_server.engine.runtime import Runtime
+from seqserve_server.engine.scorer import Scorer
+from seqserve_server.engine.worker import Worker, doubling
 
 Deliver = Callable[[Events], None]
-"""Told, once per step and from a worker's thread, of all events of that step."""
+"""Takes all events of a step; called once per step, from a worker's thread."""
 
 # A step may be under way when the engine stops; one that takes longer hangs.
 _PATIENCE_S = 10.0
@@ -64,9 +65,9 @@ class Engine:
         self._observer = observer
         slots = -(-limits.slots // limits.workers)
         self._scheduler = Scheduler(limits, limits.workers, slots * limits.workers)
-        self._known = KnownTargets(limits)
+        self._known = ScoreQueue(limits)
         self._deliver = deliver
-        # Of the teacher last.
+        # Of the scorer last.
         self._turns = [0] * (limits.workers + 1)
         self._workers = [
             Worker(
@@ -85,10 +86,10 @@ class Engine:
             )
             for number, worker in enumerate(self._workers)
         ]
-        self._teacher = Teacher(runtime, self._known)
-        self._teaching = threading.Thread(target=self._teach, name="teacher", daemon=True)
+        self._scorer = Scorer(runtime, self._known)
+        self._teaching = threading.Thread(target=self._teach, name="scorer", daemon=True)
         self.slots = slots * limits.workers
-        self.most_rows = min(slots, MOST_BEAMS)
+        self.max_rows = min(slots, MAX_BEAM_SIZE)
         """Slots that one request can have."""
 
     def warm_up(self) -> None:
@@ -103,11 +104,11 @@ class Engine:
             memory = self._runtime.encode([[manifest.tokens.eos] * length])
         for worker in self._workers:
             worker.warm_up(memory)
-        if self._runtime.can_teach:
-            self._teacher.warm_up()
+        if self._runtime.can_score:
+            self._scorer.warm_up()
 
     def start(self) -> None:
-        """Starts the workers and the teacher."""
+        """Starts the workers and the scorer."""
         for thread in (*self._threads, self._teaching):
             thread.start()
 
@@ -116,12 +117,12 @@ class Engine:
 
         Raises:
             QueueFull: There is no room to wait.
-            NoTeacher: The model cannot do what is asked for.
+            NoScorer: The model cannot do what is asked for.
             Draining: The engine was stopped.
         """
         is_known = request.target is not None
-        if (is_known or request.options.needs_attention) and not self._runtime.can_teach:
-            raise NoTeacher(self._runtime.manifest.label)
+        if (is_known or request.options.needs_attention) and not self._runtime.can_score:
+            raise NoScorer(self._runtime.manifest.label)
         if is_known:
             self._known.submit(request)
         else:
@@ -138,7 +139,7 @@ class Engine:
             self._observer.cancelled(request)
 
     def stop(self) -> None:
-        """Ends the workers and the teacher; whatever still waited or ran fails.
+        """Ends the workers and the scorer; whatever still waited or ran fails.
 
         A thread that hangs is left behind after ten seconds, and what it ran is told nothing.
         """
@@ -155,7 +156,7 @@ class Engine:
 
     @property
     def queue_depth(self) -> int:
-        """Requests that wait for a slot, or for the teacher before or after they had one."""
+        """Requests that wait for a slot, or for the scorer before or after they had one."""
         decoded = sum(self._scheduler.decoded(priority) for priority in Priority)
         return self._scheduler.queue_depth + decoded + self._known.queue_depth
 
@@ -171,7 +172,7 @@ class Engine:
         return self._scheduler.running
 
     @property
-    def beats(self) -> tuple[int, ...]:
+    def heartbeats(self) -> tuple[int, ...]:
         """How often each thread has come round; all go on, idle ones too, or one hangs."""
         return tuple(self._turns)
 
@@ -193,7 +194,7 @@ class Engine:
             self._tell(self._annotated(events))
 
     def _annotated(self, events: Events) -> Events:
-        """Hands answers that are to show their attention to the teacher, which tells them then."""
+        """Hands answers that are to show their attention to the scorer, which tells them then."""
         told: Events = []
         for request, event in events:
             # What never began has attended to nothing.
@@ -210,7 +211,7 @@ class Engine:
             self._tell(
                 [
                     (request, event)
-                    for request, event in self._teacher.turn()
+                    for request, event in self._scorer.turn()
                     if self._settles(request, isinstance(event, Finished))
                 ]
             )

@@ -1,4 +1,4 @@
-"""An engine for whoever is at the other end of a socket; :mod:`seqserve_server.engine.remote` is.
+"""Serves an engine over a socket; the other end is ``seqserve_server.front.engine_client``.
 
 One thread reads and submits, the workers write what there is to tell. So a step does not wait for
 the other end's interpreter, unless nothing is read there until the socket's buffer is full.
@@ -12,25 +12,25 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from seqserve.errors import SeqserveError
-from seqserve_server.engine.engine import Deliver, Engine
-from seqserve_server.engine.figures import Tally
-from seqserve_server.engine.mail import (
-    Ask,
+from seqserve_server.contract.errors import ServiceError
+from seqserve_server.contract.events import Event, Failed, Progress, Timeline
+from seqserve_server.contract.messages import (
     Cancel,
+    GetStats,
+    LoadFailed,
     Message,
     Ready,
-    Report,
     Setup,
+    StatsReply,
+    StepEvents,
     Submit,
-    Told,
-    Unable,
-    packed,
-    read,
+    encode_message,
+    read_message,
 )
+from seqserve_server.contract.request import Events, Request
+from seqserve_server.contract.stats import StatsRecorder
+from seqserve_server.engine.engine import Deliver, Engine
 from seqserve_server.engine.observer import Observer
-from seqserve_server.engine.request import Event, Failed, Progress, Request, Timeline
-from seqserve_server.engine.worker import Events
-from seqserve_server.errors import ServiceError
 
 Load: TypeAlias = Callable[[Setup, Deliver, Observer], Engine]
 """Makes the engine that a setup describes, warm and not started."""
@@ -48,24 +48,24 @@ class Host:
         """
         self._channel = channel
         self._load = load
-        self._tally = Tally()
+        self._tally = StatsRecorder()
         self._requests: dict[int, Request] = {}
         self._sending = threading.Lock()
 
     def run(self) -> None:
         """Loads, serves, and stops the engine when the other end is gone."""
         with self._channel, self._channel.makefile("rb") as stream:
-            setup = read(stream)
+            setup = read_message(stream)
             if not isinstance(setup, Setup):
                 return
             try:
                 engine = self._load(setup, self._deliver, self._tally)
             except SeqserveError as error:
-                self._send(Unable(error))
+                self._send(LoadFailed(error))
                 return
             engine.start()
-            self._send(Ready(engine.slots, engine.most_rows, engine.cache_bytes))
-            while (message := read(stream)) is not None:
+            self._send(Ready(engine.slots, engine.max_rows, engine.cache_bytes))
+            while (message := read_message(stream)) is not None:
                 self._handle(engine, message)
             engine.stop()
 
@@ -77,12 +77,12 @@ class Host:
             if request is not None:
                 request.deadline_s = message.deadline_s
                 engine.cancel(request)
-        elif isinstance(message, Ask):
+        elif isinstance(message, GetStats):
             figures = self._tally.figures()
             low = engine.low_queue_depth
             # Some may have left since.
             depth = max(low, engine.queue_depth)
-            self._send(Report(depth, engine.slots_in_use, figures, low, engine.beats))
+            self._send(StatsReply(depth, engine.slots_in_use, figures, low, engine.heartbeats))
 
     def _submit(self, engine: Engine, message: Submit) -> None:
         request = Request(
@@ -113,10 +113,10 @@ class Host:
             else:
                 self._requests.pop(request.number, None)
                 told.append((request.number, event, request.timeline))
-        self._send(Told(told))
+        self._send(StepEvents(told))
 
     def _send(self, message: Message) -> None:
-        data = packed(message)
+        data = encode_message(message)
         try:
             with self._sending:
                 self._channel.sendall(data)

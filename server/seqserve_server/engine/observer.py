@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from seqserve_server.engine.request import Event, Request
+from seqserve_server.contract.events import Event
+from seqserve_server.contract.request import Request
 
 
 class Observer(Protocol):

@@ -6,32 +6,30 @@ import logging
 import math
 import time
 
-from seqserve_server.engine.cache import SlotCache
-from seqserve_server.engine.constraints import Detokenize
-from seqserve_server.engine.observer import Observer
-from seqserve_server.engine.request import (
+from seqserve_server.contract.errors import DeadlinePassed, EngineFault, ServiceError, Stage
+from seqserve_server.contract.events import (
     Event,
     Failed,
     Finished,
     Hypothesis,
     Progress,
-    Request,
     StopReason,
 )
-from seqserve_server.engine.scheduler import Scheduler
-from seqserve_server.engine.search import Search
-from seqserve_server.engine.terms import unmet
-from seqserve_server.errors import DeadlinePassed, EngineFault, ServiceError, Stage
-from seqserve_server.runtime import Runtime
-from seqserve_server.sources import Memory
+from seqserve_server.contract.request import Events, Request
+from seqserve_server.contract.terms import unmet
+from seqserve_server.engine.cache import SlotCache
+from seqserve_server.engine.decoding.constraints import Detokenize
+from seqserve_server.engine.decoding.search import Search
+from seqserve_server.engine.observer import Observer
+from seqserve_server.engine.packing import CrossKV
+from seqserve_server.engine.queue.scheduler import Scheduler
+from seqserve_server.engine.runtime import Runtime
 
 # How long an idle worker sleeps before it looks for requests that are late.
 _IDLE_S = 0.05
 
 # Attention alone sees padding; so much longer than the shortest may a source beside it be.
 _MOST_PADDED = 2
-
-Events = list[tuple[Request, Event]]
 
 _log = logging.getLogger(__name__)
 
@@ -101,7 +99,7 @@ class Worker:
         """Bytes of the keys and values."""
         return self._cache.bytes
 
-    def warm_up(self, memory: Memory) -> None:
+    def warm_up(self, memory: CrossKV) -> None:
         """Steps with 1, 2, 4, .. rows, as many as there are slots, and leaves them empty.
 
         Args:
@@ -229,7 +227,7 @@ class Worker:
         self._events.append((request, Failed(EngineFault("the source could not be encoded"))))
         self._scheduler.finish([request], answered=False)
 
-    def _join(self, requests: list[Request], memory: Memory) -> None:
+    def _join(self, requests: list[Request], memory: CrossKV) -> None:
         """Lays encoded sources into rows that others have left, or after the last."""
         for index, request in enumerate(requests):
             rows = [self._take_row(request) for _ in range(request.options.rows)]

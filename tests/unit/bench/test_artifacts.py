@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from bench.artifacts import newest, repository_of
 
-from seqserve_server.manifest import Manifest
+from seqserve_server.contract.manifest import Manifest
 
 
 def test_newest_is_the_highest_number(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from bench.peers import CTranslate2Converter, CTranslate2Peer, TorchPeer
 from seqserve_model.config import NormPosition, TransformerConfig
 from seqserve_model.search import greedy_in_batches
 from seqserve_model.transformer import Transformer
-from seqserve_server.engine.request import DecodingOptions
-from seqserve_server.manifest import Manifest
-from seqserve_server.offline import Offline
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.engine.offline import Offline
 
 LENGTH = 12
 TINY = replace(

@@ -1,4 +1,4 @@
-"""Figures of rounds made by hand."""
+"""EngineStats of rounds made by hand."""
 
 from __future__ import annotations
 

@@ -15,8 +15,8 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from seqserve.options import variable_of
-from seqserve_server.config import ServeOptions
-from seqserve_server.metrics import Metrics
+from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.telemetry.metrics import Metrics
 
 ROOT = Path(__file__).parents[3]
 PROMETHEUS = ROOT / "deploy" / "prometheus"
@@ -206,8 +206,8 @@ def test_compose_understands_the_file() -> None:
 
 def test_the_probe_of_the_image_exists() -> None:
     [command] = re.findall(r"^ +CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)
-    assert json.loads(command) == ["python", "-m", "seqserve_server.healthcheck"]
-    assert (ROOT / "server" / "seqserve_server" / "healthcheck.py").exists()
+    assert json.loads(command) == ["python", "-m", "seqserve_server.front.healthcheck"]
+    assert (ROOT / "server" / "seqserve_server" / "front" / "healthcheck.py").exists()
 
 
 def _metric_names() -> Iterator[str]:

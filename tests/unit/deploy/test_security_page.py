@@ -9,7 +9,7 @@ from pathlib import Path
 from seqserve.command.connection import ConnectionOptions
 from seqserve.command.token import TokenOptions
 from seqserve.options import flag_of, variable_of
-from seqserve_server.config import ServeOptions
+from seqserve_server.front.config import ServeOptions
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ from seqserve_export.quantization import precision_of
 from seqserve_model.data import Pair
 from seqserve_model.transformer import Transformer
 
-GRAPHS = ["encoder.onnx", "decoder.onnx", "teacher.onnx", "weights.bin"]
+GRAPHS = ["encoder.onnx", "decoder.onnx", "scorer.onnx", "weights.bin"]
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from seqserve_export.restore import restore
 from seqserve_model.checkpoint import RunDirectory, named_weights, write_json, write_tensors
 from seqserve_model.data import Pair, write_pairs
 from seqserve_model.transformer import Transformer
-from seqserve_server.manifest import Manifest, Verification
-from seqserve_server.offline import Offline
-from seqserve_server.tokenizer import Tokenizer
+from seqserve_server.contract.manifest import Manifest, Verification
+from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.engine.offline import Offline
 
 pytestmark = pytest.mark.usefixtures("traced_already", "as_before")
 

@@ -25,13 +25,14 @@ from seqserve_model.config import (
     TransformerConfig,
 )
 from seqserve_model.transformer import AttentionRecord, Transformer
+from seqserve_server.contract.events import Finished
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.cache import SlotCache
-from seqserve_server.engine.request import DecodingOptions, Finished
-from seqserve_server.manifest import Manifest
-from seqserve_server.offline import Offline
-from seqserve_server.provider import Provider
-from seqserve_server.runtime import Runtime
-from seqserve_server.tokenizer import Tokenizer
+from seqserve_server.engine.offline import Offline
+from seqserve_server.engine.runtime import Runtime
 
 WORDS, EOS = 384, 2
 

@@ -16,11 +16,11 @@ from seqserve_export.quantization import Calibration, quantize
 from seqserve_model.config import PositionScheme
 from seqserve_model.data import Pair
 from seqserve_model.transformer import Transformer
-from seqserve_server.errors import ArtifactError
-from seqserve_server.manifest import Manifest, Provenance, Verification
-from seqserve_server.offline import Offline
-from seqserve_server.runtime import Runtime
-from seqserve_server.tokenizer import Tokenizer
+from seqserve_server.contract.errors import ArtifactError
+from seqserve_server.contract.manifest import Manifest, Provenance, Verification
+from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.engine.offline import Offline
+from seqserve_server.engine.runtime import Runtime
 
 
 @pytest.fixture(scope="module")

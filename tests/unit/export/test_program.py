@@ -10,7 +10,7 @@ from onnx import TensorProto, numpy_helper
 
 from seqserve_export.program import OPSET, WEIGHTS, _move_weights
 
-GRAPHS = ["encoder.onnx", "decoder.onnx", "teacher.onnx"]
+GRAPHS = ["encoder.onnx", "decoder.onnx", "scorer.onnx"]
 
 # Smaller constants stay in their graph.
 LEAST_BYTES = 1024
@@ -84,9 +84,9 @@ def test_file_holds_the_weights_and_little_else(
         covered += max(0, stop - max(start, end))
         end = max(end, stop)
     assert end == (artifact / WEIGHTS).stat().st_size
-    # Every weight of the teacher once; what is packed for the others is made of the same.
-    teacher = {(o, n) for _, o, n in stored({"teacher.onnx": graphs["teacher.onnx"]})}
-    assert covered <= sum(length for _, length in teacher) + 8 * 4096
+    # Every weight of the scorer once; what is packed for the others is made of the same.
+    scorer = {(o, n) for _, o, n in stored({"scorer.onnx": graphs["scorer.onnx"]})}
+    assert covered <= sum(length for _, length in scorer) + 8 * 4096
 
 
 def test_files_name_no_path_of_the_machine(artifact: Path) -> None:
@@ -108,17 +108,19 @@ def test_inputs_and_outputs_have_their_names(graphs: dict[str, onnx.ModelProto])
     def names(values: object) -> list[str]:
         return [value.name for value in values]  # type: ignore[attr-defined]
 
-    encoder, decoder, teacher = (graphs[name].graph for name in GRAPHS)
-    places = ["source", "positions", "source_lengths", "word_at", "place_of"]
+    encoder, decoder, scorer = (graphs[name].graph for name in GRAPHS)
+    places = ["source", "positions", "source_lengths", "pad_index", "unpad_index"]
     assert names(encoder.input) == places
     memory = ["cross_key_0", "last_key_0", "cross_value_0", "last_value_0"]
     assert names(encoder.output) == memory
-    assert names(decoder.input)[:4] == ["tokens", "lengths", "longest", "source_last"]
-    assert set(memory) | {"scored", "allowed", "projected"} <= set(names(decoder.input))
+    assert names(decoder.input)[:4] == ["tokens", "lengths", "max_length", "source_last_index"]
+    assert set(memory) | {"return_logprobs", "allowed_tokens", "projected_rows"} <= set(
+        names(decoder.input)
+    )
     assert names(decoder.output)[:2] == ["next_tokens", "log_probabilities"]
-    assert "allowed_scores" in names(decoder.output)
-    assert names(teacher.input) == ["source", "source_lengths", "target"]
-    assert names(teacher.output)[0] == "log_probabilities"
+    assert "allowed_logits" in names(decoder.output)
+    assert names(scorer.input) == ["source", "source_lengths", "target"]
+    assert names(scorer.output)[0] == "log_probabilities"
 
 
 def test_rounded_projections_are_products_of_integers(tiny_int8_artifact: Path) -> None:

@@ -10,8 +10,8 @@ from tests.tiny import SENTENCES
 from seqserve_export.self_test import _surest_first, choose_self_test
 from seqserve_model.data import Pair
 from seqserve_model.transformer import Transformer
-from seqserve_server.engine.request import Finished, Hypothesis, StopReason
-from seqserve_server.offline import Offline
+from seqserve_server.contract.events import Finished, Hypothesis, StopReason
+from seqserve_server.engine.offline import Offline
 
 
 @pytest.fixture(scope="module")

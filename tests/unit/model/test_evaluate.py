@@ -20,11 +20,11 @@ from seqserve_model.evaluate import (
 from seqserve_model.search import greedy
 from seqserve_model.transformer import Transformer
 from seqserve_model.vocabulary import learn_vocabulary
-from seqserve_server import offline
-from seqserve_server.manifest import Manifest
-from seqserve_server.provider import Provider
-from seqserve_server.runtime import Runtime
-from seqserve_server.tokenizer import Tokenizer
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.engine import offline
+from seqserve_server.engine.runtime import Runtime
 
 MakeModel = Callable[..., Transformer]
 

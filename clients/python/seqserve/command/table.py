@@ -39,7 +39,7 @@ COMMANDS = {
         extra="train",
     ),
     "serve": Command(
-        module="seqserve_server.app",
+        module="seqserve_server.front.app",
         help="serve exported models over gRPC",
         extra="server",
     ),

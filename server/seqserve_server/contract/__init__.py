@@ -1,0 +1,1 @@
+"""What both processes share: requests, events, messages, artifacts. Never loads numpy."""

@@ -1,0 +1,176 @@
+"""Errors of the service; :mod:`seqserve_server.front.rpc.calls.status` maps each to a gRPC status.
+
+ServiceError
+├── InvalidRequest     a field of the request is wrong; .field names it
+├── ModelNotFound      no such model or version
+├── QueueFull          no room to wait; .bound says why, .retry_after_s when to try again
+├── DeadlinePassed     the deadline passed; .where says in which stage
+├── ModelUnavailable   the model is loading or drains, or its engine has failed
+├── ModelNotLoaded     the model could not be loaded, or was unloaded; waiting does not help
+├── NoScorer          the model can neither score targets nor show attention
+├── Draining           the server is shutting down
+├── Unauthenticated    no token, or one that is not known
+├── PermissionDenied   a token that does not allow the call
+└── EngineFault        a fault of ours
+ArtifactError          a model's folder is not sound; raised when it is loaded
+ProviderError          the execution provider asked for is not there
+StartupError           the server cannot start: a port is taken, no model is sound
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from seqserve.errors import SeqserveError
+
+
+class Stage(Enum):
+    """Where a request was when something happened to it."""
+
+    QUEUE = "queue"
+    DECODE = "decode"
+
+
+class ServiceError(SeqserveError):
+    """Base of all errors that end one call.
+
+    Errors come out of an engine's process as pickles: what a class takes, it passes to the base.
+    """
+
+
+class InvalidRequest(ServiceError):
+    """A field of the request is wrong."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        """Names the field as the proto does and says what would be right."""
+        super().__init__(field, reason)
+        self.field = field
+        self.reason = reason
+
+    def __str__(self) -> str:
+        """Puts the field first."""
+        return f"{self.field}: {self.reason}"
+
+
+class ModelNotFound(ServiceError):
+    """The repository has no such model or version."""
+
+
+class Bound(Enum):
+    """Which bound of the queue a request was refused for."""
+
+    LENGTH = "queue_full"
+    TOKENS = "queue_tokens"
+    WAIT = "queue_wait"
+    CALLER = "caller_share"
+    DEADLINE = "deadline"
+
+
+class QueueFull(ServiceError):
+    """The queue has no room, or none that would do the request any good."""
+
+    def __init__(
+        self,
+        reason: str,
+        retry_after_s: float,
+        bound: Bound = Bound.LENGTH,
+        spacing_s: float = 0.0,
+    ) -> None:
+        """Says when a new try makes sense, and what stood in the way.
+
+        Args:
+            reason: For people.
+            retry_after_s: When what is before the request will have gone.
+            bound: What stood in the way.
+            spacing_s: How much later the caller's next request makes sense than this one.
+        """
+        super().__init__(reason, retry_after_s, bound, spacing_s)
+        self.reason = reason
+        self.retry_after_s = retry_after_s
+        self.bound = bound
+        self.spacing_s = spacing_s
+
+    def __str__(self) -> str:
+        """Gives the reason."""
+        return self.reason
+
+
+class DeadlinePassed(ServiceError):
+    """The deadline passed before the answer was ready."""
+
+    def __init__(self, where: Stage) -> None:
+        """Says in which stage the request was."""
+        super().__init__(where)
+        self.where = where
+
+    def __str__(self) -> str:
+        """Says what it means."""
+        return f"the deadline passed in {self.where.value}"
+
+
+class ModelUnavailable(ServiceError):
+    """The model is loading or drains, or its engine has failed and begins again."""
+
+
+class ModelNotLoaded(ServiceError):
+    """The model could not be loaded, or was unloaded; it stays so until somebody changes that."""
+
+
+class NoScorer(ServiceError):
+    """The model was exported without the graph that scores targets and shows attention."""
+
+    def __init__(self, model: str) -> None:
+        """Names the model."""
+        super().__init__(model)
+        self.model = model
+
+    def __str__(self) -> str:
+        """Says what it would need."""
+        return (
+            f"{self.model} has no scorer.onnx, so it can neither score targets nor show attention;"
+            " export it again"
+        )
+
+
+class Draining(ServiceError):
+    """The server is shutting down and takes no new calls."""
+
+
+class Unauthenticated(ServiceError):
+    """The call shows no token, or one that is not known."""
+
+    def __str__(self) -> str:
+        """Says the same whatever was wrong with it."""
+        return "send a valid token as metadata: `authorization: Bearer TOKEN`"
+
+
+class PermissionDenied(ServiceError):
+    """The token does not allow the call."""
+
+    def __init__(self, scope: str) -> None:
+        """Names the scope that it would need."""
+        super().__init__(scope)
+        self.scope = scope
+
+    def __str__(self) -> str:
+        """Says what it would need."""
+        return (
+            f"the token lacks the scope {self.scope!r}, which this method needs; `seqserve token"
+            f" --scope {self.scope}` makes one that has it"
+        )
+
+
+class EngineFault(ServiceError):
+    """A fault of ours; the cause is in the log."""
+
+
+class ArtifactError(SeqserveError):
+    """A model's folder is not sound; the message names the file or the manifest's field."""
+
+
+class ProviderError(SeqserveError):
+    """The execution provider asked for is not available; the message says how to get it."""
+
+
+class StartupError(SeqserveError):
+    """The server cannot start where and with what it was told to; the message says what to do."""

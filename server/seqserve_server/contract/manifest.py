@@ -1,0 +1,320 @@
+"""The manifest of an artifact: what it is, what it needs, and the proof that it is whole.
+
+An artifact is a folder ``<name>/<version>/`` of graphs, weights, tokenizer and ``manifest.json``.
+The manifest names every file with its sha256; nothing is opened before all of them were checked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import typing
+from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from seqserve_server.contract.errors import ArtifactError
+
+FORMAT = 2
+"""Version of the manifest's own format; a server refuses one it does not know."""
+
+FILE = "manifest.json"
+REQUIRED_FILES = ("encoder.onnx", "decoder.onnx", "weights.bin", "tokenizer.json")
+"""What every model opens, and so must have been checked."""
+
+PRECISIONS = ("fp32", "fp16", "int8")
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+"""What a model may be called: it is also the name of its folder."""
+_MOST = (1 << 31) - 1
+"""Largest of the numbers that say how much there is of something."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileDigest:
+    """One file of the artifact."""
+
+    sha256: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Architecture:
+    """The shapes that a runtime must know to lay out its caches."""
+
+    encoder_layers: int
+    decoder_layers: int
+    heads: int
+    head_size: int
+    vocabulary_size: int
+    config: dict[str, Any]
+    """The whole configuration of the torch model it was exported from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """Ids of the words with a meaning of their own."""
+
+    pad: int
+    bos: int
+    eos: int
+    unk: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Longest sequences, in tokens."""
+
+    max_source_length: int
+    """The end token counted."""
+    max_target_length: int
+    """The end token not counted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirements:
+    """What the graphs demand of the runtime."""
+
+    opset: int
+    onnxruntime: str
+    """The least version, such as ``1.23``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What came out when the torch model and the artifact were both really run."""
+
+    data: str
+    """File the sentences came from."""
+    sentences: int
+    sentences_equal: int
+    """Sentences whose greedy tokens are the same, every one, as in torch at the same precision."""
+    top1_agreement: float
+    """Share of the artifact's tokens that torch at full precision would have chosen there too."""
+    tokens: int
+    largest_logit_difference: float
+    """Between log-probabilities of the same target tokens, over all sentences."""
+    bleu_torch: float
+    bleu_artifact: float
+    chrf_torch: float
+    chrf_artifact: float
+    bleu_signature: str
+    chrf_signature: str
+    torch: str
+    onnxruntime: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """Where the model comes from."""
+
+    command: str
+    commit: str
+    data_licence: str
+    attribution: str
+    steps: int = 0
+    """Updates of the weights in training."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfTest:
+    """A sentence and what greedy search makes of it, to be found again wherever it is loaded."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What an artifact says of itself."""
+
+    name: str
+    version: int
+    description: str
+    licence: str
+    precision: str
+    architecture: Architecture
+    limits: Limits
+    tokens: Tokens
+    requirements: Requirements
+    provenance: Provenance
+    verification: Verification | None
+    """None only for artifacts made for tests and benchmarks from random weights."""
+    files: dict[str, FileDigest]
+    self_test: SelfTest | None = None
+    """None where nobody has looked for one."""
+    format: int = field(default=FORMAT)
+
+    @property
+    def label(self) -> str:
+        """How people name it: ``en-de/1``."""
+        return f"{self.name}/{self.version}"
+
+    @classmethod
+    def load(cls, folder: Path) -> Manifest:
+        """Reads the manifest of ``folder`` and checks every file that it names.
+
+        Raises:
+            ArtifactError: The manifest is missing, malformed or of an unknown format, or a file is
+                missing or is not the one that was exported; the message names field or file.
+        """
+        manifest = cls.read(folder)
+        for name, digest in manifest.files.items():
+            check_file(folder / name, digest)
+        return manifest
+
+    @classmethod
+    def read(cls, folder: Path) -> Manifest:
+        """Reads the manifest of ``folder`` without looking at the other files.
+
+        Raises:
+            ArtifactError: As for :meth:`load`.
+        """
+        path = folder / FILE
+        _check_place(path)
+        try:
+            values = json.loads(path.read_bytes())
+            # JSON can hold lone surrogates (\ud800), which protobuf cannot carry.
+            json.dumps(values, ensure_ascii=False).encode()
+        except OSError as error:
+            raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from None
+        except (ValueError, RecursionError) as error:
+            raise ArtifactError(f"{path}: not JSON: {error}") from None
+        if not isinstance(values, dict):
+            raise ArtifactError(f"{path}: not a JSON object")
+        if values.get("format") != FORMAT:
+            raise ArtifactError(
+                f"{path}: format is {values.get('format')!r:.80}; this server reads format"
+                f" {FORMAT}. Export the model again, or take the release that wrote it"
+            )
+        manifest: Manifest = _build(cls, values, str(path), "")
+        manifest._check(path)
+        return manifest
+
+    def write(self, folder: Path) -> None:
+        """Writes ``manifest.json`` into ``folder``."""
+        text = json.dumps(asdict(self), indent=2, ensure_ascii=False)
+        (folder / FILE).write_text(text + "\n", encoding="utf-8")
+
+    def _check(self, path: Path) -> None:
+        for name in REQUIRED_FILES:
+            if name not in self.files:
+                raise ArtifactError(f"{path}: files: {name} is missing")
+        for name in self.files:
+            # A name with a folder in it could reach outside the artifact.
+            if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name):
+                raise ArtifactError(f"{path}: files: {name!r:.80} is not a plain file name")
+        if not re.fullmatch(NAME, self.name):
+            raise ArtifactError(f"{path}: name: {self.name!r:.80} is not a model name")
+        if self.precision not in PRECISIONS:
+            choices = ", ".join(PRECISIONS)
+            raise ArtifactError(
+                f"{path}: precision: {self.precision!r:.80} is not one of {choices}"
+            )
+        if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})*", self.requirements.onnxruntime):
+            raise ArtifactError(
+                f"{path}: requirements.onnxruntime: {self.requirements.onnxruntime!r:.80} is not a"
+                " version"
+            )
+        self._check_numbers(path)
+
+    def _check_numbers(self, path: Path) -> None:
+        numbers = {"version": self.version, **asdict(self.architecture), **asdict(self.limits)}
+        for name, value in numbers.items():
+            if not isinstance(value, int):
+                continue
+            if not 1 <= value <= _MOST:
+                wrong = "less than 1" if value < 1 else f"more than {_MOST}"
+                raise ArtifactError(f"{path}: {name}: {value!r:.80} is {wrong}")
+        words = self.architecture.vocabulary_size
+        for name, word in asdict(self.tokens).items():
+            if not 0 <= word < words:
+                raise ArtifactError(f"{path}: tokens.{name}: {word} is not a word")
+
+
+def check_file(path: Path, digest: FileDigest) -> None:
+    """Compares a file with its digest.
+
+    Raises:
+        ArtifactError: It is missing, its content is another, or it is a link out of its folder.
+    """
+    _check_place(path)
+    try:
+        found = digest_of(path)
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from None
+    if found != digest:
+        raise ArtifactError(
+            f"{path}: sha256 is {found.sha256[:12]}…, the manifest says {digest.sha256[:12]}…;"
+            " the file is damaged or was changed: export or copy the model again"
+        )
+
+
+def _check_place(path: Path) -> None:
+    """Refuses what is no file of the artifact's own folder; a file that is missing is none here."""
+    try:
+        real = path.resolve()
+        is_within = real.is_relative_to(path.parent.resolve())
+        is_other = real.exists() and not real.is_file()
+    except (OSError, RuntimeError) as error:
+        raise ArtifactError(f"{path}: cannot be followed: {error}") from None
+    if not is_within:
+        raise ArtifactError(f"{path}: is a link that leaves its folder; copy the file there")
+    if is_other:
+        raise ArtifactError(f"{path}: is no plain file")
+
+
+def digest_of(path: Path) -> FileDigest:
+    """Reads a file and computes its digest.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    return FileDigest(sha256=sha256, bytes=path.stat().st_size)
+
+
+def _build(kind: Any, values: Any, path: str, prefix: str) -> Any:
+    """Builds a dataclass from JSON values, refusing what is missing, unknown or of another type."""
+    if not isinstance(values, dict):
+        raise ArtifactError(f"{path}: {prefix.rstrip('.')}: not an object")
+    hints = typing.get_type_hints(kind)
+    known = {entry.name for entry in fields(kind)}
+    for name in sorted(set(values) - known):
+        raise ArtifactError(f"{path}: {prefix}{name:.80}: not known to this server")
+    built = {}
+    for entry in fields(kind):
+        where = f"{prefix}{entry.name}"
+        if entry.name in values:
+            built[entry.name] = _value(hints[entry.name], values[entry.name], path, where)
+        elif _is_required(entry):
+            raise ArtifactError(f"{path}: {where}: missing")
+    return kind(**built)
+
+
+def _is_required(entry: Any) -> bool:
+    return entry.default is MISSING and entry.default_factory is MISSING
+
+
+def _value(hint: Any, value: Any, path: str, where: str) -> Any:
+    choices = typing.get_args(hint) if typing.get_origin(hint) not in (dict,) else ()
+    if type(None) in choices:
+        if value is None:
+            return None
+        hint = next(choice for choice in choices if choice is not type(None))
+    if is_dataclass(hint):
+        return _build(hint, value, path, where + ".")
+    if typing.get_origin(hint) is dict:
+        if not isinstance(value, dict):
+            raise ArtifactError(f"{path}: {where}: not an object")
+        kind = typing.get_args(hint)[1]
+        return {
+            name: _value(kind, entry, path, f"{where}.{name:.80}") if is_dataclass(kind) else entry
+            for name, entry in value.items()
+        }
+    if hint is float and type(value) is int:
+        return float(value)
+    if type(value) is not hint:
+        raise ArtifactError(f"{path}: {where}: {value!r:.80} is not of type {hint.__name__}")
+    return value

@@ -1,0 +1,80 @@
+"""Runs one engine in a process of its own and serves it over a socket to the front.
+
+A process of its own, because the engine's steps and the front's event loop would share one
+interpreter lock: a step would wait for protobuf, and protobuf for a step. When the process ends,
+the system takes back all that it held.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import signal
+import socket
+import sys
+
+from seqserve.errors import SeqserveError
+from seqserve_server.contract.errors import ArtifactError, StartupError
+from seqserve_server.contract.logs import LogFormat, LogLevel, configure
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.messages import Setup
+from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.engine.engine import Deliver, Engine
+from seqserve_server.engine.host import Host
+from seqserve_server.engine.observer import Observer
+from seqserve_server.engine.runtime import Runtime
+from seqserve_server.engine.self_test import run_self_test
+
+_log = logging.getLogger(__name__)
+
+
+def load(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
+    """Loads a model, warms it up, and has it say what it said at export.
+
+    Raises:
+        ArtifactError: It cannot be run.
+        ProviderError: The execution provider is not available.
+        StartupError: The caches do not fit into memory.
+    """
+    manifest = Manifest.load(setup.folder)
+    try:
+        runtime = Runtime(setup.folder, manifest, setup.provider, setup.threads)
+        tokenizer = Tokenizer.load(setup.folder / "tokenizer.json")
+        engine = Engine(runtime, setup.limits, deliver, observer, tokenizer.decode)
+        engine.warm_up()
+        run_self_test(runtime, tokenizer)
+    except SeqserveError:
+        raise
+    except MemoryError:
+        raise StartupError(
+            f"--slots: the caches of {setup.limits.slots} rows of {manifest.label} do not fit"
+            " into memory; ask for fewer"
+        ) from None
+    except Exception as error:
+        # What a broken artifact makes a library raise must not keep sound ones from service.
+        _log.exception("model %s", manifest.label)
+        raise ArtifactError(
+            f"{setup.folder}: cannot be run: {type(error).__name__}: {error}"
+        ) from error
+    # What was made until here stays: the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    return engine
+
+
+def main(arguments: list[str]) -> None:
+    """Serves the socket whose number is given until the server closes it.
+
+    Args:
+        arguments: Number of the socket, format and least level of log lines.
+    """
+    # The server is told to end, and ends us when its calls have.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    descriptor, log_format, log_level = arguments
+    configure(LogFormat(log_format), LogLevel(log_level))
+    Host(socket.socket(fileno=int(descriptor)), load).run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

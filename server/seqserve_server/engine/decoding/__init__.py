@@ -1,0 +1,1 @@
+"""Chooses the next token of every running row: greedy, sampling or beam search."""

@@ -1,0 +1,125 @@
+"""An artifact run in this process, by the same engine that serves it, without gRPC."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+
+from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.contract.events import Finished
+from seqserve_server.contract.limits import EngineLimits
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.request import Request
+from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.engine.answer import PendingAnswer
+from seqserve_server.engine.engine import Engine, deliver
+from seqserve_server.engine.observer import NullObserver
+from seqserve_server.engine.runtime import Runtime
+
+
+class Offline:
+    """Decodes many sources at once; a context manager that ends its threads."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        provider: Provider = Provider.CPU,
+        workers: int = 1,
+        slots: int = 64,
+        threads: int = 1,
+    ) -> None:
+        """Loads an artifact and starts its engine.
+
+        Args:
+            folder: Of the artifact.
+            provider: Who runs the graphs.
+            workers: Threads that run steps.
+            slots: Rows that may run at once, over all workers.
+            threads: Threads within a step.
+
+        Raises:
+            ArtifactError: The artifact is not sound.
+            ProviderError: The provider is not available.
+        """
+        self.manifest = Manifest.load(folder)
+        self.tokenizer = Tokenizer.load(folder / "tokenizer.json")
+        self.runtime = Runtime(folder, self.manifest, provider, threads)
+        limits = EngineLimits(
+            workers=workers, slots=slots, max_queue=1_000_000, max_source_tokens_per_step=512
+        )
+        self._engine = Engine(self.runtime, limits, deliver, NullObserver(), self.tokenizer.decode)
+        self._engine.start()
+
+    def __enter__(self) -> Offline:
+        """Gives itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stops the engine."""
+        self.close()
+
+    def close(self) -> None:
+        """Stops the engine."""
+        self._engine.stop()
+
+    def decode(
+        self, sources: Sequence[list[int]], options: DecodingOptions | None = None
+    ) -> list[Finished]:
+        """Decodes token ids, the end token last in each source.
+
+        Raises:
+            InvalidRequest: A source or an option is out of the model's limits.
+            ServiceError: A source failed.
+        """
+        limits = self.manifest.limits
+        options = options or DecodingOptions(max_decoding_length=limits.max_target_length)
+        self._check(sources, options)
+        answers = [PendingAnswer() for _ in sources]
+        # Sources of similar length are encoded together, and the longest ones do not come last,
+        # when they would run with few beside them.
+        for index in sorted(range(len(sources)), key=lambda index: -len(sources[index])):
+            receive = answers[index].receive
+            self._engine.submit(Request(source=sources[index], options=options, receive=receive))
+        return [answer.wait() for answer in answers]
+
+    def _check(self, sources: Sequence[list[int]], options: DecodingOptions) -> None:
+        """Refuses what would not fit a slot; the engine leaves that to its callers."""
+        limits, label = self.manifest.limits, self.manifest.label
+        longest = limits.max_target_length
+        if not 1 <= options.max_decoding_length <= longest:
+            raise InvalidRequest(
+                "max_decoding_length",
+                f"is {options.max_decoding_length}; {label} takes 1 to {longest}",
+            )
+        if options.rows > self._engine.max_rows:
+            raise InvalidRequest(
+                "beam_size" if options.beam_size > 1 else "num_hypotheses",
+                f"takes {options.rows} slots; each worker has {self._engine.max_rows}",
+            )
+        for source in sources:
+            if not source:
+                raise InvalidRequest("source", "is empty; it has at least its end token")
+            if len(source) > limits.max_source_length:
+                raise InvalidRequest(
+                    "source",
+                    f"has {len(source)} tokens; {label} reads at most {limits.max_source_length}",
+                )
+
+    def encode(self, text: str) -> list[int]:
+        """Tokenises a text; one that is too long is cut at the model's limit."""
+        limit = self.manifest.limits.max_source_length
+        return self.tokenizer.cut(self.tokenizer.encode(text), limit)
+
+    def __call__(self, texts: Sequence[str], /) -> list[str]:
+        """Translates texts, in order."""
+        answers = self.decode([self.encode(text) for text in texts])
+        return [self.tokenizer.decode(answer.best.token_ids) for answer in answers]

@@ -1,0 +1,1 @@
+"""Who waits, who runs next, and who is refused."""

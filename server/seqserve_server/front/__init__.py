@@ -1,0 +1,1 @@
+"""The process that takes calls: gRPC, models and versions, telemetry, security."""

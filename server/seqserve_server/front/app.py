@@ -1,0 +1,197 @@
+"""``seqserve serve``: puts the parts together, runs until it is told to stop, drains, ends."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+from collections.abc import Coroutine, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from seqserve.options import parse
+from seqserve_server.contract import logs
+from seqserve_server.contract.errors import StartupError
+from seqserve_server.front.address import address_of, is_taken
+from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.engine_client.process import EngineProcess
+from seqserve_server.front.memory_trim import give_back_freed
+from seqserve_server.front.models.loader import Loader
+from seqserve_server.front.models.repository import Repository
+from seqserve_server.front.models.rollout import Rollout
+from seqserve_server.front.models.traffic import parse_traffic
+from seqserve_server.front.rpc.server import Server
+from seqserve_server.front.security.protection import Security, security_of
+from seqserve_server.front.telemetry.metrics import Metrics
+from seqserve_server.front.telemetry.scrape import ScrapeServer
+
+if TYPE_CHECKING:
+    from seqserve_server.front.telemetry.tracing import Tracing
+
+_EPILOG = """\
+examples:
+  seqserve serve                                    models/ on localhost:50051
+  seqserve serve --host 0.0.0.0 --tls-certificate server.pem --tls-key server.key --tokens tokens
+  SEQSERVE_SLOTS=128 SEQSERVE_LOG_FORMAT=json seqserve serve
+"""
+# Probes give up after a second.
+_ANSWER_S = 0.8
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs ``seqserve serve``.
+
+    Args:
+        argv: Arguments after the command's name; the process's own where None.
+
+    Returns:
+        The exit status.
+
+    Raises:
+        SeqserveError: The server cannot start; the message says why and what to do.
+    """
+    options = parse(
+        ServeOptions,
+        sys.argv[1:] if argv is None else argv,
+        prog="seqserve serve",
+        description="Serves the models of a repository over gRPC, until Ctrl-C or SIGTERM.",
+        epilog=_EPILOG,
+    )
+    logs.configure(options.log_format, options.log_level)
+    security = security_of(options)
+    _refuse_taken_ports(options)
+    metrics = Metrics()
+    tracing = _tracing(options)
+    rollout = _rollout(options, metrics)
+    rollout.open(options.default_model, parse_traffic(options.traffic))
+    try:
+        _run(_serve(options, rollout, metrics, security, tracing))
+    finally:
+        rollout.discard()
+    return 0
+
+
+def _refuse_taken_ports(options: ServeOptions) -> None:
+    """Looks before the models are loaded, which takes longer."""
+    ports = [("--metrics-port", options.metrics_host, options.metrics_port)]
+    if not options.reuse_port:
+        ports.insert(0, ("--port", options.host, options.port))
+    for flag, host, port in ports:
+        if is_taken(host, port):
+            raise StartupError(
+                f"{flag}: cannot listen on {address_of(host, port)}: another server does;"
+                f" {flag} 0 takes any free one"
+            )
+
+
+def _tracing(options: ServeOptions) -> Tracing | None:
+    """Loads what traces only where it is wanted."""
+    if not options.otlp_endpoint:
+        return None
+    try:
+        from seqserve_server.front.telemetry.tracing import tracing_to
+    except ModuleNotFoundError as error:
+        raise StartupError(
+            f"--otlp-endpoint needs {error.name!r}, which is not installed:"
+            " in a clone of seqserve, pip install '.[server,tracing]'"
+        ) from None
+    return tracing_to(options.otlp_endpoint, options.trace_sample_ratio)
+
+
+def _rollout(options: ServeOptions, metrics: Metrics) -> Rollout:
+    launch = partial(EngineProcess, log_format=options.log_format, log_level=options.log_level)
+    loader = Loader(
+        repository=options.model_repository,
+        provider=options.provider,
+        threads=options.threads,
+        limits=options.engine_limits(),
+        launch=launch,
+        stall_s=options.stall_timeout_s,
+    )
+    return Rollout(
+        Repository(),
+        loader,
+        metrics,
+        keep=options.keep_versions,
+        interval_s=options.watch_interval_s,
+        drain_timeout_s=options.drain_timeout_s,
+    )
+
+
+def _run(serving: Coroutine[Any, Any, None]) -> None:
+    try:
+        import uvloop
+    except ImportError:  # not made for every platform; only a little slower without
+        asyncio.run(serving)
+    else:
+        uvloop.run(serving)
+
+
+async def _serve(
+    options: ServeOptions,
+    rollout: Rollout,
+    metrics: Metrics,
+    security: Security,
+    tracing: Tracing | None,
+) -> None:
+    """Serves until a signal, then drains."""
+    loop = asyncio.get_running_loop()
+    server = Server(options, rollout, metrics, security, tracing)
+    scrape = ScrapeServer(
+        options.metrics_host,
+        options.metrics_port,
+        metrics.registry,
+        partial(_is_ready, server, loop),
+    )
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, _on_signal, stop)
+    await server.start()
+    # What was made until here stays: the collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    metrics_address = address_of(options.metrics_host, scrape.port)
+    trimming = asyncio.create_task(give_back_freed())
+    logs.say(
+        f"seqserve ready on {address_of(options.host, server.port)},"
+        f" metrics http://{metrics_address}/metrics, models: {_models(rollout.repository)}"
+    )
+    await stop.wait()
+    trimming.cancel()
+    logs.event("draining", {"timeout_s": options.drain_timeout_s})
+    finished = await server.drain(options.drain_timeout_s)
+    logs.event("stopped", {"all_finished": finished})
+    if tracing is not None:
+        await asyncio.to_thread(tracing.close)
+    scrape.close()
+
+
+def _is_ready(server: Server, loop: asyncio.AbstractEventLoop) -> bool:
+    """Asks within the event loop, so that one that hangs is not ready either; blocks."""
+
+    async def ask() -> bool:
+        return server.is_ready
+
+    answer = asyncio.run_coroutine_threadsafe(ask(), loop)
+    try:
+        return answer.result(_ANSWER_S)
+    except TimeoutError:
+        answer.cancel()
+        return False
+
+
+def _models(repository: Repository) -> str:
+    return ", ".join(
+        f"{model.manifest.label} ({model.manifest.precision}, {model.provider.value},"
+        f" {model.engine.slots} slots, caches {model.engine.cache_bytes / 1e6:.0f} MB)"
+        for model in repository.models()
+    )
+
+
+def _on_signal(stop: asyncio.Event) -> None:
+    if stop.is_set():
+        # StepEvents twice: somebody does not want to wait.
+        os._exit(130)
+    stop.set()

@@ -1,0 +1,1 @@
+"""The front's end of an engine's process: requests go out, events come in."""

@@ -1,0 +1,74 @@
+"""From a version's folder to what serves it: manifest, tokenizer and an engine's process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from seqserve_server.contract.errors import ArtifactError
+from seqserve_server.contract.limits import EngineLimits
+from seqserve_server.contract.manifest import Manifest, check_file
+from seqserve_server.contract.messages import Setup
+from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.front.engine_client.client import HostProcess, RemoteEngine
+from seqserve_server.front.models.folders import check_inside
+from seqserve_server.front.models.repository import ServedModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loader:
+    """Loads versions of one repository; whatever it does blocks."""
+
+    repository: Path
+    provider: Provider
+    threads: int
+    limits: EngineLimits
+    launch: Callable[[Setup], HostProcess]
+    stall_s: float = 0.0
+    """After which an engine's process is ended that hangs; 0 for never."""
+
+    def folder(self, name: str, version: int) -> Path:
+        """Gives the place of a version."""
+        return self.repository / name / str(version)
+
+    def begin(self, name: str, version: int) -> RemoteEngine:
+        """Launches the process of a version, so that several load beside each other."""
+        folder = self.folder(name, version)
+        return RemoteEngine(
+            partial(self.launch, Setup(folder, self.provider, self.threads, self.limits)),
+            self.stall_s,
+        )
+
+    def load(self, name: str, version: int, engine: RemoteEngine) -> ServedModel:
+        """Waits until a version is sound and ready; where it is not, its process is ended.
+
+        Raises:
+            ProviderError: The execution provider is not available.
+            StartupError: The caches do not fit.
+            SeqserveError: The version is not sound.
+        """
+        try:
+            return self._load(self.folder(name, version), engine)
+        except BaseException:
+            engine.discard()
+            raise
+
+    def _load(self, folder: Path, engine: RemoteEngine) -> ServedModel:
+        check_inside(folder, self.repository)
+        manifest = Manifest.read(folder)
+        if (manifest.name, str(manifest.version)) != (folder.parent.name, folder.name):
+            raise ArtifactError(
+                f"{folder}: its manifest is of {manifest.label}; name the folder like that"
+            )
+        # The one file that is opened here; the engine's process checks all of them.
+        check_file(folder / "tokenizer.json", manifest.files["tokenizer.json"])
+        tokenizer = Tokenizer.load(folder / "tokenizer.json")
+        if tokenizer.vocabulary_size > manifest.architecture.vocabulary_size:
+            raise ArtifactError(f"{folder}: tokenizer.json has more words than the model")
+        engine.load()
+        return ServedModel(
+            manifest=manifest, tokenizer=tokenizer, engine=engine, provider=self.provider
+        )

@@ -1,0 +1,150 @@
+"""What the engine gives back, as messages of ``seqserve.v1``."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Sequence
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline
+from seqserve_server.contract.request import Request
+from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.front.models.repository import ServedModel
+
+_STOP_REASONS = {
+    StopReason.EOS: generation_pb2.STOP_REASON_EOS,
+    StopReason.LENGTH: generation_pb2.STOP_REASON_LENGTH,
+    StopReason.STOP_SEQUENCE: generation_pb2.STOP_REASON_STOP_SEQUENCE,
+    StopReason.TIME_LIMIT: generation_pb2.STOP_REASON_TIME_LIMIT,
+}
+
+
+def floats(data: bytes) -> array[float]:
+    """Reads numbers of 32 bits in the order of this machine."""
+    numbers = array("f")
+    numbers.frombytes(data)
+    return numbers
+
+
+def response_of(
+    model: ServedModel,
+    request: Request,
+    answer: Finished,
+    *,
+    terms: Sequence[generation_pb2.Term],
+    replaces: bool,
+    attends: bool,
+) -> generation_pb2.GenerateResponse:
+    """Builds the answer of Generate.
+
+    Args:
+        model: Who answered.
+        request: What was asked.
+        answer: What came of it.
+        terms: Those of the request, in its order, as they were sent.
+        replaces: Whether tokens for what is unknown are replaced.
+        attends: Whether attention is shown.
+    """
+    response = generation_pb2.GenerateResponse(
+        model=model.manifest.name,
+        version=model.manifest.version,
+        source_tokens=len(request.source),
+        generated_tokens=sum(len(hypothesis.token_ids) for hypothesis in answer.hypotheses),
+        timings=_timings(request.timeline),
+    )
+    if attends:
+        response.source_pieces.extend(model.tokenizer.tokens(request.source))
+    for hypothesis in answer.hypotheses:
+        if replaces:
+            hypothesis = _replaced(hypothesis, request.source, model)
+        message = _hypothesis(hypothesis, model.tokenizer)
+        message.unmet_terms.extend(terms[number] for number in hypothesis.unmet_terms)
+        if attends:
+            message.attention.extend(_attention(hypothesis, len(request.source)))
+        response.hypotheses.append(message)
+    return response
+
+
+def text_of(hypothesis: Hypothesis, tokenizer: Tokenizer) -> str:
+    """Gives the text of a hypothesis, without a stop sequence."""
+    return tokenizer.decode(hypothesis.token_ids)[: hypothesis.text_length]
+
+
+def _hypothesis(hypothesis: Hypothesis, tokenizer: Tokenizer) -> generation_pb2.Hypothesis:
+    return generation_pb2.Hypothesis(
+        text=text_of(hypothesis, tokenizer),
+        tokens=tokenizer.tokens(hypothesis.token_ids),
+        token_ids=hypothesis.token_ids,
+        # Fields that are None stay unset.
+        score=hypothesis.score,
+        normalized_score=hypothesis.normalized_score,
+        stop_reason=_STOP_REASONS[hypothesis.stop_reason],
+        token_scores=hypothesis.token_scores,
+        top_tokens=[_top_tokens(ranking, tokenizer) for ranking in hypothesis.top_tokens],
+    )
+
+
+def _top_tokens(ranking: list[tuple[int, float]], tokenizer: Tokenizer) -> generation_pb2.TopTokens:
+    ids = [word for word, _ in ranking]
+    scores = [score for _, score in ranking]
+    return generation_pb2.TopTokens(tokens=tokenizer.tokens(ids), token_ids=ids, scores=scores)
+
+
+def _rows(hypothesis: Hypothesis, width: int) -> list[array[float]]:
+    """Gives the attention of each token to the source."""
+    weights = floats(hypothesis.attention)
+    return [weights[begin : begin + width] for begin in range(0, len(weights), width)]
+
+
+def _attention(hypothesis: Hypothesis, width: int) -> list[generation_pb2.TokenAttention]:
+    return [generation_pb2.TokenAttention(weights=weights) for weights in _rows(hypothesis, width)]
+
+
+def _replaced(hypothesis: Hypothesis, source: list[int], model: ServedModel) -> Hypothesis:
+    """Puts the source token that was attended to most in the place of what is unknown.
+
+    Source: Luong et al. 2015, "Addressing the Rare Word Problem in Neural Machine Translation";
+    by attention as in Jean et al. 2015, section 4.1. The end token of the source is not taken.
+    """
+    unk = model.manifest.tokens.unk
+    if unk not in hypothesis.token_ids:
+        return hypothesis
+    ids = list(hypothesis.token_ids)
+    words = len(source) - 1
+    for place, weights in enumerate(_rows(hypothesis, len(source))):
+        if ids[place] == unk and words:
+            ids[place] = source[max(range(words), key=weights.__getitem__)]
+    length = hypothesis.text_length
+    if length is not None:
+        # As much is cut from the end as before.
+        decode = model.tokenizer.decode
+        length += len(decode(ids)) - len(decode(hypothesis.token_ids))
+    return hypothesis._replace(token_ids=ids, text_length=length)
+
+
+def weights_of(data: bytes, heads: int, queries: int, keys: int) -> generation_pb2.AttentionWeights:
+    """Builds the weights of all layers and heads from float32 ``[L, H, Q, K]``."""
+    weights = floats(data)
+    return generation_pb2.AttentionWeights(
+        layers=len(weights) // (heads * queries * keys),
+        heads=heads,
+        queries=queries,
+        keys=keys,
+        weights=weights,
+    )
+
+
+def _timings(timeline: Timeline) -> generation_pb2.Timings:
+    arrived_s = timeline.arrived_s
+    if not timeline.encode_began_s:
+        # It waited until its time limit.
+        waited_ms = 1e3 * (timeline.finished_s - arrived_s)
+        return generation_pb2.Timings(queue_ms=waited_ms, total_ms=waited_ms)
+    return generation_pb2.Timings(
+        queue_ms=1e3 * (timeline.encode_began_s - arrived_s),
+        encode_ms=1e3 * (timeline.encode_ended_s - timeline.encode_began_s),
+        decode_ms=1e3 * (timeline.finished_s - timeline.encode_ended_s),
+        first_token_ms=1e3 * (timeline.first_token_s - arrived_s),
+        total_ms=1e3 * (time.monotonic() - arrived_s),
+    )

@@ -1,0 +1,122 @@
+"""Requests that come one after the other in one call, each answered when it is done.
+
+Few are under way, from being read until their answer has been taken: so a caller who sends faster
+than the engine works, or reads slower, is not read from, and gRPC's flow control makes the caller
+wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from typing import TypeAlias
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.errors import Draining, InvalidRequest, ServiceError
+from seqserve_server.front.rpc.calls.wire import Unreadable
+from seqserve_server.front.telemetry.call_record import current
+
+Requests: TypeAlias = AsyncIterator[generation_pb2.GenerateBulkRequest | Unreadable]
+Answer: TypeAlias = Callable[
+    [generation_pb2.GenerateRequest], Awaitable[generation_pb2.GenerateResponse]
+]
+
+# gRPC shows a cancel first as an end of the input; what tells them apart follows within 1 ms.
+_CANCEL_FOLLOWS_S = 0.01
+
+
+class Bulk:
+    """The requests of one call."""
+
+    def __init__(self, answer: Answer, most: int, draining: asyncio.Event) -> None:
+        """Begins with none.
+
+        Args:
+            answer: Answers one request, in a task of its own; a :class:`ServiceError` that it
+                raises is its answer too, but for Draining, which ends the call.
+            most: Requests under way at once.
+            draining: Happens when no more are to be read.
+        """
+        self._answer = answer
+        self._draining = draining
+        self._room = asyncio.Semaphore(most)
+        self._responses: asyncio.Queue[generation_pb2.GenerateBulkResponse | None] = asyncio.Queue()
+        self._reading: asyncio.Task[None] | None = None
+        self._cut_short: ServiceError | None = None
+
+    async def responses(
+        self, requests: Requests
+    ) -> AsyncGenerator[generation_pb2.GenerateBulkResponse, None]:
+        """Reads requests and gives the responses in the order in which they come.
+
+        Closing it, or cancelling who waits for it, cancels what is under way.
+
+        Raises:
+            Draining: The server shuts down. What was taken before has its response, but for
+                requests that the engine refused already.
+            InvalidRequest: A message cannot be read, and not even its id is known.
+        """
+        work = asyncio.create_task(self._work(requests))
+        work.add_done_callback(lambda _: self._responses.put_nowait(None))
+        try:
+            while (response := await self._responses.get()) is not None:
+                yield response
+                self._room.release()
+            await work
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+    async def _work(self, requests: Requests) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            self._reading = tasks.create_task(self._read(requests, tasks))
+            drained = tasks.create_task(self._draining.wait())
+            await asyncio.wait([self._reading, drained], return_when=asyncio.FIRST_COMPLETED)
+            drained.cancel()
+            if not self._reading.done():
+                self._cut(Draining("the server is shutting down; send the rest to another one"))
+            await asyncio.sleep(_CANCEL_FOLLOWS_S)
+        if self._cut_short is not None:
+            raise self._cut_short
+
+    def _cut(self, error: ServiceError) -> None:
+        """Reads no further; the call ends with an error once nothing is under way."""
+        self._cut_short = error
+        assert self._reading is not None
+        self._reading.cancel()
+
+    async def _read(self, requests: Requests, tasks: asyncio.TaskGroup) -> None:
+        await self._room.acquire()
+        async for request in requests:
+            if not isinstance(request, Unreadable):
+                tasks.create_task(self._run(request))
+            elif request.id is not None:
+                self._respond(request.id, _failed(_within(request.error)))
+            else:
+                self._cut_short = request.error
+                return
+            await self._room.acquire()
+
+    async def _run(self, request: generation_pb2.GenerateBulkRequest) -> None:
+        try:
+            response = await self._answer(request.request)
+        except Draining as error:
+            # Not an answer: the end of the call says so, of all that has none.
+            self._cut(error)
+        except ServiceError as error:
+            self._respond(request.id, _failed(error))
+        else:
+            self._respond(request.id, generation_pb2.Outcome(response=response))
+
+    def _respond(self, id_: int, outcome: generation_pb2.Outcome) -> None:
+        response = generation_pb2.GenerateBulkResponse(id=id_, outcome=outcome)
+        self._responses.put_nowait(response)
+
+
+def _failed(error: ServiceError) -> generation_pb2.Outcome:
+    return generation_pb2.Outcome(failure=current.get().failed(error))
+
+
+def _within(error: InvalidRequest) -> InvalidRequest:
+    """Names the field as a call for this source alone would."""
+    return InvalidRequest(error.field.removeprefix("request."), error.reason)

@@ -1,0 +1,1 @@
+"""What every call goes through: authorization, deadlines, status, its record."""

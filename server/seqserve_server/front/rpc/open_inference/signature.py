@@ -1,0 +1,146 @@
+"""The tensors that every model takes and gives: described, asked for, and filled.
+
+All models are alike: texts go in, and for each hypothesis a tensor holds one fact of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.front.rpc.open_inference.pb import open_inference_pb2
+from seqserve_server.front.rpc.open_inference.tensors import (
+    BYTES,
+    FP32,
+    MOST_NAME,
+    TEXT,
+    add_output,
+    refuse_parameters,
+)
+from seqserve_server.front.rpc.options.validation import MOST_SOURCES
+
+Hypothesis = generation_pb2.Hypothesis
+Request = open_inference_pb2.ModelInferRequest
+Response = open_inference_pb2.ModelInferResponse
+Metadata = open_inference_pb2.ModelMetadataResponse
+Config = open_inference_pb2.ModelConfig
+
+# The protocol's name for models of ONNX.
+_PLATFORM = "onnx_onnxv1"
+_CONFIG_TYPES = {
+    BYTES: open_inference_pb2.DataType.TYPE_STRING,
+    FP32: open_inference_pb2.DataType.TYPE_FP32,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A tensor that can be asked for."""
+
+    name: str
+    datatype: str
+    value: Callable[[Hypothesis], Any]
+    """Reads an element."""
+    missing: Any
+    """What stands where fewer hypotheses were found than wanted."""
+    is_score: bool = False
+
+    def elements(self, hypotheses: Sequence[Hypothesis], count: int) -> list[Any]:
+        """Gives as many elements, for the hypotheses of one text."""
+        found = [self.value(hypothesis) for hypothesis in hypotheses]
+        return found + [self.missing] * (count - len(found))
+
+
+def _stop_reason(hypothesis: Hypothesis) -> bytes:
+    name = generation_pb2.StopReason.Name(hypothesis.stop_reason)
+    return name.removeprefix("STOP_REASON_").encode()
+
+
+OUTPUTS = {
+    output.name: output
+    for output in (
+        Output(TEXT, BYTES, lambda hypothesis: hypothesis.text.encode(), b""),
+        Output("score", FP32, lambda hypothesis: hypothesis.score, -math.inf, is_score=True),
+        Output(
+            "normalized_score",
+            FP32,
+            lambda hypothesis: hypothesis.normalized_score,
+            -math.inf,
+            is_score=True,
+        ),
+        Output("stop_reason", BYTES, _stop_reason, b""),
+    )
+}
+
+
+def metadata_of(name: str, versions: Sequence[int]) -> Metadata:
+    """Describes a model as the protocol does.
+
+    Args:
+        name: Of the model.
+        versions: Those that are loaded.
+    """
+    return Metadata(
+        name=name,
+        versions=[str(version) for version in versions],
+        platform=_PLATFORM,
+        inputs=[Metadata.TensorMetadata(name=TEXT, datatype=BYTES, shape=[-1, 1])],
+        outputs=[
+            Metadata.TensorMetadata(name=output.name, datatype=output.datatype, shape=[-1, -1])
+            for output in OUTPUTS.values()
+        ],
+    )
+
+
+def config_of(name: str) -> Config:
+    """Describes a model as Triton's configuration does."""
+    config = Config(name=name, platform=_PLATFORM, max_batch_size=MOST_SOURCES)
+    config.input.add(name=TEXT, data_type=_CONFIG_TYPES[BYTES], dims=[1])
+    for output in OUTPUTS.values():
+        config.output.add(name=output.name, data_type=_CONFIG_TYPES[output.datatype], dims=[-1])
+    return config
+
+
+def outputs_of(request: Request) -> list[Output]:
+    """Lists what a request wants, in its order; everything where it says nothing.
+
+    Raises:
+        InvalidRequest: It wants what there is not, or wants it in a way that there is not.
+    """
+    for wanted in request.outputs:
+        if wanted.name not in OUTPUTS:
+            raise InvalidRequest(
+                "outputs", f"have {wanted.name!r:.{MOST_NAME}}; there are {', '.join(OUTPUTS)}"
+            )
+        refuse_parameters(f"outputs.{wanted.name}", wanted.parameters)
+    names = dict.fromkeys(wanted.name for wanted in request.outputs)
+    return [OUTPUTS[name] for name in names or OUTPUTS]
+
+
+def fill(
+    response: Response,
+    outputs: Sequence[Output],
+    answers: Sequence[Sequence[Hypothesis]],
+    *,
+    width: int,
+    is_flat: bool,
+    is_raw: bool,
+) -> None:
+    """Adds the tensors that are wanted.
+
+    Args:
+        response: Where to.
+        outputs: Which.
+        answers: The hypotheses of each text, best first.
+        width: Hypotheses that were wanted of each text.
+        is_flat: Whether the shape is [N]; else it is [N, width].
+        is_raw: Whether elements are wanted as raw bytes.
+    """
+    shape = [len(answers)] if is_flat else [len(answers), width]
+    for output in outputs:
+        values = [value for found in answers for value in output.elements(found, width)]
+        add_output(response, output.name, output.datatype, shape, values, is_raw=is_raw)

@@ -1,0 +1,184 @@
+"""The gRPC server of one process: its services and limits, how it begins and how it ends.
+
+Source: gRPC health checking protocol, https://github.com/grpc/grpc/blob/master/doc/health-checking.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2, model_pb2_grpc
+from seqserve_server.contract.errors import Draining, StartupError
+from seqserve_server.front.address import address_of
+from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.models.rollout import Rollout
+from seqserve_server.front.rpc.calls.authorization import AuthorizationInterceptor
+from seqserve_server.front.rpc.calls.connections import connection_arguments
+from seqserve_server.front.rpc.calls.grpc_services import HealthServicer
+from seqserve_server.front.rpc.calls.interceptor import CallInterceptor
+from seqserve_server.front.rpc.generation import GenerationServicer
+from seqserve_server.front.rpc.models import ModelServicer
+from seqserve_server.front.rpc.open_inference.inference import InferenceServicer
+from seqserve_server.front.rpc.open_inference.pb import open_inference_pb2, open_inference_pb2_grpc
+from seqserve_server.front.security.auth_tokens import Tokens
+from seqserve_server.front.security.protection import Security
+from seqserve_server.front.security.tls import Certificates
+from seqserve_server.front.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from seqserve_server.front.telemetry.tracing import Tracing
+
+_SERVICES = (
+    generation_pb2.DESCRIPTOR.services_by_name["GenerationService"].full_name,
+    model_pb2.DESCRIPTOR.services_by_name["ModelService"].full_name,
+    open_inference_pb2.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name,
+)
+_SERVING = health_pb2.HealthCheckResponse.SERVING
+_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+_UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+
+# How long the bytes of the last answers may take to leave; watchers of health hold it all.
+_FLUSH_S = 1.0
+
+
+class Server:
+    """All services on one port, over the engines of a repository."""
+
+    def __init__(
+        self,
+        options: ServeOptions,
+        rollout: Rollout,
+        metrics: Metrics,
+        security: Security | None = None,
+        tracing: Tracing | None = None,
+    ) -> None:
+        """Takes the port; no call is answered before :meth:`start`.
+
+        Args:
+            options: Of the command.
+            rollout: The models.
+            metrics: Where calls are counted.
+            security: What protects the port; nothing where None.
+            tracing: Where they are traced, if they are.
+
+        Raises:
+            StartupError: The port is taken, or the address is none of this machine.
+        """
+        self._rollout = rollout
+        self._repository = rollout.repository
+        self._interceptor = CallInterceptor(
+            metrics, tracing, caller_metadata=options.caller_metadata
+        )
+        self._draining = asyncio.Event()
+        self._health = HealthServicer()
+        security = security or Security()
+        self._server = grpc.aio.server(
+            interceptors=self._interceptors(security.tokens), options=connection_arguments(options)
+        )
+        self._add_services()
+        self.port = self._bind(address_of(options.host, options.port), security.certificates)
+        self._is_serving = False
+        self._told: dict[str, int] = {}
+        self._telling = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Starts the engines and answers calls from now on."""
+        await self._rollout.start()
+        self._rollout.on_change = self._on_change
+        await self._tell_health()
+        await self._server.start()
+        self._is_serving = True
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether calls are taken, and an engine is there for them."""
+        return self._is_serving and any(entry.is_up for entry in self._repository.entries)
+
+    def _on_change(self) -> None:
+        task = asyncio.create_task(self._tell_health())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _tell_health(self) -> None:
+        # One after the other, so that what is told last is how it is.
+        async with self._telling:
+            statuses = self._statuses()
+            for name in self._told.keys() - statuses.keys():
+                await self._health.set(name, _UNKNOWN)
+            for name, status in statuses.items():
+                if self._told.get(name) != status:
+                    await self._health.set(name, status)
+            self._told = statuses
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Finishes the calls that were accepted, queued ones too, refuses new ones, and ends.
+
+        Args:
+            timeout_s: How long that may take; what is left then ends with UNAVAILABLE.
+
+        Returns:
+            Whether every call was finished.
+        """
+        self._is_serving = False
+        await self._health.enter_graceful_shutdown()
+        # New calls are refused at once, before any is waited for.
+        self._rollout.close()
+        self._draining.set()
+        finished = await self._interceptor.active.wait_none(timeout_s)
+        if not finished:
+            error = Draining("the server has shut down while the call ran; call another one")
+            self._interceptor.end_all(error)
+        await self._server.stop(_FLUSH_S)
+        await self._rollout.stop()
+        return finished
+
+    def _interceptors(self, tokens: Tokens | None) -> list[grpc.aio.ServerInterceptor]:  # type: ignore[type-arg]
+        if tokens is None:
+            return [self._interceptor]
+        return [AuthorizationInterceptor(tokens, self._interceptor.refusing), self._interceptor]
+
+    def _add_services(self) -> None:
+        generation = GenerationServicer(self._repository, self._draining)
+        generation_pb2_grpc.add_GenerationServiceServicer_to_server(generation, self._server)
+        models = ModelServicer(self._rollout)
+        model_pb2_grpc.add_ModelServiceServicer_to_server(models, self._server)
+        inference = InferenceServicer(self._rollout, generation, self._draining)
+        open_inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(inference, self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        names = (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, self._server)
+
+    def _bind(self, address: str, certificates: Certificates | None) -> int:
+        try:
+            if certificates is None:
+                bound = self._server.add_insecure_port(address)
+            else:
+                bound = self._server.add_secure_port(address, certificates.credentials())
+        except RuntimeError:
+            bound = 0
+        if not bound:
+            # gRPC does not say which, and is stricter than what has read the files.
+            others = ", or gRPC refuses the files of --tls-certificate" if certificates else ""
+            raise StartupError(
+                f"--port: cannot listen on {address}: another server does, or --host is no address"
+                f" of this machine{others}; --port 0 takes any free one"
+            )
+        return bound
+
+    def _statuses(self) -> dict[str, int]:
+        """Gives the health of the whole, of each service, of each model and of each version."""
+        is_up = any(entry.is_up for entry in self._repository.entries)
+        whole = _SERVING if is_up else _NOT_SERVING
+        statuses = dict.fromkeys(("", *_SERVICES), whole)
+        for entry in self._repository.entries:
+            status = _SERVING if entry.is_up else _NOT_SERVING
+            statuses[entry.label] = status
+            if statuses.get(entry.name) != _SERVING:
+                statuses[entry.name] = status
+        return statuses

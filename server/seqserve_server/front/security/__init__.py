@@ -1,0 +1,1 @@
+"""TLS, tokens, and the files they are reloaded from."""

@@ -1,0 +1,61 @@
+"""What protects the server's port: TLS, tokens, and the refusal to do without by oversight."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from seqserve.errors import OptionError
+from seqserve_server.contract import logs
+from seqserve_server.front.address import is_loopback
+from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.security.auth_tokens import Tokens
+from seqserve_server.front.security.tls import Certificates, certificates_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Security:
+    """Who may read what crosses the port, and who may call."""
+
+    certificates: Certificates | None = None
+    """None where connections are not encrypted."""
+    tokens: Tokens | None = None
+    """None where callers need not show one."""
+
+
+def security_of(options: ServeOptions) -> Security:
+    """Reads what the options name, and notes in the log what is missing.
+
+    Raises:
+        OptionError: A file is broken; or other machines could reach the port, it is not protected,
+            and ``--insecure`` does not say that this is meant.
+    """
+    security = Security(
+        certificates=certificates_of(
+            options.tls_certificate, options.tls_key, options.tls_client_ca
+        ),
+        tokens=None if options.tokens is None else Tokens(options.tokens),
+    )
+    missing = _missing(security)
+    if missing and not is_loopback(options.host):
+        if not options.insecure:
+            raise OptionError(
+                f"--host: other machines reach {options.host}, and there is no"
+                f" {' and no '.join(missing)}. Give --tls-certificate and --tls-key, and --tokens"
+                " or --tls-client-ca; or say --insecure where the network itself keeps strangers"
+                " out. docs/security.md tells how"
+            )
+        facts = {"host": options.host, "missing": ", ".join(missing)}
+        logs.event("insecure", facts, logging.WARNING)
+    return security
+
+
+def _missing(security: Security) -> list[str]:
+    missing = []
+    if security.certificates is None:
+        # A token that is sent in clear is everybody's.
+        missing.append("encryption")
+    asks_clients = security.certificates is not None and security.certificates.asks_clients
+    if security.tokens is None and not asks_clients:
+        missing.append("proof of who calls")
+    return missing

@@ -1,0 +1,1 @@
+"""Metrics, traces, and the HTTP port they are read from."""

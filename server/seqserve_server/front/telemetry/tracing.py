@@ -1,0 +1,251 @@
+"""Traces of calls, sent to an OpenTelemetry collector; needs the extra ``tracing``.
+
+A call becomes a span once it is over, for then its times are all known, and nothing of tracing runs
+while it is served::
+
+    seqserve.v1.GenerationService/Generate   the call, within the caller's span where it sent one
+    ├── queue                                from arrival until the engine took it
+    ├── encode
+    └── decode                               or teach, where a known target was run
+
+Each source of a call that has many has a span ``source`` around these. Spans wait in a queue of
+fixed size and leave in batches from a thread of their own; where it is full the oldest are dropped.
+Attributes are counts, names and ids, never text.
+Sources: OpenTelemetry semantic conventions for gRPC,
+https://opentelemetry.io/docs/specs/semconv/rpc/grpc/; W3C Trace Context,
+https://www.w3.org/TR/trace-context/.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import grpc
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, format_trace_id
+from opentelemetry.trace.propagation import set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from seqserve import __version__
+from seqserve.target import channel_options
+from seqserve_server.contract.errors import StartupError
+from seqserve_server.contract.events import Event, Failed, Finished
+from seqserve_server.contract.request import Request
+from seqserve_server.front.telemetry.call_record import CallRecord, EndedRequest
+
+_NAME = "seqserve"
+_PREFIX = "seqserve."
+# A collector that does not answer must not keep the server from ending.
+_FLUSH_S = 5.0
+# Collectors answer with next to nothing.
+_MAX_MESSAGE_BYTES = 1 << 20
+# What the conventions count as a fault of the server; with other codes the caller is wrong.
+_FAULTS = {
+    grpc.StatusCode.UNKNOWN,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.UNIMPLEMENTED,
+    grpc.StatusCode.INTERNAL,
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DATA_LOSS,
+}
+# Its warnings repeat what callers have sent for a trace.
+logging.getLogger("opentelemetry.trace").setLevel(logging.ERROR)
+
+Attributes = dict[str, str | int | float]
+
+
+class Interval(NamedTuple):
+    """What a request went through, on the monotonic clock."""
+
+    name: str
+    began_s: float
+    ended_s: float
+    attributes: Attributes
+    error: str = ""
+    """Kind of the error that it ended with."""
+
+
+class Tracing:
+    """Makes spans of calls that are over."""
+
+    def __init__(self, exporter: SpanExporter, sample_ratio: float) -> None:
+        """Sends nothing before the first call is over.
+
+        Args:
+            exporter: Takes the spans.
+            sample_ratio: Share of calls that become spans, where the caller has not decided it.
+        """
+        self._exporter = exporter
+        self._propagator = TraceContextTextMapPropagator()
+        resource = Resource({"service.name": _NAME, "service.version": __version__})
+        self._provider = TracerProvider(
+            sampler=ParentBased(TraceIdRatioBased(sample_ratio)),
+            # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES of the environment win.
+            resource=resource.merge(OTELResourceDetector().detect()),
+            shutdown_on_exit=False,
+        )
+        self._provider.add_span_processor(BatchSpanProcessor(exporter))
+        self._tracer = self._provider.get_tracer(_NAME, __version__)
+
+    def ended(self, record: CallRecord, code: grpc.StatusCode, ended_s: float) -> str:
+        """Makes the spans of a call.
+
+        Args:
+            record: The call.
+            code: How it ended.
+            ended_s: When, on the monotonic clock.
+
+        Returns:
+            The id of its trace; empty where it was left out of the sample.
+        """
+        if record.trace is None:
+            return ""
+        clock = _Clock()
+        span = self._tracer.start_span(
+            _full_name(record),
+            context=self._propagator.extract(record.trace.parent),
+            kind=SpanKind.SERVER,
+            attributes=_of_call(record, code),
+            start_time=clock.ns(record.began_s),
+        )
+        if not span.is_recording():
+            return ""
+        if code in _FAULTS:
+            _mark(span, code.name)
+        self._add_requests(record.trace.requests, set_span_in_context(span, Context()), clock)
+        span.end(clock.ns(ended_s))
+        return format_trace_id(span.get_span_context().trace_id)
+
+    def close(self) -> None:
+        """Sends what is left, but waits for no collector that does not answer; blocks."""
+        flush = threading.Thread(target=self._provider.shutdown, daemon=True)
+        flush.start()
+        flush.join(_FLUSH_S)
+        if flush.is_alive():
+            # Ends the try that is under way.
+            self._exporter.shutdown()
+
+    def _add_requests(self, ended: list[EndedRequest], within: Context, clock: _Clock) -> None:
+        for number, (request, event) in enumerate(ended):
+            intervals = _intervals(request, event)
+            first, last = intervals[0], intervals[-1]
+            around = within
+            if len(ended) > 1:
+                times = first.began_s, last.ended_s
+                whole = Interval("source", *times, {f"{_PREFIX}number": number}, last.error)
+                around = self._add(whole, within, clock)
+            for interval in intervals:
+                self._add(interval, around, clock)
+
+    def _add(self, interval: Interval, within: Context, clock: _Clock) -> Context:
+        """Makes a span, and gives what others within it need."""
+        span = self._tracer.start_span(
+            interval.name,
+            context=within,
+            attributes=interval.attributes,
+            start_time=clock.ns(interval.began_s),
+        )
+        if interval.error:
+            _mark(span, interval.error)
+        span.end(clock.ns(interval.ended_s))
+        return set_span_in_context(span, Context())
+
+
+def tracing_to(endpoint: str, sample_ratio: float) -> Tracing:
+    """Sends traces to a collector by OTLP over gRPC.
+
+    Args:
+        endpoint: ``http://host:port``, or ``https://`` for TLS.
+        sample_ratio: See :class:`Tracing`.
+
+    Raises:
+        StartupError: The endpoint is none.
+    """
+    try:
+        parts = urlsplit(endpoint)
+        is_sound = parts.scheme in ("http", "https") and parts.hostname and parts.port
+    except ValueError:
+        is_sound = False
+    if not is_sound:
+        raise StartupError(
+            f"--otlp-endpoint: {endpoint!r} is not http://host:port or https://host:port;"
+            " collectors take OTLP over gRPC at port 4317"
+        )
+    options: Any = tuple(channel_options(parts.netloc, _MAX_MESSAGE_BYTES))
+    is_plain = parts.scheme == "http"
+    exporter = OTLPSpanExporter(endpoint, insecure=is_plain, channel_options=options)
+    return Tracing(exporter, sample_ratio)
+
+
+class _Clock:
+    """From the monotonic clock to nanoseconds since 1970, by one difference for a whole call."""
+
+    def __init__(self) -> None:
+        self._offset_ns = time.time_ns() - time.monotonic_ns()
+
+    def ns(self, monotonic_s: float) -> int:
+        return int(monotonic_s * 1e9) + self._offset_ns
+
+
+def _full_name(record: CallRecord) -> str:
+    return record.path.removeprefix("/")
+
+
+def _mark(span: Span, error: str) -> None:
+    span.set_status(Status(StatusCode.ERROR))
+    span.set_attribute("error.type", error)
+
+
+def _of_call(record: CallRecord, code: grpc.StatusCode) -> Attributes:
+    model: Attributes = {"model": record.model} if record.model else {}
+    return {
+        "rpc.system.name": "grpc",
+        "rpc.method": _full_name(record),
+        "rpc.response.status_code": code.name,
+        **_ours({"request_id": record.request_id, **model, **record.facts}),
+    }
+
+
+def _ours(attributes: Attributes) -> Attributes:
+    return {_PREFIX + name: value for name, value in attributes.items()}
+
+
+def _intervals(request: Request, event: Event) -> list[Interval]:
+    """Lists what a request went through; where one interval ends the next begins."""
+    timeline = request.timeline
+    begun = [("queue", timeline.arrived_s, Attributes())]
+    begun += [one for one in _work(request, event) if one[1]]
+    ends = [began_s for _, began_s, _ in begun[1:]] + [timeline.finished_s]
+    intervals = [
+        Interval(name, began_s, ended_s, _ours(attributes))
+        for (name, began_s, attributes), ended_s in zip(begun, ends, strict=True)
+    ]
+    if isinstance(event, Failed):
+        intervals[-1] = intervals[-1]._replace(error=type(event.error).__name__)
+    return intervals
+
+
+def _work(request: Request, event: Event) -> list[tuple[str, float, Attributes]]:
+    """Lists what an engine does for a request, and when it began; 0 where it did not."""
+    timeline = request.timeline
+    source: Attributes = {"source_tokens": len(request.source)}
+    if request.target is not None:
+        teach = source | {"target_tokens": len(request.target)}
+        return [("teach", timeline.encode_began_s, teach)]
+    decode: Attributes = {"rows": request.options.rows, "batch_rows": timeline.batch_rows}
+    if isinstance(event, Finished):
+        decode["generated_tokens"] = sum(len(each.token_ids) for each in event.hypotheses)
+        decode["stop_reason"] = event.best.stop_reason.value
+    return [
+        ("encode", timeline.encode_began_s, source),
+        ("decode", timeline.encode_ended_s, decode),
+    ]

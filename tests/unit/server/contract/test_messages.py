@@ -1,0 +1,175 @@
+"""Messages between two processes: whole, in order, and equal, however the bytes are cut."""
+
+from __future__ import annotations
+
+import io
+import socket
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqserve_server.contract.errors import ArtifactError, QueueFull
+from seqserve_server.contract.events import (
+    Event,
+    Failed,
+    Finished,
+    Hypothesis,
+    Progress,
+    StopReason,
+    TargetScored,
+    Timeline,
+)
+from seqserve_server.contract.limits import EngineLimits
+from seqserve_server.contract.messages import (
+    Cancel,
+    GetStats,
+    LoadFailed,
+    Message,
+    MessageDecoder,
+    Ready,
+    Setup,
+    StatsReply,
+    StepEvents,
+    Submit,
+    encode_message,
+    read_message,
+)
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.stats import StatsRecorder
+
+LIMITS = EngineLimits(workers=2, slots=64, max_queue=512, max_source_tokens_per_step=256)
+
+numbers = st.integers(0, 2**40)
+seconds = st.floats(0, 1e9)
+words = st.lists(st.integers(0, 2**31), max_size=40)
+options = st.builds(
+    DecodingOptions,
+    max_decoding_length=st.integers(1, 500),
+    min_decoding_length=st.integers(0, 500),
+    return_scores=st.booleans(),
+)
+scores = st.none() | st.floats(-1e3, 0)
+hypotheses = st.builds(
+    Hypothesis,
+    words,
+    scores,
+    st.sampled_from(StopReason),
+    scores,
+    st.lists(st.floats(-1e3, 0), max_size=3),
+    top_tokens=st.lists(st.lists(st.tuples(numbers, st.floats(-9, 0)), max_size=2), max_size=2),
+    text_length=st.none() | numbers,
+    attention=st.binary(max_size=9),
+)
+ends = st.builds(Finished, st.lists(hypotheses, min_size=1, max_size=2)) | st.builds(
+    TargetScored,
+    st.lists(st.floats(-1e3, 0), max_size=3),
+    st.lists(st.binary(max_size=9), max_size=3),
+)
+timelines = st.builds(Timeline, *[seconds] * 5)
+events = st.tuples(numbers, st.builds(Progress, words), st.none()) | st.tuples(
+    numbers, ends, timelines
+)
+folders = st.builds(Path, st.text())
+messages = st.one_of(
+    st.builds(Setup, folders, st.sampled_from(Provider), numbers, st.just(LIMITS)),
+    st.builds(Ready, numbers, numbers, numbers),
+    st.builds(Submit, numbers, words, options, st.none() | seconds, st.booleans(), seconds),
+    st.builds(Cancel, numbers, st.none() | seconds),
+    st.builds(StepEvents, st.lists(events, max_size=9)),
+    st.just(GetStats()),
+)
+
+
+def same(came: list[Message], sent: list[Message]) -> bool:
+    # Tuples are equal whatever they are called.
+    return came == sent and [type(one) for one in came] == [type(one) for one in sent]
+
+
+@given(st.lists(messages, max_size=6), st.data())
+def test_pieces_of_any_size_give_what_was_sent(sent: list[Message], data: st.DataObject) -> None:
+    stream = b"".join(map(encode_message, sent))
+    cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=20).map(sorted), label="cuts")
+    unpacker = MessageDecoder()
+    came: list[Message] = []
+    for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+        came += unpacker.feed(stream[start:end])
+    assert same(came, sent)
+
+
+@given(st.lists(messages, max_size=6))
+def test_single_bytes_give_each_message_with_its_last(sent: list[Message]) -> None:
+    unpacker = MessageDecoder()
+    for message in sent:
+        *most, last = encode_message(message)
+        assert not any(unpacker.feed(bytes([byte])) for byte in most)
+        assert same(unpacker.feed(bytes([last])), [message])
+
+
+@given(st.lists(messages, max_size=6))
+def test_stream_gives_what_was_sent_and_then_nothing(sent: list[Message]) -> None:
+    stream = io.BytesIO(b"".join(map(encode_message, sent)))
+    came = [message for _ in sent if (message := read_message(stream)) is not None]
+    assert same(came, sent)
+    assert read_message(stream) is None
+
+
+@given(messages, st.data())
+def test_end_within_a_message_is_the_end(message: Message, data: st.DataObject) -> None:
+    stream = encode_message(message)
+    left = data.draw(st.integers(0, len(stream) - 1), label="left")
+    assert read_message(io.BytesIO(stream[:left])) is None
+    assert MessageDecoder().feed(stream[:left]) == []
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", encode_message(GetStats())[:3], encode_message(GetStats())[:-1]]
+)
+def test_other_end_that_goes_within_a_message(sent: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    with ours, ours.makefile("rb") as stream:
+        with theirs:
+            theirs.sendall(sent)
+        assert read_message(stream) is None
+
+
+def test_other_end_that_goes_with_mail_unread() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, ours.makefile("rb") as stream:
+        ours.sendall(encode_message(GetStats()))
+        theirs.close()
+        assert read_message(stream) is None
+
+
+def test_errors_and_reports_arrive() -> None:
+    tally = StatsRecorder()
+    tally.encoded([3, 4], duration_s=0.01)
+    error, full = ArtifactError("weights.bin: sha256"), QueueFull("no room", 1.5)
+    sent: list[Message] = [
+        LoadFailed(error),
+        StepEvents([(7, Failed(full), Timeline())]),
+        StatsReply(1, 2, tally.figures()),
+    ]
+    unable, told, report = MessageDecoder().feed(b"".join(map(encode_message, sent)))
+    assert (
+        isinstance(unable, LoadFailed)
+        and isinstance(told, StepEvents)
+        and isinstance(report, StatsReply)
+    )
+    assert isinstance(unable.error, ArtifactError) and str(unable.error) == str(error)
+    [(number, event, _)] = told.events
+    assert isinstance(event, Failed) and isinstance(event.error, QueueFull)
+    assert (number, event.error.retry_after_s) == (7, 1.5)
+    assert (report.queue_depth, report.slots_in_use) == (1, 2)
+    assert report.figures.totals == tally.figures().totals
+
+
+def test_event_of_a_step_takes_few_bytes() -> None:
+    """Every row of every step of a stream goes over the socket."""
+    one = len(encode_message(StepEvents([(1_000_000, Progress([20_000]), None)])))
+    many: list[tuple[int, Event, Timeline | None]] = [
+        (1_000_000 + number, Progress([20_000]), None) for number in range(65)
+    ]
+    assert (len(encode_message(StepEvents(many))) - one) / 64 < 40

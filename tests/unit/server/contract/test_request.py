@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+from tests.unit.server.engine.decoding.table import made
+
+from seqserve_server.contract.limits import MAX_TOP_K
+from seqserve_server.contract.options import Sampling
+
+
+def drawing(top_k: int) -> Sampling:
+    return Sampling(1.0, top_k, 1.0, 0.0, seed=1)
+
+
+ALL, GUIDED, NEITHER = "among all", "guided", "neither"
+
+
+@pytest.mark.parametrize(
+    ("options", "how"),
+    [
+        ({}, NEITHER),
+        ({"length_penalty": 3.0}, NEITHER),
+        ({"return_scores": False}, NEITHER),
+        ({"return_attention": True}, NEITHER),
+        ({"return_token_scores": True}, NEITHER),
+        ({"beam_size": 4, "num_hypotheses": 2, "patience": 2.0}, NEITHER),
+        ({"beam_size": 4, "coverage_penalty": 0.5}, NEITHER),
+        ({"sampling": drawing(1)}, NEITHER),
+        ({"sampling": drawing(MAX_TOP_K)}, NEITHER),
+        ({"sampling": drawing(MAX_TOP_K + 1)}, ALL),
+        ({"sampling": drawing(0)}, ALL),
+        ({"repetition_penalty": 1.2}, ALL),
+        ({"prefix": (5,), "prefix_bias_beta": 0.1}, ALL),
+        ({"beam_size": 2, "terms": ((5,),)}, ALL),
+        ({"vocabulary": (5, 6)}, ALL),
+        ({"prefix": (5,)}, GUIDED),
+        ({"stops": ("a",)}, GUIDED),
+        ({"end_ids": (5,)}, GUIDED),
+        ({"return_top_tokens": 1}, GUIDED),
+        ({"min_decoding_length": 3}, NEITHER),
+        ({"no_repeat_ngram_size": 3}, NEITHER),
+        ({"suppressed": ((3,),)}, NEITHER),
+        ({"return_alternatives": True}, GUIDED),
+    ],
+    ids=str,
+)
+def test_rows_are_looked_at_only_where_more_is_asked_for(options: dict[str, Any], how: str) -> None:
+    found = made(**options)
+    assert (found.needs_distribution, found.is_guided) == (how is ALL, how is not NEITHER)
+
+
+@pytest.mark.parametrize(
+    ("options", "is_plain"),
+    [
+        ({}, True),
+        ({"length_penalty": 3.0, "return_scores": False, "return_attention": True}, True),
+        # What is banned is kept from the graph.
+        ({"min_decoding_length": 3, "no_repeat_ngram_size": 3, "suppressed": ((3,),)}, True),
+        ({"return_token_scores": True}, False),
+        ({"sampling": drawing(1)}, False),
+        ({"beam_size": 2}, False),
+        ({"prefix": (5,)}, False),
+        ({"repetition_penalty": 1.2}, False),
+        ({"return_alternatives": True}, False),
+    ],
+    ids=str,
+)
+def test_best_word_is_all_that_a_plain_request_needs(
+    options: dict[str, Any], is_plain: bool
+) -> None:
+    assert made(**options).is_plain == is_plain
+
+
+@pytest.mark.parametrize(
+    ("options", "rows"),
+    [
+        ({}, 1),
+        ({"beam_size": 4, "num_hypotheses": 2}, 4),
+        ({"sampling": drawing(0), "num_hypotheses": 3}, 3),
+        ({"num_hypotheses": 3, "return_alternatives": True}, 3),
+        ({"beam_size": 4, "num_hypotheses": 3, "return_alternatives": True}, 12),
+    ],
+    ids=str,
+)
+def test_request_takes_a_row_for_each_hypothesis_that_is_kept(
+    options: dict[str, Any], rows: int
+) -> None:
+    assert made(**options).rows == rows
+
+
+def test_some_words_are_banned_only_by_what_bans() -> None:
+    for banning in (
+        {"min_decoding_length": 1},
+        {"suppressed": ((3, 4),)},
+        {"no_repeat_ngram_size": 2},
+    ):
+        assert made(**banning).may_ban
+    free = made(stops=("a",), end_ids=(5,), prefix=(1, 2), repetition_penalty=2.0)
+    assert not free.may_ban
+
+
+def test_attention_is_needed_where_it_is_shown_or_ranks() -> None:
+    assert not made(beam_size=4).needs_attention
+    assert made(return_attention=True).needs_attention
+    assert made(beam_size=4, coverage_penalty=0.1).needs_attention
+
+
+def test_alternatives_begin_after_the_prefix() -> None:
+    some = made(return_alternatives=True, prefix=(4, 5))
+    assert [length for length in range(9) if some.is_branching_token(length)] == [3]
+    assert made(return_alternatives=True).is_branching_token(1)
+    assert not any(made(prefix=(4, 5)).is_branching_token(length) for length in range(9))
+
+
+def test_options_survive_their_small_pickle() -> None:
+    for options in (made(), made(beam_size=4, terms=((5, 6),), sampling=drawing(3))):
+        data = pickle.dumps(options)
+        assert pickle.loads(data) == options
+    assert len(pickle.dumps(made())) < len(data) < 300

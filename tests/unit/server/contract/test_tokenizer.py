@@ -1,0 +1,147 @@
+"""The tokenizer over the three kinds of tokenizer.json that models bring."""
+
+from pathlib import Path
+
+import pytest
+import tokenizers
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tokenizers import decoders, models, pre_tokenizers, trainers
+
+from seqserve.errors import OptionError
+from seqserve_model.vocabulary import learn_vocabulary
+from seqserve_server.contract.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+
+TEXTS = ["The coffee tastes good.", "Der Kaffee schmeckt gut.", "Grüße aus Köln 🙂"] * 5
+CONTROL = [PAD, BOS, EOS, UNK]
+
+
+def byte_fallback() -> Tokenizer:
+    return learn_vocabulary(TEXTS, size=320, characters=40)
+
+
+def byte_level() -> Tokenizer:
+    """As GPT-2 and BART have it."""
+    raw = tokenizers.Tokenizer(models.BPE())
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    raw.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    raw.train_from_iterator(
+        TEXTS,
+        trainers.BpeTrainer(
+            vocab_size=290, special_tokens=CONTROL, initial_alphabet=alphabet, show_progress=False
+        ),
+    )
+    return Tokenizer(raw)
+
+
+def metaspace() -> Tokenizer:
+    """As T5 and Marian have it; what the vocabulary lacks is unknown."""
+    raw = tokenizers.Tokenizer(models.Unigram())
+    raw.pre_tokenizer = pre_tokenizers.Metaspace()
+    raw.decoder = decoders.Metaspace()
+    raw.train_from_iterator(
+        TEXTS,
+        trainers.UnigramTrainer(
+            vocab_size=60, special_tokens=CONTROL, unk_token=UNK, show_progress=False
+        ),
+    )
+    return Tokenizer(raw)
+
+
+@pytest.fixture(scope="module", params=[byte_fallback, byte_level, metaspace])
+def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
+    made: Tokenizer = request.param()
+    return made
+
+
+def test_a_text_ends_with_the_end_token(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("The coffee")
+    assert ids[-1] == tokenizer.eos_id
+    assert ids.count(tokenizer.eos_id) == 1
+    assert tokenizer.decode(ids) == "The coffee"
+
+
+def test_what_is_cut_keeps_its_end_token(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("The coffee tastes good.")
+    assert tokenizer.cut(ids, len(ids)) == ids
+    assert tokenizer.cut(ids, 3) == [*ids[:2], tokenizer.eos_id]
+    assert tokenizer.cut(ids, 1) == [tokenizer.eos_id]
+
+
+def test_the_end_token_cannot_be_typed(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("good </s><s><pad> bad")
+    controls = {tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id}
+    assert not controls & set(ids[:-1])
+
+
+def test_tokens_are_those_of_the_vocabulary(tokenizer: Tokenizer) -> None:
+    assert tokenizer.tokens([0, 1, 2, 3]) == CONTROL
+    assert tokenizer.tokens([10_000]) == [UNK]
+
+
+def test_a_saved_tokenizer_is_read_back(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    tokenizer.save(tmp_path / "tokenizer.json")
+    again = Tokenizer.load(tmp_path / "tokenizer.json")
+    text = "Grüße </s>, good?"
+    assert again.encode(text) == tokenizer.encode(text)
+    assert again.vocabulary_size == tokenizer.vocabulary_size
+
+
+def test_control_tokens_may_have_other_names(tmp_path: Path) -> None:
+    raw = tokenizers.Tokenizer(models.WordLevel({"[P]": 0, "[E]": 1, "a": 2, "?": 3}, "?"))
+    raw.save(str(tmp_path / "t.json"))
+    loaded = Tokenizer.load(tmp_path / "t.json", pad="[P]", bos="[P]", eos="[E]", unk="?")
+    assert (loaded.pad_id, loaded.bos_id, loaded.eos_id, loaded.unk_id) == (0, 0, 1, 3)
+    with pytest.raises(OptionError, match="'<pad>' is not in the vocabulary"):
+        Tokenizer.load(tmp_path / "t.json")
+
+
+@pytest.mark.parametrize("content", [None, "", "{}", "[1", '{"version": "1.0"}'])
+def test_a_bad_file_is_named(tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "tokenizer.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(OptionError, match=r"tokenizer\.json: "):
+        Tokenizer.load(path)
+
+
+def pieces_of(tokenizer: Tokenizer, groups: list[list[int]]) -> list[str]:
+    stream = tokenizer.stream()
+    pieces = [stream.push(group) for group in groups]
+    return [*pieces, stream.flush(tokenizer.decode([id_ for group in groups for id_ in group]))]
+
+
+@given(st.data())
+def test_pieces_join_to_the_text_of_any_ids(tokenizer: Tokenizer, data: st.DataObject) -> None:
+    id_ = st.integers(0, tokenizer.vocabulary_size - 1)
+    groups = data.draw(st.lists(st.lists(id_, max_size=3), max_size=20))
+    ids = [id_ for group in groups for id_ in group]
+    assert "".join(pieces_of(tokenizer, groups)) == tokenizer.decode(ids)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs", "Cn"])))
+@example("Grüße 日本語 🙂👩‍👩‍👧 e\u0301 ▁  x")
+def test_pieces_of_a_text_join_and_never_break_a_character(tokenizer: Tokenizer, text: str) -> None:
+    ids = tokenizer.encode(text)
+    pieces = pieces_of(tokenizer, [[id_] for id_ in ids])
+    whole = tokenizer.decode(ids)
+    assert "".join(pieces) == whole
+    assert sum(piece.count("\ufffd") for piece in pieces) == whole.count("\ufffd")
+
+
+def test_text_is_given_out_as_soon_as_it_is_final(tokenizer: Tokenizer) -> None:
+    ids = tokenizer.encode("The coffee tastes good.")[:-1]
+    stream = tokenizer.stream()
+    for count, id_ in enumerate(ids, start=1):
+        before = tokenizer.decode(ids[: count - 1])
+        assert stream.push([id_]) == tokenizer.decode(ids[:count])[len(before) :]
+    assert stream.flush(tokenizer.decode(ids)) == ""
+
+
+def test_an_invalid_run_of_bytes_does_not_change_text_given_out() -> None:
+    """ "é" and then half a character: the decoder gives up on the whole run of bytes."""
+    tokenizer = byte_fallback()
+    byte_id = dict(zip(tokenizer.tokens(range(4, 260)), range(4, 260), strict=True))
+    ids = [byte_id[f"<0x{byte:02X}>"] for byte in (0xC3, 0xA9, 0xE2)]
+    assert "".join(pieces_of(tokenizer, [[id_] for id_ in ids])) == tokenizer.decode(ids)

@@ -1,0 +1,551 @@
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from tests.clock import Clock
+
+from seqserve_server.contract.errors import Bound, Draining, QueueFull
+from seqserve_server.contract.limits import QueueLimits
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.request import Priority, Request, RequestState
+from seqserve_server.engine.queue.scheduler import Scheduler
+from seqserve_server.front.engine_client.refusals import QueueKey, RefusalCache
+
+PATIENCE_S = 30.0
+
+
+def request(
+    length: int = 3,
+    deadline_s: float | None = None,
+    *,
+    caller: str = "",
+    priority: Priority = Priority.NORMAL,
+    rows: int = 1,
+    attends: bool = False,
+) -> Request:
+    return Request(
+        source=[4] * length,
+        options=DecodingOptions(max_decoding_length=5, beam_size=rows, return_attention=attends),
+        receive=lambda event: None,
+        deadline_s=deadline_s,
+        caller=caller,
+        priority=priority,
+    )
+
+
+def submitted(scheduler: Scheduler, *lengths: int) -> list[Request]:
+    requests = [request(length) for length in lengths]
+    for one in requests:
+        scheduler.submit(one)
+    return requests
+
+
+def test_oldest_is_first() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=9))
+    a, b, c = submitted(scheduler, 3, 3, 3)
+    assert scheduler.take(held=0, free=2, budget_tokens=100) == [a, b]
+    assert scheduler.take(held=2, free=1, budget_tokens=100) == [c]
+    assert (scheduler.running, scheduler.queue_depth) == (3, 0)
+
+
+def test_full_queue_refuses_and_says_when_to_try_again() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=2))
+    submitted(scheduler, 1, 1)
+    extra = request()
+    with pytest.raises(QueueFull, match="2 requests are waiting") as caught:
+        scheduler.submit(extra)
+    assert caught.value.retry_after_s == 0.5, "the pace is not known"
+    assert extra.state is RequestState.NEW
+    scheduler.take(held=0, free=1, budget_tokens=1)
+    scheduler.submit(extra)
+
+
+@pytest.mark.parametrize(
+    ("budget", "taken"), [(1, 1), (5, 1), (7, 1), (8, 2), (12, 3), (13, 3), (99, 4)]
+)
+def test_budget_bounds_all_but_the_oldest(budget: int, taken: int) -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=9))
+    submitted(scheduler, 5, 3, 4, 2)
+    assert len(scheduler.take(held=0, free=9, budget_tokens=budget)) == taken
+
+
+def test_long_source_is_not_passed_by_shorter_ones() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=9))
+    a, long, c = submitted(scheduler, 2, 50, 1)
+    assert scheduler.take(held=0, free=9, budget_tokens=10) == [a]
+    assert scheduler.take(held=1, free=8, budget_tokens=10) == [long]
+    assert scheduler.take(held=2, free=7, budget_tokens=10) == [c]
+
+
+def test_worker_takes_no_more_than_its_share() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=9), workers=2)
+    submitted(scheduler, 1, 1, 1, 1, 1)
+    assert len(scheduler.take(held=0, free=9, budget_tokens=99)) == 3
+    assert scheduler.take(held=3, free=6, budget_tokens=99) == []
+    assert len(scheduler.take(held=0, free=9, budget_tokens=99)) == 2
+
+
+def test_cancel_leaves_the_queue_at_once() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=9))
+    a, b = submitted(scheduler, 1, 1)
+    assert scheduler.cancel(a)
+    assert a.state is RequestState.DONE
+    assert not scheduler.cancel(a), "it has left already"
+    assert scheduler.take(held=0, free=9, budget_tokens=9) == [b]
+
+
+def test_cancel_of_a_running_request_is_told_once_to_its_worker() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=9), workers=2)
+    a, b = submitted(scheduler, 1, 1)
+    scheduler.take(held=0, free=1, budget_tokens=9)
+    scheduler.take(held=0, free=1, budget_tokens=9)
+    assert not scheduler.cancel(a)
+    assert scheduler.running == 2, "its slot is held until its worker lets go"
+    assert scheduler.take_cancelled([b]) == []
+    assert scheduler.take_cancelled([a]) == [a]
+    assert scheduler.take_cancelled([a]) == []
+    scheduler.finish([a])
+    assert scheduler.running == 1
+
+
+def test_cancel_after_the_end_or_before_the_start_is_nothing() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=9))
+    [a] = submitted(scheduler, 1)
+    scheduler.take(held=0, free=1, budget_tokens=9)
+    scheduler.finish([a])
+    assert not scheduler.cancel(a)
+    assert not scheduler.cancel(request())
+    assert scheduler.take_cancelled([a]) == []
+
+
+def test_expire_takes_out_those_that_are_late() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=9))
+    deadlines = [None, 7.0, 5.0, None, 6.0]
+    requests = [request(deadline_s=deadline_s) for deadline_s in deadlines]
+    for one in requests:
+        scheduler.submit(one)
+    assert scheduler.expire(4.9) == []
+    assert scheduler.expire(5.0) == [requests[2]]
+    assert scheduler.expire(6.5) == [requests[4]]
+    assert scheduler.expire(6.9) == []
+    assert scheduler.expire(9.0) == [requests[1]]
+    left = scheduler.take(held=0, free=9, budget_tokens=99)
+    assert left == [requests[0], requests[3]]
+
+
+def test_deadline_of_a_request_that_left_the_queue_harms_nobody() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=9))
+    first, second = request(deadline_s=1.0), request(deadline_s=3.0)
+    scheduler.submit(first)
+    scheduler.submit(second)
+    scheduler.take(held=0, free=1, budget_tokens=9)
+    assert scheduler.expire(2.0) == []
+    assert first.state is RequestState.RUNNING
+    assert scheduler.expire(3.0) == [second]
+
+
+def test_stop_gives_what_waited_and_hands_out_nothing_more() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=9))
+    a, b = submitted(scheduler, 1, 1)
+    scheduler.take(held=0, free=1, budget_tokens=9)
+    assert scheduler.stop() == [b]
+    assert scheduler.stop() == []
+    assert scheduler.stopped
+    assert (a.state, b.state) == (RequestState.RUNNING, RequestState.DONE)
+    assert scheduler.take(held=0, free=9, budget_tokens=9) == []
+    with pytest.raises(Draining):
+        scheduler.submit(request())
+
+
+def test_idle_worker_is_woken() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=9))
+    assert not scheduler.wait_for_work(0.0)
+    answers: list[bool] = []
+    thread = threading.Thread(target=lambda: answers.append(scheduler.wait_for_work(PATIENCE_S)))
+    thread.start()
+    submitted(scheduler, 1)
+    thread.join(PATIENCE_S / 2)
+    assert answers == [True]
+
+
+def test_stop_wakes_an_idle_worker() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=9))
+    thread = threading.Thread(target=scheduler.wait_for_work, args=(PATIENCE_S,))
+    thread.start()
+    scheduler.stop()
+    thread.join(PATIENCE_S / 2)
+    assert not thread.is_alive()
+
+
+def paced(
+    interval_s: float, *, slots: int = 1, max_queue: int = 200, **bounds: Any
+) -> tuple[Scheduler, Clock]:
+    """Makes a scheduler, one slot of which each of its requests, of work 6, has held so long."""
+    clock = Clock()
+    scheduler = Scheduler(QueueLimits(max_queue=max_queue, **bounds), slots=slots, clock=clock)
+    for _ in range(9):
+        submitted(scheduler, 3)
+        taken = scheduler.take(held=0, free=1, budget_tokens=9)
+        clock.now_s += interval_s
+        scheduler.finish(taken)
+    return scheduler, clock
+
+
+def refusal(scheduler: Scheduler, one: Request) -> QueueFull:
+    with pytest.raises(QueueFull) as caught:
+        scheduler.submit(one)
+    return caught.value
+
+
+def test_retry_follows_the_pace_of_completions() -> None:
+    scheduler, _ = paced(0.5, max_queue=20)
+    submitted(scheduler, *[3] * 20)
+    full = refusal(scheduler, request())
+    assert full.retry_after_s == pytest.approx(20 * 0.5)
+    assert full.spacing_s == pytest.approx(0.5)
+
+
+def test_who_shares_the_engine_comes_back_at_longer_intervals() -> None:
+    scheduler, _ = paced(0.5, max_queue=4)
+    for number in range(4):
+        scheduler.submit(request(caller=f"{number}"))
+    assert refusal(scheduler, request()).spacing_s == pytest.approx(4 * 0.5)
+
+
+def test_pace_is_not_that_of_who_left_early() -> None:
+    scheduler, _ = paced(0.5, max_queue=20)
+    for _ in range(50):
+        submitted(scheduler, 3)
+        scheduler.finish(scheduler.take(held=0, free=1, budget_tokens=9), answered=False)
+    submitted(scheduler, *[3] * 20)
+    assert refusal(scheduler, request()).retry_after_s == pytest.approx(20 * 0.5)
+
+
+def test_long_wait_is_refused_but_not_to_low_priority() -> None:
+    scheduler, _ = paced(0.5, max_queue_s=2.0)
+    submitted(scheduler, *[3] * 5)
+    error = refusal(scheduler, request())
+    assert (error.bound, str(error)) == (Bound.WAIT, "it would wait for about 2.5 s")
+    scheduler.submit(request(priority=Priority.LOW))
+    scheduler.submit(request(caller="other"))  # It would be among the first.
+
+
+def test_caller_leaves_some_of_the_longest_wait_to_newcomers() -> None:
+    scheduler, _ = paced(0.5, max_queue_s=4.0, caller_share=0.5)
+    submitted(scheduler, *[3] * 5)
+    for number in range(8):
+        scheduler.submit(request(caller=f"{number}"))
+    assert refusal(scheduler, request(caller="one more")).bound is Bound.WAIT
+
+    scheduler, _ = paced(0.5, max_queue_s=4.0, caller_share=0.5)
+    submitted(scheduler, *[3] * 5)
+    assert refusal(scheduler, request()).bound is Bound.WAIT
+
+
+def test_queue_that_has_run_over_is_kept_short() -> None:
+    scheduler, clock = paced(0.5, max_queue_s=None)
+    submitted(scheduler, *[3] * 5)
+    assert refusal(scheduler, request()).bound is Bound.WAIT
+    for _ in range(4):
+        scheduler.finish(scheduler.take(held=0, free=1, budget_tokens=9), answered=False)
+    submitted(scheduler, 3, 3)
+    assert str(refusal(scheduler, request())) == "it would wait for about 1.5 s"
+    clock.now_s += 2.0
+    submitted(scheduler, 3)
+
+
+def overrun(**bounds: Any) -> tuple[Scheduler, Clock, list[Request]]:
+    """Makes a scheduler that goes on refusing, and what it let wait before; one takes 0.5 s."""
+    scheduler, clock = paced(0.5, **bounds)
+    waiting = submitted(scheduler, *[3] * 5)
+    for _ in range(4):
+        assert scheduler.shed(clock.now_s) == []
+        refusal(scheduler, request())
+        clock.now_s += 0.2
+    return scheduler, clock, waiting
+
+
+def test_what_came_before_is_refused_too_where_that_goes_on() -> None:
+    scheduler, clock, waiting = overrun(max_queue_s=None)
+    patient = request(caller="patient", priority=Priority.LOW)
+    newcomer = request(caller="newcomer")
+    for one in (patient, newcomer):
+        scheduler.submit(one)
+    shed = scheduler.shed(clock.now_s)
+    # For two one may wait: the second of the caller for its first and for the newcomer.
+    assert [one for one, _ in shed] == waiting[2:]
+    assert all(one.state is RequestState.DONE for one, _ in shed)
+    refusals = [refused for _, refused in shed]
+    assert {refused.bound for refused in refusals} == {Bound.WAIT}
+    assert all(refused.retry_after_s >= 0.5 for refused in refusals)
+    assert scheduler.queue_depth == 4
+    refusal(scheduler, request())
+    assert scheduler.shed(clock.now_s) == [], "once is enough"
+
+
+def test_nothing_is_taken_back_where_the_longest_wait_is_given() -> None:
+    scheduler, clock, _ = overrun(max_queue_s=2.0)
+    assert scheduler.shed(clock.now_s) == []
+    assert scheduler.queue_depth == 5
+
+
+def test_request_that_would_come_too_late_is_refused_at_once() -> None:
+    scheduler, clock = paced(0.5)
+    scheduler.submit(request(deadline_s=clock.now_s + 0.1))  # Nothing is before it.
+    submitted(scheduler, *[3] * 9)
+    assert refusal(scheduler, request(deadline_s=clock.now_s + 3.0)).bound is Bound.DEADLINE
+    late = request()
+    late.options = DecodingOptions(max_decoding_length=5, time_limit_s=3.0)
+    late.timeline.arrived_s = clock.now_s
+    assert refusal(scheduler, late).bound is Bound.DEADLINE
+    scheduler.submit(request(deadline_s=clock.now_s + 4.0))  # It is not sure to be late.
+
+
+def test_nothing_is_refused_for_waiting_while_slots_are_free() -> None:
+    scheduler, _ = paced(0.5, max_queue_s=0.1, slots=4)
+    submitted(scheduler, *[3] * 4)
+    assert refusal(scheduler, request()).bound is Bound.WAIT
+    assert len(scheduler.take(held=0, free=2, budget_tokens=99)) == 2
+    assert refusal(scheduler, request()).bound is Bound.WAIT
+
+
+def test_no_estimate_refuses_while_the_pace_is_not_known() -> None:
+    clock = Clock()
+    scheduler = Scheduler(QueueLimits(max_queue=99, max_queue_s=0.0), clock=clock)
+    submitted(scheduler, *[3] * 9)
+    for _ in range(3):
+        taken = scheduler.take(held=0, free=1, budget_tokens=9)
+        clock.now_s += 9.0
+        scheduler.finish(taken)
+    scheduler.submit(request(deadline_s=clock.now_s + 0.1))
+
+
+def test_tokens_that_wait_are_bounded_but_not_the_first() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=9, max_queue_tokens=10))
+    [long] = submitted(scheduler, 50)
+    assert refusal(scheduler, request(1)).bound is Bound.TOKENS
+    assert scheduler.take(held=0, free=1, budget_tokens=1) == [long]
+    submitted(scheduler, 4, 6)
+    assert str(refusal(scheduler, request(1))) == "10 source tokens are waiting already"
+
+
+@pytest.mark.parametrize(("share", "alone"), [(0.2, 3), (0.5, 6), (0.75, 9), (1.0, 11)])
+def test_caller_leaves_room_for_others(share: float, alone: int) -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=11, caller_share=share))
+    submitted(scheduler, *[1] * alone)
+    if alone < 11:
+        assert refusal(scheduler, request(1)).bound is Bound.CALLER
+        for number in range(11 - alone):
+            scheduler.submit(request(1, caller=f"other {number}"))
+    assert refusal(scheduler, request(1, caller="one more")).bound is Bound.LENGTH
+
+
+def test_caller_leaves_tokens_for_others() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=99, max_queue_tokens=100, caller_share=0.5))
+    submitted(scheduler, 40, 20)
+    assert refusal(scheduler, request(1)).bound is Bound.CALLER
+    scheduler.submit(request(40, caller="other"))
+
+
+def test_caller_may_hold_just_his_share() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=4, max_queue_tokens=100, caller_share=0.5))
+    submitted(scheduler, 25, 25, 1)
+    assert refusal(scheduler, request(1)).bound is Bound.CALLER
+
+
+def test_flood_of_one_caller_lets_another_one_pass() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=99))
+    flood = submitted(scheduler, *[3] * 20)
+    assert scheduler.take(held=0, free=1, budget_tokens=9) == flood[:1]
+    quiet = [request(caller="quiet") for _ in range(2)]
+    for one in quiet:
+        scheduler.submit(one)
+    order = [scheduler.take(held=0, free=1, budget_tokens=9)[0] for _ in range(4)]
+    assert order == [quiet[0], flood[1], quiet[1], flood[2]]
+
+
+def test_low_priority_gets_what_is_left_and_one_turn_in_sixteen() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=99))
+    low = [request(priority=Priority.LOW, caller=f"{number}") for number in range(3)]
+    for one in low:
+        scheduler.submit(one)
+    submitted(scheduler, *[1] * 32)
+    assert scheduler.low_queue_depth == 3
+    taken = scheduler.take(held=0, free=99, budget_tokens=999)
+    assert [place for place, one in enumerate(taken) if one in low] == [15, 31, 34]
+
+
+def test_beam_is_passed_by_as_many_rows_as_it_takes_itself() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=99))
+    running = submitted(scheduler, 1)
+    scheduler.take(held=0, free=4, budget_tokens=99)
+    beam = request(1, rows=4)
+    scheduler.submit(beam)
+    small = submitted(scheduler, *[1] * 6)
+    assert scheduler.take(held=1, free=3, budget_tokens=99) == small[:3]
+    scheduler.finish([small[0]])
+    assert scheduler.take(held=3, free=1, budget_tokens=99) == small[3:4]
+    scheduler.finish([*running, *small[1:3]])
+    assert scheduler.take(held=1, free=3, budget_tokens=99) == [], "slots are kept for it"
+    scheduler.finish(small[3:4])
+    assert scheduler.take(held=0, free=4, budget_tokens=99) == [beam]
+
+
+def test_who_was_there_before_has_passed_nobody() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=99))
+    submitted(scheduler, 1, 1)
+    beam = request(1, rows=4)
+    scheduler.submit(beam)
+    assert len(scheduler.take(held=0, free=3, budget_tokens=99)) == 2
+    assert beam.passed_rows == 0
+
+
+def test_time_limit_ends_the_waiting_too() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=9))
+    limited = request()
+    limited.options = DecodingOptions(max_decoding_length=5, time_limit_s=2.0)
+    limited.timeline.arrived_s = 10.0
+    scheduler.submit(limited)
+    assert scheduler.expire(11.9) == []
+    assert scheduler.expire(12.0) == [limited]
+
+
+@pytest.mark.parametrize("callers", [1, 3])
+def test_who_comes_back_when_told_is_taken_in(callers: int) -> None:
+    """Twice as many as can wait come at once; time goes on at an even pace."""
+    scheduler, clock = paced(0.01, max_queue_s=0.2)
+    promises = RefusalCache(clock)
+    coming = [(clock.now_s, number % callers, 0) for number in range(60)]
+    again = refused_again = 0
+    running: list[Request] = []
+    while coming:
+        clock.now_s += 0.01
+        scheduler.finish(running)
+        running = scheduler.take(held=0, free=1, budget_tokens=9)
+        due = [one for one in coming if one[0] <= clock.now_s]
+        coming = [one for one in coming if one[0] > clock.now_s]
+        for _, number, tries in due:
+            again += tries > 0
+            one = request(caller=f"{number}")
+            try:
+                scheduler.submit(one)
+            except QueueFull as full:
+                refused_again += tries > 0
+                told = promises.refused(QueueKey.of(one), full)
+                coming.append((clock.now_s + told.retry_after_s, number, tries + 1))
+    assert again > 20
+    assert refused_again <= again / 10
+
+
+@pytest.mark.parametrize("max_queue_s", [None, 0.14])
+def test_flood_leaves_others_served_and_no_call_much_slower(max_queue_s: float | None) -> None:
+    """Seven times as much as can be done comes at random; time goes on at an even pace."""
+    slots, held_s, tick_s, ticks = 8, 0.2, 0.01, 2000
+    clock, draw, capacity = Clock(), random.Random(7), slots / held_s
+    scheduler = Scheduler(
+        QueueLimits(max_queue=512, max_queue_s=max_queue_s, caller_share=0.5),
+        slots=slots,
+        clock=clock,
+    )
+    rates = {"loud": 6.8 * capacity} | {f"quiet {number}": 0.05 * capacity for number in range(4)}
+    running: list[tuple[float, Request]] = []
+    sent, served = Counter[str](), Counter[str]()
+    waits_s = []
+    for tick in range(ticks):
+        clock.now_s += tick_s
+        scheduler.finish([one for end_s, one in running if end_s <= clock.now_s])
+        running = [(end_s, one) for end_s, one in running if end_s > clock.now_s]
+        for caller, rate in rates.items():
+            if caller == "loud" and tick < ticks / 10:
+                # So long there is none, and the pace gets known.
+                continue
+            for _ in range(int(draw.random() + rate * tick_s)):
+                one = request(caller=caller)
+                one.timeline.arrived_s = clock.now_s
+                sent[caller] += 1
+                with suppress(QueueFull):
+                    scheduler.submit(one)
+        for one in scheduler.take(held=len(running), free=slots - len(running), budget_tokens=999):
+            served[one.caller] += 1
+            if tick > ticks / 4:
+                # What could wait before anything was refused has gone.
+                waits_s.append(clock.now_s - one.timeline.arrived_s)
+            running.append((clock.now_s + draw.uniform(0.5, 1.5) * held_s, one))
+    quiet = rates.keys() - {"loud"}
+    # Of each one more may wait when the time is over.
+    assert all(sent[caller] - served[caller] <= 1 for caller in quiet)
+    assert served["loud"] >= 0.7 * capacity * 0.9 * ticks * tick_s
+    assert max(waits_s) <= 2 * held_s
+
+
+def attending(scheduler: Scheduler, *rows: int) -> list[Request]:
+    """Submits requests that are to show what they attended to."""
+    requests = [request(rows=each, attends=True) for each in rows]
+    for one in requests:
+        scheduler.submit(one)
+    return requests
+
+
+def test_answers_that_wait_for_attention_keep_others_like_them_out() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=9), slots=2)
+    a, b, c = attending(scheduler, 1, 1, 1)
+    assert scheduler.take(held=0, free=2, budget_tokens=99) == [a, b]
+    scheduler.finish([a, b])
+    assert (scheduler.running, scheduler.decoded(Priority.NORMAL)) == (0, 2)
+    assert scheduler.take(held=0, free=2, budget_tokens=99) == []
+    plain = submitted(scheduler, 3, 3, 3)
+    # They pass as often as they like.
+    assert scheduler.take(held=0, free=2, budget_tokens=99) == plain[:2]
+    scheduler.finish(plain[:2])
+    assert scheduler.settle(a)
+    assert scheduler.take(held=0, free=2, budget_tokens=99) == [c, plain[2]]
+    scheduler.finish([c], answered=False)
+    assert c.state is RequestState.DONE, "it failed, and has no answer"
+    assert scheduler.cancel(b)
+    assert not scheduler.settle(a) and not scheduler.settle(b) and not scheduler.settle(c)
+    scheduler.finish([plain[2]])
+    assert not scheduler._running and scheduler._attended_rows == 0
+
+
+def test_due_beam_keeps_room_from_others_like_it() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=9), slots=4)
+    [first] = attending(scheduler, 1)
+    scheduler.take(held=0, free=4, budget_tokens=99)
+    scheduler.finish([first])
+    beam, _ = attending(scheduler, 4, 1)
+    beam.passed_rows = 4
+    [plain] = submitted(scheduler, 3)
+    assert scheduler.take(held=0, free=4, budget_tokens=99) == [plain]
+
+
+def test_idle_worker_sleeps_while_there_is_no_room() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=9), slots=1)
+    a, b = attending(scheduler, 1, 1)
+    scheduler.take(held=0, free=1, budget_tokens=99)
+    scheduler.finish([a])
+    assert not scheduler.wait_for_work(0.0), "it would only turn round and round"
+    found: list[bool] = []
+    worker = threading.Thread(target=lambda: found.append(scheduler.wait_for_work(PATIENCE_S)))
+    worker.start()
+    scheduler.settle(a)
+    worker.join(PATIENCE_S)
+    assert found == [True]
+    assert scheduler.take(held=0, free=1, budget_tokens=99) == [b]
+
+
+def test_pace_includes_the_wait_for_attention() -> None:
+    now_s = 0.0
+    scheduler = Scheduler(QueueLimits(max_queue=9), slots=1, clock=lambda: now_s)
+    [a] = attending(scheduler, 1)
+    scheduler.take(held=0, free=1, budget_tokens=99)
+    now_s = 1.0
+    scheduler.finish([a])
+    assert scheduler._pace.held_s == 0.0
+    now_s = 3.0
+    scheduler.settle(a)
+    assert scheduler._pace.held_s == 3.0

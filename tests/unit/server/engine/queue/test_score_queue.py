@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from seqserve_server.contract.errors import Bound, Draining, QueueFull
+from seqserve_server.contract.events import Finished, Hypothesis, StopReason, TargetScored
+from seqserve_server.contract.limits import QueueLimits
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.request import Priority, Request, RequestState
+from seqserve_server.engine.queue.fair_queue import NORMAL_TURNS
+from seqserve_server.engine.queue.score_queue import MAX_SCORE_BATCH, ScoreQueue
+
+PATIENCE_S = 30.0
+OPTIONS = DecodingOptions(max_decoding_length=9)
+ANSWER = Finished([Hypothesis([6], -1.0, StopReason.EOS)])
+EOS = 2
+
+
+def known(caller: str = "", *, length: int = 1, **more: Any) -> Request:
+    """Makes a request with a target."""
+    source = [5] * (length - 1) + [EOS]
+    return Request(
+        source=source,
+        options=OPTIONS,
+        receive=lambda event: None,
+        target=[6, EOS],
+        caller=caller,
+        **more,
+    )
+
+
+def decoded() -> Request:
+    """Makes one that has an answer, whose attention is wanted."""
+    request = Request(source=[5, EOS], options=OPTIONS, receive=lambda event: None)
+    request.state = RequestState.DECODED
+    return request
+
+
+def submitted(waiting: ScoreQueue, *requests: Request) -> list[Request]:
+    for request in requests:
+        waiting.submit(request)
+    return list(requests)
+
+
+def taken(waiting: ScoreQueue) -> list[Request]:
+    return [request for request, _ in waiting.take(0.0)]
+
+
+def finish(waiting: ScoreQueue, requests: list[Request]) -> None:
+    waiting.finish([(request, TargetScored([], [])) for request in requests])
+
+
+def test_scores_go_together_and_attention_alone() -> None:
+    waiting = ScoreQueue(QueueLimits(max_queue=99))
+    scores = submitted(waiting, *(known() for _ in range(MAX_SCORE_BATCH + 2)))
+    shown = submitted(waiting, known(wants_attention=True), known(wants_attention=True))
+    last = submitted(waiting, known())
+    assert waiting.queue_depth == MAX_SCORE_BATCH + 5
+    runs = [taken(waiting) for _ in range(5)]
+    assert runs == [scores[:MAX_SCORE_BATCH], scores[MAX_SCORE_BATCH:], shown[:1], shown[1:], last]
+    assert waiting.queue_depth == 0 and taken(waiting) == []
+
+
+def test_callers_are_served_in_turn() -> None:
+    waiting = ScoreQueue(QueueLimits(max_queue=99))
+    flood = submitted(waiting, *(known("loud") for _ in range(2 * MAX_SCORE_BATCH)))
+    [quiet] = submitted(waiting, known("quiet"))
+    first = taken(waiting)
+    assert quiet in first[:2] and set(first) < {quiet, *flood}
+
+
+def test_low_priority_takes_what_others_leave() -> None:
+    waiting = ScoreQueue(QueueLimits(max_queue=9))
+    low, normal = known(priority=Priority.LOW), known()
+    submitted(waiting, low, normal)
+    assert (waiting.queue_depth, waiting.low_queue_depth) == (2, 1)
+    assert taken(waiting) == [normal, low]
+
+
+def test_bounds_are_those_of_any_queue() -> None:
+    waiting = ScoreQueue(QueueLimits(max_queue=4, max_queue_tokens=12, caller_share=0.5))
+    submitted(waiting, known("a"), known("a"))
+    with pytest.raises(QueueFull) as full:
+        submitted(waiting, known("a"), known("a"))
+    assert full.value.bound is Bound.CALLER and full.value.retry_after_s > 0
+    with pytest.raises(QueueFull) as full:
+        submitted(waiting, known("b", length=11))
+    assert full.value.bound is Bound.TOKENS
+    submitted(waiting, known("b"))
+    with pytest.raises(QueueFull) as full:
+        submitted(waiting, known("c"), known("d"))
+    assert full.value.bound is Bound.LENGTH
+
+
+def test_answers_go_first_and_are_not_bounded() -> None:
+    waiting = ScoreQueue(QueueLimits(max_queue=2))
+    targets = submitted(waiting, known(), known())
+    answers = [decoded() for _ in range(4)]
+    for request in answers:
+        waiting.annotate(request, ANSWER)
+    assert waiting.queue_depth == 2
+    assert [waiting.take(0.0) for _ in answers] == [[(request, ANSWER)] for request in answers]
+    assert taken(waiting) == targets
+
+
+def test_targets_are_not_starved_by_answers() -> None:
+    waiting = ScoreQueue(QueueLimits(max_queue=9))
+    [target] = submitted(waiting, known())
+    runs = 0
+    while True:
+        waiting.annotate(decoded(), ANSWER)
+        runs += 1
+        if taken(waiting) == [target]:
+            break
+    assert runs == NORMAL_TURNS + 1
+    # The count begins anew.
+    [target] = submitted(waiting, known())
+    assert taken(waiting) != [target]
+
+
+def test_who_waits_can_be_cancelled() -> None:
+    waiting = ScoreQueue(QueueLimits(max_queue=9))
+    gone, kept = submitted(waiting, known(), known())
+    answered = decoded()
+    waiting.annotate(answered, ANSWER)
+    for request in (gone, answered):
+        assert waiting.cancel(request)
+        assert not waiting.cancel(request)
+    assert taken(waiting) == [kept]
+    assert not waiting.cancel(kept), "it runs"
+    finish(waiting, [kept])
+    assert not waiting.cancel(kept), "it has ended"
+    assert not waiting.cancel(known()), "it never was here"
+
+
+def test_answer_that_was_cancelled_before_it_came_does_not_wait() -> None:
+    waiting = ScoreQueue(QueueLimits(max_queue=9))
+    request = decoded()
+    request.state = RequestState.DONE
+    waiting.annotate(request, ANSWER)
+    assert taken(waiting) == []
+
+
+def test_stop_gives_what_waits_and_takes_no_more() -> None:
+    waiting = ScoreQueue(QueueLimits(max_queue=9))
+    target = known()
+    answered = decoded()
+    submitted(waiting, target)
+    waiting.annotate(answered, ANSWER)
+    assert set(waiting.stop()) == {target, answered}
+    assert waiting.stopped and waiting.stop() == []
+    assert taken(waiting) == []
+    with pytest.raises(Draining):
+        waiting.submit(known())
+
+
+@pytest.mark.parametrize("comes", ["target", "answer", "end"])
+def test_who_waits_for_work_is_woken(comes: str) -> None:
+    waiting = ScoreQueue(QueueLimits(max_queue=9))
+    found: list[int] = []
+    thread = threading.Thread(target=lambda: found.append(len(waiting.take(PATIENCE_S))))
+    thread.start()
+    if comes == "target":
+        waiting.submit(known())
+    elif comes == "answer":
+        waiting.annotate(decoded(), ANSWER)
+    else:
+        waiting.stop()
+    thread.join(PATIENCE_S)
+    assert found == [comes != "end"]
+
+
+class Clocked:
+    """A queue whose clock is set by hand; each run of the scorer takes a second."""
+
+    def __init__(self, **bounds: Any) -> None:
+        self.now_s = 0.0
+        self.waiting = ScoreQueue(QueueLimits(max_queue=99, **bounds), clock=lambda: self.now_s)
+
+    def run(self) -> list[Request]:
+        requests = taken(self.waiting)
+        self.now_s += 1.0
+        finish(self.waiting, [request for request in requests if request.target is not None])
+        return requests
+
+    def refusal(self, request: Request) -> QueueFull:
+        with pytest.raises(QueueFull) as full:
+            self.waiting.submit(request)
+        return full.value
+
+
+@pytest.mark.parametrize("together", [1, 4, MAX_SCORE_BATCH])
+def test_wait_is_estimated_by_what_runs_take(together: int) -> None:
+    clocked = Clocked(max_queue_s=2.5)
+    for _ in range(8):
+        submitted(clocked.waiting, *(known(str(n)) for n in range(together)))
+        clocked.run()
+    submitted(clocked.waiting, known("busy"))
+    assert len(taken(clocked.waiting)) == 1
+    # Two and a half runs of those that wait, and no more.
+    most = int(2.5 * together) + 1
+    submitted(clocked.waiting, *(known(f"new {n}") for n in range(most)))
+    refused = clocked.refusal(known("another"))
+    assert refused.bound is Bound.WAIT
+    assert refused.retry_after_s == pytest.approx(most / together)
+
+
+def test_answers_between_runs_are_part_of_the_wait() -> None:
+    clocked = Clocked(max_queue_s=2.5)
+    for _ in range(8):
+        submitted(clocked.waiting, known())
+        clocked.waiting.annotate(decoded(), ANSWER)
+        clocked.run()
+        clocked.run()
+    submitted(clocked.waiting, known("busy"))
+    taken(clocked.waiting)
+    submitted(clocked.waiting, known("a"), known("b"))
+    assert clocked.refusal(known("c")).retry_after_s == pytest.approx(4.0)
+
+
+def test_time_without_work_is_no_part_of_the_wait() -> None:
+    clocked = Clocked(max_queue_s=2.5)
+    for _ in range(8):
+        submitted(clocked.waiting, known())
+        clocked.run()
+        clocked.now_s += 1000.0
+    submitted(clocked.waiting, known("busy"))
+    taken(clocked.waiting)
+    # What comes while one runs is not what it waited for.
+    clocked.now_s += 0.5
+    submitted(clocked.waiting, known("a"), known("b"), known("c"))
+    assert clocked.refusal(known("d")).retry_after_s == pytest.approx(3.0)
+
+
+def test_nothing_is_kept_of_callers_who_have_left() -> None:
+    waiting = ScoreQueue(QueueLimits(max_queue=9))
+    first, second, third = submitted(
+        waiting, known("a"), known("b"), known("c", wants_attention=True)
+    )
+    waiting.cancel(third)
+    finish(waiting, taken(waiting))
+    assert {first.state, second.state, third.state} == {RequestState.DONE}
+    for priority in Priority:
+        line = waiting._queue._line(priority)
+        assert not line._ends and not line._held

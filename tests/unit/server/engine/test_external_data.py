@@ -1,0 +1,147 @@
+"""Where a graph may take its weights from, whichever part of it asks for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from seqserve_server.contract.errors import ArtifactError
+from seqserve_server.engine import external_data as references
+from seqserve_server.engine.external_data import check_references
+
+FILES = ["weights.bin"]
+PARTS = [
+    "initializer",
+    "sparse initializer",
+    "constant",
+    "tensors of a node",
+    "sparse tensor of a node",
+    "branch",
+    "branches",
+    "function",
+    "default of a function",
+    "training",
+]
+
+
+def tensor(location: str) -> TensorProto:
+    found = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4])
+    found.data_location = TensorProto.EXTERNAL
+    for key, value in (("offset", "0"), ("location", location), ("length", "16")):
+        found.external_data.add(key=key, value=value)
+    return found
+
+
+def graph_with(*nodes: Any, tensors: tuple[TensorProto, ...] = ()) -> onnx.GraphProto:
+    return helper.make_graph(list(nodes), "g", [], [], list(tensors))
+
+
+def node_with(**values: Any) -> onnx.NodeProto:
+    """A node with an attribute that has these fields."""
+    node = helper.make_node("Constant", [], ["y"])
+    node.attribute.append(onnx.AttributeProto(name="value", **values))
+    return node
+
+
+def model_with(part: str, location: str) -> onnx.ModelProto:
+    """A model that takes weights from somewhere, in one of its parts."""
+    external = tensor(location)
+    inner = graph_with(tensors=(external,))
+    sparse = onnx.SparseTensorProto(values=external)
+    graphs = {
+        "initializer": inner,
+        "sparse initializer": onnx.GraphProto(sparse_initializer=[sparse]),
+        "constant": graph_with(node_with(t=external)),
+        "tensors of a node": graph_with(node_with(tensors=[external])),
+        "sparse tensor of a node": graph_with(node_with(sparse_tensor=sparse)),
+        "branch": graph_with(node_with(g=inner)),
+        "branches": graph_with(node_with(graphs=[graph_with(node_with(g=inner))])),
+    }
+    model = onnx.ModelProto(ir_version=10, graph=graphs.get(part, graph_with()))
+    constant = node_with(t=external)
+    if part == "function":
+        model.functions.append(onnx.FunctionProto(name="f", node=[constant]))
+    elif part == "default of a function":
+        model.functions.append(onnx.FunctionProto(attribute_proto=constant.attribute))
+    elif part == "training":
+        model.training_info.append(onnx.TrainingInfoProto(algorithm=inner))
+    return model
+
+
+def write(folder: Path, part: str, location: str) -> Path:
+    path = folder / "decoder.onnx"
+    path.write_bytes(model_with(part, location).SerializeToString())
+    return path
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_weights_from_elsewhere_are_refused(tmp_path: Path, part: str) -> None:
+    check_references(write(tmp_path, part, "weights.bin"), FILES)
+    with pytest.raises(ArtifactError, match=r"decoder\.onnx: takes weights from 'other\.bin'"):
+        check_references(write(tmp_path, part, "other.bin"), FILES)
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "../weights.bin",
+        "/etc/passwd",
+        "./weights.bin",
+        "x/../weights.bin",
+        "weights.bin/",
+        # By which ONNX Runtime means an address in its own memory.
+        "*/_ORT_MEM_ADDR_/*",
+        # Not listed, like the link that it may be.
+        "link.bin",
+    ],
+)
+def test_only_names_of_the_manifest_are_taken(tmp_path: Path, location: str) -> None:
+    with pytest.raises(ArtifactError, match="which its manifest does not name"):
+        check_references(write(tmp_path, "initializer", location), FILES)
+
+
+@pytest.mark.parametrize("content", [b"garbage", b"\x3a\xff", None])
+def test_what_is_no_graph_is_refused(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "decoder.onnx"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ArtifactError, match=r"decoder\.onnx: cannot be read as a graph"):
+        check_references(path, FILES)
+
+
+def test_a_name_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    data = model_with("initializer", "other.bin").SerializeToString()
+    path = tmp_path / "decoder.onnx"
+    path.write_bytes(data.replace(b"other.bin", b"\xff" * 9))
+    with pytest.raises(ArtifactError, match="cannot be read as a graph"):
+        check_references(path, FILES)
+
+
+def test_fields_are_those_of_onnx() -> None:
+    """Every way to a name is followed, also ones that a newer onnx.proto may bring."""
+    kinds = {
+        "Model": onnx.ModelProto,
+        "Graph": onnx.GraphProto,
+        "Training": onnx.TrainingInfoProto,
+        "Function": onnx.FunctionProto,
+        "Node": onnx.NodeProto,
+        "Attribute": onnx.AttributeProto,
+        "Sparse": onnx.SparseTensorProto,
+        "Tensor": onnx.TensorProto,
+        "Entry": onnx.StringStringEntryProto,
+    }
+    assert kinds.keys() == references._HOLDS.keys()
+    names = {kind.DESCRIPTOR.full_name: name for name, kind in kinds.items()}
+    for name, kind in kinds.items():
+        there = {
+            field.number: names[field.message_type.full_name]
+            for field in kind.DESCRIPTOR.fields
+            if field.message_type is not None and field.message_type.full_name in names
+            # Notes, and names of values: no files.
+            if field.name not in ("metadata_props", "initialization_binding", "update_binding")
+        }
+        assert there == {number: kind for number, kind in references._HOLDS[name].values()}

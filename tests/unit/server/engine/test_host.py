@@ -1,0 +1,330 @@
+"""An engine behind a socket, as whoever is at the other end finds it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.unit.server.engine.fake_runtime import EOS, FakeRuntime, detokenize, expected
+
+from seqserve_server.contract.errors import ArtifactError, EngineFault, QueueFull
+from seqserve_server.contract.events import Event, Failed, Finished, Progress
+from seqserve_server.contract.limits import EngineLimits
+from seqserve_server.contract.messages import (
+    Cancel,
+    GetStats,
+    LoadFailed,
+    Message,
+    Ready,
+    Setup,
+    StatsReply,
+    StepEvents,
+    Submit,
+    encode_message,
+    read_message,
+)
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.provider import Provider
+from seqserve_server.engine import engine as engine_module
+from seqserve_server.engine.engine import Deliver, Engine
+from seqserve_server.engine.host import Host
+from seqserve_server.engine.observer import Observer
+
+PATIENCE_S = 30.0
+OPTIONS = DecodingOptions(max_decoding_length=10)
+ENDLESS = DecodingOptions(max_decoding_length=10, min_decoding_length=10)
+
+
+class Correspondent:
+    """The other end of a host whose steps can be held up."""
+
+    def __init__(self, workers: int, slots: int, max_queue: int) -> None:
+        self.runtime = FakeRuntime()
+        self.gate = threading.Event()
+        self.gate.set()
+        self.stepping = threading.Event()
+        self.runtime.before_step = self._step
+        self.limits = EngineLimits(
+            workers=workers, slots=slots, max_queue=max_queue, max_source_tokens_per_step=20
+        )
+        self.channel, theirs = socket.socketpair()
+        self.channel.settimeout(PATIENCE_S)
+        self._stream = self.channel.makefile("rb")
+        self.host = threading.Thread(target=Host(theirs, self._load).run, daemon=True)
+        self.host.start()
+        self.engine: Engine | None = None
+        self.fault: Exception | None = None
+
+    def _load(self, setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
+        if self.fault is not None:
+            raise self.fault
+        self.engine = Engine(self.runtime, setup.limits, deliver, observer, detokenize)
+        return self.engine
+
+    def _step(self) -> None:
+        self.stepping.set()
+        assert self.gate.wait(PATIENCE_S)
+
+    def set_up(self) -> Message | None:
+        self.send(Setup(Path(), Provider.CPU, 1, self.limits))
+        return self.receive()
+
+    def send(self, message: Message) -> None:
+        self.channel.sendall(encode_message(message))
+
+    def submit(
+        self,
+        number: int,
+        *source: int,
+        options: DecodingOptions = OPTIONS,
+        deadline_s: float | None = None,
+        streamed: bool = False,
+    ) -> None:
+        arrived_s = time.monotonic()
+        words = [*source, EOS]
+        self.send(Submit(number, words, options, deadline_s, streamed, arrived_s))
+
+    def receive(self) -> Message | None:
+        return read_message(self._stream)
+
+    def told(self) -> StepEvents:
+        message = self.receive()
+        assert isinstance(message, StepEvents)
+        return message
+
+    def last(self, number: int) -> Event:
+        """Waits for the last event of a request that is alone."""
+        while True:
+            for teller, event, timeline in self.told().events:
+                assert teller == number
+                assert (timeline is None) == isinstance(event, Progress)
+                if timeline is not None:
+                    return event
+
+    def report(self) -> StatsReply:
+        self.send(GetStats())
+        while not isinstance(message := self.receive(), StatsReply):
+            assert isinstance(message, StepEvents)
+        return message
+
+    def close(self) -> None:
+        self.gate.set()
+        self._stream.close()
+        self.channel.close()
+
+    def wait_ended(self) -> None:
+        self.host.join(PATIENCE_S)
+        assert not self.host.is_alive()
+
+
+@contextmanager
+def correspondent(workers: int = 1, slots: int = 4, max_queue: int = 9) -> Iterator[Correspondent]:
+    """Gives the other end of a host; it must have ended with all its threads afterwards."""
+    before = set(threading.enumerate())
+    other = Correspondent(workers, slots, max_queue)
+    try:
+        yield other
+    finally:
+        other.close()
+    other.wait_ended()
+    assert not set(threading.enumerate()) - before, "the engine was not stopped"
+
+
+@pytest.fixture
+def other() -> Iterator[Correspondent]:
+    with correspondent() as other:
+        assert isinstance(other.set_up(), Ready)
+        yield other
+
+
+def test_it_says_what_it_has() -> None:
+    with correspondent(workers=3, slots=4) as other:
+        ready = other.set_up()
+        assert other.engine is not None
+        assert ready == Ready(slots=6, max_rows=2, cache_bytes=other.engine.cache_bytes)
+
+
+def test_request_is_answered_by_its_number(other: Correspondent) -> None:
+    other.submit(7, 5, 6)
+    [(number, event, timeline)] = other.told().events
+    assert (number, event) == (7, expected([5, 6, EOS], OPTIONS))
+    assert timeline is not None
+    assert 0 < timeline.arrived_s <= timeline.encode_began_s <= timeline.encode_ended_s
+    assert timeline.encode_ended_s <= timeline.first_token_s <= timeline.finished_s
+
+
+def test_progress_is_told_step_by_step(other: Correspondent) -> None:
+    ought = expected([5, EOS], ENDLESS)
+    other.submit(1, 5, options=ENDLESS, streamed=True)
+    words = ought.best.token_ids
+    steps = [other.told().events for _ in words]
+    # The last word comes with the whole answer.
+    assert [len(events) for events in steps] == [1] * 10
+    *progress, (number, last, timeline) = [event for events in steps for event in events]
+    assert (number, last) == (1, ought) and timeline is not None
+    assert progress == [(1, Progress([word]), None) for word in words[:-1]]
+
+
+def test_events_of_a_step_come_together(other: Correspondent) -> None:
+    other.gate.clear()
+    other.submit(1, 5, options=ENDLESS)
+    assert other.stepping.wait(PATIENCE_S)
+    for number in (2, 3):
+        other.submit(number, 4 + number, options=ENDLESS)
+    # Once it answers, it has read all that was sent before.
+    assert other.report().queue_depth == 2
+    other.gate.set()
+    ends = [{number for number, _, _ in other.told().events} for _ in range(2)]
+    assert ends == [{1}, {2, 3}]
+
+
+def test_full_queue_is_told_as_an_event() -> None:
+    with correspondent(slots=1, max_queue=1) as other:
+        other.set_up()
+        other.gate.clear()
+        other.submit(1, 5)
+        assert other.stepping.wait(PATIENCE_S)
+        other.submit(2, 6)
+        other.submit(3, 7)
+        [(number, event, timeline)] = other.told().events
+        assert number == 3 and timeline is not None
+        assert isinstance(event, Failed) and isinstance(event.error, QueueFull)
+        assert event.error.retry_after_s > 0
+        other.gate.set()
+        assert [other.told().events[0][0] for _ in range(2)] == [1, 2]
+
+
+def test_cancel_frees_the_slot_and_nothing_follows(other: Correspondent) -> None:
+    other.gate.clear()
+    other.submit(1, 5, options=ENDLESS)
+    assert other.stepping.wait(PATIENCE_S)
+    other.send(Cancel(1, None))
+    assert other.report().slots_in_use == 1, "its step is under way"
+    other.gate.set()
+    other.submit(2, 6)
+    assert other.last(2) == expected([6, EOS], OPTIONS)
+    report = other.report()
+    assert (report.slots_in_use, report.queue_depth) == (0, 0)
+    assert report.figures.totals["cancelled"] == 1
+    assert not any(report.figures.deadlines.values())
+
+
+def test_cancel_at_the_deadline_counts_as_late(other: Correspondent) -> None:
+    other.gate.clear()
+    other.submit(1, 5, options=ENDLESS)
+    assert other.stepping.wait(PATIENCE_S)
+    other.submit(2, 6, deadline_s=time.monotonic() + 1000)
+    other.send(Cancel(2, time.monotonic()))
+    report = other.report()
+    assert report.queue_depth == 0
+    assert report.figures.totals["cancelled"] == 0
+    assert report.figures.deadlines == {"queue": 1, "decode": 0}
+
+
+def test_cancel_of_what_has_ended_or_never_was_is_nothing(other: Correspondent) -> None:
+    other.submit(1, 5)
+    other.last(1)
+    for number in (1, 99):
+        other.send(Cancel(number, None))
+    report = other.report()
+    assert report.figures.totals["cancelled"] == 0
+    other.submit(2, 6)
+    assert other.last(2) == expected([6, EOS], OPTIONS)
+
+
+def test_request_that_is_late_is_told_so(other: Correspondent) -> None:
+    other.submit(1, 5, deadline_s=time.monotonic() - 1.0)
+    event = other.last(1)
+    assert isinstance(event, Failed) and str(event.error) == "the deadline passed in queue"
+    assert other.report().figures.deadlines["queue"] == 1
+
+
+def test_report_counts_from_the_beginning(other: Correspondent) -> None:
+    tokens = 0
+    for number in range(1, 4):
+        other.submit(number, 4 + number)
+        event = other.last(number)
+        assert isinstance(event, Finished)
+        tokens += len(event.best.token_ids)
+        figures = other.report().figures
+        assert figures.totals["generated_tokens"] == tokens
+        assert figures.totals["source_tokens"] == 2 * number
+        assert sum(figures.stops.values()) == number
+
+
+def test_fault_of_a_step_is_told(other: Correspondent, caplog: pytest.LogCaptureFixture) -> None:
+    def fault() -> None:
+        raise RuntimeError("broken")
+
+    other.runtime.before_step = fault
+    other.submit(1, 5)
+    event = other.last(1)
+    assert isinstance(event, Failed) and isinstance(event.error, EngineFault)
+    assert "a step failed" in caplog.text
+
+
+@pytest.mark.parametrize("error", [ArtifactError("weights.bin: sha256"), EngineFault("x")])
+def test_model_that_cannot_be_loaded_is_told_and_ends_it(error: Exception) -> None:
+    with correspondent() as other:
+        other.fault = error
+        unable = other.set_up()
+        assert isinstance(unable, LoadFailed)
+        assert type(unable.error) is type(error) and str(unable.error) == str(error)
+        assert other.receive() is None
+        other.wait_ended()
+
+
+@pytest.mark.parametrize("data", [b"", encode_message(GetStats())[:5], encode_message(GetStats())])
+def test_who_begins_otherwise_gets_no_engine(data: bytes) -> None:
+    with correspondent() as other:
+        other.channel.sendall(data)
+        other.channel.shutdown(socket.SHUT_WR)
+        assert other.receive() is None
+        other.wait_ended()
+        assert other.engine is None
+
+
+def test_it_stops_when_the_other_end_is_gone() -> None:
+    with correspondent(workers=2) as other:
+        other.set_up()
+        other.gate.clear()
+        for number in range(6):
+            other.submit(number, 5, options=ENDLESS)
+        assert other.stepping.wait(PATIENCE_S)
+        other.close()
+        other.wait_ended()
+        assert other.engine is not None
+        assert (other.engine.slots_in_use, other.engine.queue_depth) == (0, 0)
+
+
+def test_it_ends_when_the_other_end_is_gone_though_a_step_hangs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(engine_module, "_PATIENCE_S", 0.05)
+    with correspondent() as other:
+        other.set_up()
+        other.gate.clear()
+        other.submit(1, 5, options=ENDLESS)
+        assert other.stepping.wait(PATIENCE_S)
+        other.channel.shutdown(socket.SHUT_RDWR)
+        other.wait_ended()
+        other.gate.set()
+        assert other.engine is not None
+        for thread in other.engine._threads:
+            thread.join(PATIENCE_S)
+
+
+def test_it_stops_when_the_other_end_goes_with_mail_unread() -> None:
+    with correspondent() as other:
+        other.set_up()
+        other.submit(1, 5)
+        # What it tells lies in the socket, and nobody reads it.
+        assert other.channel.recv(1, socket.MSG_PEEK)
+        other.close()
+        other.wait_ended()
+        assert other.engine is not None and other.engine._scheduler.stopped

@@ -1,0 +1,63 @@
+"""A host in a thread of the test: the real engine at the other end of a real socket."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+from seqserve_server.contract.limits import EngineLimits
+from seqserve_server.contract.messages import Setup, encode_message
+from seqserve_server.contract.provider import Provider
+from seqserve_server.engine.decoding.constraints import Detokenize
+from seqserve_server.engine.engine import Deliver, Engine
+from seqserve_server.engine.host import Host
+from seqserve_server.engine.observer import Observer
+from seqserve_server.engine.runtime import Runtime
+
+PATIENCE_S = 30.0
+LIMITS = EngineLimits(workers=1, slots=4, max_queue=16, max_source_tokens_per_step=64)
+
+
+class ThreadHost:
+    """Stands where an engine's process would be.
+
+    Attributes:
+        channel: The socket of the other end.
+        engine: The engine, once it is loaded.
+    """
+
+    engine: Engine
+
+    def __init__(
+        self, runtime: Any, limits: EngineLimits = LIMITS, detokenize: Detokenize = str
+    ) -> None:
+        """Begins at once, as a process does.
+
+        Args:
+            runtime: What the engine runs.
+            limits: Of the engine.
+            detokenize: Gives the text of tokens.
+        """
+        self._runtime = cast(Runtime, runtime)
+        self._detokenize = detokenize
+        self.channel, self._theirs = socket.socketpair()
+        self._thread = threading.Thread(target=Host(self._theirs, self._load).run, daemon=True)
+        self.channel.sendall(encode_message(Setup(Path(), Provider.CPU, 1, limits)))
+        self._thread.start()
+
+    def _load(self, setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
+        self.engine = Engine(self._runtime, setup.limits, deliver, observer, self._detokenize)
+        return self.engine
+
+    def end(self) -> None:
+        """Waits until it has ended, which the other end's closing makes it do."""
+        self._thread.join(PATIENCE_S)
+        assert not self._thread.is_alive(), "its socket is closed, but it goes on"
+
+    def break_down(self) -> None:
+        """Ends as a process that is killed does: without a word."""
+        with suppress(OSError):  # it has ended already
+            self._theirs.shutdown(socket.SHUT_RDWR)

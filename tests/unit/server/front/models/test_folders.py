@@ -1,0 +1,162 @@
+"""What lies in a repository: versions, what is passed over, and whether anybody writes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqserve_server.contract.errors import ArtifactError
+from seqserve_server.front.models.folders import check_inside, files_of, is_whole, versions_in
+
+
+def folder(repository: Path, *parts: str) -> Path:
+    made = repository.joinpath(*parts)
+    made.mkdir(parents=True)
+    return made
+
+
+def test_versions_are_listed(tmp_path: Path) -> None:
+    folders = [folder(tmp_path, name, version) for name, version in (("a", "2"), ("b.c-d", "10"))]
+    assert versions_in(tmp_path) == folders
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["0", "02", "-1", "1.0", "1a", "²", "1 ", "latest", ".1", "1" * 10, ".export-x1", "1\n"],
+)
+def test_odd_versions_are_passed_over(tmp_path: Path, name: str) -> None:
+    folder(tmp_path, "m", name)
+    assert versions_in(tmp_path) == []
+
+
+def test_odd_names_are_passed_over(tmp_path: Path) -> None:
+    folder(tmp_path, ".git", "1")
+    folder(tmp_path, "two\nlines", "1")
+    folder(tmp_path, os.fsdecode(b"\xff"), "1")
+    (tmp_path / "README.md").write_text("of the models")
+    (folder(tmp_path, "m") / "3").write_text("a file")
+    (tmp_path / "circle").symlink_to("circle")
+    (tmp_path / "m" / "4").symlink_to("nowhere")
+    assert versions_in(tmp_path) == []
+
+
+def test_repository_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(OSError):
+        versions_in(tmp_path / "nowhere")
+
+
+def test_model_folder_that_is_not_for_us_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    version = folder(tmp_path, "m", "1")
+    folder(tmp_path, "lost+found")
+    real = os.listdir
+
+    def listdir(place: Path) -> list[str]:
+        if Path(place).name == "lost+found":
+            raise PermissionError(13, "Permission denied")
+        return real(place)
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    assert versions_in(tmp_path) == [version]
+
+
+@pytest.mark.parametrize("place", ["closed", "closed/1"])
+def test_folder_that_may_not_be_looked_at_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """As where it may be listed but not searched, or is a link into such a place."""
+    version = folder(tmp_path, "m", "1")
+    folder(tmp_path, "closed", "1")
+    deny_look_at(tmp_path / place, monkeypatch)
+    assert versions_in(tmp_path) == [version]
+
+
+def test_repository_that_may_not_be_looked_at_is_no_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder(tmp_path, "m", "1")
+    for place in (tmp_path / "m", os.path.join(tmp_path, ".")):
+        deny_look_at(place, monkeypatch)
+    with pytest.raises(PermissionError):
+        versions_in(tmp_path)
+
+
+def deny_look_at(place: str | Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.stat
+
+    def stat(path: Any, **settings: Any) -> os.stat_result:
+        if isinstance(path, str | Path) and str(path) == str(place):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return real(path, **settings)
+
+    monkeypatch.setattr(os, "stat", stat)
+
+
+def test_disk_that_fails_is_no_empty_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def listdir(place: Path) -> list[str]:
+        raise OSError(5, "Input/output error")
+
+    folder(tmp_path, "m", "1")
+    monkeypatch.setattr(os, "listdir", listdir)
+    with pytest.raises(OSError, match="Input/output"):
+        versions_in(tmp_path)
+
+
+def test_files_are_equal_as_long_as_nobody_writes(tmp_path: Path) -> None:
+    assert files_of(tmp_path) == ()
+    (tmp_path / "weights.bin").write_bytes(b"12")
+    seen = [files_of(tmp_path)]
+    assert not is_whole(seen[0])
+    (tmp_path / "weights.bin").write_bytes(b"123")
+    seen.append(files_of(tmp_path))
+    (tmp_path / "manifest.json").write_text("{}")
+    seen.append(files_of(tmp_path))
+    assert is_whole(seen[2])
+    (tmp_path / "manifest.json").unlink()
+    (tmp_path / "other").write_text("{}")
+    (tmp_path / "other").rename(tmp_path / "manifest.json")
+    seen.append(files_of(tmp_path))
+    assert len(set(seen)) == 4
+    assert files_of(tmp_path) == seen[3]
+    (tmp_path / "dangling").symlink_to("nowhere")
+    assert files_of(tmp_path) == seen[3]
+    assert files_of(tmp_path / "nowhere") == ()
+
+
+def test_file_that_is_given_other_permissions_has_changed(tmp_path: Path) -> None:
+    file = tmp_path / "weights.bin"
+    file.touch(mode=0o600)
+    seen = files_of(tmp_path)
+    # Clocks of file systems are coarse.
+    for _ in range(1000):
+        file.chmod(0o644)
+        if files_of(tmp_path) != seen:
+            break
+        time.sleep(0.001)
+    else:
+        pytest.fail("looks as it did before")
+
+
+def test_links_lead_where_they_may(tmp_path: Path) -> None:
+    repository = folder(tmp_path, "models")
+    version = folder(repository, "m", "1")
+    check_inside(version, repository)
+    (repository / "m" / "2").symlink_to("1")
+    check_inside(repository / "m" / "2", repository)
+    outside = folder(tmp_path, "elsewhere", "1")
+    (repository / "m" / "3").symlink_to(outside)
+    (repository / "n").symlink_to(outside.parent)
+    for place in ("m/3", "n/1"):
+        with pytest.raises(ArtifactError, match="leads out of the repository"):
+            check_inside(repository / place, repository)
+    # The repository itself may be a link, as volumes are.
+    (tmp_path / "linked").symlink_to(repository)
+    check_inside(tmp_path / "linked" / "m" / "1", tmp_path / "linked")

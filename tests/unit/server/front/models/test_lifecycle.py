@@ -1,0 +1,147 @@
+"""The life of a version, and which versions of a model are to be loaded and drained."""
+
+from __future__ import annotations
+
+import pytest
+
+from seqserve_server.front.models.lifecycle import Control, ModelState, Version, to_drain, to_load
+
+AVAILABLE, LOADING, READY = ModelState.AVAILABLE, ModelState.LOADING, ModelState.READY
+DRAINING, FAILED = ModelState.DRAINING, ModelState.FAILED
+
+
+def version(
+    number: int,
+    state: ModelState = AVAILABLE,
+    *,
+    control: Control = Control.WATCH,
+    is_there: bool = True,
+    files: object = "files",
+) -> Version:
+    return Version(
+        name="m", version=number, state=state, control=control, is_there=is_there, files=files
+    )
+
+
+def numbers(versions: list[Version]) -> list[int]:
+    return [version.version for version in versions]
+
+
+def test_from_the_folder_and_back() -> None:
+    one = version(1)
+    seen = []
+    for step in (one.begin, one.succeed, one.drain, one.end):
+        step()
+        seen.append(one.state)
+    assert seen == [LOADING, READY, DRAINING, AVAILABLE]
+    assert not one.is_gone
+    one.vanishes()
+    assert one.is_gone
+
+
+@pytest.mark.parametrize("state", list(ModelState))
+def test_no_step_is_left_out(state: ModelState) -> None:
+    allowed = {
+        "begin": {AVAILABLE, FAILED},
+        "succeed": {LOADING},
+        "fail": {LOADING},
+        "forgive": {FAILED},
+        "drain": {READY},
+        "end": {DRAINING},
+    }
+    for step, origins in allowed.items():
+        one = version(1, state)
+        arguments = ["broken"] if step == "fail" else []
+        if state in origins:
+            getattr(one, step)(*arguments)
+        else:
+            with pytest.raises(ValueError, match=f"m/1 is {state.value}"):
+                getattr(one, step)(*arguments)
+            assert one.state is state
+
+
+def test_failed_version_waits_for_other_files() -> None:
+    one = version(1)
+    one.begin()
+    one.fail("weights.bin: sha256")
+    one.lies_still("files")
+    assert (one.state, one.reason) == (FAILED, "weights.bin: sha256")
+    one.changes("its files are being written")
+    assert one.state is FAILED
+    one.lies_still("other files")
+    assert (one.state, one.reason) == (AVAILABLE, "")
+
+
+def test_files_that_change_while_they_are_loaded_get_another_chance() -> None:
+    one = version(1)
+    one.begin()
+    one.lies_still("other files")
+    one.fail("weights.bin: sha256")
+    one.lies_still("other files")
+    assert one.state is AVAILABLE
+
+
+def test_what_is_being_written_is_not_loaded_and_says_so() -> None:
+    one = version(1, files=None)
+    one.changes("its files are being written")
+    assert one.reason and to_load([one], keep=0) == []
+    one.lies_still("files")
+    assert not one.reason and to_load([one], keep=0) == [one]
+
+
+def test_version_that_vanishes_while_it_loads_is_gone_only_after() -> None:
+    one = version(1, LOADING)
+    one.vanishes()
+    assert not one.is_gone
+    one.succeed()
+    assert to_drain([one], keep=0) == [one]
+    one.drain()
+    one.end()
+    assert one.is_gone and to_load([one], keep=0) == []
+
+
+def test_all_are_loaded_the_highest_first() -> None:
+    assert numbers(to_load([version(1), version(3), version(2)], keep=0)) == [3, 2, 1]
+
+
+def test_only_the_highest_are_kept() -> None:
+    versions = [version(number) for number in (1, 2, 3)]
+    assert numbers(to_load(versions, keep=2)) == [3, 2]
+    assert numbers(to_load([version(1), version(2, READY)], keep=1)) == []
+    assert numbers(to_load([version(1), version(2, LOADING)], keep=1)) == []
+
+
+@pytest.mark.parametrize("state", [FAILED, DRAINING])
+def test_one_that_fails_or_leaves_makes_room_for_an_older_one(state: ModelState) -> None:
+    assert numbers(to_load([version(1), version(2, state)], keep=1)) == [1]
+
+
+def test_older_ones_give_way_only_to_newer_ones_that_are_ready() -> None:
+    older = [version(1, READY), version(2, READY)]
+    assert to_drain([*older, version(3, LOADING)], keep=2) == []
+    assert to_drain([*older, version(3, FAILED)], keep=2) == []
+    assert numbers(to_drain([*older, version(3, READY)], keep=2)) == [1]
+    assert to_drain([*older, version(3, READY)], keep=0) == []
+
+
+def test_vanished_one_drains() -> None:
+    gone = version(2, READY, is_there=False)
+    assert to_drain([gone, version(1, READY)], keep=0) == [gone]
+    assert to_drain([gone], keep=0) == [gone]
+    # It makes room at once, and stays until who comes for it has come.
+    assert numbers(to_load([gone, version(1)], keep=1)) == [1]
+    assert to_drain([gone, version(1, LOADING)], keep=1) == []
+
+
+def test_will_of_people_wins() -> None:
+    unloaded = version(3, READY, control=Control.UNLOADED)
+    assert to_drain([unloaded], keep=0) == [unloaded]
+    assert numbers(to_load([version(3, control=Control.UNLOADED), version(2)], keep=1)) == [2]
+    held = version(1, READY, control=Control.LOADED)
+    assert numbers(to_drain([held, version(2, READY), version(3, READY)], keep=1)) == [2]
+    assert numbers(to_load([version(1, control=Control.LOADED), version(2, READY)], keep=1)) == [1]
+
+
+def test_version_with_a_share_is_kept() -> None:
+    assert to_drain([version(1, READY), version(2, READY)], keep=1, shared=[1]) == []
+    assert numbers(to_load([version(1), version(2, READY)], keep=1, shared=[1])) == [1]

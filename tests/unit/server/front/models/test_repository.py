@@ -1,0 +1,190 @@
+"""Which versions there are, which take calls, and which a call means."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqserve.errors import OptionError
+from seqserve_server.contract.errors import (
+    InvalidRequest,
+    ModelNotFound,
+    ModelNotLoaded,
+    ModelUnavailable,
+    StartupError,
+)
+from seqserve_server.front.models.lifecycle import ModelState
+from seqserve_server.front.models.repository import Entry, Repository, ServedModel
+
+READY, FAILED = ModelState.READY, ModelState.FAILED
+
+
+def entry(name: str, version: int, state: ModelState = READY) -> Entry:
+    model = cast(ServedModel, object()) if state in (READY, ModelState.DRAINING) else None
+    reason = "is damaged" if state is FAILED else ""
+    return Entry(name=name, version=version, state=state, reason=reason, model=model)
+
+
+def repository(*entries: Entry, default: str = "") -> Repository:
+    found = Repository(entries)
+    found.choose_default(default)
+    return found
+
+
+def resolved(repository: Repository, name: str, version: int = 0, key: str = "") -> Entry:
+    """Gives the entry of the model that a call is given."""
+    model = repository.resolve(name, version, key)
+    [found] = [entry for entry in repository.entries if entry.model is model]
+    return found
+
+
+def test_versions_are_sorted_as_numbers() -> None:
+    entries = [entry("b", 1), entry("a", 10), entry("a", 9)]
+    assert [found.label for found in Repository(entries).entries] == ["a/9", "a/10", "b/1"]
+
+
+def test_highest_version_that_is_ready_is_meant() -> None:
+    found = repository(entry("m", 1), entry("m", 2), entry("m", 10, FAILED))
+    assert found.find("m").version == resolved(found, "m").version == 2
+    assert resolved(found, "m", 1).version == 1
+
+
+def test_only_model_is_the_default() -> None:
+    found = repository(entry("m", 1), entry("ruin", 1, FAILED))
+    assert found.default == "m"
+    assert found.find("").label == "m/1"
+
+
+def test_default_stays_when_others_come() -> None:
+    found = repository(entry("m", 1))
+    found.add(entry("other", 1))
+    assert resolved(found, "").name == "m"
+
+
+def test_of_several_models_one_must_be_named() -> None:
+    found = repository(entry("a", 1), entry("b", 1))
+    with pytest.raises(ModelNotFound, match="no --default-model; there are a/1, b/1"):
+        found.resolve("", 0, "")
+    assert repository(*found.entries, default="b").find("").name == "b"
+
+
+@pytest.mark.parametrize(("name", "version"), [("x", 0), ("m", 3), ("M", 0)])
+def test_unknown_names_what_there_is(name: str, version: int) -> None:
+    with pytest.raises(ModelNotFound, match=f"'{name}'.*; there are m/1, m/2"):
+        repository(entry("m", 1), entry("m", 2)).resolve(name, version, "")
+
+
+def test_answer_is_short_whatever_is_asked_and_there() -> None:
+    found = repository(*(entry(f"model-{number}", 1) for number in range(1000)))
+    with pytest.raises(ModelNotFound) as caught:
+        found.resolve("x" * 100_000, 0, "")
+    assert len(str(caught.value)) < 1000
+    assert "980 more" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("state", "error", "says"),
+    [
+        (ModelState.LOADING, ModelUnavailable, "is loading"),
+        (ModelState.DRAINING, ModelUnavailable, "is being unloaded"),
+        (ModelState.FAILED, ModelNotLoaded, "could not be loaded; see GetModel"),
+        (ModelState.AVAILABLE, ModelNotLoaded, "is not loaded; LoadModel"),
+    ],
+)
+def test_what_is_not_ready_says_whether_waiting_helps(
+    state: ModelState, error: type[Exception], says: str
+) -> None:
+    found = repository(entry("m", 1), entry("m", 2, state), entry("other", 1, state))
+    with pytest.raises(error, match=f"m/2 {says}"):
+        found.resolve("m", 2, "")
+    with pytest.raises(error, match=f"other/1 {says}"):
+        found.resolve("other", 0, "")
+    assert resolved(found, "m").version == 1
+
+
+def test_one_on_the_way_is_worth_waiting_for() -> None:
+    found = repository(
+        entry("a", 1), entry("m", 1, ModelState.LOADING), entry("m", 2, ModelState.FAILED)
+    )
+    with pytest.raises(ModelUnavailable, match="m/1 is loading"):
+        found.resolve("m", 0, "")
+
+
+def test_nothing_sound() -> None:
+    with pytest.raises(StartupError, match="m/1: is damaged"):
+        repository(entry("m", 1, FAILED))
+
+
+def test_default_must_be_sound() -> None:
+    with pytest.raises(OptionError, match=r"--default-model: 'n'.* there are m"):
+        repository(entry("m", 1), entry("n", 1, FAILED), default="n")
+
+
+def test_removed_version_is_unknown() -> None:
+    first = entry("m", 1)
+    found = repository(first, entry("n", 1))
+    found.remove(first)
+    assert found.names() == ["n"]
+    with pytest.raises(ModelNotFound):
+        found.find("m")
+
+
+def test_traffic_is_shared_among_those_that_are_ready() -> None:
+    versions = [entry("m", number) for number in (1, 2, 3)]
+    found = repository(*versions)
+    assert [found.share(one) for one in versions] == [0, 0, 1]
+    assert found.set_traffic("", {1: 90, 2: 10}) == versions
+    assert [found.share(one) for one in versions] == [0.9, 0.1, 0]
+    assert found.shared("m") == [1, 2]
+    versions[0].drain()
+    assert [found.share(one) for one in versions] == [0, 1, 0]
+    versions[1].drain()
+    assert [found.share(one) for one in versions] == [0, 0, 1]
+    found.set_traffic("m", {})
+    assert found.shared("m") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "weights", "error"),
+    [
+        ("x", {1: 1}, ModelNotFound),
+        ("m", {1: 1, 7: 1}, ModelNotFound),
+        ("m", {0: 1}, InvalidRequest),
+        ("m", {1: 0}, InvalidRequest),
+        ("m", {1: 1_000_001}, InvalidRequest),
+    ],
+)
+def test_wrong_traffic_changes_nothing(
+    name: str, weights: dict[int, int], error: type[Exception]
+) -> None:
+    found = repository(entry("m", 1), entry("m", 2))
+    found.set_traffic("m", {1: 1})
+    with pytest.raises(error):
+        found.set_traffic(name, weights)
+    assert found.shared("m") == [1]
+
+
+@given(
+    states=st.dictionaries(st.integers(1, 5), st.sampled_from(ModelState), min_size=1),
+    weights=st.dictionaries(st.integers(1, 5), st.integers(0, 3)),
+    version=st.integers(0, 6),
+    key=st.text(),
+)
+def test_a_call_never_gets_one_that_is_not_ready(
+    states: dict[int, ModelState], weights: dict[int, int], version: int, key: str
+) -> None:
+    found = Repository([entry("m", number, state) for number, state in states.items()])
+    known: Any = {number: weight for number, weight in weights.items() if number in states}
+    if any(known.values()):
+        found.set_traffic("m", known)
+    meant = [states.get(version)] if version else list(states.values())
+    try:
+        chosen = resolved(found, "m", version, key)
+    except (ModelNotFound, ModelNotLoaded, ModelUnavailable):
+        assert READY not in meant
+    else:
+        assert chosen.state is READY
+        assert version in (0, chosen.version)

@@ -1,0 +1,569 @@
+"""What a server does while it runs: it watches its folder, loads, unloads, and keeps calls whole.
+
+Engines are in threads, and a version is as sound as its manifest says in one word.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from tests.holdings import holdings
+from tests.unit.server.engine.fake_runtime import EOS, FakeRuntime, make_manifest
+from tests.unit.server.front.engine_client.thread_host import ThreadHost
+
+from seqserve_server.contract.errors import (
+    ArtifactError,
+    Draining,
+    InvalidRequest,
+    ModelNotFound,
+    ModelNotLoaded,
+    ModelUnavailable,
+)
+from seqserve_server.contract.limits import EngineLimits
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.request import Request
+from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.front.engine_client.client import RemoteEngine
+from seqserve_server.front.models import scanner as inventory
+from seqserve_server.front.models.lifecycle import ModelState
+from seqserve_server.front.models.loader import Loader
+from seqserve_server.front.models.repository import Entry, Repository, ServedModel
+from seqserve_server.front.models.rollout import Rollout
+from seqserve_server.front.telemetry.metrics import Metrics
+
+PATIENCE_S = 30.0
+LIMITS = EngineLimits(workers=1, slots=2, max_queue=4, max_source_tokens_per_step=20)
+READY, FAILED = ModelState.READY, ModelState.FAILED
+AVAILABLE, LOADING, DRAINING = ModelState.AVAILABLE, ModelState.LOADING, ModelState.DRAINING
+
+
+class Noted(ThreadHost):
+    has_ended = False
+
+    def __init__(self, runtime: FakeRuntime) -> None:
+        self.runtime = runtime
+        super().__init__(runtime, LIMITS)
+
+    def end(self) -> None:
+        super().end()
+        self.has_ended = True
+
+
+class Desk:
+    """Stands where a loader would be, and loads what a word says: ``sound`` or anything else."""
+
+    def __init__(self, repository: Path) -> None:
+        self.repository = repository
+        self.hosts: list[Noted] = []
+        self.loads: list[int] = []
+        self.may_load = threading.Event()
+        self.may_load.set()
+
+    def begin(self, name: str, version: int) -> RemoteEngine:
+        return RemoteEngine(self._launch)
+
+    def _launch(self) -> Noted:
+        self.hosts.append(Noted(FakeRuntime()))
+        return self.hosts[-1]
+
+    def load(self, name: str, version: int, engine: RemoteEngine) -> ServedModel:
+        self.loads.append(version)
+        assert self.may_load.wait(PATIENCE_S)
+        folder = self.repository / name / str(version)
+        try:
+            word = (folder / "manifest.json").read_text(encoding="utf-8")
+            if word != "sound":
+                raise ArtifactError(f"{folder}: is {word}")
+            engine.load()
+        except BaseException:
+            engine.discard()
+            raise
+        return ServedModel(
+            manifest=make_manifest(name=name, version=version),
+            tokenizer=cast(Tokenizer, None),
+            engine=engine,
+            provider=Provider.CPU,
+        )
+
+
+class Watched:
+    """A rollout that looks when it is told to."""
+
+    def __init__(self, models: Path, **settings: Any) -> None:
+        self.models = models
+        self.desk = Desk(models)
+        self.metrics = Metrics()
+        self.rollout = Rollout(Repository(), cast(Loader, self.desk), self.metrics, **settings)
+        self.repository = self.rollout.repository
+
+    def write(self, version: int, word: str = "sound") -> Path:
+        folder = self.models / "m" / str(version)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "manifest.json").write_text(word, encoding="utf-8")
+        return folder
+
+    async def look(self, times: int = 2) -> None:
+        for _ in range(times):
+            await self.rollout.look()
+
+    def states(self) -> dict[int, ModelState]:
+        return {entry.version: entry.state for entry in self.repository.entries}
+
+    async def until(self, **states: ModelState) -> None:
+        """Waits until versions, ``v1`` and so on, are in these states and there are no others."""
+        wanted = {int(name[1:]): state for name, state in states.items()}
+        async with asyncio.timeout(PATIENCE_S):
+            while self.states() != wanted:
+                await asyncio.sleep(0.002)
+
+    def entry(self, version: int) -> Entry:
+        return self.repository.find("m", version)
+
+    def called(self, version: int = 0) -> int:
+        """Gives the version that a call is given."""
+        return self.repository.resolve("m", version, "key").manifest.version
+
+
+@asynccontextmanager
+async def watching(
+    models: Path, *versions: int, traffic: dict[str, dict[int, int]] | None = None, **settings: Any
+) -> AsyncIterator[Watched]:
+    """Begins with these versions, all sound, and leaves nothing behind."""
+    watched = Watched(models, **settings)
+    for version in versions:
+        watched.write(version)
+    await asyncio.to_thread(watched.rollout.open, traffic=traffic)
+    await watched.rollout.start()
+    try:
+        yield watched
+    finally:
+        watched.desk.may_load.set()
+        await watched.rollout.stop()
+        for host in watched.desk.hosts:
+            assert host.has_ended, "an engine was left behind"
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not is_so():
+            await asyncio.sleep(0.002)
+
+
+async def test_version_that_appears_is_loaded_and_served(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1) as watched:
+        watched.write(2)
+        await watched.look(1)
+        assert watched.states() == {1: READY, 2: AVAILABLE}
+        assert "being written" in watched.entry(2).reason
+        await watched.look(1)
+        await watched.until(v1=READY, v2=READY)
+        assert (watched.called(), watched.called(1)) == (2, 1)
+
+
+async def test_watch_looks_by_itself(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1, interval_s=0.01) as watched:
+        watched.write(2)
+        await watched.until(v1=READY, v2=READY)
+        shutil.rmtree(tmp_path / "m" / "1")
+        await watched.until(v2=READY)
+
+
+async def test_copy_under_way_is_not_loaded(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1) as watched:
+        folder = tmp_path / "m" / "2"
+        folder.mkdir()
+        for size in range(3):
+            (folder / "weights.bin").write_bytes(bytes(size))
+            await watched.look(1)
+        await watched.look(2)
+        assert watched.states() == {1: READY, 2: AVAILABLE}
+        assert "manifest.json" in watched.entry(2).reason
+        watched.write(2)
+        for size in range(4, 7):
+            (folder / "weights.bin").write_bytes(bytes(size))
+            await watched.look(1)
+        assert watched.desk.loads == [1]
+        await watched.look(1)
+        await watched.until(v1=READY, v2=READY)
+
+
+async def test_broken_version_replaces_nothing_and_is_tried_once(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1, keep=1) as watched:
+        watched.write(2, "torn")
+        await watched.look(2)
+        await watched.until(v1=READY, v2=FAILED)
+        assert watched.entry(2).reason == "m/2: is torn"
+        await watched.look(3)
+        assert watched.desk.loads == [1, 2]
+        assert watched.called() == 1
+        with pytest.raises(ModelNotLoaded, match="m/2 could not be loaded"):
+            watched.called(2)
+        watched.write(2, "sound")
+        await watched.look(2)
+        await watched.until(v1=AVAILABLE, v2=READY)
+        assert watched.desk.loads == [1, 2, 2]
+        assert watched.called() == 2
+
+
+async def test_older_version_drains_only_when_its_calls_have_ended(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1, keep=1) as watched:
+        model = watched.repository.resolve("m", 1, "key")
+        model.calls.enter()
+        watched.write(2)
+        await watched.look(2)
+        await watched.until(v1=DRAINING, v2=READY)
+        assert watched.called() == 2
+        with pytest.raises(ModelUnavailable, match="m/1 is being unloaded"):
+            watched.called(1)
+        # Whoever has it may still submit: a batch does so bit by bit.
+        assert model.engine.is_up
+        model.calls.leave()
+        await watched.until(v1=AVAILABLE, v2=READY)
+        assert not model.engine.is_up
+        assert watched.desk.hosts[0].has_ended
+        with pytest.raises(ModelNotLoaded, match="m/1 is not loaded"):
+            watched.called(1)
+
+
+async def test_calls_that_never_end_hold_a_version_only_so_long(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1, 2, keep=0, drain_timeout_s=0.02) as watched:
+        watched.repository.resolve("m", 1, "key").calls.enter()
+        entry = await watched.rollout.unload("m", 1)
+        assert entry.state is AVAILABLE
+        assert watched.desk.hosts[1].has_ended
+
+
+async def test_vanished_version_drains_and_is_forgotten(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1, 2) as watched:
+        shutil.rmtree(tmp_path / "m" / "2")
+        await watched.look(1)
+        assert watched.states() == {1: READY, 2: READY}
+        await watched.look(1)
+        await watched.until(v1=READY)
+        assert watched.called() == 1
+        with pytest.raises(ModelNotFound, match="there are m/1"):
+            watched.called(2)
+
+
+async def test_version_that_vanishes_while_it_loads(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1) as watched:
+        watched.desk.may_load.clear()
+        watched.write(2)
+        await watched.look(2)
+        assert watched.states() == {1: READY, 2: LOADING}
+        shutil.rmtree(tmp_path / "m" / "2")
+        await watched.look(2)
+        assert watched.called() == 1
+        watched.desk.may_load.set()
+        await watched.until(v1=READY)
+        assert watched.desk.hosts[1].has_ended
+
+
+async def test_version_whose_folder_vanishes_once_it_is_read(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1) as watched:
+        watched.write(2)
+        await watched.look(2)
+        shutil.rmtree(tmp_path / "m" / "2")
+        await watched.look(2)
+        await watched.until(v1=READY)
+
+
+async def test_older_version_comes_back_before_the_vanished_one_leaves(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1, 2, keep=1) as watched:
+        assert watched.states() == {1: AVAILABLE, 2: READY}
+        watched.desk.may_load.clear()
+        shutil.rmtree(tmp_path / "m" / "2")
+        await watched.look(2)
+        assert watched.states() == {1: LOADING, 2: READY}
+        assert watched.called() == 2
+        watched.desk.may_load.set()
+        await watched.until(v1=READY)
+
+
+async def test_repository_that_cannot_be_read_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    models = tmp_path / "models"
+    async with watching(models, 1) as watched:
+        models.rename(tmp_path / "away")
+        await watched.look(3)
+        assert watched.states() == {1: READY}
+        assert "cannot be read" in caplog.text
+        (tmp_path / "away").rename(models)
+        await watched.look(2)
+        assert watched.states() == {1: READY}
+
+
+async def test_unload_wins_over_the_watch_until_load(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1, 2) as watched:
+        assert (await watched.rollout.unload("", 2)).state is AVAILABLE
+        await watched.look(3)
+        assert watched.states() == {1: READY, 2: AVAILABLE}
+        assert (await watched.rollout.load("m", 2)).state is READY
+        assert watched.called() == 2
+
+
+async def test_load_wins_over_the_number_that_is_kept(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1, 2, keep=1) as watched:
+        assert watched.states() == {1: AVAILABLE, 2: READY}
+        await watched.rollout.load("m", 1)
+        await watched.look(2)
+        assert watched.states() == {1: READY, 2: READY}
+
+
+async def test_load_finds_what_no_look_has_seen(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1) as watched:
+        watched.write(7)
+        assert (await watched.rollout.load("", 0)).version == 7
+        assert watched.called() == 7
+        assert await watched.rollout.load("m", 7) is watched.entry(7)
+        assert watched.desk.loads == [1, 7]
+
+
+async def test_look_that_was_under_way_does_not_undo_a_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with watching(tmp_path, 1) as watched:
+        has_listed, may_return = threading.Event(), threading.Event()
+        real = inventory.versions_in
+
+        def listed_before(repository: Path) -> list[Path]:
+            found = real(repository)
+            if not has_listed.is_set():
+                has_listed.set()
+                assert may_return.wait(PATIENCE_S)
+            return found
+
+        monkeypatch.setattr(inventory, "versions_in", listed_before)
+        look = asyncio.create_task(watched.rollout.look())
+        assert await asyncio.to_thread(has_listed.wait, PATIENCE_S)
+        watched.write(2)
+        watched.desk.may_load.clear()
+        load = asyncio.create_task(watched.rollout.load("m", 2))
+        await watched.until(v1=READY, v2=LOADING)
+        may_return.set()
+        await look
+        watched.desk.may_load.set()
+        assert (await load).state is READY
+        await watched.look(2)
+        assert watched.states() == {1: READY, 2: READY}
+
+
+async def test_engine_that_cannot_be_listened_to_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with watching(tmp_path, 1) as watched:
+
+        async def start(engine: RemoteEngine) -> None:
+            raise OSError(24, "Too many open files")
+
+        monkeypatch.setattr(RemoteEngine, "start", start)
+        watched.write(2)
+        with pytest.raises(ModelNotLoaded, match="Too many open files"):
+            await watched.rollout.load("m", 2)
+        assert watched.desk.hosts[1].has_ended
+        assert watched.called() == 1
+
+
+async def test_load_of_a_broken_version_says_why(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1) as watched:
+        watched.write(2, "torn")
+        for _ in range(2):
+            # Asked for by hand, it is tried again.
+            with pytest.raises(ModelNotLoaded, match="m/2 could not be loaded: m/2: is torn"):
+                await watched.rollout.load("m", 2)
+        assert watched.desk.loads == [1, 2, 2]
+        assert (await watched.rollout.unload("m", 2)).state is AVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("name", "version"), [("m", 9), ("x", 1), ("../m", 1), ("m/1", 1), (".", 1), ("m", 1 << 31)]
+)
+async def test_load_of_what_is_not_there(tmp_path: Path, name: str, version: int) -> None:
+    async with watching(tmp_path / "models", 1) as watched:
+        with pytest.raises(ModelNotFound, match="there are m/1"):
+            await watched.rollout.load(name, version)
+        with pytest.raises(ModelNotFound, match="there are m/1"):
+            await watched.rollout.unload(name, version)
+
+
+async def test_unload_wants_a_version(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1) as watched:
+        with pytest.raises(InvalidRequest, match="version: is not given"):
+            await watched.rollout.unload("m", 0)
+
+
+async def test_load_of_one_that_drains_is_to_be_tried_again(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1, 2) as watched:
+        model = watched.repository.resolve("m", 2, "key")
+        model.calls.enter()
+        unload = asyncio.create_task(watched.rollout.unload("m", 2))
+        await watched.until(v1=READY, v2=DRAINING)
+        with pytest.raises(ModelUnavailable, match="is being unloaded"):
+            await watched.rollout.load("m", 2)
+        model.calls.leave()
+        await unload
+        await watched.rollout.load("m", 2)
+
+
+async def test_what_was_cancelled_last_is_counted(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1, 2) as watched:
+        stepping, may_step = threading.Event(), threading.Event()
+
+        def step() -> None:
+            stepping.set()
+            assert may_step.wait(PATIENCE_S)
+
+        for host in watched.desk.hosts:
+            host.runtime.before_step = step
+        model = watched.repository.resolve("m", 2, "key")
+        model.calls.enter()
+        request = Request(
+            source=[5, EOS],
+            options=DecodingOptions(max_decoding_length=10, min_decoding_length=10),
+            receive=lambda event: None,
+        )
+        model.engine.submit(request)
+        assert await asyncio.to_thread(stepping.wait, PATIENCE_S)
+        unload = asyncio.create_task(watched.rollout.unload("m", 2))
+        await watched.until(v1=READY, v2=DRAINING)
+        # The call is over, but its row leaves only when the step is.
+        model.engine.cancel(request)
+        model.calls.leave()
+        await asyncio.sleep(0.05)
+        may_step.set()
+        await unload
+        read = watched.metrics.registry.get_sample_value
+        assert await asyncio.to_thread(read, "seqserve_cancelled_total", {"model": "m"}) == 1
+
+
+async def test_unload_while_it_loads(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1) as watched:
+        watched.write(2)
+        watched.desk.may_load.clear()
+        load = asyncio.create_task(watched.rollout.load("m", 2))
+        await watched.until(v1=READY, v2=LOADING)
+        unload = asyncio.create_task(watched.rollout.unload("m", 2))
+        await asyncio.sleep(0)
+        watched.desk.may_load.set()
+        assert (await unload).state is AVAILABLE
+        with pytest.raises(ModelNotLoaded, match="unloaded meanwhile"):
+            await load
+
+
+async def test_caller_that_leaves_does_not_stop_the_load(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1) as watched:
+        watched.write(2)
+        watched.desk.may_load.clear()
+        load = asyncio.create_task(watched.rollout.load("m", 2))
+        await watched.until(v1=READY, v2=LOADING)
+        load.cancel()
+        watched.desk.may_load.set()
+        await watched.until(v1=READY, v2=READY)
+
+
+async def test_version_with_a_share_is_kept(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1, 2, keep=1) as watched:
+        watched.rollout.set_traffic("m", {1: 1, 2: 1})
+        await watched.until(v1=READY, v2=READY)
+        watched.rollout.set_traffic("m", {})
+        await watched.until(v1=AVAILABLE, v2=READY)
+
+
+async def test_traffic_from_the_start(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1, 2, traffic={"m": {1: 1}}, keep=1) as watched:
+        assert watched.states() == {1: READY, 2: READY}
+        assert watched.called() == 1
+        # A version that vanishes takes its share with it.
+        shutil.rmtree(tmp_path / "m" / "1")
+        await watched.look(2)
+        await watched.until(v2=READY)
+        assert watched.called() == 2
+
+
+async def test_states_are_shown_to_prometheus(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1) as watched:
+        watched.write(2, "torn")
+        await watched.look(2)
+        await watched.until(v1=READY, v2=FAILED)
+        read = watched.metrics.registry.get_sample_value
+
+        async def value(name: str, **labels: str) -> float | None:
+            # A scrape waits for engines that answer through the loop.
+            return await asyncio.to_thread(read, f"seqserve_{name}", labels)
+
+        assert await value("model_state", model="m", version="1", state="ready") == 1
+        assert await value("model_state", model="m", version="2", state="failed") == 1
+        assert await value("model_loads_total", result="failure") == 1
+        assert await value("model_loads_total", result="success") == 1
+
+
+async def test_stop_while_something_loads(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1) as watched:
+        watched.desk.may_load.clear()
+        watched.write(2)
+        await watched.look(2)
+        await until(lambda: 2 in watched.desk.loads)
+        stop = asyncio.create_task(watched.rollout.stop())
+        await asyncio.sleep(0.01)
+        watched.desk.may_load.set()
+        await asyncio.wait_for(stop, PATIENCE_S)
+        assert watched.states()[2] is FAILED
+
+
+async def test_server_that_drains_changes_nothing_any_more(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1, 2, keep=1) as watched:
+        states = watched.states()
+        watched.rollout.close()
+        with pytest.raises(Draining):
+            await watched.rollout.load("m", 1)
+        with pytest.raises(Draining):
+            await watched.rollout.unload("m", 2)
+        with pytest.raises(Draining):
+            watched.rollout.set_traffic("m", {1: 1})
+        assert watched.states() == states
+        assert watched.repository.shared("m") == []
+        assert watched.desk.loads == [2]
+
+
+async def test_server_that_drains_while_something_loads(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1) as watched:
+        watched.write(2)
+        watched.desk.may_load.clear()
+        load = asyncio.create_task(watched.rollout.load("m", 2))
+        await watched.until(v1=READY, v2=LOADING)
+        watched.rollout.close()
+        watched.desk.may_load.set()
+        with pytest.raises(Draining):
+            await load
+
+
+async def test_stop_does_not_wait_for_what_drains(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1, drain_timeout_s=3600) as watched:
+        watched.repository.resolve("m", 1, "key").calls.enter()
+        unload = asyncio.create_task(watched.rollout.unload("m", 1))
+        await watched.until(v1=DRAINING)
+        await asyncio.wait_for(watched.rollout.stop(), PATIENCE_S)
+        await unload
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts open files by /proc")
+async def test_versions_that_come_and_go_leave_nothing_behind(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1) as watched:
+        for _ in range(10):
+            await watched.rollout.unload("m", 1)
+            await watched.rollout.load("m", 1)
+        before = holdings()
+        for _ in range(20):
+            await watched.rollout.unload("m", 1)
+            await watched.rollout.load("m", 1)
+        await until(lambda: holdings() <= before)

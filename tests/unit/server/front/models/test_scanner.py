@@ -1,0 +1,94 @@
+"""What is entered of a folder, and when it is believed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from seqserve.errors import OptionError
+from seqserve_server.contract.errors import ModelUnavailable, StartupError
+from seqserve_server.front.models.repository import Entry, Repository
+from seqserve_server.front.models.scanner import Inventory
+
+
+class Stock:
+    """A folder with m/1 in it, and what is known of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.repository = Repository()
+        self.inventory = Inventory(folder, self.repository)
+
+    def write(self, version: int, content: str = "{}") -> None:
+        place = self.folder / "m" / str(version)
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "manifest.json").write_text(content, encoding="utf-8")
+
+    def entry(self, version: int) -> Entry:
+        return self.repository.find("m", version)
+
+
+@pytest.fixture
+def stock(tmp_path: Path) -> Stock:
+    stock = Stock(tmp_path / "models")
+    stock.write(1)
+    stock.inventory.begin()
+    return stock
+
+
+def test_first_look_is_believed(stock: Stock) -> None:
+    assert [entry.label for entry in stock.repository.entries] == ["m/1"]
+    assert stock.entry(1).files and not stock.entry(1).reason
+
+
+def test_folder_must_be_there_and_hold_something(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="is not a folder"):
+        Inventory(tmp_path / "nowhere", Repository()).begin()
+    with pytest.raises(StartupError, match="seqserve export"):
+        Inventory(tmp_path, Repository()).begin()
+
+
+async def test_what_comes_counts_once_it_lies_still(stock: Stock) -> None:
+    stock.write(2)
+    for is_known in (False, True):
+        assert await stock.inventory.look()
+        assert (stock.entry(2).files is not None) is is_known
+    stock.write(2, "[]" * 9)
+    await stock.inventory.look()
+    assert stock.entry(2).files is None
+
+
+async def test_what_vanishes_is_gone_at_the_second_look(stock: Stock) -> None:
+    shutil.rmtree(stock.folder / "m" / "1")
+    for is_there in (True, False):
+        await stock.inventory.look()
+        assert stock.entry(1).is_there is is_there
+
+
+async def test_what_was_found_between_looks_is_gone_at_the_second_one_too(stock: Stock) -> None:
+    stock.write(2)
+    await stock.inventory.find("m")
+    shutil.rmtree(stock.folder / "m" / "2")
+    for is_there in (True, False):
+        await stock.inventory.look()
+        assert stock.entry(2).is_there is is_there
+
+
+async def test_only_versions_of_the_model_are_found(stock: Stock) -> None:
+    shutil.copytree(stock.folder / "m", stock.folder / "other")
+    stock.write(2)
+    await stock.inventory.find("m")
+    assert [entry.label for entry in stock.repository.entries] == ["m/1", "m/2"]
+    # Somebody may still write it.
+    assert stock.entry(2).files is None
+
+
+async def test_folder_that_cannot_be_read_changes_nothing(stock: Stock) -> None:
+    os.rename(stock.folder, stock.folder.with_name("away"))
+    assert not await stock.inventory.look()
+    assert stock.entry(1).is_there
+    with pytest.raises(ModelUnavailable, match="cannot be read"):
+        await stock.inventory.find("m")

@@ -1,0 +1,14 @@
+"""A service that runs for one test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest_asyncio
+from tests.unit.server.front.rpc.service import Service, serving
+
+
+@pytest_asyncio.fixture
+async def service() -> AsyncIterator[Service]:
+    async with serving() as service:
+        yield service

@@ -1,0 +1,115 @@
+"""A model that answers with its source, on the real engine: what surrounds it can be tested."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tokenizers
+from numpy.typing import NDArray
+from tokenizers import decoders, models, pre_tokenizers
+
+from seqserve_server.contract.manifest import (
+    Architecture,
+    Limits,
+    Manifest,
+    Provenance,
+    Requirements,
+    Tokens,
+)
+from seqserve_server.contract.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
+from seqserve_server.engine.packing import CrossKV, starts_of
+from seqserve_server.engine.runtime import Sizes
+
+Array = NDArray[Any]
+
+PATIENCE_S = 20.0
+TOKEN_SCORE = -0.5
+MAX_SOURCE, MAX_TARGET = 64, 48
+
+
+def byte_tokenizer() -> Tokenizer:
+    """One token a byte, so that characters come in parts."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    words = {word: number for number, word in enumerate([PAD, BOS, EOS, UNK, *alphabet])}
+    raw = tokenizers.Tokenizer(models.BPE(vocab=words, merges=[]))
+    raw.add_special_tokens([PAD, BOS, EOS, UNK])
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    raw.decoder = decoders.ByteLevel()
+    return Tokenizer(raw)
+
+
+def manifest(name: str = "echo", version: int = 1) -> Manifest:
+    shape = Architecture(
+        encoder_layers=1, decoder_layers=1, heads=1, head_size=1, vocabulary_size=260, config={}
+    )
+    return Manifest(
+        name=name,
+        version=version,
+        description="answers with the source",
+        licence="Apache-2.0",
+        precision="fp32",
+        architecture=shape,
+        limits=Limits(max_source_length=MAX_SOURCE, max_target_length=MAX_TARGET),
+        tokens=Tokens(pad=0, bos=1, eos=2, unk=3),
+        requirements=Requirements(opset=23, onnxruntime="1.23"),
+        provenance=Provenance(command="", commit="", data_licence="", attribution=""),
+        verification=None,
+        files={},
+    )
+
+
+class EchoRuntime:
+    """Stands where ONNX Runtime would be: the memory of a source is the source."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        self.cache_type = np.dtype(np.float32)
+        self.can_score = True
+        self.step_s = 0.0
+        self.fault: Exception | None = None
+        self.may_run = threading.Event()
+        self.may_run.set()
+        self.teaching = threading.Event()
+        self.may_teach = threading.Event()
+        self.may_teach.set()
+
+    def encode(self, sources: Sequence[Sequence[int]]) -> CrossKV:
+        kept = np.array([word for source in sources for word in source], np.float32)[:, None]
+        last = np.array([source[-1] for source in sources], np.float32)[:, None, None]
+        return CrossKV([kept, kept], [last, last], starts_of(sources))
+
+    def allowed_shape(self, words: int) -> tuple[int, int]:
+        return words, 1
+
+    def step(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> EchoStep:
+        return EchoStep(self, inputs, outputs)
+
+    def teach(self, source: Array, lengths: Array, target: Array, outputs: list[str]) -> list[Any]:
+        """Scores each token as a step does; shows no attention."""
+        assert outputs == ["log_probabilities"]
+        self.teaching.set()
+        self.may_teach.wait(PATIENCE_S)
+        return [np.full((len(target), target.shape[1] - 1), TOKEN_SCORE, np.float32)]
+
+
+class EchoStep:
+    """Gives each row the next word of its source."""
+
+    def __init__(
+        self, runtime: EchoRuntime, inputs: dict[str, Array], outputs: dict[str, Array]
+    ) -> None:
+        self._runtime, self._inputs, self._outputs = runtime, inputs, outputs
+
+    def run(self, rows: int, sizes: Sizes) -> None:
+        self._runtime.may_run.wait(PATIENCE_S)
+        time.sleep(self._runtime.step_s)
+        if self._runtime.fault is not None:
+            raise self._runtime.fault
+        positions = self._inputs["lengths"][:rows]
+        words = self._inputs["cross_key_0"][np.arange(rows), 0, positions, 0]
+        self._outputs["next_tokens"][:rows, 0] = words
+        self._outputs["log_probabilities"][:rows] = TOKEN_SCORE

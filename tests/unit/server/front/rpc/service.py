@@ -1,0 +1,236 @@
+"""A whole service in the loop of a test: real gRPC, real engine, a model that echoes.
+
+The engine is where the server's would be, at the other end of a socket, but in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from google.protobuf.message import Message
+from google.rpc.status_pb2 import Status
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.unit.server.front.engine_client.thread_host import ThreadHost
+from tests.unit.server.front.rpc.echo import PATIENCE_S, EchoRuntime, byte_tokenizer, manifest
+
+from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2_grpc
+from seqserve_server.contract.limits import EngineLimits
+from seqserve_server.contract.messages import Setup
+from seqserve_server.contract.provider import Provider
+from seqserve_server.engine.engine import Engine
+from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.engine_client.client import RemoteEngine
+from seqserve_server.front.models.lifecycle import ModelState
+from seqserve_server.front.models.loader import Loader
+from seqserve_server.front.models.repository import Entry, Repository, ServedModel
+from seqserve_server.front.models.rollout import Rollout
+from seqserve_server.front.rpc.open_inference.pb import open_inference_pb2_grpc
+from seqserve_server.front.rpc.server import Server
+from seqserve_server.front.security.protection import Security
+from seqserve_server.front.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from seqserve_server.front.telemetry.tracing import Tracing
+
+
+class Hosts:
+    """Launches hosts, one after the other, as long as it may."""
+
+    def __init__(self, runtime: EchoRuntime, limits: EngineLimits) -> None:
+        self._runtime, self._limits = runtime, limits
+        self._launched: list[ThreadHost] = []
+        self.may_launch = threading.Event()
+        self.may_launch.set()
+
+    def launch(self) -> ThreadHost:
+        assert self.may_launch.wait(PATIENCE_S)
+        self._launched.append(ThreadHost(self._runtime, self._limits, byte_tokenizer().decode))
+        return self.last
+
+    @property
+    def last(self) -> ThreadHost:
+        return self._launched[-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    server: Server
+    rollout: Rollout
+    repository: Repository
+    remote: RemoteEngine
+    hosts: Hosts
+    runtime: EchoRuntime
+    metrics: Metrics
+    channel: Any
+
+    @property
+    def engine(self) -> Engine:
+        """The one behind the socket."""
+        return self.hosts.last.engine
+
+    @property
+    def generation(self) -> Any:
+        return generation_pb2_grpc.GenerationServiceStub(self.channel)
+
+    @property
+    def models(self) -> Any:
+        return model_pb2_grpc.ModelServiceStub(self.channel)
+
+    @property
+    def inference(self) -> Any:
+        return open_inference_pb2_grpc.GRPCInferenceServiceStub(self.channel)
+
+    async def value(self, name: str, **labels: str) -> float:
+        """What a scrape shows of a series; 0 where it is not there."""
+        # A scrape waits for engines that answer through the loop.
+        read = self.metrics.registry.get_sample_value
+        return await asyncio.to_thread(read, f"seqserve_{name}", labels) or 0.0
+
+    async def until_value(self, value: float, name: str, **labels: str) -> None:
+        """Waits for a value that is sure to come."""
+        async with asyncio.timeout(PATIENCE_S):
+            while await self.value(name, **labels) != value:
+                await asyncio.sleep(0.002)
+
+    async def scraped(self) -> dict[str, set[frozenset[str]]]:
+        """The names of all families, each with the label sets of its samples."""
+        text = (await asyncio.to_thread(generate_latest, self.metrics.registry)).decode()
+        return {
+            family.name: {frozenset(sample.labels) - {"le"} for sample in family.samples}
+            for family in text_string_to_metric_families(text)
+        }
+
+
+def rollout_of(repository: Repository, metrics: Metrics) -> Rollout:
+    """A rollout of what is loaded already, over a folder that is not there."""
+    loader = Loader(
+        repository=Path("nowhere"),
+        provider=Provider.CPU,
+        threads=1,
+        limits=EngineLimits(workers=1, slots=1, max_queue=1, max_source_tokens_per_step=1),
+        launch=_launch_nothing,
+    )
+    return Rollout(repository, loader, metrics)
+
+
+def _launch_nothing(setup: Setup) -> ThreadHost:
+    raise AssertionError(f"{setup.folder} was to be loaded")
+
+
+@asynccontextmanager
+async def serving(
+    *,
+    slots: int = 4,
+    max_queue: int = 16,
+    caller_share: float = 1.0,
+    caller_metadata: str = "",
+    max_message_bytes: int = 1 << 20,
+    security: Security | None = None,
+    tracing: Tracing | None = None,
+) -> AsyncIterator[Service]:
+    """Serves one model ``echo/2``, beside a broken ``echo/1``."""
+    metrics = Metrics()
+    described = manifest(version=2)
+    runtime = EchoRuntime(described)
+    limits = EngineLimits(
+        workers=1,
+        slots=slots,
+        max_queue=max_queue,
+        max_source_tokens_per_step=64,
+        caller_share=caller_share,
+    )
+    hosts = Hosts(runtime, limits)
+    remote = RemoteEngine(hosts.launch)
+    remote.load()
+    metrics.model_loaded("echo", 2, "fp32", "cpu", remote)
+    model = ServedModel(
+        manifest=described, tokenizer=byte_tokenizer(), engine=remote, provider=Provider.CPU
+    )
+    entries = [
+        Entry(name="echo", version=1, state=ModelState.FAILED, reason="weights.bin: damaged"),
+        Entry(name="echo", version=2, state=ModelState.READY, model=model),
+        Entry(name="ruin", version=1, state=ModelState.FAILED, reason="manifest.json: damaged"),
+    ]
+    options = ServeOptions(
+        port=0, max_message_bytes=max_message_bytes, caller_metadata=caller_metadata
+    )
+    repository = Repository(entries)
+    repository.choose_default()
+    rollout = rollout_of(repository, metrics)
+    server = Server(options, rollout, metrics, security, tracing)
+    try:
+        await server.start()
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+            yield Service(
+                server=server,
+                rollout=rollout,
+                repository=repository,
+                remote=remote,
+                hosts=hosts,
+                runtime=runtime,
+                metrics=metrics,
+                channel=channel,
+            )
+    finally:
+        # Whoever frees a server of gRPC that was not stopped waits for ever.
+        runtime.may_run.set()
+        runtime.may_teach.set()
+        await server.drain(PATIENCE_S)
+
+
+def request(source: str, *, model: str = "", version: int = 0, **options: Any) -> Message:
+    return generation_pb2.GenerateRequest(
+        model=model,
+        version=version,
+        source=source,
+        options=generation_pb2.GenerationOptions(**options) if options else None,
+    )
+
+
+async def failure(call: Any) -> Any:
+    """Awaits a call that must fail, and gives its error, which has the methods of one."""
+    try:
+        await asyncio.wait_for(_to_its_end(call), PATIENCE_S)
+    except grpc.RpcError as error:
+        return error
+    raise AssertionError("the call went well")
+
+
+async def _to_its_end(call: Any) -> None:
+    if hasattr(call, "__aiter__"):
+        async for _ in call:
+            pass
+    else:
+        await call
+
+
+def trailers(error: grpc.aio.AioRpcError) -> dict[str, Any]:
+    """Gives the trailing metadata of a failed call."""
+    metadata: Any = error.trailing_metadata() or ()
+    return dict(metadata)
+
+
+def details(error: grpc.aio.AioRpcError, kind: type[Message]) -> Any:
+    """Gives the attached detail of a kind; None where there is none."""
+    status = Status.FromString(trailers(error)["grpc-status-details-bin"])
+    assert (status.code, status.message) == (error.code().value[0], error.details())
+    for detail in status.details:
+        found = kind()
+        if detail.Unpack(found):
+            return found
+    return None
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Waits for a state that is sure to come, and fails where it does not."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not is_so():
+            await asyncio.sleep(0.002)

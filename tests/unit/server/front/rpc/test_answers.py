@@ -1,0 +1,190 @@
+"""Answers of the engine as messages."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Sequence
+from typing import Any, cast
+
+import pytest
+from tests.unit.server.front.rpc.echo import byte_tokenizer, manifest
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.request import Request
+from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.rpc.answers import floats, response_of, weights_of
+
+TOKENIZER = byte_tokenizer()
+MODEL = ServedModel(
+    manifest=manifest(version=3),
+    tokenizer=TOKENIZER,
+    engine=cast(Any, None),
+    provider=Provider.CPU,
+)
+UNK = MODEL.manifest.tokens.unk
+SOURCE = TOKENIZER.encode("xyz")
+
+
+def ids(text: str) -> list[int]:
+    return TOKENIZER.encode(text)[:-1]
+
+
+def packed(*rows: list[float]) -> bytes:
+    return array("f", [weight for row in rows for weight in row]).tobytes()
+
+
+def response(
+    *hypotheses: Hypothesis,
+    terms: Sequence[generation_pb2.Term] = (),
+    replaces: bool = False,
+    attends: bool = False,
+    **request: Any,
+) -> Any:
+    asked = Request(
+        source=SOURCE,
+        options=DecodingOptions(max_decoding_length=20),
+        receive=lambda event: None,
+        **request,
+    )
+    answer = Finished(list(hypotheses))
+    return response_of(MODEL, asked, answer, terms=terms, replaces=replaces, attends=attends)
+
+
+def test_who_answered_and_how_much() -> None:
+    found = response(
+        Hypothesis(ids("abc"), -1.0, StopReason.EOS), Hypothesis(ids("d"), -2.0, StopReason.LENGTH)
+    )
+    assert (found.model, found.version) == ("echo", 3)
+    assert (found.source_tokens, found.generated_tokens) == (4, 4)
+    assert [one.text for one in found.hypotheses] == ["abc", "d"]
+
+
+def test_hypothesis_has_all_that_is_known_of_it() -> None:
+    hypothesis = Hypothesis(
+        ids("aä"),
+        -1.5,
+        StopReason.EOS,
+        normalized_score=-0.375,
+        token_scores=[-0.5, -0.25, -0.25, -0.5],
+        top_tokens=[[(ids("a")[0], -0.5), (ids("b")[0], -1.0)], [], [], []],
+    )
+    [found] = response(hypothesis).hypotheses
+    assert (found.text, list(found.token_ids)) == ("aä", ids("aä"))
+    assert list(found.tokens) == ["a", "Ã", "¤"], "as the vocabulary writes them"
+    assert (found.score, found.normalized_score) == (-1.5, -0.375)
+    assert list(found.token_scores) == [-0.5, -0.25, -0.25, -0.5]
+    assert [len(step.tokens) for step in found.top_tokens] == [2, 0, 0, 0]
+    best = found.top_tokens[0]
+    assert (list(best.tokens), list(best.token_ids)) == (["a", "b"], ids("ab"))
+    assert list(best.scores) == [-0.5, -1.0]
+
+
+@pytest.mark.parametrize("reason", StopReason, ids=lambda reason: reason.name)
+def test_reason_has_its_name_on_the_wire(reason: StopReason) -> None:
+    [found] = response(Hypothesis(ids("a"), -1.0, reason)).hypotheses
+    assert generation_pb2.StopReason.Name(found.stop_reason) == f"STOP_REASON_{reason.name}"
+
+
+def test_what_was_not_asked_for_is_not_there() -> None:
+    found = response(Hypothesis(ids("ab"), None, StopReason.EOS))
+    [hypothesis] = found.hypotheses
+    assert {field.name for field, _ in hypothesis.ListFields()} == {
+        "text",
+        "tokens",
+        "token_ids",
+        "stop_reason",
+    }
+    assert not found.source_pieces
+
+
+def test_unmet_terms_are_given_as_they_were_sent() -> None:
+    terms = [generation_pb2.Term(source=word, target=word.upper()) for word in ("a", "b", "c")]
+    first, second = response(
+        Hypothesis(ids("x"), -1.0, StopReason.EOS, unmet_terms=(0, 2)),
+        Hypothesis(ids("y"), -2.0, StopReason.EOS),
+        terms=terms,
+    ).hypotheses
+    assert list(first.unmet_terms) == [terms[0], terms[2]]
+    assert not second.unmet_terms
+
+
+def test_empty_answer_is_a_hypothesis_without_text() -> None:
+    [found] = response(Hypothesis([], -1.0, StopReason.EOS), attends=True).hypotheses
+    assert (found.text, list(found.tokens), list(found.attention)) == ("", [], [])
+
+
+def test_text_ends_before_a_stop_sequence_also_within_a_token() -> None:
+    hypothesis = Hypothesis(ids("abcd"), -1.0, StopReason.STOP_SEQUENCE, text_length=2)
+    [found] = response(hypothesis).hypotheses
+    assert found.text == "ab"
+    [nothing] = response(hypothesis._replace(text_length=0)).hypotheses
+    assert nothing.text == ""
+
+
+def test_attention_has_a_row_for_each_token_and_a_weight_for_each_of_the_source() -> None:
+    rows = [[0.5, 0.25, 0.125, 0.125], [0.0, 0.0, 1.0, 0.0]]
+    hypothesis = Hypothesis(ids("ab"), -1.0, StopReason.EOS, attention=packed(*rows))
+    found = response(hypothesis, attends=True)
+    assert list(found.source_pieces) == ["x", "y", "z", "</s>"]
+    assert [list(row.weights) for row in found.hypotheses[0].attention] == rows
+    # It is known too where only what is unknown is replaced by it.
+    silent = response(hypothesis, replaces=True)
+    assert not silent.source_pieces
+    assert not silent.hypotheses[0].attention
+
+
+def test_what_is_unknown_is_replaced_by_the_source_token_it_attended_to_most() -> None:
+    a, b = ids("ab")
+    hypothesis = Hypothesis(
+        [a, UNK, b, UNK],
+        -1.0,
+        StopReason.EOS,
+        attention=packed([1, 0, 0, 0], [0.1, 0.5, 0.2, 0.2], [1, 0, 0, 0], [0.1, 0, 0.3, 0.6]),
+    )
+    [plain] = response(hypothesis).hypotheses
+    assert list(plain.token_ids) == [a, UNK, b, UNK]
+    [found] = response(hypothesis, replaces=True).hypotheses
+    # The end token of the source is nobody's translation.
+    assert found.text == "aybz"
+    assert list(found.token_ids) == ids("aybz")
+    assert list(found.tokens) == ["a", "y", "b", "z"]
+
+
+def test_what_is_known_is_not_replaced() -> None:
+    hypothesis = Hypothesis(ids("ab"), -1.0, StopReason.EOS, attention=packed([1, 0, 0, 0] * 2))
+    [found] = response(hypothesis, replaces=True).hypotheses
+    assert found.text == "ab"
+
+
+def test_timings_are_the_distances_between_the_stages() -> None:
+    now_s = time.monotonic()
+    timeline = Timeline(
+        arrived_s=now_s - 1.0,
+        encode_began_s=now_s - 0.9,
+        encode_ended_s=now_s - 0.7,
+        first_token_s=now_s - 0.6,
+        finished_s=now_s - 0.2,
+    )
+    hypothesis = Hypothesis(ids("a"), -1.0, StopReason.EOS)
+    found = response(hypothesis, timeline=timeline).timings
+    assert found.queue_ms == pytest.approx(100)
+    assert found.encode_ms == pytest.approx(200)
+    assert found.first_token_ms == pytest.approx(400)
+    assert found.decode_ms == pytest.approx(500)
+    assert 1000 <= found.total_ms < 1000 + 20_000
+
+
+def test_weights_tell_their_layers() -> None:
+    numbers = [number / 4 for number in range(2 * 3 * 2 * 4)]
+    found = weights_of(array("f", numbers).tobytes(), heads=3, queries=2, keys=4)
+    assert (found.layers, found.heads, found.queries, found.keys) == (2, 3, 2, 4)
+    assert list(found.weights) == numbers
+
+
+def test_floats_are_read_as_they_were_written() -> None:
+    assert floats(packed([1.5, -0.25])).tolist() == [1.5, -0.25]
+    assert len(floats(b"")) == 0

@@ -1,0 +1,390 @@
+"""The server as a whole: ports, health, reflection, draining, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from pathlib import Path
+from typing import Any, cast
+
+import grpc
+import pytest
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from tests.certificates import Certificates
+from tests.holdings import holdings
+from tests.unit.server.front.rpc.echo import PATIENCE_S, byte_tokenizer, manifest
+from tests.unit.server.front.rpc.open_inference.tensor import asking
+from tests.unit.server.front.rpc.service import (
+    Service,
+    details,
+    failure,
+    request,
+    rollout_of,
+    serving,
+    trailers,
+    until,
+)
+
+from seqserve.v1 import generation_pb2, generation_pb2_grpc
+from seqserve_server.contract.errors import StartupError
+from seqserve_server.contract.provider import Provider
+from seqserve_server.front.address import address_of
+from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.engine_client.client import RemoteEngine
+from seqserve_server.front.models.lifecycle import ModelState
+from seqserve_server.front.models.repository import Entry, Repository, ServedModel
+from seqserve_server.front.rpc import server as module
+from seqserve_server.front.rpc.server import Server
+from seqserve_server.front.security.protection import Security
+from seqserve_server.front.security.tls import certificates_of
+from seqserve_server.front.telemetry.metrics import Metrics
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+async def health(service: Service, name: str) -> int:
+    stub = health_pb2_grpc.HealthStub(service.channel)
+    answer = await stub.Check(health_pb2.HealthCheckRequest(service=name))
+    return int(answer.status)
+
+
+async def until_health(service: Service, name: str, status: int) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while await health(service, name) != status:
+            await asyncio.sleep(0.002)
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("", SERVING),
+        ("seqserve.v1.GenerationService", SERVING),
+        ("seqserve.v1.ModelService", SERVING),
+        ("inference.GRPCInferenceService", SERVING),
+        ("echo", SERVING),
+        ("echo/2", SERVING),
+        ("echo/1", NOT_SERVING),
+        ("ruin", NOT_SERVING),
+    ],
+)
+async def test_health(service: Service, name: str, status: int) -> None:
+    assert await health(service, name) == status
+
+
+async def test_health_follows_the_versions(service: Service) -> None:
+    stub = health_pb2_grpc.HealthStub(service.channel)
+    watches = [stub.Watch(health_pb2.HealthCheckRequest(service=name)) for name in ("", "echo/2")]
+    for watch in watches:
+        assert (await watch.read()).status == SERVING
+    entry = service.repository.find("echo", 2)
+    await service.rollout.unload("echo", 2)
+    for watch in watches:
+        assert (await watch.read()).status == NOT_SERVING
+    assert not service.server.is_ready
+    entry.vanishes()
+    await service.rollout.unload("echo", 2)
+    assert (await watches[1].read()).status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+    for name in ("echo/2", "never/1"):
+        with pytest.raises(grpc.RpcError) as unknown:
+            await health(service, name)
+        assert unknown.value.code() is grpc.StatusCode.NOT_FOUND
+    for watch in watches:
+        watch.cancel()
+
+
+async def test_reflection_lists_the_services(service: Service) -> None:
+    stub = reflection_pb2_grpc.ServerReflectionStub(service.channel)
+    asked = reflection_pb2.ServerReflectionRequest(list_services="")
+    async for answer in stub.ServerReflectionInfo(iter([asked])):
+        names = {found.name for found in answer.list_services_response.service}
+    assert {"seqserve.v1.GenerationService", "seqserve.v1.ModelService"} <= names
+    assert {"grpc.health.v1.Health", "inference.GRPCInferenceService"} <= names
+
+
+@pytest.mark.parametrize("method", ["Health/Check", "Health/Watch", "Health/List"])
+async def test_request_to_health_that_cannot_be_read(service: Service, method: str) -> None:
+    call = service.channel.unary_stream(f"/grpc.health.v1.{method}")
+    error = await failure(call(b"\x0a\x02\xc3\x28\xff"))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert details(error, BadRequest).field_violations[0].field == "request"
+
+
+async def test_request_to_reflection_that_cannot_be_read(service: Service) -> None:
+    path = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+    listing = reflection_pb2.ServerReflectionRequest(list_services="").SerializeToString()
+    call = service.channel.stream_stream(path)(iter([listing, b"\x1a\x02\xc3\x28", listing]))
+    answer = reflection_pb2.ServerReflectionResponse.FromString(await anext(aiter(call)))
+    assert answer.list_services_response.service
+    error = await failure(call)
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    violation = details(error, BadRequest).field_violations[0]
+    assert violation.field == "file_by_filename"
+
+
+async def test_health_lists_no_models(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    error = await failure(service.channel.unary_unary("/grpc.health.v1.Health/List")(b""))
+    assert error.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert "ListModels" in (error.details() or "")
+    assert caplog.text == ""
+
+
+async def test_port_that_is_taken(service: Service) -> None:
+    options = ServeOptions(port=service.server.port)
+    with pytest.raises(StartupError, match=f"127.0.0.1:{service.server.port}"):
+        Server(options, rollout_of(service.repository, Metrics()), Metrics())
+
+
+async def test_files_that_only_grpc_refuses(certificates: Certificates, tmp_path: Path) -> None:
+    certificate, key = certificates.server
+    # PKCS #8 of a version that there is not.
+    later = tmp_path / "later.key"
+    later.write_text(key.read_text().replace("MIGHAgEA", "MIGHAgEE"))
+    security = Security(certificates=certificates_of(certificate, later, None))
+    with pytest.raises(StartupError, match="or gRPC refuses the files of --tls-certificate"):
+        Server(ServeOptions(port=0), rollout_of(Repository(), Metrics()), Metrics(), security)
+
+
+def test_addresses() -> None:
+    assert address_of("127.0.0.1", 1) == "127.0.0.1:1"
+    assert address_of("::1", 1) == "[::1]:1"
+
+
+async def test_drain_finishes_what_was_accepted() -> None:
+    async with serving(slots=1) as service:
+        service.runtime.may_run.clear()
+        stream = service.generation.GenerateStream(request("streamed"))
+        streamed = asyncio.ensure_future(_text_of(stream))
+        await until(lambda: service.engine.slots_in_use == 1)
+        queued = asyncio.ensure_future(service.generation.Generate(request("queued")))
+        await until(lambda: service.engine.queue_depth == 1)
+        drained = asyncio.ensure_future(service.server.drain(PATIENCE_S))
+        await until(lambda: not service.server.is_ready)
+        assert await health(service, "") == NOT_SERVING
+        assert await health(service, "echo") == NOT_SERVING
+        error = await failure(service.generation.Generate(request("new")))
+        assert error.code() is grpc.StatusCode.UNAVAILABLE
+        assert details(error, RetryInfo) is not None
+        assert not drained.done()
+        service.runtime.may_run.set()
+        assert (await queued).hypotheses[0].text == "queued"
+        assert await streamed == "streamed"
+        assert await drained
+
+
+async def test_drain_finishes_the_sources_of_a_batch_that_are_yet_to_be_submitted() -> None:
+    async with serving(slots=1) as service:
+        service.runtime.may_run.clear()
+        many = generation_pb2.GenerateBatchRequest(sources=["a", "b", "c", "d"])
+        accepted = asyncio.ensure_future(service.generation.GenerateBatch(many))
+        await until(lambda: service.engine.slots_in_use == 1)
+        drained = asyncio.ensure_future(service.server.drain(PATIENCE_S))
+        await until(lambda: not service.server.is_ready)
+        # As a whole, so that the caller tries another server with all of it.
+        error = await failure(service.generation.GenerateBatch(many))
+        assert error.code() is grpc.StatusCode.UNAVAILABLE
+        service.runtime.may_run.set()
+        answers = [outcome.response.hypotheses[0].text for outcome in (await accepted).outcomes]
+        assert answers == ["a", "b", "c", "d"]
+        assert await drained
+
+
+async def test_drain_that_runs_out_of_time_ends_calls(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    sources = ["a", "b"]
+    bulk = [
+        generation_pb2.GenerateBulkRequest(id=1, request=cast(Any, request("a"))) for _ in sources
+    ]
+    async with serving(slots=8) as service:
+        service.runtime.may_run.clear()
+        generation, inference = service.generation, service.inference
+        calls = {
+            "GenerationService.Generate": generation.Generate(request("a")),
+            "GenerationService.GenerateStream": generation.GenerateStream(request("a")),
+            "GenerationService.GenerateBatch": generation.GenerateBatch(
+                generation_pb2.GenerateBatchRequest(sources=sources)
+            ),
+            "GenerationService.GenerateBulk": generation.GenerateBulk(iter(bulk)),
+            "GRPCInferenceService.ModelInfer": inference.ModelInfer(asking("a")),
+            "GRPCInferenceService.ModelStreamInfer": inference.ModelStreamInfer(
+                iter([asking("a")])
+            ),
+        }
+        errors = asyncio.gather(*map(failure, calls.values()))
+        # Those that were taken to be encoded, and the others.
+        await until(lambda: service.engine.slots_in_use + service.engine.queue_depth == 8)
+        asyncio.get_running_loop().call_later(0.3, service.runtime.may_run.set)
+        assert not await service.server.drain(0.1)
+        for error in await errors:
+            assert error.code() is grpc.StatusCode.UNAVAILABLE
+            assert details(error, RetryInfo).retry_delay.ToMilliseconds() > 0
+            assert details(error, ErrorInfo).reason == "DRAINING"
+            assert trailers(error)["x-request-id"]
+        ids = {trailers(error)["x-request-id"] for error in errors.result()}
+        lines = [record.fields for record in caplog.records if hasattr(record, "fields")]
+        ended = [line for line in lines if "method" in line]
+        assert {line["method"] for line in ended} == set(calls)
+        assert {line["id"] for line in ended} == ids
+        assert [(line["code"], line["reason"]) for line in ended] == [
+            ("UNAVAILABLE", "DRAINING")
+        ] * len(calls)
+        for method in calls:
+            labels = {"method": method, "code": "UNAVAILABLE", "model": "echo"}
+            assert await service.value("requests_total", **labels) == 1
+
+
+async def test_drain_that_runs_out_of_time_does_not_wait_for_who_does_not_read(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(module, "_FLUSH_S", 0.1)
+    many = [
+        generation_pb2.GenerateBulkRequest(id=1, request=cast(Any, request("a" * 40)))
+        for _ in range(99)
+    ]
+    narrow = [("grpc.http2.lookahead_bytes", 64), ("grpc.http2.bdp_probe", 0)]
+    async with serving() as service:
+        # So that others are under way when the first is done.
+        service.runtime.step_s = 0.001
+        target = f"127.0.0.1:{service.server.port}"
+        async with grpc.aio.insecure_channel(target, options=narrow) as channel:
+            call = generation_pb2_grpc.GenerationServiceStub(channel).GenerateBulk(iter(many))
+            await anext(aiter(call))
+            # It is not over when it drains: the server waits for the caller to read on.
+            assert not await asyncio.wait_for(service.server.drain(0.1), PATIENCE_S)
+            assert (await failure(call)).code() is grpc.StatusCode.UNAVAILABLE
+            [line] = [record.fields for record in caplog.records if hasattr(record, "fields")]
+            assert (line["code"], line["reason"]) == ("UNAVAILABLE", "DRAINING")
+
+
+async def test_watchers_of_health_do_not_hold_the_drain() -> None:
+    async with serving() as service:
+        stub = health_pb2_grpc.HealthStub(service.channel)
+        watch = stub.Watch(health_pb2.HealthCheckRequest(service="echo"))
+        assert (await watch.read()).status == SERVING
+        assert await asyncio.wait_for(service.server.drain(3600), PATIENCE_S)
+        assert (await watch.read()).status == NOT_SERVING
+
+
+class Drained:
+    """Stands where an engine would be, and notes what it is told to do."""
+
+    slots = cache_bytes = 0
+    is_up = True
+
+    def __init__(self, notes: list[str]) -> None:
+        self._notes = notes
+
+    async def start(self) -> None:
+        self._notes.append("start")
+
+    async def stop(self) -> None:
+        self._notes.append("stop")
+
+
+async def test_drain_ends_every_engine() -> None:
+    notes: list[str] = []
+    tokenizer = byte_tokenizer()
+    entries = [
+        Entry(
+            name=f"model-{number}",
+            version=1,
+            state=ModelState.READY,
+            model=ServedModel(
+                manifest=manifest(f"model-{number}"),
+                tokenizer=tokenizer,
+                engine=cast(RemoteEngine, Drained(notes)),
+                provider=Provider.CPU,
+            ),
+        )
+        for number in range(3)
+    ]
+    metrics = Metrics()
+    server = Server(ServeOptions(port=0), rollout_of(Repository(entries), metrics), metrics)
+    await server.start()
+    assert await server.drain(5.0)
+    assert notes == ["start"] * 3 + ["stop"] * 3
+
+
+# ---- an engine that breaks down
+
+
+async def test_calls_under_way_end_and_say_when_to_come_back(service: Service) -> None:
+    service.runtime.may_run.clear()
+    streamed = asyncio.ensure_future(failure(service.generation.GenerateStream(request("a"))))
+    whole = asyncio.ensure_future(failure(service.generation.Generate(request("b"))))
+    await until(lambda: service.engine.slots_in_use + service.engine.queue_depth == 2)
+    service.hosts.last.break_down()
+    for error in await asyncio.gather(streamed, whole):
+        assert error.code() is grpc.StatusCode.UNAVAILABLE
+        assert details(error, RetryInfo).retry_delay.ToMilliseconds() > 0
+        assert details(error, ErrorInfo).reason == "MODEL_UNAVAILABLE"
+    service.runtime.may_run.set()
+
+
+async def test_another_one_takes_over(service: Service) -> None:
+    await service.generation.Generate(request("before"))
+    watch = health_pb2_grpc.HealthStub(service.channel).Watch(
+        health_pb2.HealthCheckRequest(service="echo/2")
+    )
+    assert (await watch.read()).status == SERVING
+    service.hosts.may_launch.clear()
+    service.hosts.last.break_down()
+    assert (await watch.read()).status == NOT_SERVING
+    await until_health(service, "echo", NOT_SERVING)
+    await until_health(service, "", NOT_SERVING)
+    assert not service.server.is_ready
+    error = await failure(service.generation.Generate(request("meanwhile")))
+    assert error.code() is grpc.StatusCode.UNAVAILABLE
+    assert await service.value("slots", model="echo") == 4
+    service.hosts.may_launch.set()
+    assert (await watch.read()).status == SERVING
+    await until_health(service, "echo", SERVING)
+    assert service.server.is_ready
+    answer = await service.generation.Generate(request("after"))
+    assert answer.hypotheses[0].text == "after"
+    watch.cancel()
+
+
+async def test_server_ends_without_its_engine(service: Service) -> None:
+    service.hosts.may_launch.clear()
+    service.hosts.last.break_down()
+    await until(lambda: not service.remote.is_up)
+    assert await asyncio.wait_for(service.server.drain(3600), PATIENCE_S)
+    service.hosts.may_launch.set()
+
+
+async def _text_of(stream: grpc.aio.UnaryStreamCall) -> str:  # type: ignore[type-arg]
+    return "".join([message.piece.text async for message in stream])
+
+
+async def _mixed(service: Service) -> None:
+    """Calls that go well, a stream and one of many, one that fails, two that are cancelled."""
+    await service.generation.Generate(request("good"))
+    await _text_of(service.generation.GenerateStream(request("streamed")))
+    await failure(service.generation.Generate(request("")))
+    left = service.generation.GenerateStream(request("left"))
+    await left.read()
+    left.cancel()
+    asked: Any = request("one of many")
+    requests = [generation_pb2.GenerateBulkRequest(id=1, request=asked) for _ in range(6)]
+    assert len([response async for response in service.generation.GenerateBulk(requests)]) == 6
+    left = service.generation.GenerateBulk(requests)
+    await left.read()
+    left.cancel()
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts open files by /proc")
+async def test_calls_leave_nothing_behind(service: Service) -> None:
+    for _ in range(5):
+        await _mixed(service)
+    await until(lambda: service.engine.slots_in_use == 0)
+    before = holdings()
+    for _ in range(50):
+        await _mixed(service)
+    await until(lambda: service.engine.slots_in_use == 0)
+    await until(lambda: holdings() <= before)
+    assert service.engine.queue_depth == 0

@@ -1,0 +1,92 @@
+"""What a server must have before other machines may reach it."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.certificates import Certificates
+
+from seqserve.errors import OptionError
+from seqserve.token_entry import Scope, TokenEntry, digest_of
+from seqserve_server.contract import logs
+from seqserve_server.front import app
+from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.security.protection import Security, security_of
+
+
+@pytest.fixture
+def given(certificates: Certificates, tmp_path: Path) -> dict[str, dict[str, Any]]:
+    """What an operator may give, by a short name."""
+    tokens = tmp_path / "tokens"
+    entry = TokenEntry(digest=digest_of("abc"), scopes=frozenset([Scope.GENERATE]))
+    tokens.write_text(f"{entry}\n")
+    certificate, key = certificates.server
+    return {
+        "tls": {"tls_certificate": certificate, "tls_key": key},
+        "mutual": {"tls_client_ca": certificates.ca},
+        "tokens": {"tokens": tokens},
+    }
+
+
+def options(given: dict[str, dict[str, Any]], names: str, **others: Any) -> ServeOptions:
+    for name in names.split():
+        others |= given[name]
+    return ServeOptions(**others)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "server"])
+@pytest.mark.parametrize(
+    ("names", "missing"),
+    [
+        ("", "there is no encryption and no proof of who calls"),
+        ("tokens", "there is no encryption. "),
+        ("tls", "there is no proof of who calls. "),
+        ("tls tokens", ""),
+        ("tls mutual", ""),
+        ("tls mutual tokens", ""),
+    ],
+)
+def test_an_open_port_needs_both_or_the_word_insecure(
+    given: dict[str, dict[str, Any]],
+    caplog: pytest.LogCaptureFixture,
+    host: str,
+    names: str,
+    missing: str,
+) -> None:
+    closed = options(given, names, host=host)
+    if missing:
+        with pytest.raises(OptionError, match=rf"^--host: .*{missing}.*--insecure"):
+            security_of(closed)
+    else:
+        security_of(closed)
+    assert caplog.records == []
+    security_of(options(given, names, host=host, insecure=True))
+    assert [record.message for record in caplog.records] == ["insecure"] * bool(missing)
+    assert all(record.levelno == logging.WARNING for record in caplog.records)
+
+
+@pytest.mark.parametrize("names", ["", "tokens", "tls", "tls mutual tokens"])
+def test_within_this_machine_anything_goes(
+    given: dict[str, dict[str, Any]], caplog: pytest.LogCaptureFixture, names: str
+) -> None:
+    security = security_of(options(given, names))
+    assert (security.certificates is not None) is ("tls" in names)
+    assert (security.tokens is not None) is ("tokens" in names)
+    assert caplog.records == []
+
+
+def test_nothing_by_default() -> None:
+    assert security_of(ServeOptions()) == Security()
+
+
+def test_the_command_refuses_before_it_loads_a_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # It is this process's, and stays as it is.
+    monkeypatch.setattr(logs, "configure", lambda *_: None)
+    for argv in (["--host", "0.0.0.0"], ["--tokens", str(tmp_path / "none")]):
+        with pytest.raises(OptionError, match=f"^{argv[0]}"):
+            app.main(["--model-repository", str(tmp_path / "no such folder"), *argv])

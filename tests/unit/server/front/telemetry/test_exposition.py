@@ -1,0 +1,56 @@
+"""Metrics as OpenMetrics: the same series as in plain text, and the call behind a bucket."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pytest
+from prometheus_client import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as of_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as of_text
+from tests.unit.server.front.telemetry.test_metrics import metrics_of_a_server
+
+from seqserve_server.front.telemetry.exposition import exposed
+from seqserve_server.front.telemetry.metrics import Metrics
+
+OPENMETRICS = "application/openmetrics-text;version=1.0.0,*/*;q=0.1"
+GENERATE = "GenerationService.Generate"
+
+Parse = Callable[[str], Iterable[Metric]]
+
+
+def series(metrics: Metrics, accept: str, parse: Parse) -> set[tuple[str, frozenset[object]]]:
+    text = exposed(metrics.registry, accept)[0].decode()
+    return {
+        (sample.name, frozenset(sample.labels.items()))
+        for family in parse(text)
+        for sample in family.samples
+    }
+
+
+def test_series_do_not_depend_on_the_format() -> None:
+    metrics = metrics_of_a_server()
+    # The parser refuses what the format does not allow, such as two families of one name.
+    assert series(metrics, OPENMETRICS, of_openmetrics) == series(metrics, "", of_text)
+
+
+@pytest.mark.parametrize("accept", ["", "*/*", "text/plain;version=0.0.4"])
+def test_who_does_not_ask_gets_plain_text(accept: str) -> None:
+    text, kind = exposed(metrics_of_a_server().registry, accept)
+    assert kind.startswith("text/plain") and b"# EOF" not in text and b" # {" not in text
+
+
+def test_bucket_tells_the_last_call_that_fell_into_it() -> None:
+    metrics = Metrics()
+    for id_, duration_s in (("first", 0.0101), ("second", 0.0102), ("slow", 30.0)):
+        metrics.called("m", GENERATE, "OK", duration_s, {"trace_id": id_})
+    text = exposed(metrics.registry, OPENMETRICS)[0].decode()
+    exemplars = [
+        sample.exemplar
+        for family in of_openmetrics(text)
+        if family.name == "seqserve_request_duration_seconds"
+        for sample in family.samples
+        if sample.exemplar
+    ]
+    told = [(exemplar.labels["trace_id"], exemplar.value) for exemplar in exemplars]
+    assert told == [("second", 0.0102), ("slow", 30.0)]

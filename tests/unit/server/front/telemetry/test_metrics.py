@@ -1,0 +1,164 @@
+"""Metrics: the names and labels that rules and dashboards rely on."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from seqserve_server.contract.errors import QueueFull
+from seqserve_server.contract.messages import StatsReply
+from seqserve_server.contract.stats import EngineStats
+from seqserve_server.front.telemetry.metrics import Metrics
+
+MODEL = {"model"}
+
+# The contract: type and labels of every family of ours.
+FAMILIES = {
+    "requests": ("counter", {"method", "code", "model"}),
+    "request_duration_seconds": ("histogram", {"method", "model"}),
+    "queue_duration_seconds": ("histogram", MODEL),
+    "encode_duration_seconds": ("histogram", MODEL),
+    "time_to_first_token_seconds": ("histogram", MODEL),
+    "inter_token_duration_seconds": ("histogram", MODEL),
+    "step_duration_seconds": ("histogram", MODEL),
+    "batch_rows": ("histogram", MODEL),
+    "source_tokens_total": ("counter", MODEL),
+    "generated_tokens_total": ("counter", MODEL),
+    "source_tokens": ("histogram", MODEL),
+    "generated_tokens": ("histogram", MODEL),
+    "queue_depth": ("gauge", {"priority", "model"}),
+    "slots_in_use": ("gauge", MODEL),
+    "slots": ("gauge", MODEL),
+    "cache_bytes": ("gauge", MODEL),
+    "cancelled": ("counter", MODEL),
+    "deadline_exceeded": ("counter", {"where", "model"}),
+    "rejected": ("counter", {"reason", "model"}),
+    "stop": ("counter", {"reason", "model"}),
+    "model_info": ("gauge", {"model", "version", "precision", "provider"}),
+    "model_loads": ("counter", {"result"}),
+    "model_state": ("gauge", {"model", "version", "state"}),
+    "step_seconds": ("counter", MODEL),
+    "step_outside_runtime_seconds": ("counter", MODEL),
+}
+
+
+class Busy:
+    """Stands where a remote engine would be."""
+
+    slots = 8
+    cache_bytes = 1000
+    report = StatsReply(queue_depth=3, slots_in_use=5, figures=EngineStats())
+
+    def ask(self) -> Future[StatsReply]:
+        answer: Future[StatsReply] = Future()
+        answer.set_result(self.report)
+        return answer
+
+
+def metrics_of_a_server() -> Metrics:
+    metrics = Metrics()
+    metrics.model_loaded("m", 1, "int8", "cpu", Busy())
+    metrics.show_versions(lambda: [("m", 1, "ready")])
+    metrics.called("m", "GenerationService.Generate", "OK", 0.1, {"request_id": "a1"})
+    metrics.refused("m", QueueFull("full", 1.0))
+    return metrics
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    return metrics.registry.get_sample_value(f"seqserve_{name}", labels)
+
+
+def test_names_types_and_labels() -> None:
+    text = generate_latest(metrics_of_a_server().registry).decode()
+    # A counter may share its name with a histogram, but for the ending that only the text shows.
+    types = {
+        words[2].removeprefix("seqserve_"): words[3]
+        for words in (line.split() for line in text.splitlines())
+        if words[:2] == ["#", "TYPE"] and words[2].startswith("seqserve_")
+    }
+    expected = {
+        name if kind != "counter" else name.removesuffix("_total") + "_total": kind
+        for name, (kind, _) in FAMILIES.items()
+    }
+    assert types == expected
+    labels: dict[str, set[str]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            name = sample.name.removeprefix("seqserve_")
+            if sample.name.startswith("seqserve_"):
+                labels.setdefault(name, set()).update(set(sample.labels) - {"le"})
+    for name, (kind, wanted) in FAMILIES.items():
+        sampled = {
+            "counter": name.removesuffix("_total") + "_total",
+            "histogram": f"{name}_bucket",
+            "gauge": name,
+        }[kind]
+        assert labels[sampled] == wanted, name
+
+
+def test_process_and_python_are_shown() -> None:
+    text = generate_latest(Metrics().registry).decode()
+    assert "process_resident_memory_bytes" in text and "python_info" in text
+
+
+def test_no_name_is_used_twice() -> None:
+    text = generate_latest(metrics_of_a_server().registry).decode()
+    series = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
+    assert len(series) == len(set(series))
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "at_least"),
+    [
+        ("request_duration_seconds", 0.0005, 60.0),
+        ("queue_duration_seconds", 0.0005, 60.0),
+        ("time_to_first_token_seconds", 0.0005, 60.0),
+        ("step_duration_seconds", 0.0001, 1.0),
+        ("inter_token_duration_seconds", 0.0001, 1.0),
+        ("batch_rows", 1.0, 1024.0),
+        ("source_tokens", 1.0, 1024.0),
+    ],
+)
+def test_buckets(name: str, first: float, at_least: float) -> None:
+    families = metrics_of_a_server().registry.collect()
+    family = next(
+        family
+        for family in families
+        if (family.name, family.type) == (f"seqserve_{name}", "histogram")
+    )
+    bounds = [
+        float(sample.labels["le"]) for sample in family.samples if sample.name.endswith("_bucket")
+    ]
+    assert bounds == sorted(bounds)
+    assert bounds[0] == first and bounds[-2] >= at_least
+
+
+def test_loads() -> None:
+    metrics = Metrics()
+    metrics.model_loaded("m", 3, "int8", "cpu", Busy())
+    metrics.model_failed()
+    labels = {"model": "m", "version": "3", "precision": "int8", "provider": "cpu"}
+    assert value(metrics, "model_info", **labels) == 1
+    assert value(metrics, "model_loads_total", result="success") == 1
+    assert value(metrics, "model_loads_total", result="failure") == 1
+
+
+def test_unloaded_version_is_no_longer_shown() -> None:
+    metrics = Metrics()
+    states = [("m", 3, "ready"), ("m", 4, "failed")]
+    metrics.show_versions(lambda: states)
+    engine = Busy()
+    metrics.model_loaded("m", 3, "int8", "cpu", engine)
+    assert value(metrics, "slots", model="m") == 8
+    assert value(metrics, "model_state", model="m", version="4", state="failed") == 1
+    metrics.model_unloaded("m", 3, "int8", "cpu", engine)
+    labels = {"model": "m", "version": "3", "precision": "int8", "provider": "cpu"}
+    assert value(metrics, "model_info", **labels) is None
+    assert value(metrics, "slots", model="m") == 0
+    states[:] = [("m", 3, "available")]
+    assert value(metrics, "model_state", model="m", version="3", state="available") == 1
+    assert value(metrics, "model_state", model="m", version="3", state="ready") is None
+    assert value(metrics, "model_state", model="m", version="4", state="failed") is None

@@ -1,0 +1,186 @@
+"""The HTTP port: what each path answers."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter
+
+from seqserve_server.contract.errors import StartupError
+from seqserve_server.front.telemetry import scrape as module
+from seqserve_server.front.telemetry.scrape import ScrapeServer
+
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class Readiness:
+    is_ready = True
+
+    def __call__(self) -> bool:
+        return self.is_ready
+
+
+@pytest.fixture
+def readiness() -> Readiness:
+    return Readiness()
+
+
+@pytest.fixture
+def scrape(readiness: Readiness) -> Iterator[ScrapeServer]:
+    registry = CollectorRegistry()
+    Counter("seqserve_things", "Things.", registry=registry).inc(3)
+    server = ScrapeServer("127.0.0.1", 0, registry, readiness)
+    yield server
+    server.close()
+
+
+def get(server: ScrapeServer, path: str, **headers: str) -> tuple[int, str, str]:
+    asked = urllib.request.Request(f"http://127.0.0.1:{server.port}{path}", headers=headers)
+    try:
+        with _DIRECT.open(asked, timeout=10) as answer:
+            return answer.status, answer.headers["Content-Type"], answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.headers["Content-Type"], error.read().decode()
+
+
+def test_metrics(scrape: ScrapeServer) -> None:
+    code, kind, body = get(scrape, "/metrics?x=1")
+    assert code == 200 and kind.startswith("text/plain; version=0.0.4")
+    assert "seqserve_things_total 3.0" in body
+
+
+def test_metrics_in_openmetrics(scrape: ScrapeServer) -> None:
+    accept = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2"
+    code, kind, body = get(scrape, "/metrics", Accept=accept)
+    assert code == 200 and kind.startswith("application/openmetrics-text; version=1.0.0")
+    assert "seqserve_things_total 3.0" in body and body.endswith("# EOF\n")
+
+
+def test_probes(scrape: ScrapeServer, readiness: Readiness) -> None:
+    assert get(scrape, "/healthz")[0] == get(scrape, "/readyz")[0] == 200
+    readiness.is_ready = False
+    assert get(scrape, "/readyz")[0] == 503
+    assert get(scrape, "/healthz")[0] == 200
+
+
+def test_other_paths(scrape: ScrapeServer) -> None:
+    code, _, body = get(scrape, "/")
+    assert code == 404 and "/metrics" in body
+
+
+def test_head_has_no_body(scrape: ScrapeServer) -> None:
+    answer = exchange(scrape, b"HEAD /metrics HTTP/1.1\r\n\r\n")
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.0 200") and b"Content-Length: " in head and not body
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [(b"POST /metrics HTTP/1.1\r\n\r\n", b"501"), (b"\xff\x00\r\n\r\n", b"400"), (b"", b"")],
+)
+def test_what_is_no_scrape_does_no_harm(
+    scrape: ScrapeServer, sent: bytes, code: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert code in exchange(scrape, sent)
+    assert get(scrape, "/healthz")[0] == 200
+    assert capsys.readouterr().err == ""
+
+
+def test_fault_is_logged_and_a_hang_up_is_not(
+    scrape: ScrapeServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    for error in (BrokenPipeError(), ValueError("a fault of ours")):
+        try:
+            raise error
+        except (OSError, ValueError):
+            scrape._server.handle_error(None, None)
+    assert [record.exc_info[1] for record in caplog.records if record.exc_info] == [error]
+
+
+@pytest.mark.parametrize("trickle", [b"", b"x", b"GET /healthz HTTP/1.1\r\nX: 1\r\n"])
+def test_who_takes_too_long_is_cut_off(
+    readiness: Readiness, monkeypatch: pytest.MonkeyPatch, trickle: bytes
+) -> None:
+    """Also one who sends a little now and then."""
+    monkeypatch.setattr(module, "_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(module, "_POLL_S", 0.02)
+    server = ScrapeServer("127.0.0.1", 0, CollectorRegistry(), readiness)
+    threads = threading.active_count()
+    try:
+        with connected(server) as connection:
+            began_s = time.monotonic()
+            connection.settimeout(0.02)
+            while time.monotonic() < began_s + 10:
+                try:
+                    connection.sendall(trickle)
+                    if not connection.recv(1):
+                        break
+                except TimeoutError:
+                    continue
+                except OSError:
+                    break
+            assert 0.1 < time.monotonic() - began_s < 5
+        until_threads(threads)
+    finally:
+        server.close()
+
+
+def test_no_more_connections_than_allowed(
+    scrape: ScrapeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_MOST_CONNECTIONS", 2)
+    threads = threading.active_count()
+    with connected(scrape), connected(scrape):
+        until_threads(threads + 2)
+        for _ in range(3):
+            with connected(scrape) as third:
+                assert third.recv(1) == b""
+        assert threading.active_count() == threads + 2
+    until_threads(threads)
+    assert get(scrape, "/healthz")[0] == 200
+
+
+def test_port_that_closes_leaves_nobody(readiness: Readiness) -> None:
+    threads = threading.active_count()
+    server = ScrapeServer("127.0.0.1", 0, CollectorRegistry(), readiness)
+    with connected(server) as connection:
+        until_threads(threads + 2)
+        server.close()
+        assert connection.recv(1) == b""
+    until_threads(threads)
+
+
+def connected(server: ScrapeServer) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), timeout=10)
+
+
+def until_threads(count: int) -> None:
+    deadline_s = time.monotonic() + 10
+    while threading.active_count() != count:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.002)
+
+
+def exchange(server: ScrapeServer, data: bytes) -> bytes:
+    with connected(server) as connection:
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def test_port_that_is_taken(scrape: ScrapeServer, readiness: Readiness) -> None:
+    with pytest.raises(StartupError, match=f"--metrics-port.*{scrape.port}"):
+        ScrapeServer("127.0.0.1", scrape.port, CollectorRegistry(), readiness)
+
+
+def test_port_is_free_again(readiness: Readiness) -> None:
+    first = ScrapeServer("127.0.0.1", 0, CollectorRegistry(), readiness)
+    first.close()
+    ScrapeServer("127.0.0.1", first.port, CollectorRegistry(), readiness).close()

@@ -1,0 +1,76 @@
+"""Options of the server: what is fixed, and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from seqserve.errors import OptionError
+from seqserve.options import parse
+from seqserve_server.contract.logs import LogFormat
+from seqserve_server.contract.provider import Provider
+from seqserve_server.front.config import ServeOptions
+
+
+def read(*argv: str, **environ: str) -> ServeOptions:
+    return parse(ServeOptions, argv, prog="seqserve serve", description="", environ=environ)
+
+
+def test_defaults_that_documents_rely_on() -> None:
+    options = read()
+    assert options == ServeOptions()
+    assert (options.host, options.port) == ("127.0.0.1", 50051)
+    assert (options.metrics_host, options.metrics_port) == ("127.0.0.1", 9464)
+    assert options.model_repository == Path("models")
+    assert options.provider is Provider.CPU
+    assert options.reuse_port is False
+    assert options.insecure is False
+    assert options.tls_certificate is options.tls_key is options.tls_client_ca is None
+    assert options.tokens is None
+
+
+def test_flags_win_over_variables() -> None:
+    variables = {"SEQSERVE_PORT": "7", "SEQSERVE_LOG_FORMAT": "json"}
+    options = read("--port", "8", **variables)
+    assert (options.port, options.log_format) == (8, LogFormat.JSON)
+
+
+def test_false_of_a_variable_is_false() -> None:
+    assert read(SEQSERVE_REUSE_PORT="false").reuse_port is False
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("--port", "65536"),
+        ("--metrics-port", "-1"),
+        ("--slots", "0"),
+        ("--workers", "0"),
+        ("--max-queue", "0"),
+        ("--provider", "tpu"),
+        ("--drain-timeout-s", "-1"),
+        ("--drain-timeout-s", "nan"),
+        ("--max-message-bytes", "2147483648"),
+        ("--max-connections", "0"),
+        ("--max-calls-per-connection", "0"),
+        ("--max-connection-age-s", "0.5"),
+        ("--max-connection-age-s", "inf"),
+        ("--trace-sample-ratio", "1.5"),
+    ],
+)
+def test_values_out_of_bounds_name_the_flag(argv: tuple[str, str]) -> None:
+    with pytest.raises(OptionError, match=argv[0]):
+        read(*argv)
+
+
+def test_workers_follow_the_cores() -> None:
+    assert ServeOptions(workers=3).worker_count() == 3
+    assert ServeOptions(threads=10_000).worker_count() == 1
+    assert ServeOptions().worker_count() >= 1
+
+
+def test_every_option_is_explained() -> None:
+    for field in dataclasses.fields(ServeOptions):
+        assert field.metadata["help"].endswith("."), field.name

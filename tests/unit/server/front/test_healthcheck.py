@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from seqserve_server.front import healthcheck
+from seqserve_server.front.telemetry.scrape import ScrapeServer
+
+
+class Readiness:
+    is_ready = True
+
+    def __call__(self) -> bool:
+        return self.is_ready
+
+
+@pytest.fixture
+def readiness(monkeypatch: pytest.MonkeyPatch) -> Iterator[Readiness]:
+    """Of a real port for machines that watch, which the variables point at."""
+    readiness = Readiness()
+    server = ScrapeServer("127.0.0.1", 0, CollectorRegistry(), readiness)
+    monkeypatch.setenv("SEQSERVE_METRICS_HOST", "0.0.0.0")
+    monkeypatch.setenv("SEQSERVE_METRICS_PORT", str(server.port))
+    yield readiness
+    server.close()
+
+
+def test_a_server_that_takes_calls_is_healthy(
+    readiness: Readiness, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert healthcheck.main([]) == 0
+    assert capsys.readouterr().out.endswith(": ready\n")
+
+
+def test_a_server_that_takes_none_is_not(
+    readiness: Readiness, capsys: pytest.CaptureFixture[str]
+) -> None:
+    readiness.is_ready = False
+    assert healthcheck.main([]) == 1
+    assert "not ready" in capsys.readouterr().out
+
+
+def test_no_server_is_not_healthy(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    assert healthcheck.main(["--metrics-port", str(port)]) == 1
+    assert "ConnectionRefusedError" in capsys.readouterr().out
+
+
+def test_a_server_that_does_not_answer_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(healthcheck, "_TIMEOUT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        assert healthcheck.main(["--metrics-port", str(mute.getsockname()[1])]) == 1
+
+
+def test_a_proxy_for_the_outside_is_not_asked(
+    readiness: Readiness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    assert healthcheck.main([]) == 0
+
+
+def test_a_variable_that_is_wrong_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SEQSERVE_METRICS_PORT", "http")
+    assert healthcheck.main([]) == 1
+    assert "SEQSERVE_METRICS_PORT" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [("0.0.0.0", "127.0.0.1:9"), ("127.0.0.1", "127.0.0.1:9"), ("::", "[::1]:9")],
+)
+def test_asks_where_the_server_listens(
+    host: str, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    healthcheck.main(["--metrics-host", host, "--metrics-port", "9"])
+    assert capsys.readouterr().out.startswith(f"{address}: ")
+
+
+def test_a_probe_loads_nothing_heavy() -> None:
+    """It runs every ten seconds, beside a server that wants the cores."""
+    script = (
+        "import sys, seqserve_server.front.healthcheck;"
+        "print(sorted({'numpy', 'onnxruntime', 'tokenizers'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stderr
