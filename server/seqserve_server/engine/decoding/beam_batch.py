@@ -14,7 +14,6 @@ from __future__ import annotations
 import numpy as np
 
 from seqserve_server.contract.events import Finished
-from seqserve_server.contract.request import Request
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.beam_search import BeamSearch
 from seqserve_server.engine.decoding.beam_step import Candidates, ranked, settled, succession
@@ -23,6 +22,7 @@ from seqserve_server.engine.decoding.hypotheses import HypothesisPool
 from seqserve_server.engine.decoding.processors import Distributions
 from seqserve_server.engine.decoding.token_buffer import TokenBuffer
 from seqserve_server.engine.packing import Array
+from seqserve_server.engine.request import Request
 
 
 class BeamBatch:

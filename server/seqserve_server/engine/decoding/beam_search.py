@@ -8,7 +8,6 @@ from typing import cast
 import numpy as np
 
 from seqserve_server.contract.events import Finished
-from seqserve_server.contract.request import Request
 from seqserve_server.engine.decoding.beam_step import Candidates, continued_by, ranked
 from seqserve_server.engine.decoding.hypotheses import (
     Ended,
@@ -20,6 +19,7 @@ from seqserve_server.engine.decoding.lexical_constraints import Banks
 from seqserve_server.engine.decoding.logits import Ranking
 from seqserve_server.engine.decoding.processors import Distribution, Distributions, alternative
 from seqserve_server.engine.packing import Array
+from seqserve_server.engine.request import Request
 
 
 class BeamSearch:

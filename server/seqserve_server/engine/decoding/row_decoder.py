@@ -13,7 +13,6 @@ import numpy as np
 
 from seqserve_server.contract.events import Finished
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.request import Request
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.constraints import Constraints
 from seqserve_server.engine.decoding.hypotheses import Ended, HypothesisPool
@@ -22,6 +21,7 @@ from seqserve_server.engine.decoding.processors import Distribution, Distributio
 from seqserve_server.engine.decoding.sampling import Samplings, drawn, ordered
 from seqserve_server.engine.decoding.token_buffer import TokenBuffer
 from seqserve_server.engine.packing import Array
+from seqserve_server.engine.request import Request
 
 
 @dataclass(slots=True, eq=False)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from seqserve_server.contract.events import Finished
 from seqserve_server.contract.limits import MAX_TOP_K
 from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.request import Request
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.allowed_tokens import Vocabularies
 from seqserve_server.engine.decoding.beam_batch import BeamBatch
@@ -17,6 +16,7 @@ from seqserve_server.engine.decoding.processors import Distributions
 from seqserve_server.engine.decoding.row_decoder import RowDecoder
 from seqserve_server.engine.decoding.step_outputs import StepOutputs, step_outputs_of
 from seqserve_server.engine.decoding.token_buffer import TokenBuffer
+from seqserve_server.engine.request import Request
 
 MAX_BEAM_SIZE = MAX_TOP_K // 2
 """Hypotheses that a beam can keep: twice as many words are ranked."""

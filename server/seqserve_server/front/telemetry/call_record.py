@@ -8,20 +8,17 @@ import time
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import ServiceError
-from seqserve_server.contract.events import Event
-from seqserve_server.contract.request import Request
+from seqserve_server.contract.events import Event, Timeline
+from seqserve_server.contract.request import Spec
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.rpc.calls.status import failure_within
 
 REQUEST_ID = "x-request-id"
 Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
-EndedRequest: TypeAlias = tuple[Request, Event]
-"""A request of the engine and its last event."""
-
 # Of W3C Trace Context, https://www.w3.org/TR/trace-context/.
 _TRACE_KEYS = ("traceparent", "tracestate")
 # A call may have any number of requests; a trace that shows more of them is of no use.
@@ -31,6 +28,15 @@ _SANE_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,64}")
 
 caller: ContextVar[str] = ContextVar("caller", default="")
 """Name of the token of the call that comes in."""
+
+
+class EndedRequest(NamedTuple):
+    """A request of the engine that has ended."""
+
+    spec: Spec
+    timeline: Timeline
+    event: Event
+    """The last one."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,17 +82,17 @@ class CallRecord:
         """The method as ``Service.Method``."""
         return self.path.rpartition(".")[2].replace("/", ".")
 
-    def ended(self, request: Request, event: Event) -> None:
+    def ended(self, request: EndedRequest) -> None:
         """Notes a request of the call that the engine is done with; one refused may come again."""
         if self.trace is None:
             return
-        others = [pair for pair in self.trace.requests if pair[0] is not request]
+        others = [each for each in self.trace.requests if each.spec is not request.spec]
         if len(others) >= _MOST_TRACED:
             return
         self.trace.requests[:] = others
         if not request.timeline.finished_s:
             request.timeline.finished_s = time.monotonic()
-        self.trace.requests.append((request, event))
+        self.trace.requests.append(request)
 
     def keep(self, model: ServedModel) -> None:
         """Counts this call among those of a version, so that it is there until the end."""

@@ -1,6 +1,7 @@
-"""What Prometheus sees of the engines: their figures and their state, asked for at each scrape.
+"""What Prometheus sees of the engines: their statistics and their state, asked for at each scrape.
 
-One model may have several versions, each with an engine of its own; their figures are one model's.
+A model may have several versions, each with an engine of its own; the model's statistics are the
+sum of theirs.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class ReportingEngine(Protocol):
     """Rows that may run at once."""
     cache_bytes: int
     """Bytes of keys and values."""
-    report: StatsReply
-    """What it told last."""
+    last_reply: StatsReply
+    """The newest statistics."""
 
     def ask(self) -> Future[StatsReply]:
         """Asks; from any thread."""
@@ -46,7 +47,7 @@ class _Model:
     slots_in_use: int = 0
     slots: int = 0
     cache_bytes: int = 0
-    figures: EngineStats = field(default_factory=EngineStats)
+    stats: EngineStats = field(default_factory=EngineStats)
 
     def add(self, engine: ReportingEngine, report: StatsReply) -> None:
         self.queue_depth += report.queue_depth
@@ -54,7 +55,7 @@ class _Model:
         self.slots_in_use += report.slots_in_use
         self.slots += engine.slots
         self.cache_bytes += engine.cache_bytes
-        self.figures.add(report.figures)
+        self.stats.add(report.stats)
 
 
 _GAUGES: dict[str, tuple[str, Callable[[_Model], int]]] = {
@@ -65,7 +66,7 @@ _GAUGES: dict[str, tuple[str, Callable[[_Model], int]]] = {
 
 
 class EnginesCollector(Collector):
-    """Reads figures and engines at each scrape."""
+    """Asks the engines at each scrape."""
 
     def __init__(self) -> None:
         """Begins with no model."""
@@ -80,10 +81,10 @@ class EnginesCollector(Collector):
             self._engines.setdefault(model, []).append(engine)
 
     def remove(self, model: str, engine: ReportingEngine) -> None:
-        """Shows an engine no longer; what it told last stays part of the model's figures."""
+        """Shows an engine no longer; its last statistics stay part of the model's."""
         with self._lock:
             self._engines[model].remove(engine)
-            self._past.setdefault(model, EngineStats()).add(engine.report.figures)
+            self._past.setdefault(model, EngineStats()).add(engine.last_reply.stats)
 
     def describe(self) -> list[GaugeMetricFamily]:
         """Tells nothing beforehand: what there is depends on the models."""
@@ -103,14 +104,14 @@ class EnginesCollector(Collector):
         with self._lock:
             for name, engines in self._engines.items():
                 model = models[name] = _Model()
-                model.figures.add(self._past.get(name, EngineStats()))
+                model.stats.add(self._past.get(name, EngineStats()))
                 asked += [(model, engine, engine.ask()) for engine in engines]
         end_s = time.monotonic() + _PATIENCE_S
         for model, engine, future in asked:
             try:
                 report = future.result(max(0.0, end_s - time.monotonic()))
             except TimeoutError:
-                report = engine.report
+                report = engine.last_reply
             model.add(engine, report)
         return models
 
@@ -140,7 +141,7 @@ def _counters(models: _Models) -> Iterator[CounterMetricFamily]:
     for name, text in COUNTERS.items():
         family = CounterMetricFamily(f"seqserve_{name}", text, labels=["model"])
         for label, model in models.items():
-            family.add_metric([label], model.figures.totals[name])
+            family.add_metric([label], model.stats.totals[name])
         yield family
 
 
@@ -154,9 +155,9 @@ def _labelled_counters(models: _Models) -> Iterator[CounterMetricFamily]:
         "seqserve_stop", "Answers by why they stopped.", labels=["model", "reason"]
     )
     for label, model in models.items():
-        for where, count in model.figures.deadlines.items():
+        for where, count in model.stats.deadlines.items():
             late.add_metric([label, where], count)
-        for reason, count in model.figures.stops.items():
+        for reason, count in model.stats.stops.items():
             stops.add_metric([label, reason], count)
     yield late
     yield stops
@@ -166,6 +167,6 @@ def _histograms(models: _Models) -> Iterator[HistogramMetricFamily]:
     for name, (text, _) in HISTOGRAMS.items():
         family = HistogramMetricFamily(f"seqserve_{name}", text, labels=["model"])
         for label, model in models.items():
-            buckets, total = model.figures.histograms[name].buckets()
+            buckets, total = model.stats.histograms[name].buckets()
             family.add_metric([label], buckets, total)
         yield family

@@ -38,8 +38,8 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from seqserve import __version__
 from seqserve.target import channel_options
 from seqserve_server.contract.errors import StartupError
-from seqserve_server.contract.events import Event, Failed, Finished
-from seqserve_server.contract.request import Request
+from seqserve_server.contract.events import Failed, Finished
+from seqserve_server.contract.request import ScoreSpec
 from seqserve_server.front.telemetry.call_record import CallRecord, EndedRequest
 
 _NAME = "seqserve"
@@ -135,8 +135,8 @@ class Tracing:
             self._exporter.shutdown()
 
     def _add_requests(self, ended: list[EndedRequest], within: Context, clock: _Clock) -> None:
-        for number, (request, event) in enumerate(ended):
-            intervals = _intervals(request, event)
+        for number, request in enumerate(ended):
+            intervals = _intervals(request)
             first, last = intervals[0], intervals[-1]
             around = within
             if len(ended) > 1:
@@ -219,11 +219,11 @@ def _ours(attributes: Attributes) -> Attributes:
     return {_PREFIX + name: value for name, value in attributes.items()}
 
 
-def _intervals(request: Request, event: Event) -> list[Interval]:
+def _intervals(request: EndedRequest) -> list[Interval]:
     """Lists what a request went through; where one interval ends the next begins."""
-    timeline = request.timeline
+    _, timeline, event = request
     begun = [("queue", timeline.arrived_s, Attributes())]
-    begun += [one for one in _work(request, event) if one[1]]
+    begun += [one for one in _work(request) if one[1]]
     ends = [began_s for _, began_s, _ in begun[1:]] + [timeline.finished_s]
     intervals = [
         Interval(name, began_s, ended_s, _ours(attributes))
@@ -234,14 +234,14 @@ def _intervals(request: Request, event: Event) -> list[Interval]:
     return intervals
 
 
-def _work(request: Request, event: Event) -> list[tuple[str, float, Attributes]]:
-    """Lists what an engine does for a request, and when it began; 0 where it did not."""
-    timeline = request.timeline
-    source: Attributes = {"source_tokens": len(request.source)}
-    if request.target is not None:
-        teach = source | {"target_tokens": len(request.target)}
-        return [("teach", timeline.encode_began_s, teach)]
-    decode: Attributes = {"rows": request.options.rows, "batch_rows": timeline.batch_rows}
+def _work(request: EndedRequest) -> list[tuple[str, float, Attributes]]:
+    """Lists the work of an engine for a request, and when it began; 0 where it did not."""
+    spec, timeline, event = request
+    source: Attributes = {"source_tokens": len(spec.source)}
+    if isinstance(spec, ScoreSpec):
+        target = source | {"target_tokens": len(spec.target)}
+        return [("teach", timeline.encode_began_s, target)]
+    decode: Attributes = {"rows": spec.rows, "batch_rows": timeline.batch_rows}
     if isinstance(event, Finished):
         decode["generated_tokens"] = sum(len(each.token_ids) for each in event.hypotheses)
         decode["stop_reason"] = event.best.stop_reason.value

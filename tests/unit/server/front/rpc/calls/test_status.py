@@ -111,7 +111,7 @@ def held(engine: Engine) -> int:
 async def test_full_queue_is_not_asked_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(slots=1, max_queue=1) as service:
         # A moment that does not pass.
-        service.remote.promises = RefusalCache(lambda: 0.0)
+        service.remote.refusals = RefusalCache(lambda: 0.0)
         service.runtime.may_run.clear()
         calls: list[asyncio.Future[Any]] = []
         for text in ("a", "b"):

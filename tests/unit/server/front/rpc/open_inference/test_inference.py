@@ -27,9 +27,9 @@ from tests.unit.server.front.rpc.service import (
 from seqserve import __version__
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import ModelUnavailable
-from seqserve_server.contract.events import Finished, Hypothesis, StopReason
-from seqserve_server.contract.request import Request
-from seqserve_server.front.engine_client.client import RemoteEngine
+from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline
+from seqserve_server.contract.request import GenerateSpec
+from seqserve_server.front.engine_client.client import Receive, RemoteEngine
 from seqserve_server.front.engine_client.refusals import RefusalCache
 from seqserve_server.front.models.lifecycle import Control, ModelState
 from seqserve_server.front.models.repository import Entry
@@ -97,9 +97,9 @@ class Down:
 
     slots = max_rows = 1
     is_up = False
-    promises = RefusalCache()
+    refusals = RefusalCache()
 
-    def submit(self, request: Request) -> None:
+    def submit(self, spec: GenerateSpec, receive: Receive) -> int:
         raise ModelUnavailable("down")
 
 
@@ -239,20 +239,23 @@ async def test_only_what_is_wanted_comes(service: Service) -> None:
 
 
 @pytest.fixture
-def submitted(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[Request]:
+def submitted(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[GenerateSpec]:
     """The requests that the engine is sent."""
-    requests: list[Request] = []
+    specs: list[GenerateSpec] = []
 
-    def submit(request: Request) -> None:
-        requests.append(request)
+    def submit(spec: GenerateSpec, receive: Receive) -> int:
+        specs.append(spec)
         answer = Finished([Hypothesis([5], -1.0, StopReason.EOS)])
-        asyncio.get_running_loop().call_soon(request.receive, answer)
+        asyncio.get_running_loop().call_soon(receive, answer, Timeline())
+        return len(specs)
 
     monkeypatch.setattr(service.remote, "submit", submit)
-    return requests
+    return specs
 
 
-async def test_hypotheses_stand_side_by_side(service: Service, submitted: list[Request]) -> None:
+async def test_hypotheses_stand_side_by_side(
+    service: Service, submitted: list[GenerateSpec]
+) -> None:
     asked = asking("a", "b", beam_size=4, num_hypotheses=3)
     found = tensors(await service.inference.ModelInfer(asked))
     # The engine that is stood in for finds only one.
@@ -260,7 +263,7 @@ async def test_hypotheses_stand_side_by_side(service: Service, submitted: list[R
     assert found["score"] == [[-1.0, -math.inf, -math.inf]] * 2
 
 
-async def test_parameters_are_options(service: Service, submitted: list[Request]) -> None:
+async def test_parameters_are_options(service: Service, submitted: list[GenerateSpec]) -> None:
     asked = asking(
         "a",
         max_decoding_length=9,
@@ -284,7 +287,7 @@ async def test_parameters_are_options(service: Service, submitted: list[Request]
     ("outputs", "scored"), [(["text"], False), (["text", "score"], True), ([], True)]
 )
 async def test_scores_are_computed_where_wanted(
-    service: Service, submitted: list[Request], outputs: list[str], scored: bool
+    service: Service, submitted: list[GenerateSpec], outputs: list[str], scored: bool
 ) -> None:
     await service.inference.ModelInfer(asking("a", outputs=outputs))
     assert submitted[0].options.return_scores is scored
@@ -561,7 +564,7 @@ async def test_stream_is_counted_once(service: Service, caplog: pytest.LogCaptur
 
 
 async def test_time_of_each_request_begins_when_it_comes(
-    service: Service, submitted: list[Request]
+    service: Service, submitted: list[GenerateSpec]
 ) -> None:
     await answers(service, asking("a"), asking("a", stream=True), asking("a"))
     arrived_s = [sent.timeline.arrived_s for sent in submitted]
