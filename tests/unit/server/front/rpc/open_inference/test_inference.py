@@ -567,7 +567,7 @@ async def test_time_of_each_request_begins_when_it_comes(
     service: Service, submitted: list[GenerateSpec]
 ) -> None:
     await answers(service, asking("a"), asking("a", stream=True), asking("a"))
-    arrived_s = [sent.timeline.arrived_s for sent in submitted]
+    arrived_s = [sent.arrived_s for sent in submitted]
     assert arrived_s == sorted(set(arrived_s))
 
 
