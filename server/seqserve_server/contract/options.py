@@ -113,7 +113,7 @@ class DecodingOptions:
         return self.return_attention or self.coverage_penalty > 0.0
 
     @property
-    def is_guided(self) -> bool:
+    def is_inspected(self) -> bool:
         """Whether the search looks at its rows one by one: what comes next, or where they end, may
         be other than what the graph gives."""
         return bool(
@@ -126,12 +126,12 @@ class DecodingOptions:
         )
 
     @property
-    def may_ban(self) -> bool:
+    def may_suppress(self) -> bool:
         """Whether its rows may ever have to be kept from some tokens."""
-        return bool(self.min_decoding_length) or self.bans_depend_on_history
+        return bool(self.min_decoding_length) or self.suppression_depends_on_output
 
     @property
-    def bans_depend_on_history(self) -> bool:
+    def suppression_depends_on_output(self) -> bool:
         """Whether which ones those are depends on the tokens so far, not on their number alone."""
         return bool(self.suppressed or self.no_repeat_ngram_size)
 
@@ -142,7 +142,7 @@ class DecodingOptions:
         return (
             self.rows == 1
             and self.sampling is None
-            and not self.is_guided
+            and not self.is_inspected
             and not self.return_token_scores
         )
 

@@ -136,6 +136,16 @@ class Worker:
         """Lists the requests that hold rows."""
         return [request for request in dict.fromkeys(self._rows) if request]
 
+    def assert_idle(self) -> None:
+        """Checks that nothing is left of requests that have ended; for tests of leaks.
+
+        Raises:
+            AssertionError: Something is left.
+        """
+        self._compact()
+        assert not self._rows
+        self._search.assert_idle()
+
     def fail(self, error: ServiceError) -> Events:
         """Ends every row with an error; gives also what the turn had to tell before it failed."""
         # One that was about to join may hold rows already.
@@ -266,7 +276,7 @@ class Worker:
     def _step(self) -> None:
         rows = len(self._rows)
         began_s = time.perf_counter()
-        self._cache.advance(rows, scored=self._scored > 0)
+        self._cache.advance(rows, return_logprobs=self._scored > 0)
         self._runtime_s += time.perf_counter() - began_s
         ended = self._search.advance(rows)
         now_s = time.monotonic()
@@ -292,7 +302,7 @@ class Worker:
         """Tells new words; the last one of an answer comes with the answer."""
         for row, request in enumerate(self._rows):
             if request and _is_streamed(request):
-                self._events.append((request, Progress([self._search.word(row)])))
+                self._events.append((request, Progress([self._search.last_token(row)])))
 
     def _interrupt(self, now_s: float) -> None:
         """Ends requests that have come to their time limit with what they have."""

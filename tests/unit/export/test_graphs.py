@@ -135,16 +135,15 @@ def assert_words_allowed_have_the_scores_of_all(folder: Path) -> None:
     cache, memory = SlotCache(runtime, len(sources)), runtime.encode(sources)
     for row in range(len(sources)):
         cache.join(row, memory, row)
-    cache.shows_scores = True
     draw = np.random.default_rng(9)
     for count in (WORDS, 70, 1):
         words = draw.permutation(WORDS)[:count]
-        cache.allow(words)
+        cache.request(top_k=0, logits=True, allowed=np.array(words), projects=True)
         cache.advance(len(sources))
         for row in range(len(sources)):
-            scores = cache.scores(row)
+            scores = cache.logits(row)
             assert len(set(scores.tolist())) > WORDS // 2, "words have all the same scores"
-            np.testing.assert_array_equal(cache.allowed_scores(row), scores[words])
+            np.testing.assert_array_equal(cache.allowed_logits(row), scores[words])
 
 
 @pytest.mark.parametrize(
@@ -234,7 +233,7 @@ def test_last_word_of_a_rounded_memory_is_what_was_kept_of_it(
     runtime = Runtime(tiny_row_scaled_artifact, manifest, Provider.CPU, threads=1)
     memory = runtime.encode([[5, 6, 7, EOS], [8, EOS]])
     largest = tiny_calibration.caches["decoder_layers.0.cross_attention"]
-    for kept, last, most in zip(memory.kept, memory.last, largest, strict=True):
+    for kept, last, most in zip(memory.packed, memory.last, largest, strict=True):
         scale = most.numpy().reshape(-1) / 127  # [W]
         for source, word in enumerate((3, 5)):
             np.testing.assert_allclose(last[source, 0], kept[word] * scale, rtol=1e-6)

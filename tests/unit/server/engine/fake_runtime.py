@@ -23,7 +23,7 @@ from seqserve_server.contract.manifest import (
 )
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.packing import CrossKV, starts_of
-from seqserve_server.engine.runtime import Sizes
+from seqserve_server.engine.step import StepSizes
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 WORDS = 50
@@ -101,7 +101,7 @@ class FakeStep:
         self._runtime = runtime
         self._inputs, self._outputs = inputs, outputs
 
-    def run(self, rows: int, sizes: Sizes) -> None:
+    def run(self, rows: int, sizes: StepSizes) -> None:
         self._places, self._projected = sizes.biases, sizes.projects
         self._runtime.rows.append(rows)
         self._runtime.scored.append(bool(self._inputs["return_logprobs"]))

@@ -18,7 +18,7 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import Request
 from seqserve_server.engine.cache import MASKED_LOGIT, SlotCache
 from seqserve_server.engine.decoding.search import Advance, Search
-from seqserve_server.engine.runtime import Sizes
+from seqserve_server.engine.step import StepSizes
 
 Array = NDArray[Any]
 
@@ -90,13 +90,13 @@ class TableStep:
         read = inputs["self_value_0"][row, 0, 1 : inputs["lengths"][row], 0]
         return (*read.astype(int).tolist(), int(inputs["tokens"][row, 0]))
 
-    def run(self, rows: int, sizes: Sizes) -> None:
+    def run(self, rows: int, sizes: StepSizes) -> None:
         for name in ("log_probabilities", "top_log_probabilities", "logits"):
             self._outputs[name][:] = np.nan
         for row in range(rows):
             self._step(row, sizes)
 
-    def _step(self, row: int, sizes: Sizes) -> None:
+    def _step(self, row: int, sizes: StepSizes) -> None:
         inputs, outputs = self._inputs, self._outputs
         length = int(inputs["lengths"][row])
         inputs["self_value_0"][row, 0, length, 0] = inputs["tokens"][row, 0]
@@ -133,7 +133,7 @@ def made(**options: Any) -> DecodingOptions:
     return DecodingOptions(**{"max_decoding_length": 9} | options)
 
 
-class Rows:
+class Rig:
     """Searches whose rows join, move and leave by hand."""
 
     def __init__(self, slots: int = 12) -> None:
@@ -186,7 +186,7 @@ class Steps:
 
     def __init__(self, table: Table, **options: Any) -> None:
         self.options = made(**options)
-        self.rows = Rows(self.options.rows)
+        self.rows = Rig(self.options.rows)
         self.request = self.rows.join(range(self.options.rows), table, **options)
         self.taken = 0
 

@@ -22,7 +22,7 @@ from seqserve_server.contract.manifest import (
 )
 from seqserve_server.contract.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from seqserve_server.engine.packing import CrossKV, starts_of
-from seqserve_server.engine.runtime import Sizes
+from seqserve_server.engine.step import StepSizes
 
 Array = NDArray[Any]
 
@@ -104,7 +104,7 @@ class EchoStep:
     ) -> None:
         self._runtime, self._inputs, self._outputs = runtime, inputs, outputs
 
-    def run(self, rows: int, sizes: Sizes) -> None:
+    def run(self, rows: int, sizes: StepSizes) -> None:
         self._runtime.may_run.wait(PATIENCE_S)
         time.sleep(self._runtime.step_s)
         if self._runtime.fault is not None:
