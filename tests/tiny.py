@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from seqserve_model.transformer import Transformer
     from seqserve_server.contract.tokenizer import Tokenizer
 
-SUBJECTS = ("The coffee", "A small dog", "My neighbour", "The old train", "Nobody", "Our scorer")
+SUBJECTS = ("The coffee", "A small dog", "My neighbour", "The old train", "Nobody", "Our teacher")
 VERBS = ("tastes", "waits for", "reads about", "paints", "forgets", "does not like")
 OBJECTS = ("the garden.", "a blue house!", "eleven books?", "water, bread and salt.", "music.")
 

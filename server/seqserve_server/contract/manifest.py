@@ -52,8 +52,8 @@ class Architecture:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tokens:
-    """Ids of the words with a meaning of their own."""
+class SpecialTokens:
+    """Ids of the special tokens."""
 
     pad: int
     bos: int
@@ -92,7 +92,7 @@ class Verification:
     top1_agreement: float
     """Share of the artifact's tokens that torch at full precision would have chosen there too."""
     tokens: int
-    largest_logit_difference: float
+    max_logprob_difference: float
     """Between log-probabilities of the same target tokens, over all sentences."""
     bleu_torch: float
     bleu_artifact: float
@@ -135,7 +135,7 @@ class Manifest:
     precision: str
     architecture: Architecture
     limits: Limits
-    tokens: Tokens
+    tokens: SpecialTokens
     requirements: Requirements
     provenance: Provenance
     verification: Verification | None

@@ -65,7 +65,7 @@ def test_written_manifest_reads_the_same(artifact: Path, tmp_path: Path) -> None
 
 
 def test_verification_survives(artifact: Path) -> None:
-    numbers = {"sentences": 9, "sentences_equal": 9, "tokens": 50, "largest_logit_difference": 1e-5}
+    numbers = {"sentences": 9, "sentences_equal": 9, "tokens": 50, "max_logprob_difference": 1e-5}
     numbers["top1_agreement"] = 1.0
     scores = dict.fromkeys(("bleu_torch", "bleu_artifact", "chrf_torch", "chrf_artifact"), 30)
     texts = dict.fromkeys(
@@ -75,7 +75,7 @@ def test_verification_survives(artifact: Path) -> None:
     verification = Manifest.load(artifact).verification
     assert isinstance(verification, Verification)
     assert verification.bleu_torch == 30.0
-    assert verification.largest_logit_difference == 1e-5
+    assert verification.max_logprob_difference == 1e-5
 
 
 def test_self_test_may_be_missing(artifact: Path) -> None:

@@ -19,7 +19,7 @@ from seqserve_server.contract.manifest import (
     Manifest,
     Provenance,
     Requirements,
-    Tokens,
+    SpecialTokens,
 )
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.packing import CrossKV, starts_of
@@ -49,7 +49,7 @@ def make_manifest(**changes: Any) -> Manifest:
             config={},
         ),
         "limits": Limits(max_source_length=MAX_SOURCE, max_target_length=MAX_TARGET),
-        "tokens": Tokens(pad=PAD, bos=BOS, eos=EOS, unk=UNK),
+        "tokens": SpecialTokens(pad=PAD, bos=BOS, eos=EOS, unk=UNK),
         "requirements": Requirements(opset=21, onnxruntime="1.23"),
         "provenance": Provenance(command="", commit="", data_licence="", attribution=""),
         "verification": None,

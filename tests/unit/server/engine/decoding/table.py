@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tests.unit.server.engine.fake_runtime import FakeRuntime, make_manifest
 
 from seqserve_server.contract.events import Hypothesis
-from seqserve_server.contract.manifest import Architecture, Limits, Tokens
+from seqserve_server.contract.manifest import Architecture, Limits, SpecialTokens
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import Request
 from seqserve_server.engine.cache import MASKED_LOGIT, SlotCache
@@ -31,7 +31,7 @@ MANIFEST = make_manifest(
         encoder_layers=1, decoder_layers=1, heads=1, head_size=1, vocabulary_size=WORDS, config={}
     ),
     limits=Limits(max_source_length=2, max_target_length=300),
-    tokens=Tokens(pad=BOS, bos=BOS, eos=EOS, unk=BOS),
+    tokens=SpecialTokens(pad=BOS, bos=BOS, eos=EOS, unk=BOS),
 )
 
 Table = Callable[[tuple[int, ...]], Mapping[int, float]]

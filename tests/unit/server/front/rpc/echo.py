@@ -18,7 +18,7 @@ from seqserve_server.contract.manifest import (
     Manifest,
     Provenance,
     Requirements,
-    Tokens,
+    SpecialTokens,
 )
 from seqserve_server.contract.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from seqserve_server.engine.packing import CrossKV, starts_of
@@ -54,7 +54,7 @@ def manifest(name: str = "echo", version: int = 1) -> Manifest:
         precision="fp32",
         architecture=shape,
         limits=Limits(max_source_length=MAX_SOURCE, max_target_length=MAX_TARGET),
-        tokens=Tokens(pad=0, bos=1, eos=2, unk=3),
+        tokens=SpecialTokens(pad=0, bos=1, eos=2, unk=3),
         requirements=Requirements(opset=23, onnxruntime="1.23"),
         provenance=Provenance(command="", commit="", data_licence="", attribution=""),
         verification=None,
