@@ -113,32 +113,35 @@ class DecodingOptions:
         return self.return_attention or self.coverage_penalty > 0.0
 
     @property
-    def is_inspected(self) -> bool:
-        """Whether the search looks at its rows one by one: what comes next, or where they end, may
-        be other than what the graph gives."""
+    def needs_proposals(self) -> bool:
+        """Whether a token may come next that is not the graph's own choice."""
         return bool(
             self.needs_distribution
             or self.prefix
-            or self.end_ids
-            or self.stops
             or self.return_top_tokens
             or self.return_alternatives
         )
 
     @property
+    def is_inspected(self) -> bool:
+        """Whether the search looks at its rows one by one: the next token, or the end, may differ
+        from what the graph gives."""
+        return bool(self.needs_proposals or self.end_ids or self.stops)
+
+    @property
     def may_suppress(self) -> bool:
-        """Whether its rows may ever have to be kept from some tokens."""
+        """Whether some tokens may be suppressed in its rows at some time."""
         return bool(self.min_decoding_length) or self.suppression_depends_on_output
 
     @property
     def suppression_depends_on_output(self) -> bool:
-        """Whether which ones those are depends on the tokens so far, not on their number alone."""
+        """Whether the suppressed tokens depend on the tokens so far, not on their number alone."""
         return bool(self.suppressed or self.no_repeat_ngram_size)
 
     @property
     def is_plain(self) -> bool:
-        """Whether the graph's own choice, the best token, is all it needs. One that samples, has
-        several rows or wants the score of each token is not plain, but need not be guided."""
+        """Whether the graph's own choice, the best token, is enough. A request that samples, takes
+        several rows or returns the score of each token is not plain, yet need not be inspected."""
         return (
             self.rows == 1
             and self.sampling is None

@@ -134,4 +134,4 @@ class BeamBatch:
                     rows.append_top(row, search.top_tokens(beam))
             if search.options.may_suppress:
                 for row in next_rows:
-                    rows.suppress(row, int(lengths[index]))
+                    rows.suppress(row, rows.output(row, int(lengths[index])))

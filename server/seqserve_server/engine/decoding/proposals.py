@@ -44,7 +44,7 @@ class Proposals:
         if forced is not None:
             return Proposal(only=(forced, math.nan))
         is_branching = options.is_branching_token(length)
-        if not (options.needs_distribution or options.return_top_tokens or is_branching):
+        if not (state.processors or options.return_top_tokens or is_branching):
             return Proposal()
         found = self._found(row, length)
         top_tokens = found.pairs(options.return_top_tokens)

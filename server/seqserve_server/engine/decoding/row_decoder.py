@@ -44,9 +44,9 @@ class RowDecoder:
             The rows that are done, rising, and the requests that are answered.
         """
         rows, cache = self._rows, self._rows.cache
-        mine = rows.has_no_beam[:count]
-        if not mine.any():
+        if not rows.num_without_beam:
             return [], []
+        mine = rows.has_no_beam[:count]
         lengths, tokens = cache.lengths[:count], cache.tokens[:count, 0]
         log_probabilities = cache.log_probabilities[:count].astype(np.float64)
         sampling = rows.samples[:count].nonzero()[0]
@@ -54,7 +54,8 @@ class RowDecoder:
             self._sample(sampling, tokens, log_probabilities)
         inspected = rows.is_inspected[:count].nonzero()[0].tolist()
         for row in inspected:
-            self._choose(row, tokens, log_probabilities)
+            if rows.states[row].needs_proposals:
+                self._choose(row, tokens, log_probabilities)
         rows.append(self._all[:count], lengths, tokens, log_probabilities)
         # Forced tokens have no log-probability.
         found = np.nan_to_num(log_probabilities) if inspected else log_probabilities
@@ -101,10 +102,11 @@ class RowDecoder:
     def _ends(self, row: int, length: int) -> bool:
         """Tells whether an inspected row ends here; if not, masks what must not come next."""
         state = self._rows.states[row]
-        if state.is_dropped or state.constraints.end(self._rows.output(row, length)):
+        output, options = self._rows.output(row, length), state.options
+        if state.is_dropped or state.constraints.end(output):
             return True
-        self._rows.suppress(row, length)
-        options = state.options
+        if options.may_suppress:
+            self._rows.suppress(row, output)
         if not (options.is_inspected or options.suppression_depends_on_output):
             # Only its shortest length was in the way.
             self._rows.is_inspected[row] = length < options.min_decoding_length

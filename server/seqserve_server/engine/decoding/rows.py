@@ -19,7 +19,7 @@ class RowState:
     """What one row belongs to, and what is no array."""
 
     __slots__ = (
-        *("beams", "constraints", "index", "is_dropped"),
+        *("beams", "constraints", "index", "is_dropped", "needs_proposals"),
         *("options", "outputs", "pool", "processors"),
     )
 
@@ -37,7 +37,10 @@ class RowState:
         self.beams = beams
         self.options = pool.options
         self.constraints = pool.constraints
-        self.processors: tuple[Processor, ...] = processors_of(pool.options)
+        self.needs_proposals = pool.options.needs_proposals
+        self.processors: tuple[Processor, ...] = (
+            processors_of(pool.options) if self.needs_proposals else ()
+        )
         self.outputs: StepOutputs | None = None
         """What it needs of each step, once that has been requested."""
         self.is_dropped = False
@@ -64,6 +67,7 @@ class Rows:
         """Sums of the log-probabilities, forced tokens left out."""
         self.max_lengths = np.zeros(slots, np.int32)
         self.has_no_beam = np.zeros(slots, np.bool_)
+        self.num_without_beam = 0
         self.is_inspected = np.zeros(slots, np.bool_)
         """Rows without a beam that are looked at one by one after each step."""
         self.samples = np.zeros(slots, np.bool_)
@@ -95,15 +99,18 @@ class Rows:
         searches = [list(rows[begin : begin + size]) for begin in range(0, len(rows), size)]
         for place, row in enumerate(rows):
             self.states[row] = RowState(pool, place // size, searches[place // size])
+        is_inspected = size == 1 and (options.is_inspected or options.may_suppress)
         for row in rows:
             self.scores[row] = 0.0
             self.max_lengths[row] = options.max_decoding_length
-            self.has_no_beam[row] = size == 1
             if size == 1:
-                self.is_inspected[row] = options.is_inspected or options.may_suppress
+                self.has_no_beam[row] = True
+                self.num_without_beam += 1
+                self.is_inspected[row] = is_inspected
             if options.sampling:
                 self._start_sampling(row)
-            self.suppress(row, 0)
+            if options.may_suppress:
+                self.suppress(row, [])
 
     def _start_sampling(self, row: int) -> None:
         state = self.states[row]
@@ -125,20 +132,18 @@ class Rows:
         if source in self._top_tokens:
             self._top_tokens[target] = self._top_tokens.pop(source)
         state.beams[state.beams.index(source)] = target
-        self._clear(source)
+        self.has_no_beam[source] = self.is_inspected[source] = self.samples[source] = False
 
     def leave(self, row: int) -> RowState | None:
         """Forgets a row, and ends its beam search; gives its state, None where no row was there."""
         self.cache.release(row)
         self._top_tokens.pop(row, None)
-        self._clear(row)
+        self.num_without_beam -= int(self.has_no_beam[row])
+        self.has_no_beam[row] = self.is_inspected[row] = self.samples[row] = False
         state = self.states.pop(row, None)
         if state is not None:
             state.beams.clear()
         return state
-
-    def _clear(self, row: int) -> None:
-        self.has_no_beam[row] = self.is_inspected[row] = self.samples[row] = False
 
     def branch(self, sources: Array, targets: Array, length: int) -> None:
         """Copies rows over other rows of the same beam search, keys and values too.
@@ -187,8 +192,6 @@ class Rows:
             self._top_tokens.get(row, []),
         )
 
-    def suppress(self, row: int, length: int) -> None:
-        """Masks the tokens that a row of so many tokens must not generate next."""
-        state = self.states[row]
-        if state.options.may_suppress:
-            self.cache.suppress(row, state.constraints.suppressed(self.output(row, length)))
+    def suppress(self, row: int, output: list[int]) -> None:
+        """Masks the tokens that a row must not generate after its output."""
+        self.cache.suppress(row, self.states[row].constraints.suppressed(output))

@@ -137,7 +137,10 @@ def test_request_that_could_not_join_leaves_no_trace(fault: str) -> None:
     """A worker that fails lets its rows go as if they had joined."""
     rig = Rig()
     rig.join([0], always({A: 1.0}), max_decoding_length=2)
-    options: dict[str, Any] = {"vocabulary": (EOS, A), "return_top_tokens": 2, "beam_size": 2}
+    options: dict[str, Any] = {
+        **{"vocabulary": (EOS, A), "return_top_tokens": 2},
+        **{"beam_size": 2, "min_decoding_length": 1},
+    }
     with mock.patch.object(*FAULTS[fault], side_effect=MemoryError), pytest.raises(MemoryError):
         rig.join([1, 2], always({A: 1.0}), **options)
     for row in (1, 2):
