@@ -12,9 +12,9 @@ __version__ = "0.1.0"
 # is. It reads this when it is imported.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
-from seqserve.async_client import AsyncClient
+from seqserve._async.client import AsyncClient
+from seqserve._sync.client import Client
 from seqserve.attention import AttentionResult, AttentionWeights
-from seqserve.client import Client
 from seqserve.decoding import GenerateOptions, Priority
 from seqserve.errors import (
     CallError,

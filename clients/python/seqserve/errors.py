@@ -14,8 +14,8 @@
         ├── Unavailable            no server there, or it is loading or draining
         └── InternalError          a fault of the server; .details carries the id in its log
 
-:mod:`seqserve.status` holds the table from gRPC status to class. A status that has no class of its
-own arrives as a plain :class:`CallError`.
+:mod:`seqserve._transport.status` has the table from gRPC status to class. A status without a class
+of its own becomes a plain :class:`CallError`.
 """
 
 

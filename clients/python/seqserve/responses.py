@@ -8,6 +8,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, TypeVar
 
+from seqserve._transport.status import error_within
 from seqserve.attention import AttentionResult, AttentionWeights
 from seqserve.errors import CallError, InternalError
 from seqserve.results import (
@@ -21,7 +22,6 @@ from seqserve.results import (
     Timings,
     TopToken,
 )
-from seqserve.status import error_within
 from seqserve.v1 import generation_pb2, model_pb2
 
 E = TypeVar("E", bound=Enum)
@@ -160,6 +160,11 @@ def model_of(message: model_pb2.Model) -> Model:
         licence=message.licence,
         traffic_share=message.traffic_share,
     )
+
+
+def models_of(response: Any) -> list[Model]:
+    """Converts the answer of ListModels or SetTraffic."""
+    return [model_of(model) for model in response.models]
 
 
 def _hypothesis_of(message: generation_pb2.Hypothesis) -> Hypothesis:

@@ -8,8 +8,8 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from seqserve._transport.transport import Method
 from seqserve.errors import CallError
-from seqserve.transport import Method
 
 Outcome = Sequence[Message | CallError]
 """What a call gives, in turn; an error ends it."""

@@ -8,9 +8,10 @@ import time
 
 import pytest
 
+from seqserve._async.groups import CallGroup as AsyncCallGroup
+from seqserve._sync.groups import CallGroup
+from seqserve._transport.transport import Method
 from seqserve.errors import Cancelled
-from seqserve.groups import AsyncCallGroup, CallGroup
-from seqserve.transport import Method
 from seqserve.v1 import generation_pb2
 
 from .fake_server import PATIENCE_S

@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from seqserve._async.many import in_order as async_in_order
+from seqserve._sync.many import in_order
+from seqserve.arguments import WINDOW
 from seqserve.errors import InvalidArgument
-from seqserve.many import WINDOW, async_in_order, in_order
 
 PATIENCE_S = 20.0
 
@@ -112,7 +114,7 @@ async def test_async_failing_input_says_so_after_what_came_before() -> None:
     outcomes = async_in_order(async_double, failing_input(), 3)
     assert (await anext(outcomes)).result() == 2
     with pytest.raises(OSError, match="no more"):
-        await anext(outcomes)
+        (await anext(outcomes)).result()
 
 
 async def test_async_tasks_end_when_the_caller_leaves() -> None:

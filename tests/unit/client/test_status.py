@@ -3,9 +3,9 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from seqserve.details import METADATA_KEY
+from seqserve._transport.details import METADATA_KEY
+from seqserve._transport.status import error_of
 from seqserve.errors import CallError, InternalError, InvalidArgument, Overloaded, Unavailable
-from seqserve.status import error_of
 
 
 @pytest.mark.parametrize("code", list(grpc.StatusCode))

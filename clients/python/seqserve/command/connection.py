@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqserve.client import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, Client
+from seqserve import Client
+from seqserve.arguments import DEFAULT_TARGET, DEFAULT_TIMEOUT_S
 from seqserve.errors import OptionError
 from seqserve.options import option
 from seqserve.tls import TLS

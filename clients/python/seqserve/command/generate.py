@@ -14,7 +14,9 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqserve.client import BULK_CONCURRENCY, DEFAULT_CONCURRENCY, Client
+from seqserve import Client
+from seqserve._sync.many import in_order
+from seqserve.arguments import BULK_CONCURRENCY, DEFAULT_CONCURRENCY, WINDOW
 from seqserve.command.connection import ModelCallOptions
 from seqserve.command.decoding import OUTPUT, DecodingOptions
 from seqserve.command.lines import STANDARD_INPUT, lines_of
@@ -31,7 +33,6 @@ from seqserve.errors import (
     Unauthenticated,
     Unavailable,
 )
-from seqserve.many import WINDOW, in_order
 from seqserve.options import flag_of, option, parse
 from seqserve.results import Result
 

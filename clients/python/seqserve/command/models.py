@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from seqserve.client import Client
+from seqserve import Client
 from seqserve.command.columns import aligned
 from seqserve.command.connection import ConnectionOptions
 from seqserve.command.json_line import json_line

@@ -1,10 +1,9 @@
-"""The seam between the client and the network.
+"""The protocol between the clients and the network.
 
-A transport opens calls; a call gives its messages in turn and ends, or fails with a
-:class:`~seqserve.errors.CallError`. A unary call is one that gives exactly one message; a call of
-:attr:`Method.GENERATE_BULK` takes many requests, from an iterator. The client is written against
-the protocols below, so that its tests need no socket; :mod:`seqserve.channel` has the ones that
-speak gRPC.
+A transport opens calls; a call yields its messages and ends, or fails with a
+:class:`~seqserve.errors.CallError`. A unary call yields exactly one message; a call of
+:attr:`Method.GENERATE_BULK` sends the requests of an iterator. The tests of the clients implement
+these protocols without a socket, ``channel`` and ``aio_channel`` implement them with gRPC.
 """
 
 from __future__ import annotations
@@ -15,12 +14,14 @@ from typing import Any, Protocol, TypeAlias
 
 from google.protobuf.message import Message
 
+from seqserve.errors import Cancelled
+
 MetadataSource: TypeAlias = Callable[[], Iterable[tuple[str, str]]]
-"""Asked at every attempt for what is to go with the call."""
+"""Returns the metadata of a call; called for every attempt."""
 
 
 class Method(Enum):
-    """What can be called."""
+    """The methods of both services."""
 
     GENERATE = "Generate"
     GENERATE_STREAM = "GenerateStream"
@@ -39,10 +40,10 @@ class Call(Protocol):
     """A call under way."""
 
     def __iter__(self) -> Iterator[Any]:
-        """Gives the messages of the answer as they come."""
+        """Yields the response messages as they arrive."""
 
     def cancel(self) -> None:
-        """Ends the call, from any thread; without effect on a call that is over."""
+        """Cancels the call, from any thread; has no effect on one that has ended."""
 
 
 class Transport(Protocol):
@@ -51,29 +52,34 @@ class Transport(Protocol):
     def call(
         self, method: Method, request: Message | Iterator[Message], timeout_s: float | None
     ) -> Call:
-        """Sends a request, or one after the other; None sets no deadline."""
+        """Sends one request, or those of an iterator; None sets no deadline."""
 
     def close(self) -> None:
         """Cancels the calls under way and refuses new ones."""
 
 
 class AsyncCall(Protocol):
-    """A call under way, awaited."""
+    """A call under way on an event loop."""
 
     def __aiter__(self) -> AsyncIterator[Any]:
-        """Gives the messages of the answer as they come."""
+        """Yields the response messages as they arrive."""
 
     def cancel(self) -> None:
-        """Ends the call; without effect on a call that is over."""
+        """Cancels the call; has no effect on one that has ended."""
 
 
 class AsyncTransport(Protocol):
-    """Opens calls that are awaited."""
+    """Opens calls on an event loop."""
 
     def call(
         self, method: Method, request: Message | AsyncIterator[Message], timeout_s: float | None
     ) -> AsyncCall:
-        """Sends a request, or one after the other; None sets no deadline."""
+        """Sends one request, or those of an iterator; None sets no deadline."""
 
     async def close(self) -> None:
         """Cancels the calls under way and refuses new ones."""
+
+
+def client_closed() -> Cancelled:
+    """Returns the error for a call of a closed client."""
+    return Cancelled("CANCELLED", "the client is closed")

@@ -1,6 +1,6 @@
-"""Requests of a bulk call on their way: sent or not, but without an answer.
+"""Requests of a bulk call that have no answer yet, whether they are sent or not.
 
-When a call breaks, its successor is sent all of them again; what came back is never sent twice.
+When a call breaks, the next one is sent all of them; a request with an answer is never sent again.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from seqserve.v1 import generation_pb2
 
 Request: TypeAlias = generation_pb2.GenerateBulkRequest
 Outcome: TypeAlias = tuple[int, Result | CallError]
-"""The number of a source in the input, from 0, and what became of it."""
+"""The index of a source in the input, from 0, and its result or error."""
 
 
 class _Queue(Protocol):
-    """What the queues of threads and those of asyncio have in common."""
+    """What the queues of threads and of asyncio have in common."""
 
     def put_nowait(self, item: Request | None, /) -> None: ...
 
@@ -28,64 +28,64 @@ class _Queue(Protocol):
 Q = TypeVar("Q", bound=_Queue)
 
 
-class Outbox(Generic[Q]):
-    """Requests that have no answer yet, in order; any thread may ask."""
+class PendingRequests(Generic[Q]):
+    """Requests without an answer, in order; safe to share between threads."""
 
     def __init__(self, make_queue: Callable[[], Q]) -> None:
-        """Begins empty.
+        """Starts empty.
 
         Args:
-            make_queue: Makes what the requests of one call wait in to be sent.
+            make_queue: Makes the queue from which one call takes its requests.
         """
         self._make_queue = make_queue
         self._lock = threading.Lock()
-        self._unanswered: dict[int, Request] = {}
+        self._requests: dict[int, Request] = {}
         self._queue = make_queue()
         self._is_closed = False
 
     def put(self, request: Request) -> None:
         """Adds a request."""
         with self._lock:
-            self._unanswered[request.id] = request
+            self._requests[request.id] = request
             self._queue.put_nowait(request)
 
     def close(self) -> None:
-        """Says that no more come, also to whoever takes from a queue."""
+        """Ends the queue: no requests will follow."""
         with self._lock:
             self._is_closed = True
             self._queue.put_nowait(None)
 
     def begin(self) -> Q:
-        """Gives a queue of all that has no answer and of what comes from now on, None at its end.
+        """Returns a queue of all pending and future requests, with None at its end.
 
-        Whoever takes from an earlier one gets None.
+        Ends the queue of the call before, too.
         """
         with self._lock:
             self._queue.put_nowait(None)
             self._queue = self._make_queue()
-            for request in self._unanswered.values():
+            for request in self._requests.values():
                 self._queue.put_nowait(request)
             if self._is_closed:
                 self._queue.put_nowait(None)
             return self._queue
 
     def outcome_of(self, response: generation_pb2.GenerateBulkResponse) -> Outcome:
-        """Takes an answer.
+        """Converts a response and removes its request.
 
         Raises:
-            InternalError: It belongs to no request that waits for one, or is none.
+            InternalError: The response has no outcome, or answers no pending request.
         """
         with self._lock:
-            if self._unanswered.pop(response.id, None) is None:
+            if self._requests.pop(response.id, None) is None:
                 raise responses.not_asked(response.id)
         return response.id, responses.outcome_of(response.outcome)
 
     def check_empty(self) -> None:
-        """Makes sure that a call that ended well has answered all.
+        """Checks that a call that ended with OK has answered every request.
 
         Raises:
             InternalError: It has not.
         """
         with self._lock:
-            if self._unanswered or not self._is_closed:
+            if self._requests or not self._is_closed:
                 raise responses.unanswered()
