@@ -172,8 +172,10 @@ def _hypothesis_of(message: generation_pb2.Hypothesis) -> Hypothesis:
         text=message.text,
         tokens=tuple(message.tokens),
         token_ids=tuple(message.token_ids),
-        score=message.score,
-        normalized_score=message.normalized_score,
+        score=message.score if message.HasField("score") else None,
+        normalized_score=(
+            message.normalized_score if message.HasField("normalized_score") else None
+        ),
         stop_reason=_member(
             StopReason, generation_pb2.StopReason, "STOP_REASON_", message.stop_reason
         ),

@@ -19,8 +19,6 @@ class StopReason(Enum):
     """A stop sequence was generated."""
     TIME_LIMIT = "time_limit"
     """The time limit of the request was reached."""
-    CANCELLED = "cancelled"
-    """The caller cancelled."""
 
 
 class ModelState(Enum):
@@ -62,12 +60,12 @@ class Hypothesis:
     """Its tokens as the tokenizer writes them, the end token left out."""
     token_ids: tuple[int, ...]
     """The same tokens as numbers of the vocabulary."""
-    score: float
-    """Sum of the natural log-probabilities of the tokens, the end token's included where it was
-    generated, those of a prefix left out; 0 where scores were not wanted."""
-    normalized_score: float
+    score: float | None
+    """Sum of the natural log-probabilities of the tokens, the end token included if it was
+    generated, a prefix left out; None if scores were not computed."""
+    normalized_score: float | None
     """The score divided by the length to the power of the length penalty; hypotheses are ranked by
-    it."""
+    it. None if scores were not computed."""
     stop_reason: StopReason
     """Why decoding stopped."""
     token_scores: tuple[float, ...] = ()
@@ -134,8 +132,8 @@ class Result:
         return self.hypotheses[0].token_ids
 
     @property
-    def score(self) -> float:
-        """Sum of the natural log-probabilities of the tokens."""
+    def score(self) -> float | None:
+        """Sum of the natural log-probabilities of the tokens; None if it was not computed."""
         return self.hypotheses[0].score
 
     @property

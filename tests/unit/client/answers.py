@@ -44,10 +44,10 @@ def hypothesis(
         text=text + "!" * rank,
         tokens=words,
         token_ids=range(10, 10 + len(words)),
-        score=-1.5 - rank,
-        normalized_score=-0.5 - rank,
         stop_reason=generation_pb2.STOP_REASON_EOS,
     )
+    if options.return_scores or not options.HasField("return_scores"):
+        message.score, message.normalized_score = -1.5 - rank, -0.5 - rank
     if options.return_token_scores:
         message.token_scores.extend([math.nan] + [-0.5] * len(words))
     message.unmet_terms.extend(term for term in options.terms if term.target not in message.text)

@@ -28,6 +28,19 @@ def test_result() -> None:
     )
 
 
+def test_a_score_that_was_not_computed_is_none() -> None:
+    options = generation_pb2.GenerationOptions(return_scores=False)
+    result = responses.result_of(answer("good day", options=options))
+    assert (result.score, result.hypotheses[0].normalized_score) == (None, None)
+
+
+def test_a_score_of_zero_is_a_score() -> None:
+    response = answer("good day")
+    response.hypotheses[0].score = response.hypotheses[0].normalized_score = 0.0
+    result = responses.result_of(response)
+    assert (result.score, result.hypotheses[0].normalized_score) == (0.0, 0.0)
+
+
 def test_what_was_not_asked_for_is_empty() -> None:
     result = responses.result_of(answer("good day"))
     (hypothesis,) = result.hypotheses

@@ -267,6 +267,14 @@ def test_verbose(run: Run) -> None:
     )
     assert run("--verbose", "good day") == (0, "GOOD DAY\n", report)
     assert run("--verbose", "--stream", "good day") == (0, "GOOD DAY\n", report)
+    report = report.replace(", score -1.500", "")
+    assert run("--verbose", "--no-return-scores", "good day") == (0, "GOOD DAY\n", report)
+
+
+def test_a_score_that_was_not_computed_is_null(run: Run) -> None:
+    _, out, _ = run("--json", "--no-return-scores", "good day")
+    (hypothesis,) = objects(out)[0]["hypotheses"]
+    assert (hypothesis["score"], hypothesis["normalized_score"]) == (None, None)
 
 
 def objects(out: str) -> list[dict[str, Any]]:
