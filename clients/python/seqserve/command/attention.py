@@ -19,8 +19,8 @@ from seqserve.options import option, parse
 
 _EPILOG = """\
 Rows are the tokens that attend (queries), columns the tokens attended to (keys); the weights of a
-row sum to 1. A row of the decoder shows the step that chose its token. Tokens are subwords; ▁ is the
-space before one.
+row sum to 1. A row of the decoder shows the step that chose its token. Tokens are subwords; ▁ is
+the space before one.
 
 examples:
   seqserve attention "The coffee tastes good."

@@ -90,8 +90,8 @@ def svg_map(
         The lines of the SVG file.
     """
     slope = math.radians(_SLOPE)
-    left, top = _longest(rows) + 2 * _GAP, _TITLE_HEIGHT + 2 * _GAP
-    top += math.sin(slope) * _longest(columns)
+    left = _longest(rows) + 2 * _GAP
+    top = _TITLE_HEIGHT + math.sin(slope) * _longest(columns) + 2 * _GAP
     # The name of the last column leans over the edge.
     right = left + _CELL_WIDTH * len(columns) + math.cos(slope) * _longest(columns[-1:])
     width = f"{max(right, _longest([title]) + 2 * _GAP):.0f}"
