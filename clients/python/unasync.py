@@ -23,6 +23,7 @@ NAMES = {
     "_async": "_sync",
     "__aenter__": "__enter__",
     "__aexit__": "__exit__",
+    "__aiter__": "__iter__",
     "aclosing": "closing",
     "aio_channel": "channel",
     "anext": "next",
@@ -106,7 +107,15 @@ def _reworded(text: str) -> str:
 
 def _formatted(text: str) -> str:
     for command in (["check", "--quiet", "--select=I,F401,UP034", "--fix"], ["format"]):
-        ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", "_sync/client.py", "-"]
+        ruff = [
+            sys.executable,
+            "-m",
+            "ruff",
+            *command,
+            "--stdin-filename",
+            str(TARGETS / "client.py"),
+            "-",
+        ]
         text = subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout
     return text
 

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from google.protobuf.message import Message
 
 from seqserve import requests, responses
-from seqserve._transport.transport import Method
+from seqserve._transport.method import Method
 from seqserve.attention import AttentionResult
 from seqserve.decoding import GenerateOptions
 from seqserve.errors import CallError

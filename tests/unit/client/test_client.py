@@ -26,7 +26,7 @@ from seqserve import (
     ScoreResult,
     Unavailable,
 )
-from seqserve._transport.transport import Method
+from seqserve._transport.method import Method
 from seqserve.v1 import generation_pb2, model_pb2
 
 from .answers import answer, attended, scored, stream_of

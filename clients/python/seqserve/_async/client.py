@@ -14,9 +14,10 @@ from seqserve._async.calls import messages_of
 from seqserve._async.groups import CallGroup
 from seqserve._async.many import in_order
 from seqserve._async.streams import pieces_of
+from seqserve._async.transport import AsyncTransport
 from seqserve._transport.aio_channel import AsyncGrpcTransport
 from seqserve._transport.connection import Connection
-from seqserve._transport.transport import AsyncTransport, MetadataSource
+from seqserve._transport.metadata import MetadataSource
 from seqserve.arguments import (
     BULK_CONCURRENCY,
     DEFAULT_CONCURRENCY,
@@ -46,8 +47,10 @@ class AsyncClient:
             async for piece in client.stream("We watched a film."):
                 print(piece.text, end="", flush=True)
 
-    Every call has a deadline, by default 30 s from its start. Until then the client retries a call
-    if the server is unreachable, loading, draining or full: see :class:`~seqserve.RetryPolicy`.
+    Every call takes ``timeout_s``, the time for the call and its retries, by default the client's.
+    The client retries a call if the server is unreachable, loading, draining or full, as
+    :class:`~seqserve.RetryPolicy` says. A call that fails raises a :class:`~seqserve.CallError`,
+    whose class names the reason.
     """
 
     def __init__(
@@ -97,13 +100,9 @@ class AsyncClient:
 
         Args:
             source: The text to generate from.
-            timeout_s: Time for the call and its retries; the client's by default.
             **options: See :class:`~seqserve.GenerateOptions`.
-
-        Raises:
-            CallError: The call failed; the class names the reason.
         """
-        return await self._unary(self._calls, unary.generate(source, options), timeout_s)
+        return await self._unary(unary.generate(source, options), timeout_s)
 
     async def generate_many(
         self,
@@ -131,7 +130,7 @@ class AsyncClient:
         group = self._calls.group()
 
         async def generate(source: str) -> Result:
-            return await self._unary(group, unary.generate(source, options), timeout_s)
+            return await self._unary(unary.generate(source, options), timeout_s, group)
 
         try:
             outcomes = in_order(generate, checked_sources(sources), concurrency)
@@ -154,16 +153,12 @@ class AsyncClient:
 
         Args:
             sources: The texts to generate from, 1 to 1024.
-            timeout_s: Time for the call and its retries; the client's by default.
             **options: See :class:`~seqserve.GenerateOptions`.
 
         Returns:
             For each source, in order, its result or its own error.
-
-        Raises:
-            CallError: The whole call failed; the class names the reason.
         """
-        return await self._unary(self._calls, unary.generate_batch(sources, options), timeout_s)
+        return await self._unary(unary.generate_batch(sources, options), timeout_s)
 
     def generate_bulk(
         self,
@@ -192,9 +187,6 @@ class AsyncClient:
 
         Yields:
             The index of a source, from 0, and its result or its own error.
-
-        Raises:
-            CallError: The whole call failed; the class names the reason.
         """
         template = requests.generate_request("", **options)
         attempts = self._attempts(math.inf if timeout_s is None else timeout_s)
@@ -217,9 +209,6 @@ class AsyncClient:
             source: The text to generate from.
             timeout_s: Time for the whole stream and its retries; the client's by default.
             **options: See :class:`~seqserve.GenerateOptions`.
-
-        Raises:
-            CallError: The call failed; the class names the reason.
         """
         request = requests.generate_request(source, **options)
         return pieces_of(self._calls, request, self._attempts(timeout_s))
@@ -240,13 +229,8 @@ class AsyncClient:
             target: The target text.
             model: Name of the model; the server's default if None.
             version: Version of the model; the highest sound one if None.
-            timeout_s: Time for the call and its retries; the client's by default.
-
-        Raises:
-            CallError: The call failed; the class names the reason.
         """
-        call = unary.score(source, target, model, version)
-        return await self._unary(self._calls, call, timeout_s)
+        return await self._unary(unary.score(source, target, model, version), timeout_s)
 
     async def attention(
         self,
@@ -264,21 +248,12 @@ class AsyncClient:
             target: The target text; the output of greedy search if None.
             model: Name of the model; the server's default if None.
             version: Version of the model; the highest sound one if None.
-            timeout_s: Time for the call and its retries; the client's by default.
-
-        Raises:
-            CallError: The call failed; the class names the reason.
         """
-        call = unary.attention(source, target, model, version)
-        return await self._unary(self._calls, call, timeout_s)
+        return await self._unary(unary.attention(source, target, model, version), timeout_s)
 
     async def models(self, *, timeout_s: float | None = None) -> list[Model]:
-        """Lists every version of every model of the server.
-
-        Raises:
-            CallError: The call failed; the class names the reason.
-        """
-        return await self._unary(self._calls, unary.models(), timeout_s)
+        """Lists every version of every model of the server."""
+        return await self._unary(unary.models(), timeout_s)
 
     async def model(
         self,
@@ -287,12 +262,8 @@ class AsyncClient:
         *,
         timeout_s: float | None = None,
     ) -> Model:
-        """Describes one version of a model, by default the highest one of the default model.
-
-        Raises:
-            CallError: The call failed; the class names the reason.
-        """
-        return await self._unary(self._calls, unary.model(name, version), timeout_s)
+        """Describes one version of a model, by default the highest one of the default model."""
+        return await self._unary(unary.model(name, version), timeout_s)
 
     async def load_model(
         self,
@@ -309,13 +280,11 @@ class AsyncClient:
         Args:
             name: Name of the model; the server's default if None.
             version: The version; the highest one in the server's repository if None.
-            timeout_s: Time for the call and its retries; the client's by default.
 
         Raises:
             FailedPrecondition: The version cannot be loaded; the message says why.
-            CallError: The call failed; the class names the reason.
         """
-        return await self._unary(self._calls, unary.load_model(name, version), timeout_s)
+        return await self._unary(unary.load_model(name, version), timeout_s)
 
     async def unload_model(
         self, name: str | None, version: int, *, timeout_s: float | None = None
@@ -327,12 +296,8 @@ class AsyncClient:
         Args:
             name: Name of the model; the server's default if None.
             version: The version.
-            timeout_s: Time for the call and its retries; the client's by default.
-
-        Raises:
-            CallError: The call failed; the class names the reason.
         """
-        return await self._unary(self._calls, unary.unload_model(name, version), timeout_s)
+        return await self._unary(unary.unload_model(name, version), timeout_s)
 
     async def set_traffic(
         self, name: str | None, weights: Mapping[int, int], *, timeout_s: float | None = None
@@ -343,15 +308,11 @@ class AsyncClient:
             name: Name of the model; the server's default if None.
             weights: Weight by version, such as ``{1: 90, 2: 10}``; if empty, all calls go to the
                 highest version that is ready.
-            timeout_s: Time for the call and its retries; the client's by default.
 
         Returns:
             Every version of the model, with its ``traffic_share``.
-
-        Raises:
-            CallError: The call failed; the class names the reason.
         """
-        return await self._unary(self._calls, unary.set_traffic(name, weights), timeout_s)
+        return await self._unary(unary.set_traffic(name, weights), timeout_s)
 
     async def close(self) -> None:
         """Cancels the calls under way and closes the connection."""
@@ -375,9 +336,9 @@ class AsyncClient:
         return Attempts(self._retry, self._timeout_s if timeout_s is None else timeout_s)
 
     async def _unary(
-        self, group: CallGroup, call: unary.UnaryCall[R], timeout_s: float | None
+        self, call: unary.UnaryCall[R], timeout_s: float | None, group: CallGroup | None = None
     ) -> R:
         attempts = self._attempts(timeout_s)
-        responses = messages_of(group, call.method, call.request, attempts)
+        responses = messages_of(group or self._calls, call.method, call.request, attempts)
         async with aclosing(responses):
             return call.read(await anext(responses))

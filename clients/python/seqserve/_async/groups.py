@@ -12,8 +12,10 @@ from collections.abc import AsyncIterator
 
 from google.protobuf.message import Message
 
+from seqserve._async.transport import AsyncCall, AsyncTransport
 from seqserve._concurrency.tasks import Event
-from seqserve._transport.transport import AsyncCall, AsyncTransport, Method, client_closed
+from seqserve._transport.method import Method
+from seqserve._transport.status import client_closed
 
 
 class CallGroup:

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from seqserve import responses
 from seqserve._async.calls import messages_of
 from seqserve._async.groups import CallGroup
-from seqserve._transport.transport import Method
+from seqserve._transport.method import Method
 from seqserve.errors import CallError
 from seqserve.results import Piece
 from seqserve.retry import Attempts

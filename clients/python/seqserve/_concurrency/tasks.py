@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from asyncio import Future, Lock, Queue, Semaphore
+from asyncio import Future as Future
+from asyncio import Lock as Lock
+from asyncio import Queue as Queue
+from asyncio import Semaphore as Semaphore
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
 from typing import Any, TypeAlias, TypeVar
-
-__all__ = [
-    "Event",
-    "Failure",
-    "Future",
-    "Lock",
-    "Queue",
-    "Semaphore",
-    "Worker",
-    "fail",
-    "finished",
-    "items_of",
-    "settled",
-    "start",
-    "stop",
-]
 
 A = TypeVar("A")
 

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future as Future
 from contextvars import copy_context
 from functools import partial
-from queue import SimpleQueue as Queue
-from threading import Event, Lock, Semaphore, Thread
+from threading import Event as Event
+from threading import Lock as Lock
+from threading import Semaphore as Semaphore
+from threading import Thread
 from typing import Any, TypeAlias, TypeVar
 
-__all__ = [
-    "Event",
-    "Failure",
-    "Future",
-    "Lock",
-    "Queue",
-    "Semaphore",
-    "Worker",
-    "fail",
-    "finished",
-    "items_of",
-    "settled",
-    "start",
-    "stop",
-]
-
+Queue = queue.SimpleQueue
 A = TypeVar("A")
 
 Failure: TypeAlias = BaseException

@@ -25,7 +25,7 @@ from seqserve._concurrency.threads import (
     stop,
 )
 from seqserve._sync.groups import CallGroup
-from seqserve._transport.transport import Method
+from seqserve._transport.method import Method
 from seqserve.arguments import checked_concurrency, checked_sources
 from seqserve.errors import CallError, InvalidArgument
 from seqserve.pending import Outcome, PendingRequests, Request

@@ -13,7 +13,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from seqserve._sync.groups import CallGroup
-from seqserve._transport.transport import Method
+from seqserve._transport.method import Method
 from seqserve.errors import CallError
 from seqserve.retry import Attempts
 

@@ -15,9 +15,10 @@ from seqserve._sync.calls import messages_of
 from seqserve._sync.groups import CallGroup
 from seqserve._sync.many import in_order
 from seqserve._sync.streams import pieces_of
+from seqserve._sync.transport import Transport
 from seqserve._transport.channel import GrpcTransport
 from seqserve._transport.connection import Connection
-from seqserve._transport.transport import MetadataSource, Transport
+from seqserve._transport.metadata import MetadataSource
 from seqserve.arguments import (
     BULK_CONCURRENCY,
     DEFAULT_CONCURRENCY,
@@ -47,8 +48,10 @@ class Client:
             for piece in client.stream("We watched a film."):
                 print(piece.text, end="", flush=True)
 
-    Every call has a deadline, by default 30 s from its start. Until then the client retries a call
-    if the server is unreachable, loading, draining or full: see :class:`~seqserve.RetryPolicy`.
+    Every call takes ``timeout_s``, the time for the call and its retries, by default the client's.
+    The client retries a call if the server is unreachable, loading, draining or full, as
+    :class:`~seqserve.RetryPolicy` says. A call that fails raises a :class:`~seqserve.CallError`,
+    whose class names the reason.
     """
 
     def __init__(
@@ -98,13 +101,9 @@ class Client:
 
         Args:
             source: The text to generate from.
-            timeout_s: Time for the call and its retries; the client's by default.
             **options: See :class:`~seqserve.GenerateOptions`.
-
-        Raises:
-            CallError: The call failed; the class names the reason.
         """
-        return self._unary(self._calls, unary.generate(source, options), timeout_s)
+        return self._unary(unary.generate(source, options), timeout_s)
 
     def generate_many(
         self,
@@ -132,7 +131,7 @@ class Client:
         group = self._calls.group()
 
         def generate(source: str) -> Result:
-            return self._unary(group, unary.generate(source, options), timeout_s)
+            return self._unary(unary.generate(source, options), timeout_s, group)
 
         try:
             outcomes = in_order(generate, checked_sources(sources), concurrency)
@@ -155,16 +154,12 @@ class Client:
 
         Args:
             sources: The texts to generate from, 1 to 1024.
-            timeout_s: Time for the call and its retries; the client's by default.
             **options: See :class:`~seqserve.GenerateOptions`.
 
         Returns:
             For each source, in order, its result or its own error.
-
-        Raises:
-            CallError: The whole call failed; the class names the reason.
         """
-        return self._unary(self._calls, unary.generate_batch(sources, options), timeout_s)
+        return self._unary(unary.generate_batch(sources, options), timeout_s)
 
     def generate_bulk(
         self,
@@ -193,9 +188,6 @@ class Client:
 
         Yields:
             The index of a source, from 0, and its result or its own error.
-
-        Raises:
-            CallError: The whole call failed; the class names the reason.
         """
         template = requests.generate_request("", **options)
         attempts = self._attempts(math.inf if timeout_s is None else timeout_s)
@@ -218,9 +210,6 @@ class Client:
             source: The text to generate from.
             timeout_s: Time for the whole stream and its retries; the client's by default.
             **options: See :class:`~seqserve.GenerateOptions`.
-
-        Raises:
-            CallError: The call failed; the class names the reason.
         """
         request = requests.generate_request(source, **options)
         return pieces_of(self._calls, request, self._attempts(timeout_s))
@@ -241,13 +230,8 @@ class Client:
             target: The target text.
             model: Name of the model; the server's default if None.
             version: Version of the model; the highest sound one if None.
-            timeout_s: Time for the call and its retries; the client's by default.
-
-        Raises:
-            CallError: The call failed; the class names the reason.
         """
-        call = unary.score(source, target, model, version)
-        return self._unary(self._calls, call, timeout_s)
+        return self._unary(unary.score(source, target, model, version), timeout_s)
 
     def attention(
         self,
@@ -265,21 +249,12 @@ class Client:
             target: The target text; the output of greedy search if None.
             model: Name of the model; the server's default if None.
             version: Version of the model; the highest sound one if None.
-            timeout_s: Time for the call and its retries; the client's by default.
-
-        Raises:
-            CallError: The call failed; the class names the reason.
         """
-        call = unary.attention(source, target, model, version)
-        return self._unary(self._calls, call, timeout_s)
+        return self._unary(unary.attention(source, target, model, version), timeout_s)
 
     def models(self, *, timeout_s: float | None = None) -> list[Model]:
-        """Lists every version of every model of the server.
-
-        Raises:
-            CallError: The call failed; the class names the reason.
-        """
-        return self._unary(self._calls, unary.models(), timeout_s)
+        """Lists every version of every model of the server."""
+        return self._unary(unary.models(), timeout_s)
 
     def model(
         self,
@@ -288,12 +263,8 @@ class Client:
         *,
         timeout_s: float | None = None,
     ) -> Model:
-        """Describes one version of a model, by default the highest one of the default model.
-
-        Raises:
-            CallError: The call failed; the class names the reason.
-        """
-        return self._unary(self._calls, unary.model(name, version), timeout_s)
+        """Describes one version of a model, by default the highest one of the default model."""
+        return self._unary(unary.model(name, version), timeout_s)
 
     def load_model(
         self,
@@ -310,13 +281,11 @@ class Client:
         Args:
             name: Name of the model; the server's default if None.
             version: The version; the highest one in the server's repository if None.
-            timeout_s: Time for the call and its retries; the client's by default.
 
         Raises:
             FailedPrecondition: The version cannot be loaded; the message says why.
-            CallError: The call failed; the class names the reason.
         """
-        return self._unary(self._calls, unary.load_model(name, version), timeout_s)
+        return self._unary(unary.load_model(name, version), timeout_s)
 
     def unload_model(
         self, name: str | None, version: int, *, timeout_s: float | None = None
@@ -328,12 +297,8 @@ class Client:
         Args:
             name: Name of the model; the server's default if None.
             version: The version.
-            timeout_s: Time for the call and its retries; the client's by default.
-
-        Raises:
-            CallError: The call failed; the class names the reason.
         """
-        return self._unary(self._calls, unary.unload_model(name, version), timeout_s)
+        return self._unary(unary.unload_model(name, version), timeout_s)
 
     def set_traffic(
         self, name: str | None, weights: Mapping[int, int], *, timeout_s: float | None = None
@@ -344,15 +309,11 @@ class Client:
             name: Name of the model; the server's default if None.
             weights: Weight by version, such as ``{1: 90, 2: 10}``; if empty, all calls go to the
                 highest version that is ready.
-            timeout_s: Time for the call and its retries; the client's by default.
 
         Returns:
             Every version of the model, with its ``traffic_share``.
-
-        Raises:
-            CallError: The call failed; the class names the reason.
         """
-        return self._unary(self._calls, unary.set_traffic(name, weights), timeout_s)
+        return self._unary(unary.set_traffic(name, weights), timeout_s)
 
     def close(self) -> None:
         """Cancels the calls under way and closes the connection."""
@@ -375,8 +336,10 @@ class Client:
     def _attempts(self, timeout_s: float | None) -> Attempts:
         return Attempts(self._retry, self._timeout_s if timeout_s is None else timeout_s)
 
-    def _unary(self, group: CallGroup, call: unary.UnaryCall[R], timeout_s: float | None) -> R:
+    def _unary(
+        self, call: unary.UnaryCall[R], timeout_s: float | None, group: CallGroup | None = None
+    ) -> R:
         attempts = self._attempts(timeout_s)
-        responses = messages_of(group, call.method, call.request, attempts)
+        responses = messages_of(group or self._calls, call.method, call.request, attempts)
         with closing(responses):
             return call.read(next(responses))

@@ -14,7 +14,9 @@ from collections.abc import Iterator
 from google.protobuf.message import Message
 
 from seqserve._concurrency.threads import Event
-from seqserve._transport.transport import Call, Method, Transport, client_closed
+from seqserve._sync.transport import Call, Transport
+from seqserve._transport.method import Method
+from seqserve._transport.status import client_closed
 
 
 class CallGroup:

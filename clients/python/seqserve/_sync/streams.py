@@ -9,7 +9,7 @@ from contextlib import closing
 from seqserve import responses
 from seqserve._sync.calls import messages_of
 from seqserve._sync.groups import CallGroup
-from seqserve._transport.transport import Method
+from seqserve._transport.method import Method
 from seqserve.errors import CallError
 from seqserve.results import Piece
 from seqserve.retry import Attempts

@@ -9,8 +9,8 @@ import grpc
 from google.protobuf.message import Message
 
 from seqserve._transport.connection import Connection, callables
-from seqserve._transport.status import call_cancelled, error_of_call
-from seqserve._transport.transport import Method, client_closed
+from seqserve._transport.method import Method
+from seqserve._transport.status import call_cancelled, client_closed, error_of_call
 
 
 class GrpcTransport:

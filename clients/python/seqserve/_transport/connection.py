@@ -7,8 +7,8 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from seqserve._transport.metadata import Metadata, checked_metadata
-from seqserve._transport.transport import MetadataSource, Method
+from seqserve._transport.metadata import Metadata, MetadataSource, checked_metadata
+from seqserve._transport.method import Method
 from seqserve.bearer import metadata_of
 from seqserve.target import channel_options, check_name, grpc_target, is_local
 from seqserve.tls import TLS

@@ -64,6 +64,11 @@ def error_of_call(call: Any) -> errors.CallError:
     return error_of(call.code(), call.details() or "", call.trailing_metadata() or ())
 
 
+def client_closed() -> errors.Cancelled:
+    """Returns the error for a call of a closed client."""
+    return errors.Cancelled("CANCELLED", "the client is closed")
+
+
 def call_cancelled() -> errors.Cancelled:
     """Returns the error for a call that this side cancelled."""
     return errors.Cancelled("CANCELLED", "the call was cancelled")
