@@ -49,6 +49,6 @@ def test_source_becomes_synchronous(source: str, expected: str) -> None:
 
 
 def test_a_sentence_that_no_source_has_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(unasync.PHRASES, "Nobody wrote this.", "")
+    monkeypatch.setitem(unasync.SENTENCES, "Nobody wrote this.", "")
     with pytest.raises(ValueError, match="Nobody wrote this"):
         unasync.generated()

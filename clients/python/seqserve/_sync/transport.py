@@ -1,5 +1,5 @@
 # Generated from seqserve/_async/transport.py by `make clients`; do not edit.
-"""The protocol between the asyncio client and the network.
+"""The protocol between the blocking client and the network.
 
 A transport opens calls; a call yields its messages and ends, or fails with a
 :class:`~seqserve.errors.CallError`. A unary call yields exactly one message; a call of
@@ -18,7 +18,7 @@ from seqserve._transport.method import Method
 
 
 class Call(Protocol):
-    """A call under way on an event loop."""
+    """A call under way."""
 
     def __iter__(self) -> Iterator[Any]:
         """Yields the response messages as they arrive."""
@@ -28,7 +28,7 @@ class Call(Protocol):
 
 
 class Transport(Protocol):
-    """Opens calls on an event loop."""
+    """Opens calls."""
 
     def call(
         self, method: Method, request: Message | Iterator[Message], timeout_s: float | None
