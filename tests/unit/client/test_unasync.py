@@ -17,11 +17,13 @@ def test_the_generated_files_are_up_to_date() -> None:
 
 def test_both_clients_have_the_same_methods_with_the_same_parameters() -> None:
     def methods(client: type) -> dict[str, list[str]]:
-        public = {name: value for name, value in vars(client).items() if name[0] != "_"}
-        return {name: list(inspect.signature(value).parameters) for name, value in public.items()}
+        functions = inspect.getmembers(client, inspect.isfunction)
+        return {name: list(inspect.signature(value).parameters) for name, value in functions}
 
-    assert methods(Client) == methods(AsyncClient)
-    assert "generate_bulk" in methods(Client)
+    names = {"__aenter__": "__enter__", "__aexit__": "__exit__"}
+    expected = {names.get(name, name): value for name, value in methods(AsyncClient).items()}
+    assert methods(Client) == expected
+    assert {"__enter__", "generate_bulk", "load_model"} <= expected.keys()
 
 
 def test_nothing_of_asyncio_is_left() -> None:

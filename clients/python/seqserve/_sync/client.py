@@ -4,21 +4,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
-from types import TracebackType
-from typing import Self, TypeVar, Unpack
+from functools import partial
+from typing import Self, Unpack
 
-from seqserve import requests, unary
+from seqserve import requests, responses
 from seqserve._sync.bulk import bulk
-from seqserve._sync.calls import messages_of
 from seqserve._sync.groups import CallGroup
 from seqserve._sync.many import in_order
+from seqserve._sync.model_client import ModelClient
 from seqserve._sync.streams import pieces_of
 from seqserve._sync.transport import Transport
 from seqserve._transport.channel import GrpcTransport
 from seqserve._transport.connection import Connection
 from seqserve._transport.metadata import MetadataSource
+from seqserve._transport.method import Method
 from seqserve.arguments import (
     BULK_CONCURRENCY,
     DEFAULT_CONCURRENCY,
@@ -30,14 +31,12 @@ from seqserve.arguments import (
 from seqserve.attention import AttentionResult
 from seqserve.decoding import GenerateOptions
 from seqserve.errors import CallError
-from seqserve.results import Model, Piece, Result, ScoreResult
-from seqserve.retry import Attempts, RetryPolicy
+from seqserve.results import Piece, Result, ScoreResult
+from seqserve.retry import RetryPolicy
 from seqserve.tls import TLS
 
-R = TypeVar("R")
 
-
-class Client:
+class Client(ModelClient):
     """Generates texts with the models of a seqserve server. Threads may share it.
 
     Example::
@@ -83,12 +82,10 @@ class Client:
             OptionError: The target is malformed or one of several hosts cannot be resolved, a file
                 of ``tls`` is invalid, or the token would be sent unencrypted.
         """
-        self._timeout_s = timeout_s
-        self._retry = retry or RetryPolicy()
         self._transport = transport or GrpcTransport(
             Connection(target, max_message_bytes, tls, token, metadata)
         )
-        self._calls = CallGroup(self._transport)
+        super().__init__(CallGroup(self._transport), retry or RetryPolicy(), timeout_s)
 
     def generate(
         self,
@@ -103,7 +100,8 @@ class Client:
             source: The text to generate from.
             **options: See :class:`~seqserve.GenerateOptions`.
         """
-        return self._unary(unary.generate(source, options), timeout_s)
+        request = requests.generate_request(source, **options)
+        return self._unary(Method.GENERATE, request, responses.result_of, timeout_s)
 
     def generate_many(
         self,
@@ -131,7 +129,8 @@ class Client:
         group = self._calls.group()
 
         def generate(source: str) -> Result:
-            return self._unary(unary.generate(source, options), timeout_s, group)
+            request = requests.generate_request(source, **options)
+            return self._unary(Method.GENERATE, request, responses.result_of, timeout_s, group)
 
         try:
             outcomes = in_order(generate, checked_sources(sources), concurrency)
@@ -159,7 +158,9 @@ class Client:
         Returns:
             For each source, in order, its result or its own error.
         """
-        return self._unary(unary.generate_batch(sources, options), timeout_s)
+        request = requests.generate_batch_request(sources, **options)
+        read = partial(responses.outcomes_of, sources=len(sources))
+        return self._unary(Method.GENERATE_BATCH, request, read, timeout_s)
 
     def generate_bulk(
         self,
@@ -231,7 +232,8 @@ class Client:
             model: Name of the model; the server's default if None.
             version: Version of the model; the highest sound one if None.
         """
-        return self._unary(unary.score(source, target, model, version), timeout_s)
+        request = requests.score_request(source, target, model, version)
+        return self._unary(Method.SCORE, request, responses.score_of, timeout_s)
 
     def attention(
         self,
@@ -250,70 +252,8 @@ class Client:
             model: Name of the model; the server's default if None.
             version: Version of the model; the highest sound one if None.
         """
-        return self._unary(unary.attention(source, target, model, version), timeout_s)
-
-    def models(self, *, timeout_s: float | None = None) -> list[Model]:
-        """Lists every version of every model of the server."""
-        return self._unary(unary.models(), timeout_s)
-
-    def model(
-        self,
-        name: str | None = None,
-        version: int | None = None,
-        *,
-        timeout_s: float | None = None,
-    ) -> Model:
-        """Describes one version of a model, by default the highest one of the default model."""
-        return self._unary(unary.model(name, version), timeout_s)
-
-    def load_model(
-        self,
-        name: str | None,
-        version: int | None = None,
-        *,
-        timeout_s: float | None = None,
-    ) -> Model:
-        """Loads a version of a model and returns it when it takes calls.
-
-        The version stays loaded until :meth:`unload_model`, whatever the server's own rules are. If
-        the time runs out, the server still goes on loading.
-
-        Args:
-            name: Name of the model; the server's default if None.
-            version: The version; the highest one in the server's repository if None.
-
-        Raises:
-            FailedPrecondition: The version cannot be loaded; the message says why.
-        """
-        return self._unary(unary.load_model(name, version), timeout_s)
-
-    def unload_model(
-        self, name: str | None, version: int, *, timeout_s: float | None = None
-    ) -> Model:
-        """Unloads a version of a model and returns it when its calls have ended.
-
-        The version stays unloaded until :meth:`load_model`, whatever the server's own rules are.
-
-        Args:
-            name: Name of the model; the server's default if None.
-            version: The version.
-        """
-        return self._unary(unary.unload_model(name, version), timeout_s)
-
-    def set_traffic(
-        self, name: str | None, weights: Mapping[int, int], *, timeout_s: float | None = None
-    ) -> list[Model]:
-        """Splits the calls that name no version among the versions of a model.
-
-        Args:
-            name: Name of the model; the server's default if None.
-            weights: Weight by version, such as ``{1: 90, 2: 10}``; if empty, all calls go to the
-                highest version that is ready.
-
-        Returns:
-            Every version of the model, with its ``traffic_share``.
-        """
-        return self._unary(unary.set_traffic(name, weights), timeout_s)
+        request = requests.attention_request(source, target, model, version)
+        return self._unary(Method.ATTENTION, request, responses.attention_of, timeout_s)
 
     def close(self) -> None:
         """Cancels the calls under way and closes the connection."""
@@ -324,22 +264,6 @@ class Client:
         """Returns the client itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Closes the client."""
         self.close()
-
-    def _attempts(self, timeout_s: float | None) -> Attempts:
-        return Attempts(self._retry, self._timeout_s if timeout_s is None else timeout_s)
-
-    def _unary(
-        self, call: unary.UnaryCall[R], timeout_s: float | None, group: CallGroup | None = None
-    ) -> R:
-        attempts = self._attempts(timeout_s)
-        responses = messages_of(group or self._calls, call.method, call.request, attempts)
-        with closing(responses):
-            return call.read(next(responses))

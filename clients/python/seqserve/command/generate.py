@@ -138,7 +138,7 @@ def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status, which is 1 if a source failed.
 
     Raises:
-        SeqserveError: An option is wrong, or a call failed with an error that concerns every source.
+        SeqserveError: An option is wrong, or an error concerns every source.
     """
     options = parse(
         GenerateCommandOptions,
@@ -182,7 +182,8 @@ def _answer_file(
     concurrency = options.concurrency or BULK_CONCURRENCY
     order = Order(lines_of(file), WINDOW * concurrency)
     bulk = client.generate_bulk(order.sources(), concurrency=concurrency, **options.call())
-    with closing(bulk), closing(order.restored(bulk)) as outcomes, _progress(options) as progress:
+    progress = _progress(options)
+    with closing(bulk), closing(order.restored(bulk)) as outcomes, closing(progress):
         for number, (line, outcome) in enumerate(outcomes, start=1):
             if not line.strip():
                 # The server has refused the empty source.

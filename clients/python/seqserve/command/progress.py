@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self, TextIO
+from typing import TextIO
 
 _INTERVAL_S = 0.2
 # Source: ECMA-48, EL; understood by every terminal that is not "dumb".
@@ -13,7 +12,7 @@ _CLEAR = "\r\x1b[K"
 
 
 class Progress:
-    """Counts and shows the count; a context manager that ends the line."""
+    """Counts and shows the count."""
 
     def __init__(
         self,
@@ -50,16 +49,7 @@ class Progress:
         if self._is_shown:
             self._stream.write(_CLEAR)
 
-    def __enter__(self) -> Self:
-        """Returns itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         """Shows the last count and ends the line."""
         if self._is_shown:
             self._show("\n")
