@@ -25,10 +25,10 @@ from seqserve._concurrency.threads import (
     stop,
 )
 from seqserve._sync.groups import CallGroup
+from seqserve._sync.pending import Outcome, PendingRequests, Request
 from seqserve._transport.method import Method
 from seqserve.arguments import checked_concurrency, checked_sources
 from seqserve.errors import CallError, InvalidArgument
-from seqserve.pending import Outcome, PendingRequests, Request
 from seqserve.retry import Attempts
 from seqserve.v1 import generation_pb2
 
@@ -72,7 +72,7 @@ class _BulkRun:
         self._sources = sources
         self._attempts = attempts
         self._room = Semaphore(concurrency)
-        self._pending: PendingRequests[Queue[Request | None]] = PendingRequests(Queue)
+        self._pending = PendingRequests()
         self._outcomes: Queue[Outcome | BaseException | None] = Queue()
         self._is_over = False
         self._failure: BaseException | None = None

@@ -125,9 +125,9 @@ class GenerateCommandOptions(ModelCallOptions, DecodingOptions):
         """Makes the writer of the answers."""
         unit = "text" if self.texts else "line"
         if self.json:
-            return JsonWriter(unit, verbose=self.verbose)
+            return JsonWriter(unit=unit, verbose=self.verbose)
         return TextWriter(
-            unit,
+            unit=unit,
             verbose=self.verbose,
             hypotheses=self.num_hypotheses or 1,
             scores=bool(self.return_scores),

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 from seqserve.command.json_line import json_line
 from seqserve.errors import CallError
 from seqserve.results import Hypothesis, Piece, Result
 
 
+@dataclass(kw_only=True)
 class Writer:
     """Writes the answer of each source; subclasses choose the format."""
 
-    def __init__(self, unit: str, *, verbose: bool) -> None:
-        """Stores the settings.
-
-        Args:
-            unit: Name of a source in reports: text or line.
-            verbose: Report token counts and timings too.
-        """
-        self.failures = 0
-        self._unit = unit
-        self._verbose = verbose
+    unit: str
+    """Name of a source in reports: text or line."""
+    verbose: bool
+    """Whether to report token counts and timings too."""
+    failures: int = 0
+    """Number of sources that failed."""
 
     def result(self, number: int, result: Result | None) -> None:
         """Writes an answer; None answers an empty source."""
@@ -51,7 +48,7 @@ class Writer:
         raise NotImplementedError
 
     def _report_result(self, number: int, result: Result | None) -> None:
-        if not self._verbose or result is None:
+        if not self.verbose or result is None:
             return
         timings = result.timings
         score = "" if result.score is None else f", score {result.score:.3f}"
@@ -66,27 +63,20 @@ class Writer:
         )
 
     def _report(self, number: int, what: object) -> None:
-        print(f"seqserve: {self._unit} {number}: {what}", file=sys.stderr, flush=True)
+        print(f"seqserve: {self.unit} {number}: {what}", file=sys.stderr, flush=True)
 
 
+@dataclass(kw_only=True)
 class TextWriter(Writer):
     """Writes a fixed number of lines for each source, empty ones for missing hypotheses.
 
     Reports unmet terms on standard error, because a line has no place for them.
     """
 
-    def __init__(self, unit: str, *, verbose: bool, hypotheses: int, scores: bool) -> None:
-        """Stores the settings.
-
-        Args:
-            unit: Name of a source in reports: text or line.
-            verbose: Report token counts and timings too.
-            hypotheses: Lines for each source.
-            scores: Write the score and a tab before each text.
-        """
-        super().__init__(unit, verbose=verbose)
-        self._hypotheses = hypotheses
-        self._scores = scores
+    hypotheses: int
+    """Number of lines for each source."""
+    scores: bool
+    """Whether to write the score and a tab before each text."""
 
     def _write_result(self, result: Result | None) -> None:
         self._write_lines([self._line_of(each) for each in result.hypotheses] if result else [])
@@ -103,15 +93,15 @@ class TextWriter(Writer):
         for rank, hypothesis in enumerate(result.hypotheses if result else (), start=1):
             if hypothesis.unmet_terms:
                 terms = ", ".join("=".join(term) for term in hypothesis.unmet_terms)
-                which = f" of hypothesis {rank}" if self._hypotheses > 1 else ""
+                which = f" of hypothesis {rank}" if self.hypotheses > 1 else ""
                 self._report(number, f"unmet terms{which}: {terms}")
 
     def _write_lines(self, lines: list[str]) -> None:
-        missing = [""] * (self._hypotheses - len(lines))
+        missing = [""] * (self.hypotheses - len(lines))
         print(*lines, *missing, sep="\n", flush=True)
 
     def _line_of(self, hypothesis: Hypothesis) -> str:
-        if not self._scores:
+        if not self.scores:
             return _one_line(hypothesis.text)
         # A hypothesis that its time limit ended in the queue has no score.
         score = math.nan if hypothesis.normalized_score is None else hypothesis.normalized_score

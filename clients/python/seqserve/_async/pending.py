@@ -6,10 +6,10 @@ When a call breaks, the next one is sent all of them; a request with an answer i
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import TypeAlias
 
 from seqserve import responses
+from seqserve._concurrency.tasks import Queue
 from seqserve.errors import CallError
 from seqserve.results import Result
 from seqserve.v1 import generation_pb2
@@ -19,28 +19,14 @@ Outcome: TypeAlias = tuple[int, Result | CallError]
 """The index of a source in the input, from 0, and its result or error."""
 
 
-class _Queue(Protocol):
-    """What the queues of threads and of asyncio have in common."""
+class PendingRequests:
+    """Requests without an answer, in order; safe to share between tasks."""
 
-    def put_nowait(self, item: Request | None, /) -> None: ...
-
-
-Q = TypeVar("Q", bound=_Queue)
-
-
-class PendingRequests(Generic[Q]):
-    """Requests without an answer, in order; safe to share between threads."""
-
-    def __init__(self, make_queue: Callable[[], Q]) -> None:
-        """Starts empty.
-
-        Args:
-            make_queue: Makes the queue from which one call takes its requests.
-        """
-        self._make_queue = make_queue
+    def __init__(self) -> None:
+        """Starts empty."""
         self._lock = threading.Lock()
         self._requests: dict[int, Request] = {}
-        self._queue = make_queue()
+        self._queue: Queue[Request | None] = Queue()
         self._is_closed = False
 
     def put(self, request: Request) -> None:
@@ -55,14 +41,14 @@ class PendingRequests(Generic[Q]):
             self._is_closed = True
             self._queue.put_nowait(None)
 
-    def begin(self) -> Q:
+    def begin(self) -> Queue[Request | None]:
         """Returns a queue of all pending and future requests, with None at its end.
 
         Ends the queue of the call before, too.
         """
         with self._lock:
             self._queue.put_nowait(None)
-            self._queue = self._make_queue()
+            self._queue = Queue()
             for request in self._requests.values():
                 self._queue.put_nowait(request)
             if self._is_closed:
