@@ -29,7 +29,7 @@ from seqserve import (
     Unavailable,
 )
 
-from .fake_server import PATIENCE_S, FakeServer
+from ..fake_server import PATIENCE_S, FakeServer
 
 ONCE = RetryPolicy(max_attempts=1)
 SOON = RetryPolicy(initial_backoff_s=0.01)
