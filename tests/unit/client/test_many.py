@@ -21,7 +21,7 @@ def double(number: int) -> int:
     return 2 * number
 
 
-def test_order_and_failures_in_their_place() -> None:
+def test_outcomes_and_failures_keep_the_order_of_items() -> None:
     outcomes = list(in_order(double, range(20), concurrency=4))
     assert [outcome.result() for outcome in outcomes[:13]] == [2 * n for n in range(13)]
     with pytest.raises(ValueError, match="unlucky"):
@@ -33,7 +33,7 @@ def test_nothing_to_do() -> None:
     assert list(in_order(double, [], concurrency=3)) == []
 
 
-def test_a_finished_item_comes_while_the_input_makes_its_reader_wait() -> None:
+def test_an_outcome_is_yielded_while_the_input_blocks() -> None:
     answered = threading.Event()
 
     def slow_input() -> Iterator[int]:
@@ -56,7 +56,7 @@ def test_an_endless_input_is_read_no_further_than_the_window() -> None:
     assert next(read) <= 5 + 2 * WINDOW
 
 
-def test_a_failing_input_says_so_after_what_came_before() -> None:
+def test_a_failing_input_comes_after_the_outcomes_before_it() -> None:
     def failing_input() -> Iterator[int]:
         yield 1
         raise OSError("no more")
@@ -67,7 +67,7 @@ def test_a_failing_input_says_so_after_what_came_before() -> None:
         outcomes[1].result()
 
 
-def test_the_threads_end_when_the_caller_leaves() -> None:
+def test_leaving_ends_the_threads() -> None:
     outcomes = in_order(double, itertools.count(20), concurrency=3)
     next(outcomes)
     crew = [thread for thread in threading.enumerate() if thread.name == "seqserve-many"]
@@ -82,7 +82,7 @@ async def async_double(number: int) -> int:
     return double(number)
 
 
-async def test_async_order_and_failures_in_their_place() -> None:
+async def test_async_outcomes_and_failures_keep_the_order_of_items() -> None:
     outcomes = [outcome async for outcome in async_in_order(async_double, range(20), 4)]
     assert [outcome.result() for outcome in outcomes[:13]] == [2 * n for n in range(13)]
     assert isinstance(outcomes[13].exception(), ValueError)
@@ -106,7 +106,7 @@ async def test_async_input_is_read_no_further_than_the_window() -> None:
     assert read <= 5 + 2 * WINDOW + 1
 
 
-async def test_async_failing_input_says_so_after_what_came_before() -> None:
+async def test_async_failing_input_comes_after_the_outcomes_before_it() -> None:
     async def failing_input() -> AsyncIterator[int]:
         yield 1
         raise OSError("no more")
@@ -117,7 +117,7 @@ async def test_async_failing_input_says_so_after_what_came_before() -> None:
         (await anext(outcomes)).result()
 
 
-async def test_async_tasks_end_when_the_caller_leaves() -> None:
+async def test_leaving_ends_the_tasks() -> None:
     ended: list[str] = []
 
     async def hang(number: int) -> int:

@@ -66,7 +66,7 @@ def test_sources_are_read_no_further_ahead() -> None:
     assert not thread.is_alive() and waits.empty()
 
 
-def test_what_fails_says_so() -> None:
+def test_a_failure_is_raised() -> None:
     def outcomes() -> Iterator[tuple[int, str]]:
         yield 0, "A"
         raise OSError("no more")

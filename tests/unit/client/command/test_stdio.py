@@ -59,7 +59,7 @@ def test_all_closed(server: FakeServer) -> None:
     assert shell(server, "generate --target TARGET a <&- >&- 2>&-") == (1, "", "")
 
 
-def test_arguments_that_are_no_text(server: FakeServer) -> None:
+def test_arguments_that_are_not_utf_8(server: FakeServer) -> None:
     status, _, errors = shell(server, "generate --target $(printf '\\377:1') a")
     told = "seqserve: target: '\\udcff:1' has a character that no address has\n"
     assert (status, errors) == (2, told)

@@ -65,7 +65,7 @@ def test_a_last_line_without_an_end_is_ended(
         (["--tokens", "/"], "--tokens: / cannot be written"),
     ],
 )
-def test_what_is_wrong_is_named_and_no_token_shown(
+def test_an_error_names_the_option_and_shows_no_token(
     argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["token", *argv]) == 2
