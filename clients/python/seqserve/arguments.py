@@ -14,8 +14,8 @@ BULK_CONCURRENCY = 256
 """More sources than a server runs at once, so that it never waits for the next one."""
 MAX_MESSAGE_BYTES = 64 << 20
 WINDOW = 4
-"""Sources between input and output for each call under way; a slow answer holds the others up
-only when so many wait behind it."""
+"""Maximum number of sources between input and output for each call under way, so that one slow
+answer delays few others."""
 
 S = TypeVar("S", bound=Iterable[str] | AsyncIterable[str])
 

@@ -231,7 +231,7 @@ class AsyncClient(AsyncModelClient):
             source: The source text.
             target: The target text.
             model: Name of the model; the server's default if None.
-            version: Version of the model; the highest sound one if None.
+            version: Version of the model; the highest valid one if None.
         """
         request = requests.score_request(source, target, model, version)
         return await self._unary(Method.SCORE, request, responses.score_of, timeout_s)
@@ -251,7 +251,7 @@ class AsyncClient(AsyncModelClient):
             source: The source text.
             target: The target text; the output of greedy search if None.
             model: Name of the model; the server's default if None.
-            version: Version of the model; the highest sound one if None.
+            version: Version of the model; the highest valid one if None.
         """
         request = requests.attention_request(source, target, model, version)
         return await self._unary(Method.ATTENTION, request, responses.attention_of, timeout_s)

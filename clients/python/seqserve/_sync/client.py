@@ -230,7 +230,7 @@ class Client(ModelClient):
             source: The source text.
             target: The target text.
             model: Name of the model; the server's default if None.
-            version: Version of the model; the highest sound one if None.
+            version: Version of the model; the highest valid one if None.
         """
         request = requests.score_request(source, target, model, version)
         return self._unary(Method.SCORE, request, responses.score_of, timeout_s)
@@ -250,7 +250,7 @@ class Client(ModelClient):
             source: The source text.
             target: The target text; the output of greedy search if None.
             model: Name of the model; the server's default if None.
-            version: Version of the model; the highest sound one if None.
+            version: Version of the model; the highest valid one if None.
         """
         request = requests.attention_request(source, target, model, version)
         return self._unary(Method.ATTENTION, request, responses.attention_of, timeout_s)

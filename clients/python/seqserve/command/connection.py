@@ -95,5 +95,5 @@ class ModelCallOptions(ConnectionOptions):
 
     model: str | None = option(None, help="Name of the model; by default the server's default.")
     model_version: int | None = option(
-        None, help="Version of the model; by default the highest sound one.", minimum=1
+        None, help="Version of the model; by default the highest valid one.", minimum=1
     )

@@ -25,7 +25,7 @@ COMMANDS = {
     ),
     "train": Command(
         module="seqserve_model.command.train",
-        help="train a model as a recipe (TOML) says",
+        help="train a model by a recipe (TOML)",
         extra="train",
     ),
     "evaluate": Command(
