@@ -32,31 +32,8 @@ from seqserve.retry import Attempts
 from seqserve.v1 import generation_pb2
 
 
-def bulk(
-    group: CallGroup,
-    template: generation_pb2.GenerateRequest,
-    sources: Iterable[str] | AsyncIterable[str],
-    concurrency: int,
-    attempts: Attempts,
-) -> AsyncGenerator[Outcome, None]:
-    """Generates from sources and yields their outcomes as they arrive.
-
-    Args:
-        group: Sends the calls.
-        template: The request of every source, without the source.
-        sources: The texts; a task reads them.
-        concurrency: Maximum number of sources read whose outcome has not been yielded.
-        attempts: Decides on retries.
-
-    Raises:
-        InvalidArgument: The concurrency is less than 1, or the sources are one text.
-    """
-    sources, concurrency = checked_sources(sources), checked_concurrency(concurrency)
-    return _BulkRun(group, template, sources, concurrency, attempts).outcomes()
-
-
-class _BulkRun:
-    """The two tasks of one bulk call and what they share."""
+class BulkRun:
+    """One bulk call, with the two tasks that feed it and read it."""
 
     def __init__(
         self,
@@ -66,17 +43,30 @@ class _BulkRun:
         concurrency: int,
         attempts: Attempts,
     ) -> None:
+        """Starts nothing yet.
+
+        Args:
+            group: Sends the calls.
+            template: The request of every source, without the source.
+            sources: The texts; a task reads them.
+            concurrency: Maximum number of sources read whose outcome has not been yielded.
+            attempts: Decides on retries.
+
+        Raises:
+            InvalidArgument: The concurrency is less than 1, or the sources are one text.
+        """
         self._calls = group.group()
         self._template = template
-        self._sources = sources
+        self._sources = checked_sources(sources)
         self._attempts = attempts
-        self._room = Semaphore(concurrency)
+        self._room = Semaphore(checked_concurrency(concurrency))
         self._pending = PendingRequests()
         self._outcomes: Queue[Outcome | BaseException | None] = Queue()
         self._is_over = False
         self._failure: BaseException | None = None
 
     async def outcomes(self) -> AsyncGenerator[Outcome, None]:
+        """Generates from the sources and yields their outcomes as they arrive."""
         reader = start(self._read, "seqserve-bulk")
         exchange = start(self._exchange, "seqserve-bulk")
         try:

@@ -9,12 +9,12 @@ from functools import partial
 from typing import Self, Unpack
 
 from seqserve import requests, responses
-from seqserve._async.bulk import bulk
+from seqserve._async.bulk import BulkRun
 from seqserve._async.groups import CallGroup
-from seqserve._async.many import in_order
 from seqserve._async.model_client import AsyncModelClient
 from seqserve._async.streams import pieces_of
 from seqserve._async.transport import AsyncTransport
+from seqserve._async.worker_pool import WorkerPool
 from seqserve._transport.aio_channel import AsyncGrpcTransport
 from seqserve._transport.connection import Connection
 from seqserve._transport.metadata import MetadataSource
@@ -134,8 +134,8 @@ class AsyncClient(AsyncModelClient):
             )
 
         try:
-            outcomes = in_order(generate, checked_sources(sources), concurrency)
-            async with aclosing(outcomes):
+            pool = WorkerPool(generate, checked_sources(sources), concurrency)
+            async with aclosing(pool.outcomes()) as outcomes:
                 async for outcome in outcomes:
                     yield outcome.result()
         finally:
@@ -193,7 +193,7 @@ class AsyncClient(AsyncModelClient):
         """
         template = requests.generate_request("", **options)
         attempts = self._attempts(math.inf if timeout_s is None else timeout_s)
-        return bulk(self._calls, template, sources, concurrency, attempts)
+        return BulkRun(self._calls, template, sources, concurrency, attempts).outcomes()
 
     def stream(
         self,

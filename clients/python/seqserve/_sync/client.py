@@ -10,12 +10,12 @@ from functools import partial
 from typing import Self, Unpack
 
 from seqserve import requests, responses
-from seqserve._sync.bulk import bulk
+from seqserve._sync.bulk import BulkRun
 from seqserve._sync.groups import CallGroup
-from seqserve._sync.many import in_order
 from seqserve._sync.model_client import ModelClient
 from seqserve._sync.streams import pieces_of
 from seqserve._sync.transport import Transport
+from seqserve._sync.worker_pool import WorkerPool
 from seqserve._transport.channel import GrpcTransport
 from seqserve._transport.connection import Connection
 from seqserve._transport.metadata import MetadataSource
@@ -133,8 +133,8 @@ class Client(ModelClient):
             return self._unary(Method.GENERATE, request, responses.result_of, timeout_s, group)
 
         try:
-            outcomes = in_order(generate, checked_sources(sources), concurrency)
-            with closing(outcomes):
+            pool = WorkerPool(generate, checked_sources(sources), concurrency)
+            with closing(pool.outcomes()) as outcomes:
                 for outcome in outcomes:
                     yield outcome.result()
         finally:
@@ -192,7 +192,7 @@ class Client(ModelClient):
         """
         template = requests.generate_request("", **options)
         attempts = self._attempts(math.inf if timeout_s is None else timeout_s)
-        return bulk(self._calls, template, sources, concurrency, attempts)
+        return BulkRun(self._calls, template, sources, concurrency, attempts).outcomes()
 
     def stream(
         self,

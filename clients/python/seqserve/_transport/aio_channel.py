@@ -47,7 +47,7 @@ class AsyncGrpcTransport:
         call = self._callables[method](request, timeout=timeout_s, metadata=metadata)
         if method is Method.GENERATE_BULK:
             return _AsyncBulkCall(call)
-        return _AsyncGrpcCall(call) if method is Method.GENERATE_STREAM else _AsyncUnaryCall(call)
+        return _AsyncGrpcCall(call, is_unary=method is not Method.GENERATE_STREAM)
 
     async def close(self) -> None:
         """Cancels the calls under way and refuses new ones."""
@@ -57,15 +57,19 @@ class AsyncGrpcTransport:
 
 
 class _AsyncGrpcCall:
-    """A streaming call."""
+    """A call; a unary one is a stream of one message."""
 
-    def __init__(self, call: Any) -> None:
+    def __init__(self, call: Any, *, is_unary: bool) -> None:
         self._call = call
+        self._is_unary = is_unary
 
     async def __aiter__(self) -> AsyncIterator[Any]:
         try:
-            async for message in self._messages():
-                yield message
+            if self._is_unary:
+                yield await self._call
+            else:
+                async for message in self._call:
+                    yield message
         except grpc.RpcError as error:
             raise await self._error_of(error) from error
         except asyncio.CancelledError as error:
@@ -81,17 +85,6 @@ class _AsyncGrpcCall:
     async def _error_of(self, error: Any) -> CallError:
         return error_of_call(error)
 
-    async def _messages(self) -> AsyncIterator[Any]:
-        async for message in self._call:
-            yield message
-
-
-class _AsyncUnaryCall(_AsyncGrpcCall):
-    """A unary call, as a stream of one message."""
-
-    async def _messages(self) -> AsyncIterator[Any]:
-        yield await self._call
-
 
 class _AsyncBulkCall(_AsyncGrpcCall):
     """A call with many requests.
@@ -101,7 +94,7 @@ class _AsyncBulkCall(_AsyncGrpcCall):
     """
 
     def __init__(self, call: Any) -> None:
-        super().__init__(call)
+        super().__init__(call, is_unary=False)
         self._server_error: CallError | None = None
         call.add_done_callback(self._keep_error)
 

@@ -30,9 +30,10 @@ class GrpcTransport:
         metadata = self._connection.metadata()
         try:
             if method in (Method.GENERATE_STREAM, Method.GENERATE_BULK):
-                return _GrpcCall(callable_(request, timeout=timeout_s, metadata=metadata))
+                stream = callable_(request, timeout=timeout_s, metadata=metadata)
+                return _GrpcCall(stream, is_unary=False)
             future = callable_.future(request, timeout=timeout_s, metadata=metadata)
-            return _GrpcUnaryCall(future)
+            return _GrpcCall(future, is_unary=True)
         except ValueError:
             # grpc raises it for a closed channel.
             raise client_closed() from None
@@ -43,14 +44,18 @@ class GrpcTransport:
 
 
 class _GrpcCall:
-    """A streaming call."""
+    """A call; a unary one is a stream of one message."""
 
-    def __init__(self, call: Any) -> None:
+    def __init__(self, call: Any, *, is_unary: bool) -> None:
         self._call = call
+        self._is_unary = is_unary
 
     def __iter__(self) -> Iterator[Any]:
         try:
-            yield from self._messages()
+            if self._is_unary:
+                yield self._call.result()
+            else:
+                yield from self._call
         except grpc.RpcError as error:
             raise error_of_call(error) from error
         except grpc.FutureCancelledError as error:
@@ -58,13 +63,3 @@ class _GrpcCall:
 
     def cancel(self) -> None:
         self._call.cancel()
-
-    def _messages(self) -> Iterator[Any]:
-        yield from self._call
-
-
-class _GrpcUnaryCall(_GrpcCall):
-    """A unary call, as a stream of one message."""
-
-    def _messages(self) -> Iterator[Any]:
-        yield self._call.result()

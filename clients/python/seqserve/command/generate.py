@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seqserve import Client
-from seqserve._sync.many import in_order
+from seqserve._sync.worker_pool import WorkerPool
 from seqserve.arguments import BULK_CONCURRENCY, DEFAULT_CONCURRENCY, WINDOW
 from seqserve.command.connection import ModelCallOptions
 from seqserve.command.decoding import OUTPUT, DecodingOptions
@@ -167,7 +167,7 @@ def _answer(
         return client.generate(source, **call) if source.strip() else None
 
     concurrency = options.concurrency or DEFAULT_CONCURRENCY
-    with closing(in_order(generate, sources, concurrency)) as outcomes:
+    with closing(WorkerPool(generate, sources, concurrency).outcomes()) as outcomes:
         for number, outcome in enumerate(outcomes, start=1):
             try:
                 writer.result(number, outcome.result())

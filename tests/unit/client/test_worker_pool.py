@@ -6,9 +6,9 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
+from seqserve._sync.worker_pool import WorkerPool
 
-from seqserve._async.many import in_order as async_in_order
-from seqserve._sync.many import in_order
+from seqserve._async.worker_pool import WorkerPool as AsyncWorkerPool
 from seqserve.arguments import WINDOW
 from seqserve.errors import InvalidArgument
 
@@ -22,7 +22,7 @@ def double(number: int) -> int:
 
 
 def test_outcomes_and_failures_keep_the_order_of_items() -> None:
-    outcomes = list(in_order(double, range(20), concurrency=4))
+    outcomes = list(WorkerPool(double, range(20), concurrency=4).outcomes())
     assert [outcome.result() for outcome in outcomes[:13]] == [2 * n for n in range(13)]
     with pytest.raises(ValueError, match="unlucky"):
         outcomes[13].result()
@@ -30,7 +30,7 @@ def test_outcomes_and_failures_keep_the_order_of_items() -> None:
 
 
 def test_nothing_to_do() -> None:
-    assert list(in_order(double, [], concurrency=3)) == []
+    assert list(WorkerPool(double, [], concurrency=3).outcomes()) == []
 
 
 def test_an_outcome_is_yielded_while_the_input_blocks() -> None:
@@ -41,7 +41,7 @@ def test_an_outcome_is_yielded_while_the_input_blocks() -> None:
         assert answered.wait(PATIENCE_S)
         yield 2
 
-    outcomes = in_order(double, slow_input(), concurrency=2)
+    outcomes = WorkerPool(double, slow_input(), concurrency=2).outcomes()
     assert next(outcomes).result() == 2
     answered.set()
     assert [outcome.result() for outcome in outcomes] == [4]
@@ -49,7 +49,7 @@ def test_an_outcome_is_yielded_while_the_input_blocks() -> None:
 
 def test_an_endless_input_is_read_no_further_than_the_window() -> None:
     read = itertools.count()
-    outcomes = in_order(double, (next(read) for _ in itertools.count()), concurrency=2)
+    outcomes = WorkerPool(double, (next(read) for _ in itertools.count()), concurrency=2).outcomes()
     taken = [next(outcomes).result() for _ in range(5)]
     outcomes.close()
     assert taken == [0, 2, 4, 6, 8]
@@ -61,14 +61,14 @@ def test_a_failing_input_comes_after_the_outcomes_before_it() -> None:
         yield 1
         raise OSError("no more")
 
-    outcomes = list(in_order(double, failing_input(), concurrency=3))
+    outcomes = list(WorkerPool(double, failing_input(), concurrency=3).outcomes())
     assert outcomes[0].result() == 2
     with pytest.raises(OSError, match="no more"):
         outcomes[1].result()
 
 
 def test_leaving_ends_the_threads() -> None:
-    outcomes = in_order(double, itertools.count(20), concurrency=3)
+    outcomes = WorkerPool(double, itertools.count(20), concurrency=3).outcomes()
     next(outcomes)
     crew = [thread for thread in threading.enumerate() if thread.name == "seqserve-many"]
     outcomes.close()
@@ -83,7 +83,7 @@ async def async_double(number: int) -> int:
 
 
 async def test_async_outcomes_and_failures_keep_the_order_of_items() -> None:
-    outcomes = [outcome async for outcome in async_in_order(async_double, range(20), 4)]
+    outcomes = [outcome async for outcome in AsyncWorkerPool(async_double, range(20), 4).outcomes()]
     assert [outcome.result() for outcome in outcomes[:13]] == [2 * n for n in range(13)]
     assert isinstance(outcomes[13].exception(), ValueError)
     assert outcomes[19].result() == 38
@@ -98,7 +98,7 @@ async def test_async_input_is_read_no_further_than_the_window() -> None:
             read += 1
             yield 20
 
-    outcomes = async_in_order(async_double, endless(), 2)
+    outcomes = AsyncWorkerPool(async_double, endless(), 2).outcomes()
     taken = [(await anext(outcomes)).result() for _ in range(5)]
     await outcomes.aclose()
     assert taken == [40] * 5
@@ -111,7 +111,7 @@ async def test_async_failing_input_comes_after_the_outcomes_before_it() -> None:
         yield 1
         raise OSError("no more")
 
-    outcomes = async_in_order(async_double, failing_input(), 3)
+    outcomes = AsyncWorkerPool(async_double, failing_input(), 3).outcomes()
     assert (await anext(outcomes)).result() == 2
     with pytest.raises(OSError, match="no more"):
         (await anext(outcomes)).result()
@@ -129,7 +129,7 @@ async def test_leaving_ends_the_tasks() -> None:
             ended.append("cancelled")
         return number
 
-    outcomes = async_in_order(hang, range(3), 3)
+    outcomes = AsyncWorkerPool(hang, range(3), 3).outcomes()
     await anext(outcomes)
     await outcomes.aclose()
     assert ended == ["cancelled"] * 2
@@ -138,6 +138,6 @@ async def test_leaving_ends_the_tasks() -> None:
 @pytest.mark.parametrize("concurrency", [0, -3])
 async def test_concurrency_is_at_least_one(concurrency: int) -> None:
     with pytest.raises(InvalidArgument, match="concurrency"):
-        in_order(double, [1], concurrency)
+        WorkerPool(double, [1], concurrency).outcomes()
     with pytest.raises(InvalidArgument, match="concurrency"):
-        await anext(async_in_order(async_double, [1], concurrency))
+        await anext(AsyncWorkerPool(async_double, [1], concurrency).outcomes())

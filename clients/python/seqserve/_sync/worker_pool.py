@@ -1,4 +1,4 @@
-# Generated from seqserve/_async/many.py by `make clients`; do not edit.
+# Generated from seqserve/_async/worker_pool.py by `make clients`; do not edit.
 """Many calls at once, their outcomes in the order of the items; memory stays bounded.
 
 At most ``concurrency`` items are worked on, and at most :data:`~seqserve.arguments.WINDOW` times as
@@ -29,29 +29,8 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 
-def in_order(
-    work: Callable[[A], R],
-    items: Iterable[A],
-    concurrency: int,
-) -> Generator[Future[R], None, None]:
-    """Works on items with threads and yields their outcomes in order.
-
-    Args:
-        work: Function to apply to an item.
-        items: The items; the threads read them, one at a time.
-        concurrency: Maximum number of items worked on at once.
-
-    Yields:
-        For each item a future that is done; if reading the items failed, a last one with the error.
-
-    Raises:
-        InvalidArgument: The concurrency is less than 1.
-    """
-    return _WorkerPool(work, items, checked_concurrency(concurrency)).outcomes()
-
-
-class _WorkerPool(Generic[A, R]):
-    """Threads that take turns at the input."""
+class WorkerPool(Generic[A, R]):
+    """Threads that take turns at reading items, and work on them at the same time."""
 
     def __init__(
         self,
@@ -59,15 +38,29 @@ class _WorkerPool(Generic[A, R]):
         items: Iterable[A],
         concurrency: int,
     ) -> None:
+        """Starts nothing yet.
+
+        Args:
+            work: Function to apply to an item.
+            items: The items; the threads read them, one at a time.
+            concurrency: Maximum number of items worked on at once.
+
+        Raises:
+            InvalidArgument: The concurrency is less than 1.
+        """
         self._work = work
         self._items = items_of(items)
-        self._concurrency = concurrency
+        self._concurrency = checked_concurrency(concurrency)
         self._reading = Lock()
         self._room = Semaphore(concurrency * WINDOW)
         self._futures: Queue[Future[R] | None] = Queue()
         self._is_over = False
 
     def outcomes(self) -> Generator[Future[R], None, None]:
+        """Yields a finished future for each item, in order.
+
+        If reading the items fails, a last future has the error.
+        """
         workers = [start(self._run, "seqserve-many") for _ in range(self._concurrency)]
         try:
             while (future := self._futures.get()) is not None:
