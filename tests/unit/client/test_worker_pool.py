@@ -6,9 +6,9 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
-from seqserve._sync.worker_pool import WorkerPool
 
 from seqserve._async.worker_pool import WorkerPool as AsyncWorkerPool
+from seqserve._sync.worker_pool import WorkerPool
 from seqserve.arguments import WINDOW
 from seqserve.errors import InvalidArgument
 

@@ -24,13 +24,7 @@ class ModelClient:
     """Lists the models of a server, loads and unloads them, and splits traffic among versions."""
 
     def __init__(self, calls: CallGroup, retry: RetryPolicy, timeout_s: float) -> None:
-        """Stores the settings.
-
-        Args:
-            calls: Sends the calls.
-            retry: How often and how long to retry.
-            timeout_s: Default time for a call and its retries.
-        """
+        """Stores the group that sends the calls, and the client's settings for them."""
         self._calls = calls
         self._retry = retry
         self._timeout_s = timeout_s

@@ -26,18 +26,10 @@ class Connection:
         token: str | None = None,
         metadata: MetadataSource | None = None,
     ) -> None:
-        """Checks the settings.
-
-        Args:
-            target: See :func:`~seqserve.target.grpc_target`.
-            max_message_bytes: Maximum size of a response.
-            tls: Encryption; none if None.
-            token: Token to send with every call; none if None.
-            metadata: Returns further metadata of a call.
+        """Checks the settings, which :class:`~seqserve.Client` describes.
 
         Raises:
-            OptionError: The target is malformed or one of several hosts cannot be resolved, a file
-                of ``tls`` is invalid, or the token would be sent unencrypted.
+            OptionError: See :class:`~seqserve.Client`.
         """
         self._address = grpc_target(target)
         self._token = metadata_of(token, is_private=tls is not None or is_local(target))
