@@ -1,8 +1,8 @@
-"""What the fakes answer: the source in capitals, one token a word.
+"""Answers of the fake servers: the source in capitals, one token a word.
 
-A known target is scored with -0.5, -1.0, -1.5 and so on. There are two layers of two heads. In
-layer 1 head 0 attends to the token at the same place, head 1 to all alike; in layer 0 they have
-changed parts.
+The tokens of a given target score -0.5, -1.0, -1.5 and so on. There are two layers of two heads. In
+layer 1, head 0 attends to the token with the same index, head 1 to all tokens equally; in layer 0
+it is the other way round.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ SIZES = st.tuples(*[st.integers(1, 4)] * 4)
 
 
 def numbered(layers: int, heads: int, queries: int, keys: int) -> AttentionWeights:
-    """Each weight tells its place: 1234 is layer 1, head 2, query 3, key 4."""
+    """Each weight encodes its index: 1234 is layer 1, head 2, query 3, key 4."""
     return AttentionWeights(
         layers=layers,
         heads=heads,

@@ -1,4 +1,4 @@
-"""The token of a caller: what is sent, where it is not, and what a server reads."""
+"""Bearer tokens: when a client sends one, and how a server reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources without end through one call, or several where one breaks; both clients."""
+"""Bulk calls of both clients, over one call or, if calls break, several."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Bulk = Callable[..., Outcomes]
 
 @pytest.fixture(params=["Client", "AsyncClient"])
 def bulk(request: pytest.FixtureRequest) -> Bulk:
-    """Gives all outcomes of sources, in the order in which they came."""
+    """Returns all outcomes in the order of their arrival."""
 
     def run(target: str, sources: Iterable[str], **options: Any) -> Outcomes:
         retry = options.pop("retry", SOON)
@@ -200,7 +200,7 @@ def test_an_endless_input_is_read_no_further_than_it_may(server: FakeServer) -> 
         time.sleep(0.05)
         outcomes.close()
     assert sorted(taken) == list(range(5))
-    # The last one that was given counts until the next one is asked for.
+    # The last outcome counts until the next one is requested.
     assert next(read) == 4 + 3
 
 
@@ -265,7 +265,7 @@ async def test_async_input_is_read_no_further_than_it_may(server: FakeServer) ->
         await asyncio.sleep(0.05)
         await outcomes.aclose()
     assert sorted(taken) == list(range(5))
-    # One more has been read and waits for room.
+    # One more source is read and waits for room.
     assert next(read) <= 4 + 3 + 1
 
 
@@ -317,7 +317,7 @@ Serve = Callable[[Iterator[Any]], Iterator[Any]]
 
 
 class Transport:
-    """Each call is served by the next of some functions."""
+    """Serves each call with the next of some functions."""
 
     def __init__(self, *serve: Serve) -> None:
         self._serve = list(serve)

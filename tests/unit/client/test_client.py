@@ -1,4 +1,4 @@
-"""The clients over a transport with no network, both by the same scripts."""
+"""Both clients over a transport without a network, by the same tests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BROKEN = Unavailable("INTERNAL", "Received RST_STREAM with error code 2")
 
 @dataclass
 class Session:
-    """A client, plain or awaited, behind one face."""
+    """Either client, with a blocking interface."""
 
     client: Any
     transport: Any
@@ -182,7 +182,7 @@ def test_a_stream_is_read_to_its_status_and_an_error_after_its_result_is_ignored
 ) -> None:
     run = session([*stream_of("ab"), BROKEN])
     assert "".join(piece.text for piece in run.stream("ab")) == "AB"
-    # Up to the status: who leaves before it has cancelled.
+    # Up to the status: leaving earlier would cancel the call.
     assert run.calls[0].is_read
 
 

@@ -1,4 +1,4 @@
-"""Calls that end together, and waits that nobody sleeps out."""
+"""Groups of calls: cancelling one ends its calls and delays."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ COMMAND = [sys.executable, "-m", "seqserve"]
 
 
 def install(monkeypatch: pytest.MonkeyPatch, outcome: Any, extra: str = "server") -> None:
-    """Adds a sub-command ``try`` that gives an exit status or raises."""
+    """Adds a command ``try`` that returns an exit status or raises."""
     module = ModuleType("trial")
 
     def run(argv: list[str]) -> Any:
@@ -129,7 +129,7 @@ def test_a_sub_command_is_imported_only_when_it_is_called() -> None:
 
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_command_that_hangs_is_ended() -> None:
-    """As one does whose main thread was interrupted with a lock in its hands."""
+    """Hangs, as after an interrupt of the main thread while it held a lock."""
     program = (
         "import signal, threading\n"
         "import seqserve.__main__ as m\n"

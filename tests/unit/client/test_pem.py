@@ -1,4 +1,4 @@
-"""Files of certificates: what is sound is read, what is not is named."""
+"""Files of certificates: valid ones are read, errors name invalid ones."""
 
 from __future__ import annotations
 

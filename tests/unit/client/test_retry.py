@@ -115,7 +115,7 @@ def test_never_past_the_deadline_nor_too_often(
     max_backoff_s: float,
     events: list[tuple[float, float | None, float]],
 ) -> None:
-    """Whatever calls take, servers ask for and dice show: attempts stay within both bounds."""
+    """Attempts keep both limits for any durations, server delays and jitter."""
     clock = Clock()
     deadline_s = clock.now_s + timeout_s
     dice = iter([share for *_, share in events])

@@ -1,4 +1,4 @@
-"""TLS of the client, with servers that show certificates."""
+"""TLS of the client, with real servers and certificates."""
 
 from __future__ import annotations
 

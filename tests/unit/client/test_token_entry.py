@@ -1,4 +1,4 @@
-"""Tokens, and the lines by which servers know them."""
+"""Tokens, and their lines in the server's file."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ async def test_async_input_is_read_no_further_than_the_window() -> None:
     taken = [(await anext(outcomes)).result() for _ in range(5)]
     await outcomes.aclose()
     assert taken == [40] * 5
-    # The one beyond the window has been read and waits for room.
+    # One item beyond the window is read and waits for room.
     assert read <= 5 + 2 * WINDOW + 1
 
 

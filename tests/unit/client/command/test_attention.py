@@ -1,4 +1,4 @@
-"""What ``seqserve attention`` draws of the fake's weights, which ``answers`` describes."""
+"""``seqserve attention`` with the weights of the fake server, see ``answers``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_numbers_are_the_default_without_a_terminal(seqserve: Run) -> None:
 
 
 def picture(out: str) -> list[str]:
-    """The rows of a drawing, heading and legend left out."""
+    """The rows of a drawing without heading and legend."""
     return out.splitlines()[2:-2]
 
 

@@ -1,4 +1,4 @@
-"""Options of the commands that call a server: encryption, and the caller's token."""
+"""Options of the commands that call a server: encryption and token."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[TLS | None, str | None]]:
-    """With what each client was made."""
+    """The arguments of each client."""
     told: list[tuple[TLS | None, str | None]] = []
 
     def client(target: str, *, timeout_s: float, tls: TLS | None, token: str | None) -> None:

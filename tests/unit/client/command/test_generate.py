@@ -305,7 +305,7 @@ def test_json_has_what_was_asked_for(run: Run, form: list[str]) -> None:
     assert answered["source_pieces"] == ["good", "day", "</s>"]
     best, second = answered["hypotheses"]
     assert (best["score"], second["score"], second["normalized_score"]) == (-1.5, -2.5, -1.5)
-    # Not a number, for a token of a prefix; JSON has no word for it.
+    # NaN, for a token of a prefix; JSON has none.
     assert best["token_scores"] == [None, -0.5, -0.5]
     assert best["top_tokens"] == [[{"token": "T0", "token_id": 0, "score": -0.5}]] * 3
     assert best["attention"] == [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]

@@ -15,7 +15,7 @@ def test_the_token_and_its_line(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr()
     token = shown.out.removesuffix("\n")
     note, line = shown.err.splitlines()
-    # So that all of it may go into the file.
+    # A comment, so that standard error as a whole is a valid file of tokens.
     assert note.startswith("# ")
     expected = TokenEntry(digest=digest_of(token), scopes=frozenset([Scope.GENERATE]), name="web")
     assert TokenEntry.parse(line) == expected

@@ -223,7 +223,7 @@ async def test_closing_the_async_client_cancels_what_is_under_way(server: FakeSe
 
 
 LATER = RetryPolicy(initial_backoff_s=10 * PATIENCE_S, max_backoff_s=10 * PATIENCE_S)
-"""So long that only a failing test waits for the next try."""
+"""A delay so long that only a failing test waits for it."""
 
 
 def test_closing_the_client_ends_the_delay_before_a_retry(server: FakeServer) -> None:

@@ -1,4 +1,4 @@
-"""Against the encoder of googleapis, which the server uses and the client does without."""
+"""The client's decoder against the encoder of googleapis, which the server uses."""
 
 from __future__ import annotations
 
