@@ -21,8 +21,8 @@ def server() -> Iterator[FakeServer]:
 def interruptible() -> Iterator[None]:
     """Makes child processes interruptible, even if the tests run in the background.
 
-    A background process ignores interrupts and its children inherit that, but they do not inherit
-    a handler. Setting it in the child before it starts would need a fork, which gRPC's threads break.
+    A background process ignores interrupts and its children inherit that, but no handler. To set
+    it in the child before it starts would need a fork, which gRPC's threads do not allow.
     """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
