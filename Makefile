@@ -44,7 +44,7 @@ test-docker: $(VENV)/.ready ## Bring docker-compose.yml up for real; says so lou
 bench: $(VENV)/.ready build/optimum/.ready ## Compare with other engines in one run, a quarter of an hour.
 	OMP_WAIT_POLICY=passive $(BIN)/python -m bench
 
-check: lint types test check-proto ## What CI runs.
+check: lint types test check-proto check-clients ## What CI runs.
 
 format: $(VENV)/.ready ## Format the code.
 	$(BIN)/ruff check --fix-only --quiet .
@@ -68,6 +68,12 @@ check-proto: $(PROTOC_VENV)/.ready ## Fail if the checked-in stubs are not those
 	@for file in $$(cd build/stubs && find . -name '*pb2*'); do \
 	  diff -u $$file build/stubs/$$file || { echo "stale stubs: run 'make proto'"; exit 1; }; \
 	done
+
+clients: $(VENV)/.ready ## Generate the blocking client from the asyncio client.
+	$(BIN)/python clients/python/unasync.py
+
+check-clients: $(VENV)/.ready ## Fail if the checked-in blocking client is not that of the asyncio client.
+	$(BIN)/python clients/python/unasync.py --check
 
 # Names of the foreign ones may be taken already where the client is used, so those stubs are the
 # server's; they are found by where they lie, not by their package.
@@ -106,4 +112,4 @@ $(PROTOC_VENV)/.ready: pyproject.toml
 	$(PROTOC_VENV)/bin/python $(PIP) --group proto
 	touch $@
 
-.PHONY: help demo serve install test soak chaos test-docker bench check format lint types proto check-proto clean
+.PHONY: help demo serve install test soak chaos test-docker bench check format lint types proto check-proto clients check-clients clean

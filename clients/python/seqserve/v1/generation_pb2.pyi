@@ -19,7 +19,6 @@ class StopReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STOP_REASON_LENGTH: _ClassVar[StopReason]
     STOP_REASON_STOP_SEQUENCE: _ClassVar[StopReason]
     STOP_REASON_TIME_LIMIT: _ClassVar[StopReason]
-    STOP_REASON_CANCELLED: _ClassVar[StopReason]
 PRIORITY_UNSPECIFIED: Priority
 PRIORITY_NORMAL: Priority
 PRIORITY_LOW: Priority
@@ -28,7 +27,6 @@ STOP_REASON_EOS: StopReason
 STOP_REASON_LENGTH: StopReason
 STOP_REASON_STOP_SEQUENCE: StopReason
 STOP_REASON_TIME_LIMIT: StopReason
-STOP_REASON_CANCELLED: StopReason
 
 class GenerateRequest(_message.Message):
     __slots__ = ("model", "version", "source", "options", "priority")

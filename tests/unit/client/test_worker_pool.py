@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from seqserve._async.worker_pool import WorkerPool as AsyncWorkerPool
+from seqserve._sync.worker_pool import WorkerPool
+from seqserve.arguments import WINDOW
 from seqserve.errors import InvalidArgument
-from seqserve.many import WINDOW, async_in_order, in_order
 
 PATIENCE_S = 20.0
 
@@ -19,8 +21,8 @@ def double(number: int) -> int:
     return 2 * number
 
 
-def test_order_and_failures_in_their_place() -> None:
-    outcomes = list(in_order(double, range(20), concurrency=4))
+def test_outcomes_and_failures_keep_the_order_of_items() -> None:
+    outcomes = list(WorkerPool(double, range(20), concurrency=4).outcomes())
     assert [outcome.result() for outcome in outcomes[:13]] == [2 * n for n in range(13)]
     with pytest.raises(ValueError, match="unlucky"):
         outcomes[13].result()
@@ -28,10 +30,10 @@ def test_order_and_failures_in_their_place() -> None:
 
 
 def test_nothing_to_do() -> None:
-    assert list(in_order(double, [], concurrency=3)) == []
+    assert list(WorkerPool(double, [], concurrency=3).outcomes()) == []
 
 
-def test_a_finished_item_comes_while_the_input_makes_its_reader_wait() -> None:
+def test_an_outcome_is_yielded_while_the_input_blocks() -> None:
     answered = threading.Event()
 
     def slow_input() -> Iterator[int]:
@@ -39,7 +41,7 @@ def test_a_finished_item_comes_while_the_input_makes_its_reader_wait() -> None:
         assert answered.wait(PATIENCE_S)
         yield 2
 
-    outcomes = in_order(double, slow_input(), concurrency=2)
+    outcomes = WorkerPool(double, slow_input(), concurrency=2).outcomes()
     assert next(outcomes).result() == 2
     answered.set()
     assert [outcome.result() for outcome in outcomes] == [4]
@@ -47,26 +49,26 @@ def test_a_finished_item_comes_while_the_input_makes_its_reader_wait() -> None:
 
 def test_an_endless_input_is_read_no_further_than_the_window() -> None:
     read = itertools.count()
-    outcomes = in_order(double, (next(read) for _ in itertools.count()), concurrency=2)
+    outcomes = WorkerPool(double, (next(read) for _ in itertools.count()), concurrency=2).outcomes()
     taken = [next(outcomes).result() for _ in range(5)]
     outcomes.close()
     assert taken == [0, 2, 4, 6, 8]
     assert next(read) <= 5 + 2 * WINDOW
 
 
-def test_a_failing_input_says_so_after_what_came_before() -> None:
+def test_a_failing_input_comes_after_the_outcomes_before_it() -> None:
     def failing_input() -> Iterator[int]:
         yield 1
         raise OSError("no more")
 
-    outcomes = list(in_order(double, failing_input(), concurrency=3))
+    outcomes = list(WorkerPool(double, failing_input(), concurrency=3).outcomes())
     assert outcomes[0].result() == 2
     with pytest.raises(OSError, match="no more"):
         outcomes[1].result()
 
 
-def test_the_threads_end_when_the_caller_leaves() -> None:
-    outcomes = in_order(double, itertools.count(20), concurrency=3)
+def test_leaving_ends_the_threads() -> None:
+    outcomes = WorkerPool(double, itertools.count(20), concurrency=3).outcomes()
     next(outcomes)
     crew = [thread for thread in threading.enumerate() if thread.name == "seqserve-many"]
     outcomes.close()
@@ -80,8 +82,8 @@ async def async_double(number: int) -> int:
     return double(number)
 
 
-async def test_async_order_and_failures_in_their_place() -> None:
-    outcomes = [outcome async for outcome in async_in_order(async_double, range(20), 4)]
+async def test_async_outcomes_and_failures_keep_the_order_of_items() -> None:
+    outcomes = [outcome async for outcome in AsyncWorkerPool(async_double, range(20), 4).outcomes()]
     assert [outcome.result() for outcome in outcomes[:13]] == [2 * n for n in range(13)]
     assert isinstance(outcomes[13].exception(), ValueError)
     assert outcomes[19].result() == 38
@@ -96,26 +98,26 @@ async def test_async_input_is_read_no_further_than_the_window() -> None:
             read += 1
             yield 20
 
-    outcomes = async_in_order(async_double, endless(), 2)
+    outcomes = AsyncWorkerPool(async_double, endless(), 2).outcomes()
     taken = [(await anext(outcomes)).result() for _ in range(5)]
     await outcomes.aclose()
     assert taken == [40] * 5
-    # The one beyond the window has been read and waits for room.
+    # One item beyond the window is read and waits for room.
     assert read <= 5 + 2 * WINDOW + 1
 
 
-async def test_async_failing_input_says_so_after_what_came_before() -> None:
+async def test_async_failing_input_comes_after_the_outcomes_before_it() -> None:
     async def failing_input() -> AsyncIterator[int]:
         yield 1
         raise OSError("no more")
 
-    outcomes = async_in_order(async_double, failing_input(), 3)
+    outcomes = AsyncWorkerPool(async_double, failing_input(), 3).outcomes()
     assert (await anext(outcomes)).result() == 2
     with pytest.raises(OSError, match="no more"):
-        await anext(outcomes)
+        (await anext(outcomes)).result()
 
 
-async def test_async_tasks_end_when_the_caller_leaves() -> None:
+async def test_leaving_ends_the_tasks() -> None:
     ended: list[str] = []
 
     async def hang(number: int) -> int:
@@ -127,7 +129,7 @@ async def test_async_tasks_end_when_the_caller_leaves() -> None:
             ended.append("cancelled")
         return number
 
-    outcomes = async_in_order(hang, range(3), 3)
+    outcomes = AsyncWorkerPool(hang, range(3), 3).outcomes()
     await anext(outcomes)
     await outcomes.aclose()
     assert ended == ["cancelled"] * 2
@@ -136,6 +138,6 @@ async def test_async_tasks_end_when_the_caller_leaves() -> None:
 @pytest.mark.parametrize("concurrency", [0, -3])
 async def test_concurrency_is_at_least_one(concurrency: int) -> None:
     with pytest.raises(InvalidArgument, match="concurrency"):
-        in_order(double, [1], concurrency)
+        WorkerPool(double, [1], concurrency).outcomes()
     with pytest.raises(InvalidArgument, match="concurrency"):
-        await anext(async_in_order(async_double, [1], concurrency))
+        await anext(AsyncWorkerPool(async_double, [1], concurrency).outcomes())

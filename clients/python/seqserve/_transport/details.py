@@ -1,7 +1,7 @@
-"""What a server attaches to a failed call: the field that was wrong, the time to wait.
+"""The details that a server attaches to a failed call: the wrong field, the time to wait.
 
-It comes as a ``google.rpc.Status`` in the trailing metadata, with ``BadRequest`` and ``RetryInfo``
-within. Source: google/rpc/status.proto and google/rpc/error_details.proto of googleapis.
+They come as a ``google.rpc.Status`` in the trailing metadata, with ``BadRequest`` and ``RetryInfo``
+inside. Source: google/rpc/status.proto and google/rpc/error_details.proto of googleapis.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from google.protobuf.message import DecodeError
 
 METADATA_KEY = "grpc-status-details-bin"
 
-# The parts of the two files that are read here. googleapis-common-protos is no dependency of gRPC,
-# and generated copies would clash with it in a process that has it: so a pool of our own.
+# The parts of both files that the client reads, in a pool of its own: gRPC does not depend on
+# googleapis-common-protos, and generated copies would clash with it in a process that has it.
 _DECLARATION = """
 name: "google/rpc/status.proto" package: "google.rpc" syntax: "proto3"
 dependency: "google/protobuf/any.proto" dependency: "google/protobuf/duration.proto"
@@ -37,16 +37,16 @@ message_type { name: "RetryInfo"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Details:
-    """The attached facts that the client knows."""
+    """The details that the client understands."""
 
     field: str = ""
-    """Field of the request that was wrong; empty where none is to blame."""
+    """The wrong field of the request; empty if no field is wrong."""
     retry_after_s: float | None = None
-    """Seconds after which a new try makes sense; None where the server did not say."""
+    """Seconds after which to retry; None if the server gave no advice."""
 
 
 def read_details(data: bytes) -> Details:
-    """Reads a serialized ``google.rpc.Status``; what cannot be read counts as not attached."""
+    """Reads a serialized ``google.rpc.Status``; returns empty details if it is malformed."""
     field, retry_after_s = "", None
     try:
         for detail in _STATUS.FromString(data).details:
@@ -57,7 +57,7 @@ def read_details(data: bytes) -> Details:
                 delay = _RETRY_INFO.FromString(detail.value).retry_delay
                 retry_after_s = max(0.0, delay.seconds + delay.nanos * 1e-9)
     except DecodeError:
-        # Status and message are right without their details, so a caller still gets those.
+        # Status and message are right without details, so the caller still gets those.
         return Details()
     return Details(field=field, retry_after_s=retry_after_s)
 

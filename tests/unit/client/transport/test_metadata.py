@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from seqserve._transport.metadata import checked_metadata
 from seqserve.errors import InvalidArgument
-from seqserve.metadata import checked_metadata
 
 
-def test_what_grpc_takes_stays_as_it_is() -> None:
+def test_valid_metadata_is_unchanged() -> None:
     given = [("x-request-id", "a b~"), ("a_b.c-1", ""), ("trace-bin", b"\x00\xff")]
     assert checked_metadata(iter(given)) == tuple(given)
     assert checked_metadata([]) == ()
@@ -17,8 +17,8 @@ def test_what_grpc_takes_stays_as_it_is() -> None:
 @pytest.mark.parametrize(
     "key", ["X-Request-Id", "", ":path", "a b", "a\n", "grüße", "a/b", 5, b"a"]
 )
-def test_a_key_that_grpc_does_not_take(key: Any) -> None:
-    with pytest.raises(InvalidArgument, match=r"^INVALID_ARGUMENT: metadata: the key .* is not of"):
+def test_a_key_that_grpc_does_not_send(key: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"^INVALID_ARGUMENT: metadata: the key .* must have"):
         checked_metadata([("sound", "a"), (key, "a")])
 
 
@@ -33,14 +33,14 @@ def test_a_key_that_grpc_does_not_take(key: Any) -> None:
         ("x-bin", "secret"),
     ],
 )
-def test_a_value_that_grpc_does_not_take_is_not_shown(key: str, value: Any) -> None:
-    with pytest.raises(InvalidArgument, match=f"metadata: the value of '{key}' is not") as refused:
+def test_an_error_does_not_show_the_value(key: str, value: Any) -> None:
+    with pytest.raises(InvalidArgument, match=f"metadata: the value of '{key}' must be") as refused:
         checked_metadata([(key, value)])
     assert refused.value.field == "metadata"
     assert "secr" not in str(refused.value)
 
 
 @pytest.mark.parametrize("given", [None, 5, "ab", ["ab"], {"ab": "c"}, [("a", "b", "c")], [None]])
-def test_what_is_no_list_of_pairs(given: Any) -> None:
-    with pytest.raises(InvalidArgument, match=r"metadata: .* is no (list|pair)"):
+def test_anything_but_a_list_of_pairs_is_refused(given: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"metadata: .* is not a (list|pair)"):
         checked_metadata(given)

@@ -1,4 +1,4 @@
-"""Against the encoder of googleapis, which the server uses and the client does without."""
+"""The client's decoder against the encoder of googleapis, which the server uses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from google.protobuf import any_pb2, duration_pb2
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2, status_pb2
 
-from seqserve.details import Details, read_details
+from seqserve._transport.details import Details, read_details
 
 
 def encode(*attached: Message) -> bytes:

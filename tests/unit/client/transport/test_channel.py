@@ -29,7 +29,7 @@ from seqserve import (
     Unavailable,
 )
 
-from .fake_server import PATIENCE_S, FakeServer
+from ..fake_server import PATIENCE_S, FakeServer
 
 ONCE = RetryPolicy(max_attempts=1)
 SOON = RetryPolicy(initial_backoff_s=0.01)
@@ -107,14 +107,14 @@ async def test_async_errors(server: FakeServer) -> None:
     assert busy.value.retry_after_s == pytest.approx(0.02)
 
 
-def test_comes_back_to_a_busy_server(server: FakeServer) -> None:
+def test_a_call_to_a_busy_server_is_retried(server: FakeServer) -> None:
     with Client(server.target, retry=SOON) as client:
         assert client.generate("busy 3 now").text == "BUSY 3 NOW"
         assert "".join(piece.text for piece in client.stream("busy 2 s")) == "BUSY 2 S"
     assert [request.source for request in server.requests] == ["busy 3 now"] * 4 + ["busy 2 s"] * 3
 
 
-async def test_async_comes_back_to_a_busy_server(server: FakeServer) -> None:
+async def test_an_async_call_to_a_busy_server_is_retried(server: FakeServer) -> None:
     async with AsyncClient(server.target, retry=SOON) as client:
         assert (await client.generate("busy 3 now")).text == "BUSY 3 NOW"
     assert len(server.requests) == 4
@@ -223,10 +223,10 @@ async def test_closing_the_async_client_cancels_what_is_under_way(server: FakeSe
 
 
 LATER = RetryPolicy(initial_backoff_s=10 * PATIENCE_S, max_backoff_s=10 * PATIENCE_S)
-"""So long that only a failing test waits for the next try."""
+"""A delay so long that only a failing test waits for it."""
 
 
-def test_closing_the_client_wakes_what_waits_to_be_tried_again(server: FakeServer) -> None:
+def test_closing_the_client_ends_the_delay_before_a_retry(server: FakeServer) -> None:
     client = Client(server.target, timeout_s=math.inf, retry=LATER)
     failures: list[CallError] = []
 
@@ -253,7 +253,7 @@ def test_closing_the_client_wakes_what_waits_to_be_tried_again(server: FakeServe
     assert [type(failure) for failure in failures] == [Cancelled] * len(calls)
 
 
-async def test_closing_the_async_client_wakes_what_waits_to_be_tried_again(
+async def test_closing_the_async_client_ends_the_delay_before_a_retry(
     server: FakeServer,
 ) -> None:
     client = AsyncClient(server.target, timeout_s=math.inf, retry=LATER)
@@ -271,9 +271,7 @@ async def test_closing_the_async_client_wakes_what_waits_to_be_tried_again(
 
 
 @pytest.mark.parametrize("timeout_s", [9e9, float(sys.maxsize)])
-async def test_a_timeout_further_off_than_grpc_can_count(
-    server: FakeServer, timeout_s: float
-) -> None:
+async def test_a_timeout_beyond_the_range_of_grpc(server: FakeServer, timeout_s: float) -> None:
     with Client(server.target, timeout_s=timeout_s) as client:
         assert client.generate("a").text == "A"
     async with AsyncClient(server.target, timeout_s=timeout_s) as async_client:
@@ -316,7 +314,7 @@ def test_no_server_there() -> None:
         client.generate("anybody?")
 
 
-def test_limits_on_bytes_are_no_full_queue(server: FakeServer) -> None:
+def test_a_message_over_the_size_limit_is_not_a_full_queue(server: FakeServer) -> None:
     with Client(server.target) as client, pytest.raises(InvalidArgument, match="larger than max"):
         client.generate("long " * 300_000)
     with (
@@ -336,12 +334,12 @@ def test_several_servers_share_the_calls(server: FakeServer) -> None:
         other.stop()
 
 
-def test_a_dead_server_among_several_is_passed_over(server: FakeServer) -> None:
+def test_a_dead_server_among_several_is_skipped(server: FakeServer) -> None:
     with Client(f"127.0.0.1:1,{server.target}") as client:
         assert [client.generate(f"{n}").text for n in range(5)] == list("01234")
 
 
-def test_an_http_proxy_does_not_swallow_local_calls(
+def test_an_http_proxy_does_not_get_local_calls(
     server: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
@@ -381,7 +379,7 @@ def test_metadata_goes_beside_the_token(server: FakeServer) -> None:
     assert server.authorizations == ["Bearer abc"] * 2
 
 
-def test_metadata_of_many_is_that_of_their_caller(server: FakeServer) -> None:
+def test_the_calls_of_many_run_in_the_context_of_their_caller(server: FakeServer) -> None:
     token = trace.set("the caller's")
     with Client(server.target, metadata=traced) as client:
         list(client.generate_many(["one", "two", "three"], concurrency=2))
@@ -400,7 +398,7 @@ async def test_async_metadata(server: FakeServer) -> None:
     assert server.authorizations == ["Bearer abc"] * 3
 
 
-async def test_metadata_that_grpc_does_not_take_is_named(server: FakeServer) -> None:
+async def test_metadata_that_grpc_does_not_send_is_named(server: FakeServer) -> None:
     def metadata() -> list[tuple[str, str]]:
         return [("X-Request-Id", "a")]
 
@@ -421,7 +419,7 @@ async def test_metadata_that_grpc_does_not_take_is_named(server: FakeServer) -> 
     assert server.requests == []
 
 
-def test_a_broken_connection_is_tried_again_before_the_first_message(
+def test_a_broken_connection_is_retried_before_the_first_message(
     server: FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin = server._begin

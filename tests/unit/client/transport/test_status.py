@@ -3,9 +3,9 @@ from __future__ import annotations
 import grpc
 import pytest
 
-from seqserve.details import METADATA_KEY
+from seqserve._transport.details import METADATA_KEY
+from seqserve._transport.status import error_of
 from seqserve.errors import CallError, InternalError, InvalidArgument, Overloaded, Unavailable
-from seqserve.status import error_of
 
 
 @pytest.mark.parametrize("code", list(grpc.StatusCode))
@@ -26,11 +26,13 @@ def test_every_status_has_an_error(code: grpc.StatusCode) -> None:
         ("RESOURCE_EXHAUSTED", "the queue is full", Overloaded),
     ],
 )
-def test_one_status_may_mean_several_things(code: str, details: str, kind: type[CallError]) -> None:
+def test_the_message_of_a_status_may_choose_the_error(
+    code: str, details: str, kind: type[CallError]
+) -> None:
     assert type(error_of(grpc.StatusCode[code], details, ())) is kind
 
 
-def test_foreign_metadata_and_broken_details_do_no_harm() -> None:
+def test_foreign_metadata_and_broken_details_are_ignored() -> None:
     metadata: list[tuple[str, str | bytes]] = [
         ("x-request-id", "7"),
         (METADATA_KEY, b"\xff\xff\xff"),
