@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from seqserve import GenerateOptions, Priority, requests
 from seqserve.command.decoding import DecodingOptions
 from seqserve.declarations import DECLARATIONS
+from seqserve.errors import OptionError
 from seqserve.options import flag_of, parse, variable_of
 
 NAMES = sorted(set(GenerateOptions.__annotations__) - {"model", "version"})
@@ -124,3 +125,29 @@ def test_the_help_teaches_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
         "constraints; tokens are written as --json shows them, with ▁ for a space:",
         "output:",
     ]
+
+
+def test_the_help_shows_what_the_proto_declares(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        read("--help")
+    shown = " ".join(capsys.readouterr().out.split())
+    assert (
+        "--patience NUMBER Search ends when --beam-size times this many hypotheses are finished."
+        " Above 0 and at most 16; 1 by default. [SEQSERVE_PATIENCE]" in shown
+    )
+    assert "--terms SOURCE=TARGET Words" in shown
+    assert "--suppress-sequences WORDS Sequences of tokens" in shown
+    assert "With --json: return the log-probability of each token." in shown
+
+
+@pytest.mark.parametrize(
+    ("flag", "reason"),
+    [
+        ("--beam-size=0", "0 is less than 1, the smallest allowed"),
+        ("--min-p=1.5", "1.5 is more than 1, the largest allowed"),
+        ("--patience=x", "'x' is not a number"),
+    ],
+)
+def test_bounds_of_the_proto_hold_for_flags(flag: str, reason: str) -> None:
+    with pytest.raises(OptionError, match=f"^{flag.partition('=')[0]}: {reason}$"):
+        read(flag)
