@@ -6,7 +6,8 @@ the checks of the server and the tables of the documentation follow from its dec
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -23,11 +24,17 @@ _SCALARS: dict[int, Any] = {
     FieldDescriptor.CPPTYPE_STRING: str,
 }
 _MESSAGES: dict[str, Any] = {"TokenSequence": list[list[str]], "Term": dict[str, str]}
+_BOUNDS: dict[str, tuple[str, Callable[[float, float], bool]]] = {
+    "gt": ("above", operator.gt),
+    "gte": ("at least", operator.ge),
+    "lt": ("below", operator.lt),
+    "lte": ("at most", operator.le),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """What the proto declares about an option; None where it declares nothing."""
+    """What the proto declares about an option."""
 
     name: str
     kind: Any
@@ -35,34 +42,32 @@ class Declaration:
     group: str
     help: str
     default: Any
-    """Value of a field that is not set."""
-    minimum: float | None
-    maximum: float | None
-    excludes_minimum: bool
-    """Whether values must be greater than the minimum."""
-    excludes_maximum: bool
-    """Whether values must be less than the maximum."""
-    max_items: int | None
+    """Value of a field that is not set; None if the proto declares none."""
+    limits: Mapping[str, float]
+    """The declared bounds of a number, by their names: gt, gte, lt or lte."""
+    max_items: int
+    """Maximum number of elements of a list; 0 if it is not limited."""
+
+    @property
+    def minimum(self) -> float | None:
+        """The lower bound, whether or not it is allowed itself."""
+        return self.limits.get("gt", self.limits.get("gte"))
+
+    @property
+    def maximum(self) -> float | None:
+        """The upper bound, whether or not it is allowed itself."""
+        return self.limits.get("lt", self.limits.get("lte"))
 
     def allows(self, value: float) -> bool:
-        """Tells whether a number is within the bounds; NaN never is."""
-        low, high = self.minimum, self.maximum
-        # A comparison with NaN is false.
-        if low is not None and not (value > low if self.excludes_minimum else value >= low):
-            return False
-        return high is None or (value < high if self.excludes_maximum else value <= high)
+        """Tells whether a number is within all bounds, which NaN never is."""
+        return all(_BOUNDS[name][1](value, limit) for name, limit in self.limits.items())
 
     @property
     def bounds(self) -> str:
         """The bounds in words, such as "above 0 and at most 16"; empty if there are none."""
-        parts = []
-        if self.minimum is not None:
-            parts.append(f"{'above' if self.excludes_minimum else 'at least'} {self.minimum:g}")
-        if self.maximum is not None:
-            parts.append(f"{'below' if self.excludes_maximum else 'at most'} {self.maximum:g}")
-        if self.max_items is not None:
-            parts.append(f"at most {self.max_items}")
-        return " and ".join(parts)
+        if self.max_items:
+            return f"at most {self.max_items}"
+        return " and ".join(f"{_BOUNDS[name][0]} {limit:g}" for name, limit in self.limits.items())
 
     @property
     def shown_default(self) -> str:
@@ -81,14 +86,8 @@ class Declaration:
 
 
 def _declaration_of(field: Any) -> Declaration:
-    declared = field.GetOptions().Extensions[options_pb2.decoding]
-
-    def number(*names: str) -> float | None:
-        """Returns the first of some bounds that is declared."""
-        values = [getattr(declared, name) for name in names if declared.HasField(name)]
-        return next((int(each) if each.is_integer() else each for each in values), None)
-
-    kind = _kind_of(field)
+    declared, kind = field.GetOptions().Extensions[options_pb2.decoding], _kind_of(field)
+    limits = {name: getattr(declared, name) for name in _BOUNDS if declared.HasField(name)}
     has_default = declared.HasField("default") or kind is bool
     return Declaration(
         name=field.name,
@@ -96,11 +95,8 @@ def _declaration_of(field: Any) -> Declaration:
         group=declared.group,
         help=declared.help,
         default=kind(declared.default) if has_default else None,
-        minimum=number("gt", "gte"),
-        maximum=number("lt", "lte"),
-        excludes_minimum=declared.HasField("gt"),
-        excludes_maximum=declared.HasField("lt"),
-        max_items=declared.max_items or None,
+        limits={name: int(each) if each.is_integer() else each for name, each in limits.items()},
+        max_items=declared.max_items,
     )
 
 

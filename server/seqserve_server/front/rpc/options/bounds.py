@@ -22,7 +22,7 @@ def check_bounds(options: generation_pb2.GenerationOptions) -> None:
         _refuse_unknown(message)
     for field, value in options.ListFields():
         declared = DECLARATIONS[field.name]
-        if declared.max_items is not None and len(value) > declared.max_items:
+        if declared.max_items and len(value) > declared.max_items:
             reason = f"has {len(value)} elements; at most {declared.max_items} are allowed"
             raise InvalidRequest(f"options.{field.name}", reason)
         if declared.kind in (int, float) and not declared.allows(value):
