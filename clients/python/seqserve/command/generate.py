@@ -18,7 +18,7 @@ from seqserve import Client
 from seqserve._sync.worker_pool import WorkerPool
 from seqserve.arguments import BULK_CONCURRENCY, DEFAULT_CONCURRENCY, WINDOW
 from seqserve.command.connection import ModelCallOptions
-from seqserve.command.decoding import OUTPUT, DecodingOptions
+from seqserve.command.decoding import NEED_JSON, OUTPUT, DecodingOptions
 from seqserve.command.lines import STANDARD_INPUT, lines_of
 from seqserve.command.order import Order
 from seqserve.command.progress import Progress
@@ -110,10 +110,12 @@ class GenerateCommandOptions(ModelCallOptions, DecodingOptions):
             raise OptionError(f"--file: does not go with {other}; give one of the two")
         if self.json:
             return
-        for name in ("return_token_scores", "return_top_tokens", "return_attention"):
+        for name in NEED_JSON:
             if getattr(self, name):
                 raise OptionError(f"{flag_of(name)}: needs --json, for a line has no place for it")
-        if self.stream and (self.return_scores or (self.num_hypotheses or 1) > 1):
+        decoding = self.decoding()
+        several = (decoding.get("num_hypotheses") or 1) > 1
+        if self.stream and (decoding.get("return_scores") or several):
             reason = "shows one text before its score is there"
             raise OptionError(f"--stream: {reason}; several hypotheses, or scores, need --json")
 
@@ -126,11 +128,12 @@ class GenerateCommandOptions(ModelCallOptions, DecodingOptions):
         unit = "text" if self.texts else "line"
         if self.json:
             return JsonWriter(unit=unit, verbose=self.verbose)
+        decoding = self.decoding()
         return TextWriter(
             unit=unit,
             verbose=self.verbose,
-            hypotheses=self.num_hypotheses or 1,
-            scores=bool(self.return_scores),
+            hypotheses=decoding.get("num_hypotheses") or 1,
+            scores=bool(decoding.get("return_scores")),
         )
 
 

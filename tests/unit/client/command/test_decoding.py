@@ -12,37 +12,43 @@ from hypothesis import strategies as st
 
 from seqserve import GenerateOptions, Priority, requests
 from seqserve.command.decoding import DecodingOptions
+from seqserve.declarations import DECLARATIONS
+from seqserve.errors import OptionError
 from seqserve.options import flag_of, parse, variable_of
 
 NAMES = sorted(set(GenerateOptions.__annotations__) - {"model", "version"})
 # No token holds white space: it is what the words of a sequence are parted by.
 TOKENS = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1)
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
-SHARES = ("top_p", "min_p", "prefix_bias_beta", "min_alternative_expansion_prob")
-NUMBERS = {name: st.floats(0, 1, width=32) for name in SHARES}
 VALUES: dict[Any, st.SearchStrategy[Any]] = {
-    int: st.integers(1, 2**31 - 1),
-    float: st.floats(0, 1e6, width=32),
     bool: st.booleans(),
     str: TEXTS,
     Sequence[str]: st.lists(TEXTS, min_size=1, max_size=3),
     Sequence[Sequence[str]]: st.lists(
         st.lists(TOKENS, min_size=1, max_size=3), min_size=1, max_size=3
     ),
-    # What comes before the first = is the source.
+    # The source is the text before the first =.
     Mapping[str, str]: st.dictionaries(
         TEXTS.filter(lambda text: "=" not in text), TEXTS, min_size=1, max_size=3
     ),
     Priority: st.sampled_from(Priority),
 }
+
+
+def values_of(name: str) -> st.SearchStrategy[Any]:
+    kind = typing.get_args(typing.get_type_hints(GenerateOptions)[name])[0]
+    if kind not in (int, float):
+        return VALUES[kind]
+    declared = DECLARATIONS[name]
+    low, high = declared.minimum, declared.maximum
+    if kind is int:
+        return st.integers(low, 2**31 - 1 if high is None else high)
+    return st.floats(low, high, width=32)
+
+
 SAID = st.fixed_dictionaries(
     {},
-    optional={
-        name: NUMBERS.get(
-            name, VALUES[typing.get_args(typing.get_type_hints(GenerateOptions)[name])[0]]
-        )
-        for name in NAMES
-    },
+    optional={name: values_of(name) for name in NAMES},
 )
 
 
@@ -114,8 +120,34 @@ def test_the_help_teaches_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
         "options:",
         "length:",
         "beam search:",
-        "alternatives, so many as --num-hypotheses says:",
+        "alternatives, as many as --num-hypotheses:",
         "sampling, in place of search; any of these switches it on:",
         "constraints; tokens are written as --json shows them, with ▁ for a space:",
         "output:",
     ]
+
+
+def test_the_help_shows_what_the_proto_declares(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        read("--help")
+    shown = " ".join(capsys.readouterr().out.split())
+    assert (
+        "--patience NUMBER Search ends when --beam-size times this many hypotheses are finished."
+        " Above 0 and at most 16; 1 by default. [SEQSERVE_PATIENCE]" in shown
+    )
+    assert "--terms SOURCE=TARGET Words" in shown
+    assert "--suppress-sequences WORDS Sequences of tokens" in shown
+    assert "With --json: return the log-probability of each token." in shown
+
+
+@pytest.mark.parametrize(
+    ("flag", "reason"),
+    [
+        ("--beam-size=0", "0 is less than 1, the smallest allowed"),
+        ("--min-p=1.5", "1.5 is more than 1, the largest allowed"),
+        ("--patience=x", "'x' is not a number"),
+    ],
+)
+def test_bounds_of_the_proto_hold_for_flags(flag: str, reason: str) -> None:
+    with pytest.raises(OptionError, match=f"^{flag.partition('=')[0]}: {reason}$"):
+        read(flag)

@@ -21,7 +21,7 @@ from seqserve_server.front.rpc.open_inference.tensors import (
     add_output,
     refuse_parameters,
 )
-from seqserve_server.front.rpc.options.validation import MOST_SOURCES
+from seqserve_server.front.rpc.options.validation import MAX_SOURCES
 
 Hypothesis = generation_pb2.Hypothesis
 Request = open_inference_pb2.ModelInferRequest
@@ -98,7 +98,7 @@ def metadata_of(name: str, versions: Sequence[int]) -> Metadata:
 
 def config_of(name: str) -> Config:
     """Describes a model as Triton's configuration does."""
-    config = Config(name=name, platform=_PLATFORM, max_batch_size=MOST_SOURCES)
+    config = Config(name=name, platform=_PLATFORM, max_batch_size=MAX_SOURCES)
     config.input.add(name=TEXT, data_type=_CONFIG_TYPES[BYTES], dims=[1])
     for output in OUTPUTS.values():
         config.output.add(name=output.name, data_type=_CONFIG_TYPES[output.datatype], dims=[-1])

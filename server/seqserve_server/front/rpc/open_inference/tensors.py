@@ -15,7 +15,7 @@ from typing import Any
 
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.front.rpc.open_inference.pb import open_inference_pb2
-from seqserve_server.front.rpc.options.validation import MOST_SOURCES
+from seqserve_server.front.rpc.options.validation import MAX_SOURCES
 
 Request = open_inference_pb2.ModelInferRequest
 Response = open_inference_pb2.ModelInferResponse
@@ -146,13 +146,13 @@ def _only_input(request: Request) -> Request.InferInputTensor:
 
 def _count(tensor: Request.InferInputTensor) -> int:
     shape = tensor.shape
-    if len(shape) in (1, 2) and 1 <= shape[0] <= MOST_SOURCES and shape[1:] in ([], [1]):
+    if len(shape) in (1, 2) and 1 <= shape[0] <= MAX_SOURCES and shape[1:] in ([], [1]):
         return shape[0]
     shown = ", ".join(str(size) for size in shape[:_MOST_SIZES])
     more = ", …" if len(shape) > _MOST_SIZES else ""
     raise InvalidRequest(
         f"inputs.{TEXT}.shape",
-        f"is [{shown}{more}]; it must be [N] or [N, 1], with N from 1 to {MOST_SOURCES}",
+        f"is [{shown}{more}]; it must be [N] or [N, 1], with N from 1 to {MAX_SOURCES}",
     )
 
 
