@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import grpc
-
 from seqserve.v1 import model_pb2, model_pb2_grpc
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.repository import Entry
 from seqserve_server.front.models.rollout import Rollout
-
-Context = grpc.aio.ServicerContext[Any, Any]
+from seqserve_server.front.rpc.calls.wire import Context
 
 _STATES = {
     ModelState.AVAILABLE: model_pb2.MODEL_STATE_AVAILABLE,

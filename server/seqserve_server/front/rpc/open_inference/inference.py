@@ -16,8 +16,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any, TypeAlias
 
-import grpc
-
 from seqserve import __version__
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import (
@@ -29,8 +27,8 @@ from seqserve_server.contract.errors import (
 from seqserve_server.front.models.repository import Entry, ServedModel
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.rpc.batch import answer_all
-from seqserve_server.front.rpc.calls.resolution import model_of_call
-from seqserve_server.front.rpc.calls.wire import Unreadable
+from seqserve_server.front.rpc.calls.server_call import ServerCall, current
+from seqserve_server.front.rpc.calls.wire import Context, Unreadable
 from seqserve_server.front.rpc.generation import GenerationServicer
 from seqserve_server.front.rpc.open_inference.inference_request import (
     IN_PIECES,
@@ -40,9 +38,7 @@ from seqserve_server.front.rpc.open_inference.inference_request import (
 from seqserve_server.front.rpc.open_inference.pb import open_inference_pb2, open_inference_pb2_grpc
 from seqserve_server.front.rpc.open_inference.signature import config_of, metadata_of
 from seqserve_server.front.rpc.open_inference.tensors import MOST_NAME
-from seqserve_server.front.telemetry.call_record import CallRecord, current
 
-Context = grpc.aio.ServicerContext[Any, Any]
 Request = open_inference_pb2.ModelInferRequest
 Response = open_inference_pb2.ModelInferResponse
 Requests: TypeAlias = AsyncIterator[Request | Unreadable]
@@ -177,14 +173,14 @@ class InferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer):
 
     def _model(self, field: str, name: str, version: str) -> ServedModel:
         """Finds the model that is meant; the field is the one of its version."""
-        return model_of_call(self._repository, name, _version(field, version))
+        return current.get().resolve(self._repository, name, _version(field, version))
 
     def _read(self, request: Request) -> InferenceRequest:
         model = self._model("model_version", request.model_name, request.model_version)
         return InferenceRequest.read(request, model)
 
     async def _whole(
-        self, asked: InferenceRequest, context: Context, record: CallRecord, began_s: float
+        self, asked: InferenceRequest, context: Context, record: ServerCall, began_s: float
     ) -> Response:
         questions = asked.questions()
         # One alone is refused at once, for its caller to come back.
@@ -209,7 +205,7 @@ class InferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer):
         return asked.response([one.hypotheses for one in answers])
 
     async def _streamed(
-        self, request: Request, context: Context, record: CallRecord
+        self, request: Request, context: Context, record: ServerCall
     ) -> AsyncGenerator[open_inference_pb2.ModelStreamInferResponse, None]:
         """Answers one request of many, the record being that of their call."""
         began_s = time.monotonic()
@@ -234,7 +230,7 @@ class InferenceServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer):
             part.release()
 
     async def _pieces(
-        self, asked: InferenceRequest, context: Context, record: CallRecord, began_s: float
+        self, asked: InferenceRequest, context: Context, record: ServerCall, began_s: float
     ) -> AsyncGenerator[open_inference_pb2.ModelStreamInferResponse, None]:
         [question] = asked.questions()
         current.set(record.part(began_s))
@@ -297,7 +293,7 @@ async def _until(draining: asyncio.Event, requests: Requests) -> AsyncGenerator[
             if request is None:
                 return
             if isinstance(request, Unreadable):
-                raise request.error
+                raise request
             yield request
     finally:
         for task in waited:

@@ -122,7 +122,7 @@ async def test_request_to_reflection_that_cannot_be_read(service: Service) -> No
     error = await failure(call)
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     violation = details(error, BadRequest).field_violations[0]
-    assert violation.field == "file_by_filename"
+    assert violation.field == "request"
 
 
 async def test_health_lists_no_models(service: Service, caplog: pytest.LogCaptureFixture) -> None:

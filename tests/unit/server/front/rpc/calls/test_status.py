@@ -1,4 +1,4 @@
-"""Each row of the table, as a caller sees it: status, message and attached details."""
+"""Errors as a client sees them: status, message and attached details."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ from seqserve_server.contract import errors
 from seqserve_server.engine.engine import Engine
 from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.engine_client.refusals import RefusalCache
-from seqserve_server.front.rpc.calls.status import TABLE, failure_of
+from seqserve_server.front.rpc.calls.status import failure_of
+from seqserve_server.front.telemetry.outcomes import OUTCOMES
 
 Code = grpc.StatusCode
 
 
 def test_every_error_of_a_call_has_a_row() -> None:
-    assert set(TABLE) == set(errors.ServiceError.__subclasses__())
+    assert set(OUTCOMES) == set(errors.ServiceError.__subclasses__())
 
 
 def test_reasons_tell_rows_apart() -> None:
-    assert len({row.reason for row in TABLE.values()}) == len(TABLE)
+    assert len({row.reason for row in OUTCOMES.values()}) == len(OUTCOMES)
 
 
 def test_subclass_has_the_row_of_its_parent() -> None:
     class Later(errors.Draining):
         pass
 
-    assert failure_of(Later("later"), "id").code is Code.UNAVAILABLE
+    assert failure_of(Later("later"), "id").outcome.code is Code.UNAVAILABLE
 
 
 def test_long_message_is_cut() -> None:
@@ -46,7 +47,7 @@ def test_long_message_is_cut() -> None:
 @pytest.mark.parametrize("error", [errors.EngineFault("secret"), ZeroDivisionError("secret")])
 def test_fault_tells_nothing_but_the_id(error: Exception) -> None:
     failure = failure_of(error, "id-of-the-log")
-    assert failure.code is Code.INTERNAL
+    assert failure.outcome.code is Code.INTERNAL
     assert "id-of-the-log" in failure.message
     assert b"secret" not in failure.trailers[0][1] and "secret" not in failure.message
     assert Status.FromString(failure.trailers[0][1]).message == failure.message

@@ -356,7 +356,7 @@ async def test_message_that_cannot_be_read(service: Service) -> None:
     call = service.channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
     error = await failure(call(bytes([1 << 3 | 2, 1, 0xFF])))
     assert error.code() is Code.INVALID_ARGUMENT
-    assert details(error, BadRequest).field_violations[0].field == "model_name"
+    assert details(error, BadRequest).field_violations[0].field == "request"
 
 
 async def test_one_text_that_fails_ends_the_others(service: Service) -> None:
