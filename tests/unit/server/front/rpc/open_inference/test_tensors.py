@@ -106,7 +106,7 @@ def cut_short(request: Any) -> None:
 
 
 WRONG = {
-    "no input": (changed(lambda request: request.ClearField("inputs")), "inputs", "has 0 of them"),
+    "no input": (changed(lambda request: request.ClearField("inputs")), "inputs", "has 0 tensors"),
     "another input": (
         changed(lambda request: request.inputs.add(name="other")),
         "inputs",
@@ -120,7 +120,7 @@ WRONG = {
     "the input twice": (
         changed(lambda request: request.inputs.add(name="text")),
         "inputs",
-        "has 2 of them",
+        "has 2 tensors",
     ),
     "another type": (
         changed(lambda request: setattr(request.inputs[0], "datatype", "FP32")),
@@ -143,31 +143,35 @@ WRONG = {
         "inputs.text.shape",
         "N from 1 to 1024",
     ),
-    "fewer typed than said": (
+    "fewer typed than the shape says": (
         asking("a", shape=[2]),
         "inputs.text.contents.bytes_contents",
-        "are 1; by its shape they are 2",
+        "has 1 elements; the shape says 2",
     ),
-    "more typed than said": (
+    "more typed than the shape says": (
         asking("a", "b", shape=[1]),
         "inputs.text.contents.bytes_contents",
-        "are 2",
+        "has 2",
     ),
     "no elements at all": (
         changed(lambda request: request.inputs[0].ClearField("contents")),
         "inputs.text.contents.bytes_contents",
-        "are 0",
+        "has 0",
     ),
     "elements of another type": (
         changed(lambda request: request.inputs[0].contents.int_contents.append(1)),
         "inputs.text.contents",
         "int_contents",
     ),
-    "both encodings": (changed(with_contents, raw=True), "raw_input_contents", "give one of them"),
+    "both encodings": (
+        changed(with_contents, raw=True),
+        "raw_input_contents",
+        "send one of the two",
+    ),
     "raw for two inputs": (
         changed(lambda request: request.raw_input_contents.append(b""), raw=True),
         "raw_input_contents",
-        "are 2",
+        "has 2",
     ),
     "raw cut short": (
         changed(
