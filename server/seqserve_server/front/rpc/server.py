@@ -109,11 +109,8 @@ class Server:
         # One at a time, so that the last update published is the newest.
         async with self._publishing:
             statuses = self._statuses()
-            for name in self._published.keys() - statuses.keys():
-                await self._health.set(name, _UNKNOWN)
-            for name, status in statuses.items():
-                if self._published.get(name) != status:
-                    await self._health.set(name, status)
+            for name, status in (dict.fromkeys(self._published, _UNKNOWN) | statuses).items():
+                await self._health.set(name, status)
             self._published = statuses
 
     async def drain(self, timeout_s: float) -> bool:
