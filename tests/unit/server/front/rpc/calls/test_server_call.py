@@ -1,4 +1,4 @@
-"""A call keeps the version that it was given until it ends."""
+"""A call keeps the version that it got until it ends."""
 
 from __future__ import annotations
 

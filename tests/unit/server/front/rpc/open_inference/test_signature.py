@@ -1,4 +1,4 @@
-"""The tensors of a model: described twice, asked for, filled."""
+"""The tensors of a model: descriptions, requests and responses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NEXT = Hypothesis(
 NAMES = ["text", "score", "normalized_score", "stop_reason"]
 
 
-def test_both_descriptions_agree() -> None:
+def test_metadata_and_configuration_agree() -> None:
     metadata, config = metadata_of("echo", [2, 10]), config_of("echo")
     assert (metadata.name, list(metadata.versions)) == ("echo", ["2", "10"])
     assert config.name == "echo"
@@ -48,13 +48,13 @@ def test_both_descriptions_agree() -> None:
     assert config.max_batch_size == 1024
 
 
-def test_wanted_outputs_keep_their_order() -> None:
+def test_requested_outputs_keep_their_order() -> None:
     assert [output.name for output in outputs_of(asking("a"))] == NAMES
     wanted = outputs_of(asking("a", outputs=["score", "text", "score"]))
     assert [output.name for output in wanted] == ["score", "text"]
 
 
-def test_output_that_there_is_not() -> None:
+def test_unknown_output_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="outputs: have 'logits'; there are text, score"):
         outputs_of(asking("a", outputs=["text", "logits"]))
     with pytest.raises(InvalidRequest) as caught:
@@ -62,7 +62,7 @@ def test_output_that_there_is_not() -> None:
     assert len(str(caught.value)) < 300
 
 
-def test_output_in_a_way_that_there_is_not() -> None:
+def test_parameter_of_an_output_is_refused() -> None:
     request = asking("a", outputs=["score"])
     request.outputs[0].parameters["classification"].int64_param = 3
     with pytest.raises(InvalidRequest) as caught:
@@ -72,7 +72,7 @@ def test_output_in_a_way_that_there_is_not() -> None:
 
 
 @pytest.mark.parametrize("is_raw", [False, True])
-def test_what_was_not_found_is_empty(is_raw: bool) -> None:
+def test_missing_hypotheses_are_empty(is_raw: bool) -> None:
     response = open_inference_pb2.ModelInferResponse()
     answers = [[BEST, NEXT], [NEXT]]
     fill(response, list(OUTPUTS.values()), answers, width=2, is_flat=False, is_raw=is_raw)
@@ -84,7 +84,7 @@ def test_what_was_not_found_is_empty(is_raw: bool) -> None:
     }
 
 
-def test_flat_answer() -> None:
+def test_flat_response_has_one_size() -> None:
     response = open_inference_pb2.ModelInferResponse()
     fill(response, [OUTPUTS["text"]], [[BEST], [NEXT]], width=1, is_flat=True, is_raw=False)
     assert tensors(response) == {"text": ["ä", "b"]}
