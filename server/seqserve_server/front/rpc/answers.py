@@ -66,14 +66,10 @@ def response_of(
     return response
 
 
-def text_of(hypothesis: Hypothesis, tokenizer: Tokenizer) -> str:
-    """Decodes the text of a hypothesis, without the stop sequence."""
-    return tokenizer.decode(hypothesis.token_ids)[: hypothesis.text_length]
-
-
 def _hypothesis(hypothesis: Hypothesis, tokenizer: Tokenizer) -> generation_pb2.Hypothesis:
     return generation_pb2.Hypothesis(
-        text=text_of(hypothesis, tokenizer),
+        # Without the stop sequence.
+        text=tokenizer.decode(hypothesis.token_ids)[: hypothesis.text_length],
         tokens=tokenizer.tokens(hypothesis.token_ids),
         token_ids=hypothesis.token_ids,
         # Fields that are None stay unset.

@@ -10,8 +10,8 @@ from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.rpc.open_inference.parameters import flag, options_of
 from seqserve_server.front.rpc.open_inference.pb import open_inference_pb2
-from seqserve_server.front.rpc.open_inference.signature import Output, fill, outputs_of
-from seqserve_server.front.rpc.open_inference.tensors import TEXT, Texts, texts_of
+from seqserve_server.front.rpc.open_inference.signature import Output, outputs_of
+from seqserve_server.front.rpc.open_inference.tensors import TEXT, Texts, add_output, texts_of
 
 Hypothesis = generation_pb2.Hypothesis
 Request = open_inference_pb2.ModelInferRequest
@@ -94,7 +94,11 @@ class InferenceRequest:
         )
         width = max(1, self.options.num_hypotheses)
         is_flat = self.texts.is_flat and width == 1
-        fill(response, outputs, answers, width=width, is_flat=is_flat, is_raw=self.texts.is_raw)
+        shape = [len(answers)] if is_flat else [len(answers), width]
+        is_raw = self.texts.is_raw
+        for output in outputs:
+            values = [value for found in answers for value in output.elements(found, width)]
+            add_output(response, output.name, output.datatype, shape, values, is_raw=is_raw)
         return response
 
 

@@ -81,7 +81,7 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
         self, request: pb.RepositoryIndexRequest, context: Context
     ) -> pb.RepositoryIndexResponse:
         """Lists every version, or only those that take calls."""
-        _check_repository(request)
+        _check_repository(request.repository_name)
         response = pb.RepositoryIndexResponse()
         for entry in self._repository.entries:
             is_ready = self._takes_calls(entry)
@@ -98,7 +98,7 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
         self, request: pb.RepositoryModelLoadRequest, context: Context
     ) -> pb.RepositoryModelLoadResponse:
         """Loads the highest version of a model; answers when it takes calls."""
-        _check_repository(request)
+        _check_repository(request.repository_name)
         # Triton's parameters would bring a configuration, or files, from the network.
         if request.parameters:
             raise InvalidRequest(
@@ -111,7 +111,7 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
         self, request: pb.RepositoryModelUnloadRequest, context: Context
     ) -> pb.RepositoryModelUnloadResponse:
         """Unloads every version of a model; answers when their processes have ended."""
-        _check_repository(request)
+        _check_repository(request.repository_name)
         # Raises NOT_FOUND for a model that does not exist.
         name = self._repository.find(request.model_name).name
         # From the lowest version up, so that none takes the place of a higher one; and all at once,
@@ -146,10 +146,6 @@ def version_of(field: str, text: str) -> int:
     return int(text)
 
 
-def _check_repository(
-    request: pb.RepositoryIndexRequest
-    | pb.RepositoryModelLoadRequest
-    | pb.RepositoryModelUnloadRequest,
-) -> None:
-    if request.repository_name:
+def _check_repository(name: str) -> None:
+    if name:
         raise InvalidRequest("repository_name", "must be empty: the server has one repository")

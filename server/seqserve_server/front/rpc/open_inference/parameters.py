@@ -44,7 +44,7 @@ def options_of(parameters: Mapping[str, Parameter]) -> Options:
     """Reads the options; ``front.rpc.options`` checks their values.
 
     Raises:
-        InvalidRequest: A parameter is unknown, or its type is not that of its field.
+        InvalidRequest: A parameter is unknown, or its value is not of the type of its field.
     """
     options = Options()
     for name in sorted(parameters):
@@ -55,14 +55,24 @@ def options_of(parameters: Mapping[str, Parameter]) -> Options:
             # The log shows fields, and must not show a name that the client made up.
             raise InvalidRequest(
                 "parameters",
-                f"hold {name!r:.{MAX_NAME}}, which is no option of this call;"
+                f"{name!r:.{MAX_NAME}} is no option of this call;"
                 " docs/protocols.md lists the options",
             )
-        # All single-valued fields are optional and so have presence; lists have none.
-        if not field.has_presence:
-            _set_list(options, name, str(_value(parameters[name], name, _TEXT)))
+        # Every single-valued field is optional and so has presence; lists have none.
+        if field.has_presence:
+            value = _value(parameters[name], name, _KINDS[field.cpp_type])
+            reason = f"is {value}, which is out of range"
         else:
-            _set(options, name, _value(parameters[name], name, _KINDS[field.cpp_type]))
+            value = _value(parameters[name], name, _TEXT)
+            reason = "must be JSON of a list as GenerationOptions has it"
+        try:
+            if field.has_presence:
+                setattr(options, name, value)
+            else:
+                # Parameters have no list type.
+                json_format.ParseDict({name: json.loads(str(value))}, options)
+        except (ValueError, RecursionError, json_format.ParseError):
+            raise InvalidRequest(f"parameters.{name}", reason) from None
     return options
 
 
@@ -78,25 +88,9 @@ def flag(parameters: Mapping[str, Parameter], name: str) -> bool:
 def _value(parameter: Parameter, name: str, kinds: tuple[str, ...]) -> Value:
     kind = parameter.WhichOneof("parameter_choice")
     if kind not in kinds:
-        raise _wrong(name, f"is given as {kind or 'nothing'}; it must be {' or '.join(kinds)}")
+        given = kind or "nothing"
+        raise InvalidRequest(
+            f"parameters.{name}", f"is given as {given}; it must be {' or '.join(kinds)}"
+        )
     value: Value = getattr(parameter, kind)
     return value
-
-
-def _set(options: Options, name: str, value: Value) -> None:
-    try:
-        setattr(options, name, value)
-    except ValueError:
-        raise _wrong(name, f"is {value}, which is out of range") from None
-
-
-def _set_list(options: Options, name: str, text: str) -> None:
-    # Parameters have no list type, so lists travel as JSON.
-    try:
-        json_format.ParseDict({name: json.loads(text)}, options)
-    except (ValueError, RecursionError, json_format.ParseError):
-        raise _wrong(name, "must be JSON of a list as GenerationOptions has it") from None
-
-
-def _wrong(name: str, reason: str) -> InvalidRequest:
-    return InvalidRequest(f"parameters.{name}", reason)

@@ -1,4 +1,4 @@
-"""The tensors of every model: describes them, reads which are wanted, and fills them.
+"""The tensors of every model: describes them, and reads which outputs a request wants.
 
 All models have the same tensors: texts go in, and each output tensor has one value per hypothesis.
 """
@@ -18,14 +18,12 @@ from seqserve_server.front.rpc.open_inference.tensors import (
     FP32,
     MAX_NAME,
     TEXT,
-    add_output,
     refuse_parameters,
 )
 from seqserve_server.front.rpc.options.validation import MOST_SOURCES
 
 Hypothesis = generation_pb2.Hypothesis
 Request = open_inference_pb2.ModelInferRequest
-Response = open_inference_pb2.ModelInferResponse
 Metadata = open_inference_pb2.ModelMetadataResponse
 Config = open_inference_pb2.ModelConfig
 
@@ -109,33 +107,9 @@ def outputs_of(request: Request) -> list[Output]:
     for wanted in request.outputs:
         if wanted.name not in OUTPUTS:
             raise InvalidRequest(
-                "outputs", f"have {wanted.name!r:.{MAX_NAME}}; there are {', '.join(OUTPUTS)}"
+                "outputs",
+                f"{wanted.name!r:.{MAX_NAME}} is unknown; choose from {', '.join(OUTPUTS)}",
             )
         refuse_parameters(f"outputs.{wanted.name}", wanted.parameters)
     names = dict.fromkeys(wanted.name for wanted in request.outputs)
     return [OUTPUTS[name] for name in names or OUTPUTS]
-
-
-def fill(
-    response: Response,
-    outputs: Sequence[Output],
-    answers: Sequence[Sequence[Hypothesis]],
-    *,
-    width: int,
-    is_flat: bool,
-    is_raw: bool,
-) -> None:
-    """Adds the outputs to a response.
-
-    Args:
-        response: The response.
-        outputs: The outputs that are wanted.
-        answers: The hypotheses of each text, best first.
-        width: Number of hypotheses that are wanted for each text.
-        is_flat: Whether the shape is ``[N]`` rather than ``[N, width]``.
-        is_raw: Whether to encode elements as raw bytes.
-    """
-    shape = [len(answers)] if is_flat else [len(answers), width]
-    for output in outputs:
-        values = [value for found in answers for value in output.elements(found, width)]
-        add_output(response, output.name, output.datatype, shape, values, is_raw=is_raw)

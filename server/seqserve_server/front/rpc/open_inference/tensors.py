@@ -125,7 +125,8 @@ def refuse_parameters(field: str, names: Iterable[str]) -> None:
     """
     for name in names:
         raise InvalidRequest(
-            f"{field}.parameters", f"hold {name!r:.{MAX_NAME}}; tensors take no parameters"
+            f"{field}.parameters",
+            f"{name!r:.{MAX_NAME}} is unknown; tensors have no parameters",
         )
 
 
