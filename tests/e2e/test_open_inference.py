@@ -125,7 +125,7 @@ BAD: dict[str, tuple[list[str], dict[str, Any], str, str]] = {
     "output": (TEXTS, {"outputs": ["logits"]}, INVALID, "outputs: "),
     "bounds": (TEXTS, {"parameters": {"beam_size": 0}}, INVALID, "parameters.beam_size: "),
     "type": (TEXTS, {"parameters": {"beam_size": 1.5}}, INVALID, "parameters.beam_size: "),
-    "unknown": (TEXTS, {"parameters": {"warmth": 1}}, INVALID, "parameters: hold 'warmth'"),
+    "unknown": (TEXTS, {"parameters": {"warmth": 1}}, INVALID, "parameters: 'warmth'"),
     "version": (TEXTS, {"model_version": "new"}, INVALID, "model_version: "),
     "no such version": (TEXTS, {"model_version": "9"}, MISSING, f"no model {NAME!r} of version 9"),
     "deadline": (

@@ -1,4 +1,4 @@
-"""Errors of the service; :mod:`seqserve_server.front.rpc.calls.status` maps each to a gRPC status.
+"""Errors of the service; :mod:`seqserve_server.front.telemetry.outcomes` has the status of each.
 
 ServiceError
 ├── InvalidRequest     a field of the request is wrong; .field names it

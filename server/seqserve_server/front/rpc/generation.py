@@ -22,7 +22,7 @@ from seqserve_server.front.rpc.answers import response_of, weights_of
 from seqserve_server.front.rpc.batch import answer_all
 from seqserve_server.front.rpc.bulk import Bulk, Requests
 from seqserve_server.front.rpc.calls.call import MAX_REFUSALS, EngineCall
-from seqserve_server.front.rpc.calls.resolution import model_of_call
+from seqserve_server.front.rpc.calls.server_call import current
 from seqserve_server.front.rpc.options.known_options import KnownOptions
 from seqserve_server.front.rpc.options.options import default_options, priority_of
 from seqserve_server.front.rpc.options.terms import applying, for_source
@@ -33,7 +33,6 @@ from seqserve_server.front.rpc.options.validation import (
     check_target,
     check_target_tokens,
 )
-from seqserve_server.front.telemetry.call_record import current
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -222,7 +221,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         priority = priority_of(request.priority)
         if not patient:
             # Before anything is done for it.
-            model.engine.promises.check(QueueKey(current.get().holder, priority))
+            model.engine.promises.check(QueueKey(current.get().client_id, priority))
         options = self._options.read(model, request.options)
         source = await _source(model, request.source)
         options = for_source(options, request.options.terms, request.source)
@@ -230,7 +229,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         return model, call
 
     def _model(self, request: _Request) -> ServedModel:
-        return model_of_call(self._repository, request.model, request.version)
+        return current.get().resolve(self._repository, request.model, request.version)
 
 
 async def _source(model: ServedModel, text: str) -> list[int]:
@@ -290,7 +289,7 @@ def _call(
         streamed=streamed,
         target=target,
         wants_attention=wants_attention,
-        caller=current.get().holder,
+        caller=current.get().client_id,
         priority=priority,
     )
 

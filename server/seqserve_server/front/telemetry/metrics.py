@@ -24,15 +24,13 @@ from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar
 
-from seqserve_server.contract.errors import Draining, InvalidRequest, QueueFull
 from seqserve_server.contract.histogram import Histogram
 from seqserve_server.contract.stats import REQUEST_BOUNDS
 from seqserve_server.front.telemetry.engine_metrics import EnginesCollector, ReportingEngine
+from seqserve_server.front.telemetry.outcomes import rejection_of
 
 ReadVersions: TypeAlias = Callable[[], list[tuple[str, int, str]]]
 """Gives name, number and state of every version, from any thread."""
-
-_REFUSALS: dict[type[Exception], str] = {Draining: "draining", InvalidRequest: "invalid"}
 
 
 class _Durations(Collector):
@@ -155,6 +153,5 @@ class Metrics:
 
     def refused(self, model: str, error: Exception) -> None:
         """Notes what a call, or one of its many requests, ended with, where that is a refusal."""
-        reason = error.bound.value if isinstance(error, QueueFull) else _REFUSALS.get(type(error))
-        if reason:
+        if reason := rejection_of(error):
             self._rejected.labels(reason, model).inc()

@@ -24,7 +24,6 @@ import time
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-import grpc
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
@@ -41,6 +40,7 @@ from seqserve_server.contract.errors import StartupError
 from seqserve_server.contract.events import Event, Failed, Finished
 from seqserve_server.contract.request import Request
 from seqserve_server.front.telemetry.call_record import CallRecord, EndedRequest
+from seqserve_server.front.telemetry.outcomes import Outcome
 
 _NAME = "seqserve"
 _PREFIX = "seqserve."
@@ -48,15 +48,6 @@ _PREFIX = "seqserve."
 _FLUSH_S = 5.0
 # Collectors answer with next to nothing.
 _MAX_MESSAGE_BYTES = 1 << 20
-# What the conventions count as a fault of the server; with other codes the caller is wrong.
-_FAULTS = {
-    grpc.StatusCode.UNKNOWN,
-    grpc.StatusCode.DEADLINE_EXCEEDED,
-    grpc.StatusCode.UNIMPLEMENTED,
-    grpc.StatusCode.INTERNAL,
-    grpc.StatusCode.UNAVAILABLE,
-    grpc.StatusCode.DATA_LOSS,
-}
 # Its warnings repeat what callers have sent for a trace.
 logging.getLogger("opentelemetry.trace").setLevel(logging.ERROR)
 
@@ -96,12 +87,12 @@ class Tracing:
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer(_NAME, __version__)
 
-    def ended(self, record: CallRecord, code: grpc.StatusCode, ended_s: float) -> str:
+    def ended(self, record: CallRecord, outcome: Outcome, ended_s: float) -> str:
         """Makes the spans of a call.
 
         Args:
             record: The call.
-            code: How it ended.
+            outcome: How it ended.
             ended_s: When, on the monotonic clock.
 
         Returns:
@@ -114,13 +105,13 @@ class Tracing:
             _full_name(record),
             context=self._propagator.extract(record.trace.parent),
             kind=SpanKind.SERVER,
-            attributes=_of_call(record, code),
+            attributes=_of_call(record, outcome),
             start_time=clock.ns(record.began_s),
         )
         if not span.is_recording():
             return ""
-        if code in _FAULTS:
-            _mark(span, code.name)
+        if outcome.is_fault:
+            _mark(span, outcome.code.name)
         self._add_requests(record.trace.requests, set_span_in_context(span, Context()), clock)
         span.end(clock.ns(ended_s))
         return format_trace_id(span.get_span_context().trace_id)
@@ -205,12 +196,12 @@ def _mark(span: Span, error: str) -> None:
     span.set_attribute("error.type", error)
 
 
-def _of_call(record: CallRecord, code: grpc.StatusCode) -> Attributes:
+def _of_call(record: CallRecord, outcome: Outcome) -> Attributes:
     model: Attributes = {"model": record.model} if record.model else {}
     return {
         "rpc.system.name": "grpc",
         "rpc.method": _full_name(record),
-        "rpc.response.status_code": code.name,
+        "rpc.response.status_code": outcome.code.name,
         **_ours({"request_id": record.request_id, **model, **record.facts}),
     }
 

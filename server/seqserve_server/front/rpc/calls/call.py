@@ -20,7 +20,7 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import Priority, Request
 from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.rpc.calls.deadline import has_passed
-from seqserve_server.front.telemetry.call_record import CallRecord, current
+from seqserve_server.front.rpc.calls.server_call import ServerCall, current
 
 MAX_REFUSALS = 8
 """Waits are as long as the queue is, so that few of them are enough unless others flood it."""
@@ -65,7 +65,7 @@ class EngineCall:
         self._changed = asyncio.Event()
         self._pending: list[int] = []
         self._last: Event | None = None
-        self._record: CallRecord | None = current.get(None)
+        self._record: ServerCall | None = current.get(None)
         self.request = Request(
             source=source,
             options=options,

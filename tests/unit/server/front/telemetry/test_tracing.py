@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 import pytest_asyncio
 from opentelemetry.sdk.trace import ReadableSpan
@@ -36,9 +35,9 @@ from seqserve_server.front.security.protection import Security
 from seqserve_server.front.telemetry import tracing
 from seqserve_server.front.telemetry.call_record import CallRecord, Trace
 from seqserve_server.front.telemetry.exposition import exposed
+from seqserve_server.front.telemetry.outcomes import OK
 from seqserve_server.front.telemetry.tracing import Tracing, tracing_to
 
-OK = grpc.StatusCode.OK
 SECRET = "the words of a user"
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SAMPLED, LEFT_OUT = f"00-{TRACE}-{PARENT}-01", f"00-{TRACE}-{PARENT}-00"

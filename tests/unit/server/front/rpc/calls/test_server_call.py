@@ -1,4 +1,4 @@
-"""A call keeps the version that it was given until it ends."""
+"""A call keeps the version that it got until it ends."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from seqserve_server.contract.provider import Provider
 from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.repository import Entry, Repository, ServedModel
-from seqserve_server.front.rpc.calls.resolution import model_of_call
-from seqserve_server.front.telemetry.call_record import CallRecord, current
+from seqserve_server.front.rpc.calls.server_call import ServerCall
 
 
 def entry(version: int) -> Entry:
@@ -26,42 +25,39 @@ def entry(version: int) -> Entry:
     return Entry(name="echo", version=version, state=ModelState.READY, model=model)
 
 
-async def test_call_that_asks_again_gets_what_it_has() -> None:
+async def test_call_that_asks_again_gets_the_version_it_has() -> None:
     older, newer = entry(1), entry(2)
     repository = Repository([older])
     repository.choose_default()
-    record = CallRecord(path="/s/m", request_id="1")
-    current.set(record)
-    model = model_of_call(repository, "", 0)
-    assert model is older.model and record.model == "echo"
+    call = ServerCall(path="/s/m", request_id="1")
+    model = call.resolve(repository, "", 0)
+    assert model is older.model and call.model == "echo"
     repository.add(newer)
     older.drain()
     for name, version in (("", 0), ("echo", 0), ("echo", 1)):
-        assert model_of_call(repository, name, version) is model
-    assert model_of_call(repository, "echo", 2) is newer.model
+        assert call.resolve(repository, name, version) is model
+    assert call.resolve(repository, "echo", 2) is newer.model
     assert not await model.calls.wait_none(0.0)
-    record.release()
+    call.release()
     assert await model.calls.wait_none(0.0)
-    # Another call is not given what drains.
-    current.set(CallRecord(path="/s/m", request_id="2"))
-    assert model_of_call(repository, "", 0) is newer.model
+    # A version that drains takes no other call.
+    other = ServerCall(path="/s/m", request_id="2")
+    assert other.resolve(repository, "", 0) is newer.model
     with pytest.raises(ModelUnavailable, match="echo/1 is being unloaded"):
-        model_of_call(repository, "echo", 1)
+        other.resolve(repository, "echo", 1)
 
 
-async def test_server_that_shuts_down_gives_a_version_only_to_who_has_one() -> None:
+async def test_server_that_shuts_down_gives_a_version_only_to_a_call_that_has_one() -> None:
     repository = Repository([entry(1)])
     repository.choose_default()
-    record = CallRecord(path="/s/m", request_id="1")
-    current.set(record)
-    model = model_of_call(repository, "", 0)
+    call = ServerCall(path="/s/m", request_id="1")
+    model = call.resolve(repository, "", 0)
     repository.is_closed = True
-    assert model_of_call(repository, "", 0) is model
-    late = CallRecord(path="/s/m", request_id="2")
-    current.set(late)
+    assert call.resolve(repository, "", 0) is model
+    late = ServerCall(path="/s/m", request_id="2")
     with pytest.raises(Draining):
-        model_of_call(repository, "", 0)
-    # It is counted for the model that it would have had.
+        late.resolve(repository, "", 0)
+    # The refusal counts for the model that the call would have had.
     assert late.model == "echo" and late.kept == []
-    record.release()
+    call.release()
     assert await model.calls.wait_none(0.0)
