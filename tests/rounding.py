@@ -15,6 +15,8 @@ import math
 import torch
 from torch import Tensor
 
+from seqserve_model.config import TransformerConfig
+
 FLOAT64_TOLERANCE = 1e-10
 """A million times the spacing of float64, a thousandth of what a float32 can resolve."""
 
@@ -38,3 +40,13 @@ def rounding(terms: int, magnitude: float) -> float:
         magnitude: Largest absolute value on that path.
     """
     return 2 * torch.finfo(torch.float32).eps * math.sqrt(terms) * magnitude
+
+
+def path_terms(config: TransformerConfig) -> int:
+    """Counts the terms of all sums on the longest path from a source to a logit."""
+    longest = max(config.max_source_length, config.max_target_length)
+    attention = 2 * config.width + config.head_size + longest
+    feed_forward = config.width + config.feed_forward_width
+    encoder = config.encoder_layers * (attention + feed_forward)
+    decoder = config.decoder_layers * (2 * attention + feed_forward)
+    return encoder + decoder + config.width

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 from tests.random_weights import random_model
 from tests.reading import Reading
 from tests.reference import Reference
+from tests.rounding import assert_close, path_terms, rounding
 from tests.step_graphs import steps_only
 
 from seqserve_export.artifact import Description, write_artifact
@@ -104,7 +106,7 @@ def make_model(**changes: Any) -> Transformer:
 
 
 @pytest.fixture
-def without_teacher() -> Iterator[None]:
+def without_scorer() -> Iterator[None]:
     with steps_only():
         yield
 
@@ -153,7 +155,7 @@ def assert_words_allowed_have_the_scores_of_all(folder: Path) -> None:
         for name, shape in SHAPES.items()
     ],
 )
-@pytest.mark.usefixtures("without_teacher")
+@pytest.mark.usefixtures("without_scorer")
 def test_exported_steps_equal_torch(
     shape: dict[str, Any],
     tmp_path: Path,
@@ -213,7 +215,7 @@ def test_integers_of_the_tiny_artifacts_equal_torch(
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.usefixtures("without_teacher")
+@pytest.mark.usefixtures("without_scorer")
 def test_exported_integers_equal_torch(
     name: str, tmp_path: Path, tiny_tokenizer: Tokenizer, tiny_description: Description
 ) -> None:
@@ -246,37 +248,48 @@ TARGET = torch.tensor([[1, 30, 40, 50, EOS], [1, 60, 70, EOS, 0]])
 
 
 @pytest.fixture(scope="module")
-def taught(tiny_runtime: Runtime) -> list[np.ndarray]:
+def scored(tiny_runtime: Runtime) -> list[np.ndarray]:
     outputs = ["log_probabilities", "encoder_attention", "decoder_attention", "cross_attention"]
     lengths = LENGTHS.numpy().astype(np.int32)
     return tiny_runtime.teach(SOURCE.numpy(), lengths, TARGET.numpy(), outputs)
 
 
-@torch.no_grad()
-def test_teacher_scores_equal_torch(tiny_model: Transformer, taught: list[np.ndarray]) -> None:
-    logits = tiny_model(SOURCE, LENGTHS, TARGET[:, :-1])
-    ours = logits.log_softmax(-1).gather(2, TARGET[:, 1:, None])[:, :, 0].numpy()
-    assert taught[0].shape == (2, 4)
-    np.testing.assert_allclose(taught[0], ours, atol=1e-4)
+@pytest.fixture(scope="module")
+def exact_model(tiny_model: Transformer) -> Transformer:
+    """The tiny model in float64, so that only the graph's own rounding is left."""
+    return copy.deepcopy(tiny_model).double()
 
 
 @torch.no_grad()
-def test_teacher_attention_equals_torch(tiny_model: Transformer, taught: list[np.ndarray]) -> None:
+def test_scorer_log_probabilities_equal_torch(
+    exact_model: Transformer, scored: list[np.ndarray]
+) -> None:
+    logits = exact_model(SOURCE, LENGTHS, TARGET[:, :-1])
+    expected = logits.log_softmax(-1).gather(2, TARGET[:, 1:, None])[:, :, 0]
+    assert scored[0].shape == (2, 4)
+    bound = rounding(path_terms(exact_model.config), float(logits.abs().max()))
+    assert_close(torch.from_numpy(scored[0]), expected, bound)
+
+
+@torch.no_grad()
+def test_scorer_attention_equals_torch(exact_model: Transformer, scored: list[np.ndarray]) -> None:
     record = AttentionRecord()
-    memory = tiny_model.encode(SOURCE, LENGTHS, record)
-    tiny_model.advance(TARGET[:, :-1], tiny_model.begin(memory, LENGTHS), record)
-    for found, ours in zip(taught[1:], (record.encoder, record.decoder, record.cross), strict=True):
-        assert found.shape == (len(ours), *ours[0].shape)
-        np.testing.assert_allclose(found, torch.stack(ours).numpy(), atol=1e-5)
-        np.testing.assert_allclose(found.sum(-1), 1.0, atol=1e-5)
-    assert (taught[3][:, 1, :, :, 3:] == 0).all(), "it attends to padding"
+    memory = exact_model.encode(SOURCE, LENGTHS, record)
+    exact_model.advance(TARGET[:, :-1], exact_model.begin(memory, LENGTHS), record)
+    bound = rounding(path_terms(exact_model.config), 1.0)
+    expected = (record.encoder, record.decoder, record.cross)
+    for found, layers in zip(scored[1:], expected, strict=True):
+        assert found.shape == (len(layers), *layers[0].shape)
+        assert_close(torch.from_numpy(found), torch.stack(layers), bound)
+        np.testing.assert_allclose(found.sum(-1), 1.0, atol=bound)
+    assert (scored[3][:, 1, :, :, 3:] == 0).all(), "it attends to padding"
 
 
-def test_one_output_is_computed_alone(tiny_runtime: Runtime, taught: list[np.ndarray]) -> None:
-    [scores] = tiny_runtime.teach(
+def test_one_output_is_computed_alone(tiny_runtime: Runtime, scored: list[np.ndarray]) -> None:
+    [log_probabilities] = tiny_runtime.teach(
         SOURCE.numpy(), LENGTHS.numpy().astype(np.int32), TARGET.numpy(), ["log_probabilities"]
     )
-    np.testing.assert_array_equal(scores, taught[0])
+    np.testing.assert_array_equal(log_probabilities, scored[0])
 
 
 @pytest.mark.parametrize("words", [1, 7, 24, 128, 384, 509, 1021, 6144, 32_000])
