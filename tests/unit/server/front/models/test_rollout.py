@@ -27,6 +27,8 @@ from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.telemetry.metrics import Metrics
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def metrics() -> Metrics:
