@@ -130,7 +130,7 @@ class Server:
         # New calls are refused at once, before any is waited for.
         self._rollout.close()
         self._draining.set()
-        finished = await self._interceptor.active.wait_none(timeout_s)
+        finished = await self._interceptor.active.wait_idle(timeout_s)
         if not finished:
             error = Draining("the server has shut down while the call ran; call another one")
             self._interceptor.end_all(error)

@@ -35,13 +35,13 @@ async def test_call_that_asks_again_gets_what_it_has() -> None:
     model = model_of_call(repository, "", 0)
     assert model is older.model and record.model == "echo"
     repository.add(newer)
-    older.drain()
+    older.start_draining()
     for name, version in (("", 0), ("echo", 0), ("echo", 1)):
         assert model_of_call(repository, name, version) is model
     assert model_of_call(repository, "echo", 2) is newer.model
-    assert not await model.calls.wait_none(0.0)
+    assert not await model.calls.wait_idle(0.0)
     record.release()
-    assert await model.calls.wait_none(0.0)
+    assert await model.calls.wait_idle(0.0)
     # Another call is not given what drains.
     current.set(CallRecord(path="/s/m", request_id="2"))
     assert model_of_call(repository, "", 0) is newer.model
@@ -64,4 +64,4 @@ async def test_server_that_shuts_down_gives_a_version_only_to_who_has_one() -> N
     # It is counted for the model that it would have had.
     assert late.model == "echo" and late.kept == []
     record.release()
-    assert await model.calls.wait_none(0.0)
+    assert await model.calls.wait_idle(0.0)
