@@ -27,6 +27,11 @@ serve: $(SERVE_VENV)/.ready ## Serve models/ on localhost:50051, metrics on loca
 
 install: $(VENV)/.ready ## Set up .venv with everything for development.
 
+# Workers share the exported artifacts in build/exported-for-tests.
+unit: $(VENV)/.ready ## Run tests/unit without what is marked slow, half a minute on two cores.
+	$(BIN)/pytest tests/unit --numprocesses auto --maxprocesses 8 --dist worksteal \
+	  -m 'not slow and not parity'
+
 test: $(VENV)/.ready ## Run all tests, then those against other engines and those of the README.
 	$(BIN)/pytest
 	$(BIN)/pytest -m parity
@@ -112,4 +117,4 @@ $(PROTOC_VENV)/.ready: pyproject.toml
 	$(PROTOC_VENV)/bin/python $(PIP) --group proto
 	touch $@
 
-.PHONY: help demo serve install test soak chaos test-docker bench check format lint types proto check-proto clients check-clients clean build/stubs
+.PHONY: help demo serve install unit test soak chaos test-docker bench check format lint types proto check-proto clients check-clients clean build/stubs

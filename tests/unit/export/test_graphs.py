@@ -148,6 +148,7 @@ def assert_words_allowed_have_the_scores_of_all(folder: Path) -> None:
             np.testing.assert_array_equal(cache.allowed_logits(row), scores[words])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shape",
     [

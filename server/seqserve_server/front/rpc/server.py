@@ -127,7 +127,7 @@ class Server:
         # Before waiting, so that new calls are refused at once.
         self._rollout.close()
         self._draining.set()
-        finished = await self._interceptor.active.wait_none(timeout_s)
+        finished = await self._interceptor.active.wait_idle(timeout_s)
         if not finished:
             error = Draining("the server shut down while the call ran; call another one")
             self._interceptor.end_all(error)

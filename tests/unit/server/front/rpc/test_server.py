@@ -87,7 +87,7 @@ async def test_health_follows_the_versions(service: Service) -> None:
     for watch in watches:
         assert (await watch.read()).status == NOT_SERVING
     assert not service.server.is_ready
-    entry.vanishes()
+    entry.mark_missing()
     await service.rollout.unload("echo", 2)
     assert (await watches[1].read()).status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
     for name in ("echo/2", "never/1"):

@@ -34,7 +34,7 @@ from seqserve_server.front.security.auth_tokens import Tokens
 from seqserve_server.front.security.protection import Security
 from seqserve_server.front.telemetry import tracing
 from seqserve_server.front.telemetry.call_record import CallRecord, Trace
-from seqserve_server.front.telemetry.exposition import exposed
+from seqserve_server.front.telemetry.exposition import render
 from seqserve_server.front.telemetry.outcomes import OK
 from seqserve_server.front.telemetry.tracing import Tracing, tracing_to
 
@@ -308,7 +308,7 @@ async def test_line_in_the_log_and_bucket_name_the_trace(
     [line] = [record.fields for record in caplog.records if hasattr(record, "fields")]
     assert line.get("trace_id") == trace_id
     registry = traced.service.metrics.registry
-    text, _ = await asyncio.to_thread(exposed, registry, "application/openmetrics-text")
+    text, _ = await asyncio.to_thread(render, registry, "application/openmetrics-text")
     assert f" # {{{found_by}}} " in text.decode()
 
 

@@ -201,7 +201,7 @@ async def door(tokens: Path) -> AsyncIterator[Door]:
     await server.start()
     yield Door(target=f"127.0.0.1:{port}", reached=reached)
     await server.stop(None)
-    await asyncio.wait_for(calls.active.wait_none(), PATIENCE_S)
+    await asyncio.wait_for(calls.active.wait_idle(), PATIENCE_S)
 
 
 @pytest.mark.parametrize("kind", KINDS)

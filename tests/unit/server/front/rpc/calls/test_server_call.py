@@ -33,13 +33,13 @@ async def test_call_that_asks_again_gets_the_version_it_has() -> None:
     model = call.resolve(repository, "", 0)
     assert model is older.model and call.model == "echo"
     repository.add(newer)
-    older.drain()
+    older.start_draining()
     for name, version in (("", 0), ("echo", 0), ("echo", 1)):
         assert call.resolve(repository, name, version) is model
     assert call.resolve(repository, "echo", 2) is newer.model
-    assert not await model.calls.wait_none(0.0)
+    assert not await model.calls.wait_idle(0.0)
     call.release()
-    assert await model.calls.wait_none(0.0)
+    assert await model.calls.wait_idle(0.0)
     # A version that drains takes no other call.
     other = ServerCall(path="/s/m", request_id="2")
     assert other.resolve(repository, "", 0) is newer.model
@@ -60,4 +60,4 @@ async def test_server_that_shuts_down_gives_a_version_only_to_a_call_that_has_on
     # The refusal counts for the model that the call would have had.
     assert late.model == "echo" and late.kept == []
     call.release()
-    assert await model.calls.wait_none(0.0)
+    assert await model.calls.wait_idle(0.0)
