@@ -1,4 +1,4 @@
-"""What the log, the metrics and the trace say of one call."""
+"""Collects what the log, the metrics and the trace report about one call."""
 
 from __future__ import annotations
 

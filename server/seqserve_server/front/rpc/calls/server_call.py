@@ -23,7 +23,7 @@ class ServerCall(CallRecord):
     """The versions that the call was given; they stay loaded until its end."""
 
     def resolve(self, repository: Repository, name: str, version: int) -> ServedModel:
-        """Finds the version that the call means and keeps it loaded until the call ends.
+        """Finds the version that the call asks for and keeps it loaded until the call ends.
 
         A call that asks again gets the version that it has, even if that is being unloaded.
 
