@@ -11,9 +11,9 @@ class Priority(Enum):
     """Order of requests while they wait."""
 
     NORMAL = "normal"
-    """For callers who wait for the answer."""
+    """For clients that wait for the answer."""
     LOW = "low"
-    """For background work, which runs when nothing else waits, and at least once in a while."""
+    """For background work: takes the slots that others leave, and at least one in sixteen."""
 
 
 class GenerateOptions(GenerationOptions, total=False):
@@ -26,6 +26,7 @@ class GenerateOptions(GenerationOptions, total=False):
     model: str | None
     """Name of the model; by default the server's default model."""
     version: int | None
-    """Version of the model; by default the highest one that is sound."""
+    """Version of the model; by default the highest one that is ready, or one that traffic weights
+    choose."""
     priority: Priority | None
     """Order of requests while they wait; normal by default."""

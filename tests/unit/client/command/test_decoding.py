@@ -46,7 +46,7 @@ def values_of(name: str) -> st.SearchStrategy[Any]:
     return st.floats(low, high, width=32)
 
 
-SAID = st.fixed_dictionaries(
+KEYWORDS = st.fixed_dictionaries(
     {},
     optional={name: values_of(name) for name in NAMES},
 )
@@ -60,7 +60,7 @@ def test_every_option_has_a_flag() -> None:
     assert sorted(field.name for field in dataclasses.fields(DecodingOptions)) == NAMES
 
 
-def test_what_is_not_given_is_left_to_the_server() -> None:
+def test_options_that_are_not_given_are_not_sent() -> None:
     assert not requests.generate_request("a", **read().decoding()).HasField("options")
 
 
@@ -69,15 +69,15 @@ def text_of(value: Any) -> str:
 
 
 def elements_of(value: Any) -> list[str]:
-    """What is said each time that a flag is repeated."""
+    """Returns the value of each repetition of a flag."""
     if isinstance(value, dict):
         return ["=".join(pair) for pair in value.items()]
     return [" ".join(each) if isinstance(each, list) else each for each in value]
 
 
-def flags_of(said: GenerateOptions) -> list[str]:
+def flags_of(keywords: GenerateOptions) -> list[str]:
     flags = []
-    for name, value in said.items():
+    for name, value in keywords.items():
         if isinstance(value, bool):
             flags.append(flag_of(name if value else f"no_{name}"))
         else:
@@ -86,15 +86,15 @@ def flags_of(said: GenerateOptions) -> list[str]:
     return flags
 
 
-@given(SAID)
-def test_flags_say_what_keywords_say(said: GenerateOptions) -> None:
-    by_flag = requests.generate_request("a", **read(*flags_of(said)).decoding())
-    assert by_flag == requests.generate_request("a", **said)
+@given(KEYWORDS)
+def test_flags_give_the_same_request_as_keywords(keywords: GenerateOptions) -> None:
+    by_flag = requests.generate_request("a", **read(*flags_of(keywords)).decoding())
+    assert by_flag == requests.generate_request("a", **keywords)
 
 
-def variables_of(said: GenerateOptions) -> dict[str, str]:
+def variables_of(keywords: GenerateOptions) -> dict[str, str]:
     variables = {}
-    for name, value in said.items():
+    for name, value in keywords.items():
         if isinstance(value, list | dict):
             variables[variable_of(name)] = shlex.join(elements_of(value))
         else:
@@ -102,16 +102,16 @@ def variables_of(said: GenerateOptions) -> dict[str, str]:
     return variables
 
 
-@given(SAID)
-def test_variables_say_what_keywords_say(said: GenerateOptions) -> None:
-    if said.get("target_prefix") == "":
+@given(KEYWORDS)
+def test_variables_give_the_same_request_as_keywords(keywords: GenerateOptions) -> None:
+    if keywords.get("target_prefix") == "":
         # An empty variable counts as not set.
-        del said["target_prefix"]
-    by_variable = requests.generate_request("a", **read(**variables_of(said)).decoding())
-    assert by_variable == requests.generate_request("a", **said)
+        del keywords["target_prefix"]
+    by_variable = requests.generate_request("a", **read(**variables_of(keywords)).decoding())
+    assert by_variable == requests.generate_request("a", **keywords)
 
 
-def test_the_help_teaches_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_has_groups(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         read("--help")
     shown = capsys.readouterr().out

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
+from typing import Any
 
 from seqserve.declarations import DECLARATIONS
 from seqserve.v1 import generation_pb2
@@ -32,6 +33,7 @@ _PRIORITIES: dict[int, Priority] = {
 }
 _CONVERTED = {"terms", "return_attention"}
 _COPIED = {field.name for field in fields(DecodingOptions)} & DECLARATIONS.keys() - _CONVERTED
+_SAMPLING_DEFAULTS = {name: DECLARATIONS[name].default for name in Sampling._fields}
 
 
 def default_options(manifest: Manifest) -> DecodingOptions:
@@ -78,7 +80,8 @@ def priority_of(priority: int) -> Priority:
 
 
 def _converted(options: Options, manifest: Manifest, tokenizer: Tokenizer) -> DecodingOptions:
-    copied = {field.name: value for field, value in options.ListFields() if field.name in _COPIED}
+    given = {field.name: value for field, value in options.ListFields()}
+    copied = {name: given[name] for name in given if name in _COPIED}
     end_ids = _ids(options, "end_tokens", tokenizer)
     vocabulary = set(_ids(options, "vocabulary_allow", tokenizer))
     if vocabulary:
@@ -86,10 +89,10 @@ def _converted(options: Options, manifest: Manifest, tokenizer: Tokenizer) -> De
     prefix = _ids(options, "target_prefix_tokens", tokenizer)
     if options.target_prefix and not prefix:
         prefix = tuple(tokenizer.encode(options.target_prefix)[:-1])
-    return replace(
-        default_options(manifest),
+    copied.setdefault("max_decoding_length", manifest.limits.max_target_length)
+    return DecodingOptions(
         **copied,
-        sampling=_sampling(options),
+        sampling=_sampling(given),
         suppressed=_suppressed(options, manifest, tokenizer),
         end_ids=end_ids,
         stops=_stops(options, tokenizer.decode(prefix) if prefix else ""),
@@ -101,12 +104,11 @@ def _converted(options: Options, manifest: Manifest, tokenizer: Tokenizer) -> De
     )
 
 
-def _sampling(options: Options) -> Sampling | None:
-    given = {name: getattr(options, name) for name in Sampling._fields if options.HasField(name)}
-    if not given:
+def _sampling(given: dict[str, Any]) -> Sampling | None:
+    sampling = {name: given[name] for name in given if name in Sampling._fields}
+    if not sampling:
         return None
-    defaults = {name: DECLARATIONS[name].default for name in Sampling._fields}
-    return Sampling(**{**defaults, "seed": secrets.randbits(64), **given})
+    return Sampling(**{**_SAMPLING_DEFAULTS, "seed": secrets.randbits(64), **sampling})
 
 
 def _suppressed(options: Options, manifest: Manifest, tokenizer: Tokenizer) -> tuple[TokenIds, ...]:

@@ -1,4 +1,4 @@
-"""Terms: what they may be, and which of them reach the engine."""
+"""Terms: which are allowed, and which of them reach the engine."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def many(count: int) -> list[Term]:
     return [Term(source=f"s{number}", target="t") for number in range(count)]
 
 
-def test_each_target_is_a_text_of_its_own() -> None:
+def test_each_target_is_tokenized_by_itself() -> None:
     assert target_ids([TEA, Term(source="a", target="ä b")], TOKENIZER) == (ids("Tee"), ids("ä b"))
     assert target_ids([], TOKENIZER) == ()
 
 
-def test_control_token_that_is_typed_is_text() -> None:
+def test_a_typed_control_token_is_text() -> None:
     [token_ids] = target_ids([Term(source="a", target="</s>")], TOKENIZER)
     assert TOKENIZER.eos_id not in token_ids
 
@@ -45,18 +45,18 @@ def test_control_token_that_is_typed_is_text() -> None:
         ([TEA, Term(source="tea", target="Tasse")], "'tea' twice"),
     ],
 )
-def test_terms_refused(terms: list[Term], reason: str) -> None:
+def test_invalid_terms_are_refused(terms: list[Term], reason: str) -> None:
     with pytest.raises(InvalidRequest, match=reason) as caught:
         target_ids(terms, TOKENIZER)
     assert caught.value.field == "options.terms"
 
 
-def test_as_many_and_as_long_as_they_may_be() -> None:
+def test_terms_of_the_maximum_number_and_length() -> None:
     terms = [*many(15), Term(source="a" * 256, target="ä" * 256)]
     assert len(target_ids(terms, TOKENIZER)) == 16
 
 
-def test_target_no_character_of_which_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_target_without_known_characters_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(TOKENIZER), "encode", lambda self, text: [self.eos_id])
     with pytest.raises(InvalidRequest, match="'Tee', no character of which"):
         target_ids([TEA], TOKENIZER)
@@ -77,7 +77,7 @@ def test_targets_that_can_be_generated() -> None:
     check(suppressed=ids("x"), ends=ids("y"), vocabulary=(*ids("KuchenTee"), *ids("x")))
 
 
-def test_target_that_no_hypothesis_could_contain_is_named() -> None:
+def test_a_target_that_cannot_be_generated_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="'Tee', which has a token that is suppressed"):
         check(suppressed=ids("T"))
     with pytest.raises(InvalidRequest, match="'Kuchen', which has a token that ends"):
@@ -86,10 +86,10 @@ def test_target_that_no_hypothesis_could_contain_is_named() -> None:
         check(vocabulary=ids("Kuchen"))
 
 
-def test_only_terms_that_are_in_the_source_apply() -> None:
+def test_only_terms_in_the_source_apply() -> None:
     assert applying([TEA, CAKE], "a cake") == [CAKE]
     assert applying([TEA, CAKE], "cake and tea") == [TEA, CAKE], "in the order of the request"
-    assert applying([TEA], "Tea") == [], "exactly so"
+    assert applying([TEA], "Tea") == [], "case matters"
 
 
 def options(terms: list[Term], prefix: str = "", limit: int = 20) -> DecodingOptions:
@@ -101,7 +101,7 @@ def options(terms: list[Term], prefix: str = "", limit: int = 20) -> DecodingOpt
     )
 
 
-def test_engine_is_told_the_terms_of_the_source() -> None:
+def test_the_engine_gets_the_terms_of_the_source() -> None:
     terms = [TEA, CAKE]
     asked = options(terms)
     assert for_source(asked, terms, "a cake").terms == (ids("Kuchen"),)
@@ -110,12 +110,12 @@ def test_engine_is_told_the_terms_of_the_source() -> None:
     assert asked.terms == (ids("Tee"), ids("Kuchen")), "other sources need them"
 
 
-def test_options_without_terms_are_left_as_they_are() -> None:
+def test_options_without_terms_do_not_change() -> None:
     asked = options([])
     assert for_source(asked, [], "tea") is asked
 
 
-def test_terms_of_the_source_must_fit_a_hypothesis() -> None:
+def test_terms_of_the_source_must_fit_the_maximum_length() -> None:
     terms = [TEA, CAKE]
     just = options(terms, limit=9)
     assert len(for_source(just, terms, "tea, cake").terms) == 2
@@ -125,7 +125,7 @@ def test_terms_of_the_source_must_fit_a_hypothesis() -> None:
     assert len(for_source(short, terms, "only tea").terms) == 1
 
 
-def test_prefix_takes_its_part_of_a_hypothesis_but_not_twice() -> None:
+def test_a_target_in_the_prefix_counts_once() -> None:
     with pytest.raises(InvalidRequest, match=" 9 tokens"):
         for_source(options([TEA], prefix="Zum Te", limit=8), [TEA], "tea")
     assert for_source(options([TEA], prefix="Zum Tee", limit=8), [TEA], "tea").terms
