@@ -164,11 +164,11 @@ async def test_unload_includes_versions_that_are_loading_or_available(service: S
     service.rollout._keep = 1
     may_load = asyncio.Event()
 
-    async def load() -> None:
+    async def load(entry: Entry) -> None:
         await may_load.wait()
-        newer.fail("its graph is broken")
+        entry.fail("its graph is broken")
 
-    service.rollout._spawn(newer, load())
+    service.rollout._spawn(newer, load)
     unload = open_inference_pb2.RepositoryModelUnloadRequest(model_name="echo")
     call = asyncio.ensure_future(awaited(service.inference.RepositoryModelUnload(unload)))
     try:
