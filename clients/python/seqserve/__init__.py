@@ -6,7 +6,7 @@ imports them.
 
 import os
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Below this level gRPC writes to standard error whatever the peer has sent. It reads the variable
 # when it is imported.
