@@ -7,7 +7,7 @@ ServiceError
 ├── DeadlinePassed     the deadline passed; .where says in which stage
 ├── ModelUnavailable   the model is loading or drains, or its engine has failed
 ├── ModelNotLoaded     the model could not be loaded, or was unloaded; waiting does not help
-├── NoScorer          the model can neither score targets nor show attention
+├── NoScorer           the model can neither score targets nor show attention
 ├── Draining           the server is shutting down
 ├── Unauthenticated    no token, or one that is not known
 ├── PermissionDenied   a token that does not allow the call
@@ -25,7 +25,7 @@ from seqserve.errors import SeqserveError
 
 
 class Stage(Enum):
-    """Where a request was when something happened to it."""
+    """Stage of a request."""
 
     QUEUE = "queue"
     DECODE = "decode"
@@ -34,7 +34,7 @@ class Stage(Enum):
 class ServiceError(SeqserveError):
     """Base of all errors that end one call.
 
-    Errors come out of an engine's process as pickles: what a class takes, it passes to the base.
+    The engine process sends errors as pickles, so each class passes all its arguments to the base.
     """
 
 
@@ -42,13 +42,13 @@ class InvalidRequest(ServiceError):
     """A field of the request is wrong."""
 
     def __init__(self, field: str, reason: str) -> None:
-        """Names the field as the proto does and says what would be right."""
+        """Takes the field, named as in the proto, and what is wrong with it or would be right."""
         super().__init__(field, reason)
         self.field = field
         self.reason = reason
 
     def __str__(self) -> str:
-        """Puts the field first."""
+        """Returns ``field: reason``."""
         return f"{self.field}: {self.reason}"
 
 
@@ -57,7 +57,7 @@ class ModelNotFound(ServiceError):
 
 
 class Bound(Enum):
-    """Which bound of the queue a request was refused for."""
+    """Bound of the queue for which a request was refused."""
 
     LENGTH = "queue_full"
     TOKENS = "queue_tokens"
@@ -67,7 +67,7 @@ class Bound(Enum):
 
 
 class QueueFull(ServiceError):
-    """The queue has no room, or none that would do the request any good."""
+    """The queue is full, or the request would wait too long."""
 
     def __init__(
         self,
@@ -76,13 +76,13 @@ class QueueFull(ServiceError):
         bound: Bound = Bound.LENGTH,
         spacing_s: float = 0.0,
     ) -> None:
-        """Says when a new try makes sense, and what stood in the way.
+        """Takes the reason and the advice when to retry.
 
         Args:
-            reason: For people.
-            retry_after_s: When what is before the request will have gone.
-            bound: What stood in the way.
-            spacing_s: How much later the caller's next request makes sense than this one.
+            reason: Message for people.
+            retry_after_s: Time until the requests ahead of this one have left the queue.
+            bound: Bound that was reached.
+            spacing_s: Time by which the client should space its further retries.
         """
         super().__init__(reason, retry_after_s, bound, spacing_s)
         self.reason = reason
@@ -91,20 +91,20 @@ class QueueFull(ServiceError):
         self.spacing_s = spacing_s
 
     def __str__(self) -> str:
-        """Gives the reason."""
+        """Returns the reason."""
         return self.reason
 
 
 class DeadlinePassed(ServiceError):
-    """The deadline passed before the answer was ready."""
+    """The deadline passed before the answer was complete."""
 
     def __init__(self, where: Stage) -> None:
-        """Says in which stage the request was."""
+        """Takes the stage that the request was in."""
         super().__init__(where)
         self.where = where
 
     def __str__(self) -> str:
-        """Says what it means."""
+        """Returns the message."""
         return f"the deadline passed in {self.where.value}"
 
 
