@@ -3,17 +3,17 @@
 ServiceError
 ├── InvalidRequest     a field of the request is wrong; .field names it
 ├── ModelNotFound      no such model or version
-├── QueueFull          no room to wait; .bound says why, .retry_after_s when to try again
-├── DeadlinePassed     the deadline passed; .where says in which stage
-├── ModelUnavailable   the model is loading or drains, or its engine has failed
-├── ModelNotLoaded     the model could not be loaded, or was unloaded; waiting does not help
+├── QueueFull          the queue is full; .bound tells which bound, .retry_after_s when to retry
+├── DeadlinePassed     the deadline passed; .where is the stage
+├── ModelUnavailable   the model is loading or draining, or its engine restarts
+├── ModelNotLoaded     the model failed to load or was unloaded; waiting does not help
 ├── NoScorer           the model can neither score targets nor show attention
 ├── Draining           the server is shutting down
-├── Unauthenticated    no token, or one that is not known
+├── Unauthenticated    no token or an unknown one
 ├── PermissionDenied   a token that does not allow the call
-└── EngineFault        a fault of ours
-ArtifactError          a model's folder is not sound; raised when it is loaded
-ProviderError          the execution provider asked for is not there
+└── EngineFault        an internal error
+ArtifactError          an artifact is damaged or invalid; raised when it is loaded
+ProviderError          the execution provider is not available
 StartupError           the server cannot start: a port is taken, no model is sound
 """
 
@@ -109,23 +109,23 @@ class DeadlinePassed(ServiceError):
 
 
 class ModelUnavailable(ServiceError):
-    """The model is loading or drains, or its engine has failed and begins again."""
+    """The model is loading or draining, or its engine is being restarted."""
 
 
 class ModelNotLoaded(ServiceError):
-    """The model could not be loaded, or was unloaded; it stays so until somebody changes that."""
+    """The model failed to load or was unloaded; retrying does not help."""
 
 
 class NoScorer(ServiceError):
-    """The model was exported without the graph that scores targets and shows attention."""
+    """The model was exported without the graph for scores and attention."""
 
     def __init__(self, model: str) -> None:
-        """Names the model."""
+        """Takes the label of the model."""
         super().__init__(model)
         self.model = model
 
     def __str__(self) -> str:
-        """Says what it would need."""
+        """Returns the message."""
         return (
             f"{self.model} has no scorer.onnx, so it can neither score targets nor show attention;"
             " export it again"
@@ -137,10 +137,10 @@ class Draining(ServiceError):
 
 
 class Unauthenticated(ServiceError):
-    """The call shows no token, or one that is not known."""
+    """The call has no token or an unknown one."""
 
     def __str__(self) -> str:
-        """Says the same whatever was wrong with it."""
+        """Returns the same message for every cause, so that it reveals nothing about tokens."""
         return "send a valid token as metadata: `authorization: Bearer TOKEN`"
 
 
@@ -148,12 +148,12 @@ class PermissionDenied(ServiceError):
     """The token does not allow the call."""
 
     def __init__(self, scope: str) -> None:
-        """Names the scope that it would need."""
+        """Takes the scope that the method needs."""
         super().__init__(scope)
         self.scope = scope
 
     def __str__(self) -> str:
-        """Says what it would need."""
+        """Returns the message."""
         return (
             f"the token lacks the scope {self.scope!r}, which this method needs; `seqserve token"
             f" --scope {self.scope}` makes one that has it"
@@ -161,16 +161,16 @@ class PermissionDenied(ServiceError):
 
 
 class EngineFault(ServiceError):
-    """A fault of ours; the cause is in the log."""
+    """An internal error; its cause is in the log."""
 
 
 class ArtifactError(SeqserveError):
-    """A model's folder is not sound; the message names the file or the manifest's field."""
+    """An artifact is damaged or invalid; the message names the file or the manifest's field."""
 
 
 class ProviderError(SeqserveError):
-    """The execution provider asked for is not available; the message says how to get it."""
+    """The execution provider is not available; the message tells how to install it."""
 
 
 class StartupError(SeqserveError):
-    """The server cannot start where and with what it was told to; the message says what to do."""
+    """The server cannot start with these options; the message tells what to change."""
