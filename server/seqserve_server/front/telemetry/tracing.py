@@ -68,14 +68,18 @@ class Interval(NamedTuple):
 class Tracing:
     """Turns calls that have ended into spans."""
 
-    def __init__(self, exporter: SpanExporter, sample_ratio: float) -> None:
+    def __init__(
+        self, exporter: SpanExporter, sample_ratio: float, flush_s: float = _FLUSH_S
+    ) -> None:
         """Starts the thread that sends spans.
 
         Args:
             exporter: Sends the spans.
             sample_ratio: Share of calls that are traced, unless the client has decided it.
+            flush_s: Time to send the last spans when the server stops.
         """
         self._exporter = exporter
+        self._flush_s = flush_s
         self._propagator = TraceContextTextMapPropagator()
         resource = Resource({"service.name": _NAME, "service.version": __version__})
         self._provider = TracerProvider(
@@ -120,7 +124,7 @@ class Tracing:
         """Sends the remaining spans, or gives up after a few seconds; blocks."""
         flush = threading.Thread(target=self._provider.shutdown, daemon=True)
         flush.start()
-        flush.join(_FLUSH_S)
+        flush.join(self._flush_s)
         if flush.is_alive():
             # Ends the export in progress.
             self._exporter.shutdown()

@@ -441,12 +441,11 @@ class Broken(Stuck):
 async def test_calls_do_not_wait_for_the_collector(
     kind: type[Stuck], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tracing, "_FLUSH_S", 0.1)
     # So that it is full at once.
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "8")
     monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4")
     exporter = kind()
-    slow = Tracing(exporter, 1.0)
+    slow = Tracing(exporter, 1.0, flush_s=0.1)
     async with serving(tracing=slow) as service:
         answers = [await service.generation.Generate(request("a")) for _ in range(10)]
     assert len(answers) == 10
