@@ -27,6 +27,11 @@ serve: $(SERVE_VENV)/.ready ## Serve models/ on localhost:50051, metrics on loca
 
 install: $(VENV)/.ready ## Set up .venv with everything for development.
 
+# Workers share the exported artifacts in build/exported-for-tests.
+unit: $(VENV)/.ready ## Run tests/unit without what is marked slow, half a minute on two cores.
+	$(BIN)/pytest tests/unit --numprocesses auto --maxprocesses 8 --dist worksteal \
+	  -m 'not slow and not parity'
+
 test: $(VENV)/.ready ## Run all tests, then those against other engines and those of the README.
 	$(BIN)/pytest
 	$(BIN)/pytest -m parity
@@ -44,7 +49,7 @@ test-docker: $(VENV)/.ready ## Bring docker-compose.yml up for real; says so lou
 bench: $(VENV)/.ready build/optimum/.ready ## Compare with other engines in one run, a quarter of an hour.
 	OMP_WAIT_POLICY=passive $(BIN)/python -m bench
 
-check: lint types test check-proto ## What CI runs.
+check: lint types test check-proto check-clients ## What CI runs.
 
 format: $(VENV)/.ready ## Format the code.
 	$(BIN)/ruff check --fix-only --quiet .
@@ -59,22 +64,28 @@ lint: $(VENV)/.ready ## Look for mistakes, in the code, the imports and the prot
 types: $(VENV)/.ready ## Check the types.
 	$(BIN)/mypy $(PACKAGES) bench
 
-proto: $(PROTOC_VENV)/.ready ## Generate the stubs from proto/.
-	$(call generate,.)
+proto: build/stubs ## Generate from proto/ the stubs, the client's keywords and the tables of docs/decoding.md.
+	cp -r build/stubs/. .
 
-check-proto: $(PROTOC_VENV)/.ready ## Fail if the checked-in stubs are not those of proto/.
-	rm -rf build/stubs && mkdir -p build/stubs/clients/python build/stubs/server
-	$(call generate,build/stubs)
-	@for file in $$(cd build/stubs && find . -name '*pb2*'); do \
-	  diff -u $$file build/stubs/$$file || { echo "stale stubs: run 'make proto'"; exit 1; }; \
+check-proto: build/stubs ## Fail if a checked-in file is not the one that proto/ gives.
+	@for file in $$(cd build/stubs && find . -type f); do \
+	  diff -u $$file build/stubs/$$file || { echo "stale: run 'make proto'"; exit 1; }; \
 	done
+
+clients: $(VENV)/.ready ## Generate the blocking client from the asyncio client.
+	$(BIN)/python clients/python/unasync.py
+
+check-clients: $(VENV)/.ready ## Fail if the checked-in blocking client is not that of the asyncio client.
+	$(BIN)/python clients/python/unasync.py --check
 
 # Names of the foreign ones may be taken already where the client is used, so those stubs are the
 # server's; they are found by where they lie, not by their package.
-define generate
-	$(call protoc,proto,$(1)/clients/python) $(PROTOS)
-	$(call protoc,seqserve_server/front/rpc/open_inference/pb=proto/inference,$(1)/server) $(FOREIGN_PROTOS)
-endef
+build/stubs: $(PROTOC_VENV)/.ready
+	rm -rf $@ && mkdir -p $@/clients/python $@/server
+	$(call protoc,proto,$@/clients/python) $(PROTOS)
+	$(call protoc,seqserve_server/front/rpc/open_inference/pb=proto/inference,$@/server) $(FOREIGN_PROTOS)
+	rm $@/clients/python/seqserve/v1/options_pb2_grpc.py  # it has no service
+	$(PROTOC_VENV)/bin/python -B proto/generate_options.py $@
 protoc = $(PROTOC_VENV)/bin/python -m grpc_tools.protoc -I $(1) \
   --python_out=$(2) --pyi_out=$(2) --grpc_python_out=$(2)
 
@@ -106,4 +117,4 @@ $(PROTOC_VENV)/.ready: pyproject.toml
 	$(PROTOC_VENV)/bin/python $(PIP) --group proto
 	touch $@
 
-.PHONY: help demo serve install test soak chaos test-docker bench check format lint types proto check-proto clean
+.PHONY: help demo serve install unit test soak chaos test-docker bench check format lint types proto check-proto clients check-clients clean build/stubs

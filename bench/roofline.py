@@ -150,7 +150,7 @@ class Steps:
             for row in range(self._rows):
                 self._cache.join(row, self._memory, row)
             self._left = _TARGET_LENGTH
-        self._cache.advance(self._rows, scored=False)
+        self._cache.advance(self._rows, return_logprobs=False)
         self._left -= 1
 
 

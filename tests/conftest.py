@@ -1,4 +1,4 @@
-"""One tiny model with random weights, exported once, for every test that needs an artifact."""
+"""Fixtures of all tests: the tiny model, its exported artifacts, certificates."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 from tests import tiny
+from tests.exported import Exporter
 
 if TYPE_CHECKING:
     from tests.certificates import Certificates
@@ -37,7 +38,7 @@ def tiny_tokenizer() -> Tokenizer:
 
 @pytest.fixture(scope="session")
 def tiny_model(tiny_tokenizer: Tokenizer) -> Transformer:
-    """Decodes to targets that vary, do not repeat one word, and end now and then."""
+    """Decodes to targets that vary, do not repeat one token, and end now and then."""
     return tiny.make_model(tiny_tokenizer)
 
 
@@ -54,64 +55,46 @@ def tiny_calibration(tiny_model: Transformer, tiny_tokenizer: Tokenizer) -> Cali
 @pytest.fixture(scope="session", autouse=True)
 def exporter(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tiny.Exporter]:
-    """Exports what tests will ask for while those run that do not."""
-    exporter = tiny.Exporter(tmp_path_factory.mktemp("exported"))
+) -> Iterator[Exporter]:
+    """Exports the artifacts that tests ask for while tests run that ask for none."""
+    exporter = Exporter(tmp_path_factory.mktemp("exported"))
     wanted = {name for item in request.session.items for name in item.fixturenames}
-    fixtures = {"fp32": "tiny_artifact", "int8": "tiny_int8_artifact"}
-    exporter.begin(*(name for name, fixture in fixtures.items() if fixture in wanted))
+    exporter.begin(*(name for name, fixture in _EXPORTS.items() if fixture in wanted))
     yield exporter
     exporter.end()
 
 
-@pytest.fixture(scope="session")
-def repository(
-    tmp_path_factory: pytest.TempPathFactory,
-    tiny_tokenizer: Tokenizer,
-    tiny_description: Description,
-) -> Path:
-    """A folder of models that holds ``babble/1``. Not to be changed."""
-    from tests.e2e.babble import export_babble
-
-    folder = tmp_path_factory.mktemp("babble") / "models"
-    export_babble(folder, tiny_tokenizer, tiny_description)
-    return folder
+_EXPORTS = {
+    "fp32": "tiny_artifact",
+    "int8": "tiny_int8_artifact",
+    "row-scaled": "tiny_row_scaled_artifact",
+    "babble": "repository",
+}
+"""The fixture that gives each export."""
 
 
 @pytest.fixture(scope="session")
-def tiny_artifact(exporter: tiny.Exporter) -> Path:
+def repository(exporter: Exporter) -> Path:
+    """A model repository that holds ``babble/1``. Not to be changed."""
+    return exporter.repository("babble")
+
+
+@pytest.fixture(scope="session")
+def tiny_artifact(exporter: Exporter) -> Path:
     """The folder ``tiny/1``; its grandparent is a model repository. Not to be changed."""
-    return exporter.artifact("fp32")
+    return exporter.repository("fp32") / "tiny" / "1"
 
 
 @pytest.fixture(scope="session")
-def tiny_int8_artifact(exporter: tiny.Exporter) -> Path:
-    """As ``tiny_artifact``, rounded as ``seqserve export --precision int8`` does unless told."""
-    return exporter.artifact("int8")
+def tiny_int8_artifact(exporter: Exporter) -> Path:
+    """``tiny/1`` in int8, with the defaults of ``seqserve export``. Not to be changed."""
+    return exporter.repository("int8") / "tiny" / "1"
 
 
 @pytest.fixture(scope="session")
-def tiny_row_scaled_artifact(
-    tmp_path_factory: pytest.TempPathFactory,
-    tiny_model: Transformer,
-    tiny_tokenizer: Tokenizer,
-    tiny_description: Description,
-    tiny_calibration: Calibration,
-) -> Path:
-    """The other kind of int8: a scale for each row, and rounded caches; without a scorer.
-
-    What needs it is marked ``parity``, for it takes ten seconds to trace.
-    """
-    from tests.step_graphs import steps_only
-
-    from seqserve_export.artifact import write_artifact
-    from seqserve_export.precision import Caches, Scales
-    from seqserve_export.quantization import quantize
-
-    model = quantize(tiny_model, tiny_calibration, Scales.ROW, Caches.INT8)
-    repository = tmp_path_factory.mktemp("row-scaled") / "models"
-    with steps_only():
-        return write_artifact(model, tiny_tokenizer, repository, tiny_description, verify=None)
+def tiny_row_scaled_artifact(exporter: Exporter) -> Path:
+    """``tiny/1`` in int8 with a scale for each row and int8 caches, without a scorer."""
+    return exporter.repository("row-scaled") / "tiny" / "1"
 
 
 @pytest.fixture(scope="session")
@@ -133,7 +116,7 @@ def tiny_offline(tiny_artifact: Path) -> Iterator[Offline]:
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """Of a trial authority. Not to be changed."""
+    """Certificates of a trial authority. Not to be changed."""
     from tests.certificates import make_certificates
 
     return make_certificates(tmp_path_factory.mktemp("certificates"))
@@ -141,7 +124,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture(scope="session")
 def other_certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    """Of another authority, for the same names. Not to be changed."""
+    """Certificates of another authority for the same names. Not to be changed."""
     from tests.certificates import make_certificates
 
     return make_certificates(tmp_path_factory.mktemp("other-certificates"))

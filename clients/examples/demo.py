@@ -1,6 +1,6 @@
 """Starts a server on the shipped model, translates a few sentences, and stops it.
 
-Run by ``make demo``. It shows what a caller sees: one answer, one stream, several calls at once.
+``make demo`` runs it. It shows one call, one stream and several calls at once.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ STREAMED = "If I had more time, I would learn to play the piano."
 
 @contextmanager
 def server() -> Iterator[str]:
-    """Runs ``seqserve serve`` on free ports of this machine; gives its address."""
+    """Runs ``seqserve serve`` on free ports of this machine and yields its address."""
     command = [sys.executable, "-m", "seqserve", "serve", "--port", "0", "--metrics-port", "0"]
-    # Whatever other models you have made by now.
+    # models/ may have other models by now.
     command += ["--default-model", "en-de", "--log-level", "warning"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -46,11 +46,11 @@ def server() -> Iterator[str]:
         finally:
             process.send_signal(signal.SIGTERM)
             if process.wait(timeout=30) != 0:
-                raise SystemExit(f"the server did not stop well: {process.returncode}")
+                raise SystemExit(f"the server failed to stop: exit status {process.returncode}")
 
 
 def show(source: str, result: Result) -> None:
-    """Prints a source, its translation, and how quickly it came."""
+    """Prints a source, its translation and its speed."""
     timings = result.timings
     tokens_per_s = 1e3 * result.generated_tokens / timings.decode_ms if timings.decode_ms else 0
     print(f"  {source}\n  → {result.text}")

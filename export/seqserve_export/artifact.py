@@ -24,7 +24,7 @@ from seqserve_server.contract.manifest import (
     Provenance,
     Requirements,
     SelfTest,
-    Tokens,
+    SpecialTokens,
     Verification,
     digest_of,
 )
@@ -151,7 +151,9 @@ def _manifest(
         limits=Limits(
             max_source_length=config.max_source_length, max_target_length=config.max_target_length
         ),
-        tokens=Tokens(pad=config.pad_id, bos=config.bos_id, eos=config.eos_id, unk=config.unk_id),
+        tokens=SpecialTokens(
+            pad=config.pad_id, bos=config.bos_id, eos=config.eos_id, unk=config.unk_id
+        ),
         requirements=Requirements(opset=OPSET, onnxruntime=LEAST_ONNXRUNTIME),
         provenance=description.provenance,
         verification=None,

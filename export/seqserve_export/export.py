@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import torch
@@ -17,6 +16,7 @@ from seqserve_export.quantization import quantize
 from seqserve_export.self_test import choose_self_test
 from seqserve_model.checkpoint import RunDirectory, load_run, read_json
 from seqserve_model.data import read_pairs
+from seqserve_model.revision import current_commit
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.manifest import Provenance, Verification
 from seqserve_server.contract.tokenizer import Tokenizer
@@ -74,7 +74,7 @@ def report(verification: Verification) -> None:
     print(
         f"sentences equal       {verification.sentences_equal} of {verification.sentences}\n"
         f"top-1 agreement       {verification.top1_agreement:.2%}\n"
-        f"logits differ by      {verification.largest_logit_difference:.2e} at most\n"
+        f"log-prob. differ by   {verification.max_logprob_difference:.2e} at most\n"
         f"BLEU torch, artifact  {verification.bleu_torch:.2f}, {verification.bleu_artifact:.2f}\n"
         f"chrF torch, artifact  {verification.chrf_torch:.2f}, {verification.chrf_artifact:.2f}"
     )
@@ -91,19 +91,9 @@ def _description(options: ExportOptions, model: Transformer) -> Description:
         licence=options.licence,
         provenance=Provenance(
             command=str(training.get("command", "")),
-            commit=_commit(),
+            commit=str(training.get("commit", "")) or current_commit(),
             data_licence=options.data_licence,
             attribution=options.attribution,
             steps=int(training.get("steps", 0)),
         ),
     )
-
-
-def _commit() -> str:
-    """Names the commit of the code, where it runs from a clone."""
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
-    try:
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-    except OSError:
-        return ""
-    return result.stdout.strip()

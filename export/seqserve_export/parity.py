@@ -105,7 +105,7 @@ def verify(
         top1_agreement=round(float(np.mean(agreeing)), 4),
         tokens=sum(len(ids) for ids in tokens),
         # Not max(), which passes over what is not a number.
-        largest_logit_difference=float(np.max(differences)),
+        max_logprob_difference=float(np.max(differences)),
         bleu_torch=round(of_torch.bleu, 2),
         bleu_artifact=round(of_artifact.bleu, 2),
         chrf_torch=round(of_torch.chrf, 2),
@@ -127,7 +127,7 @@ def judge(verification: Verification, precision: str) -> None:
     share = verification.sentences_equal / verification.sentences
     loss = verification.bleu_torch - verification.bleu_artifact
     checks = [
-        ("largest logit difference", verification.largest_logit_difference,
+        ("max log-probability difference", verification.max_logprob_difference,
          "at most", tolerance.logit_difference),
         ("BLEU lost", loss, "at most", tolerance.bleu_loss),
         ("share of equal sentences", -share, "at least", -tolerance.equal_share),

@@ -88,7 +88,7 @@ class TorchTranslator:
         """Translates each source, in order; one that is too long is cut at the model's limit."""
         limit = self._model.config.max_source_length
         encoded = self._tokenizer.encode_batch(sources)
-        rows = [self._tokenizer.cut(ids, limit) for ids in encoded]
+        rows = [self._tokenizer.truncate(ids, limit) for ids in encoded]
         found = greedy_in_batches(self._model, rows, self._max_decoding_length, self._batch_rows)
         return [self._tokenizer.decode(ids) for ids in found]
 

@@ -167,7 +167,7 @@ class T5Positions(Positions):
         first = 0 if self.causal else (distance > 0).long() * buckets
         size = (-distance).clamp(min=0) if self.causal else distance.abs()
         exact = buckets // 2
-        growth = torch.log(size.clamp(min=1) / exact) / math.log(self.distance / exact)
+        growth = torch.log(size.clamp(min=1).float() / exact) / math.log(self.distance / exact)
         far = exact + (growth * (buckets - exact)).long()
         return first + torch.where(size < exact, size, far.clamp(max=buckets - 1))
 
@@ -188,8 +188,8 @@ class RotaryPositions(Positions):
         super().__init__()
         frequency = base ** (-torch.arange(0, head_size, 2, dtype=torch.float64) / head_size)
         angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency
-        self.register_buffer("cosine", angle.cos().float(), persistent=False)
-        self.register_buffer("sine", angle.sin().float(), persistent=False)
+        self.register_buffer("cosine", angle.cos().to(torch.get_default_dtype()), persistent=False)
+        self.register_buffer("sine", angle.sin().to(torch.get_default_dtype()), persistent=False)
         self.cosine: Tensor  # [length, D / 2]
         self.sine: Tensor  # [length, D / 2]
 

@@ -30,6 +30,7 @@ from seqserve_model.data import Split, read_pairs, split_pairs, write_pairs
 from seqserve_model.dropout import use_byte_dropout
 from seqserve_model.evaluate import torch_device
 from seqserve_model.recipe import Recipe
+from seqserve_model.revision import current_commit
 from seqserve_model.trainer import Corpora, End, Trainer
 from seqserve_model.transformer import Transformer
 from seqserve_model.vocabulary import learn_vocabulary
@@ -221,6 +222,7 @@ def _write_result(trainer: Trainer, command: str) -> None:
     data = Path(trainer.recipe.data.path)
     report = {
         "command": command,
+        "commit": current_commit(),
         "recipe": trainer.recipe.to_dict(),
         "data_sha256": hashlib.sha256(data.read_bytes()).hexdigest(),
         "steps": state.step,

@@ -67,7 +67,7 @@ def under_way(server: ServerProcess) -> float:
     return server.rows_in_use() + server.value("queue_depth")
 
 
-async def test_killed_callers_leave_nothing_behind(server: ServerProcess) -> None:
+async def test_killed_clients_leave_nothing_behind(server: ServerProcess) -> None:
     ledger = Ledger(server)
     freed_s = []
     async with Bystander(server.target) as bystander:
@@ -92,7 +92,7 @@ async def test_killed_callers_leave_nothing_behind(server: ServerProcess) -> Non
     ledger.until(OK=bystander.answered, CANCELLED=ROUNDS * 2 * STREAMS)
 
 
-async def test_callers_that_vanish_are_given_up(server: ServerProcess) -> None:
+async def test_clients_that_vanish_are_disconnected(server: ServerProcess) -> None:
     ledger = Ledger(server)
     async with Bystander(server.target) as bystander, Relay(server.target) as relay:
         async with grpc.aio.insecure_channel(server.target, NARROW) as channel:
@@ -127,7 +127,7 @@ async def begun(channel: Any) -> list[Any]:
     return calls
 
 
-async def test_callers_that_do_not_read_cost_little(server: ServerProcess) -> None:
+async def test_clients_that_do_not_read_cost_little(server: ServerProcess) -> None:
     ledger = Ledger(server)
     async with Bystander(server.target) as bystander:
         usual_s = await bystander.usual_s(20)
@@ -162,7 +162,7 @@ async def test_callers_that_do_not_read_cost_little(server: ServerProcess) -> No
     ledger.until(OK=bystander.answered + half, CANCELLED=half)
 
 
-async def test_bulk_caller_that_does_not_read_is_not_read_from(server: ServerProcess) -> None:
+async def test_bulk_client_that_does_not_read_is_not_read_from(server: ServerProcess) -> None:
     ledger = Ledger(server)
     for number in range(ROUNDS):
         if number == 1:

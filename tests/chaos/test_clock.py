@@ -75,7 +75,7 @@ def jumps(tmp_path: Path) -> Path:
     return library
 
 
-async def test_nothing_goes_by_the_clock_on_the_wall(
+async def test_wall_clock_jumps_change_nothing(
     repository: Path, tmp_path: Path, jumps: Path
 ) -> None:
     options = ("--slots", "4", "--workers", "1", "--max-queue", "2", "--watch-interval-s", "0.2")

@@ -112,7 +112,7 @@ async def called_alone(server: ServerProcess) -> None:
         assert (await stub.Generate(request, timeout=PATIENCE_S)).hypotheses
 
 
-def test_connections_over_the_limit_leave_others_alone(repository: Path, tmp_path: Path) -> None:
+def test_connections_over_the_limit_do_not_disturb_others(repository: Path, tmp_path: Path) -> None:
     options = ("--slots", "16", "--max-connections", str(ALLOWED))
     with (
         ServerProcess(repository, tmp_path, *options) as server,

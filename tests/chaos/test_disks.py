@@ -62,7 +62,7 @@ def to_a_reader_who_sleeps(file: Path) -> Iterator[Callable[[], None]]:
 @pytest.mark.parametrize(
     "writing", [on_a_full_disk, to_a_reader_who_leaves, to_a_reader_who_sleeps]
 )
-def test_what_it_prints_holds_up_nobody(
+def test_blocked_output_delays_no_call(
     repository: Path, tmp_path: Path, writing: Callable[[Path], Iterator[Callable[[], None]]]
 ) -> None:
     ports = free_port(), free_port()
@@ -110,7 +110,7 @@ def watching(repository: Path, tmp_path: Path) -> Iterator[tuple[ServerProcess, 
         yield server, models
 
 
-async def test_a_copy_that_was_cut_short_replaces_nothing(
+async def test_an_incomplete_copy_replaces_nothing(
     repository: Path, watching: tuple[ServerProcess, Path]
 ) -> None:
     server, models = watching

@@ -95,7 +95,7 @@ def codes_in_log(server: ServerProcess) -> Counter[str]:
     return Counter(line["code"] for line in lines if line["event"] == "call")
 
 
-async def test_what_was_taken_is_finished(repository: Path, tmp_path: Path) -> None:
+async def test_accepted_calls_finish(repository: Path, tmp_path: Path) -> None:
     with ServerProcess(repository, tmp_path, *OPTIONS, "--drain-timeout-s", "120") as server:
         async with AsyncClient(server.target, retry=ONCE, timeout_s=120.0) as client:
             calls = Callers(client).begin()
@@ -120,7 +120,7 @@ async def test_what_was_taken_is_finished(repository: Path, tmp_path: Path) -> N
     assert "Traceback" not in server.stderr
 
 
-async def test_a_kill_is_known_at_once(repository: Path, tmp_path: Path) -> None:
+async def test_clients_notice_a_kill_at_once(repository: Path, tmp_path: Path) -> None:
     with ServerProcess(repository, tmp_path, *OPTIONS) as server:
         async with AsyncClient(server.target, retry=ONCE, timeout_s=PATIENCE_S) as client:
             calls = Callers(client).begin()

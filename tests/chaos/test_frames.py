@@ -362,7 +362,7 @@ def is_at_rest(server: ServerProcess) -> bool:
 
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
-def test_who_speaks_wrongly_harms_nobody(server: ServerProcess, attack: Attack) -> None:
+def test_malformed_http2_harms_no_other_client(server: ServerProcess, attack: Attack) -> None:
     # What it does for the first time may leave something behind, such as a pool of buffers.
     attack(server.target)
     until(lambda: is_at_rest(server))

@@ -103,7 +103,7 @@ async def test_a_fault_in_a_graph_ends_only_its_own_calls(
         ledger.until(OK=well, INTERNAL=FAULTS + shared)
 
 
-async def test_an_engine_that_hangs_is_started_again(
+async def test_an_engine_that_hangs_is_restarted(
     repository: Path, tiny_tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     models = tmp_path / "models"
@@ -152,7 +152,7 @@ def is_sound(server: ServerProcess, hypotheses: Any) -> bool:
     return bool(result.hypotheses == hypotheses)
 
 
-def test_an_engine_that_hangs_does_not_hold_the_end(
+def test_an_engine_that_hangs_does_not_delay_the_end(
     repository: Path, tiny_tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     models = tmp_path / "models"

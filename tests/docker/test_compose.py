@@ -100,7 +100,7 @@ def test_the_server_is_healthy(stack: Stack) -> None:
     assert stack.inspect("{{.State.Health.Status}}") == "healthy"
 
 
-def test_generates_for_a_client_on_the_host(stack: Stack) -> None:
+def test_client_on_the_host_is_answered(stack: Stack) -> None:
     with Client(stack.target) as client:
         result = client.generate("We watched a film.", max_decoding_length=8)
         pieces = list(client.stream("We watched a film.", max_decoding_length=8))
@@ -134,7 +134,7 @@ def test_no_alert_fires(stack: Stack) -> None:
     assert [alert for alert in alerts if alert["state"] == "firing"] == []
 
 
-def test_the_server_is_nobody_and_can_write_nowhere(stack: Stack) -> None:
+def test_the_server_is_unprivileged_and_cannot_write(stack: Stack) -> None:
     assert stack.sh("id -u") == "10001"
     assert stack.sh("grep CapBnd /proc/1/status | cut -f 2") == "0" * 16
     assert stack.sh("grep NoNewPrivs /proc/1/status | cut -f 2") == "1"
@@ -148,7 +148,7 @@ def test_the_image_has_no_installer_and_no_torch(stack: Stack) -> None:
     assert stack.docker.run("exec", stack.server, "python", "-c", script).strip() == "[]"
 
 
-def test_the_server_ends_well_when_told_to_stop(stack: Stack) -> None:
+def test_the_server_stops_cleanly(stack: Stack) -> None:
     """The last test of the file, for the server is gone after it."""
     stack.docker.run("stop", "--time", "45", stack.server)
     assert stack.inspect("{{.State.ExitCode}}") == "0"

@@ -11,7 +11,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from seqserve import Client
-from seqserve.details import METADATA_KEY, read_details
+from seqserve._transport.details import METADATA_KEY, read_details
 from seqserve.v1 import generation_pb2
 
 from .babble import MAX_TARGET, NAME
@@ -49,8 +49,8 @@ BAD = {
     "white": (request(" \t\n\u3000"), INVALID, "source"),
     "100,000 characters": (request("a" * 100_000), INVALID, "source"),
     "some tokens too many": (request("a 1 " * 60), INVALID, "source"),
-    "not UTF-8": (NOT_UTF8, INVALID, "source"),
-    "model not UTF-8": (bytes([1 << 3 | 2, 1, 0xFF]) + request(), INVALID, "model"),
+    "not UTF-8": (NOT_UTF8, INVALID, "request"),
+    "model not UTF-8": (bytes([1 << 3 | 2, 1, 0xFF]) + request(), INVALID, "request"),
     "garbage": (b"\xff" * 40, INVALID, "request"),
     "cut off": (request()[:-1], INVALID, "request"),
     "longest 0": (request(options={"max_decoding_length": 0}), INVALID, LONGEST),
@@ -122,7 +122,7 @@ def test_oversized_metadata(channel: Any) -> None:
 
 
 @pytest.mark.parametrize("path", ["health.v1.Health/Watch", "health.v1.Health/Check"])
-def test_health_cannot_read_it(channel: Any, path: str) -> None:
+def test_health_refuses_a_malformed_request(channel: Any, path: str) -> None:
     error = send(channel, f"/grpc.{path}", b"\xff" * 40)
     assert error.code() is INVALID
     assert read_details(dict(error.trailing_metadata())[METADATA_KEY]).field == "request"
@@ -133,7 +133,9 @@ def test_health_lists_nothing(channel: Any) -> None:
 
 
 @pytest.mark.parametrize(("method", "code"), [("Generate", "OK"), ("GenerateStream", "CANCELLED")])
-def test_reader_that_takes_nothing_and_goes(server: ServerProcess, method: str, code: str) -> None:
+def test_client_that_reads_nothing_and_leaves(
+    server: ServerProcess, method: str, code: str
+) -> None:
     labels = {"method": f"GenerationService.{method}", "code": code, "model": NAME}
     before = server.value("requests_total", **labels)
     headers = call(**{":path": f"/seqserve.v1.GenerationService/{method}"})
@@ -144,14 +146,14 @@ def test_reader_that_takes_nothing_and_goes(server: ServerProcess, method: str, 
     until(lambda: server.value("requests_total", **labels) == before + 1)
 
 
-def test_last_words_of_a_connection_are_not_logged(server: ServerProcess) -> None:
+def test_goaway_text_of_a_client_is_not_logged(server: ServerProcess) -> None:
     last_words = frame(Kind.GOAWAY, struct.pack("!II", 0, 2) + b"\nerror forged\n")
     # What comes back shows that it was read.
     assert conversed(server.target, [HELLO, last_words, frame(Kind.PING, bytes(8))])
     assert "forged" not in server.stderr
 
 
-def test_server_is_well_and_has_logged_no_text(
+def test_server_is_idle_and_has_logged_no_text(
     server: ServerProcess, channel: Any, client: Client
 ) -> None:
     health = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())

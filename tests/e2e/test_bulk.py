@@ -41,7 +41,9 @@ def test_in_one_call_as_alone(server: ServerProcess, client: Client) -> None:
     assert server.is_idle()
 
 
-def test_who_leaves_early_leaves_nothing_behind(server: ServerProcess, client: Client) -> None:
+def test_client_that_leaves_early_leaves_nothing_behind(
+    server: ServerProcess, client: Client
+) -> None:
     before = ended(server)
     # One whose answer comes, and others that would run for long.
     bulk = client.generate_bulk(itertools.chain([""], itertools.repeat("Nobody")), **ENDLESS)
@@ -53,7 +55,7 @@ def test_who_leaves_early_leaves_nothing_behind(server: ServerProcess, client: C
     until(lambda: ended(server) == {**before, "CANCELLED": before["CANCELLED"] + 1})
 
 
-def test_half_a_close_is_no_cancel(server: ServerProcess) -> None:
+def test_half_close_does_not_cancel(server: ServerProcess) -> None:
     before = ended(server)
     options = generation_pb2.GenerationOptions(min_decoding_length=300, max_decoding_length=300)
     asked = generation_pb2.GenerateRequest(source="Nobody", options=options)

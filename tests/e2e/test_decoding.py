@@ -40,7 +40,7 @@ def beam(**options: Any) -> dict[str, Any]:
     return {"beam_size": 4, "num_hypotheses": 4, "max_decoding_length": LONGEST} | options
 
 
-def test_small_vocabulary_holds_every_word_that_is_said(client: Client) -> None:
+def test_restricted_vocabulary_contains_every_generated_token(client: Client) -> None:
     free = client.generate(SOURCE, max_decoding_length=LONGEST)
     own = client.generate(SOURCE, max_decoding_length=LONGEST, vocabulary_allow=list(free.tokens))
     assert own.text == free.text
@@ -52,7 +52,7 @@ def test_small_vocabulary_holds_every_word_that_is_said(client: Client) -> None:
             assert set(hypothesis.tokens) <= set(allowed)
 
 
-def test_alternatives_begin_with_the_most_probable_words(client: Client) -> None:
+def test_alternatives_begin_with_the_most_probable_tokens(client: Client) -> None:
     best = client.generate(SOURCE, max_decoding_length=LONGEST, return_top_tokens=3)
     first = best.hypotheses[0].top_tokens[0]
     found = client.generate(
@@ -64,7 +64,7 @@ def test_alternatives_begin_with_the_most_probable_words(client: Client) -> None
     assert len(found.hypotheses) == 3
 
 
-def test_terms_are_said_or_reported(client: Client) -> None:
+def test_terms_are_generated_or_reported(client: Client) -> None:
     terms = {"train": "Zug", "nowhere": "nirgends"}
     found = client.generate(SOURCE, **beam(terms=terms))
     for hypothesis in found.hypotheses:
@@ -74,13 +74,13 @@ def test_terms_are_said_or_reported(client: Client) -> None:
     assert "Zug" in found.text
 
 
-def test_preferred_prefix_is_followed_the_more_the_more_it_is(client: Client) -> None:
+def test_stronger_prefix_bias_follows_the_prefix_further(client: Client) -> None:
     forced = client.generate(SOURCE, **beam(target_prefix="Ein Haus"))
     preferred = client.generate(SOURCE, **beam(target_prefix="Ein Haus", prefix_bias_beta=0.999))
     assert preferred.text.startswith("Ein Haus") and forced.text.startswith("Ein Haus")
 
 
-def test_coverage_changes_what_hypotheses_are_ranked_by(client: Client) -> None:
+def test_coverage_penalty_changes_the_ranking(client: Client) -> None:
     plain = client.generate(SOURCE, **beam())
     covered = client.generate(SOURCE, **beam(coverage_penalty=2.0))
     ranks = [hypothesis.normalized_score for hypothesis in covered.hypotheses]
@@ -104,7 +104,7 @@ WAYS: list[dict[str, Any]] = [
 ]
 
 
-def test_every_way_in_company_as_alone(shipped: ServerProcess, client: Client) -> None:
+def test_every_option_in_a_batch_as_alone(shipped: ServerProcess, client: Client) -> None:
     alone = [client.generate(SOURCE, **options) for options in WAYS]
 
     async def together() -> list[Result]:

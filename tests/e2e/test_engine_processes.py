@@ -79,7 +79,7 @@ def health(server: ServerProcess, name: str) -> int:
         return next(changes)
 
 
-def test_each_version_has_one_and_the_server_runs_no_model(pair: ServerProcess) -> None:
+def test_each_version_has_a_process_and_the_server_runs_no_model(pair: ServerProcess) -> None:
     with Client(pair.target) as client:
         client.generate(SOURCE, max_decoding_length=3)
     assert len(pair.engines()) == 2
@@ -88,7 +88,7 @@ def test_each_version_has_one_and_the_server_runs_no_model(pair: ServerProcess) 
         assert ("onnxruntime" in libraries) == ("numpy" in libraries) == (pid != pair.pid)
 
 
-def test_killed_engine_begins_again_and_its_neighbour_goes_on(pair: ServerProcess) -> None:
+def test_killed_engine_is_restarted_and_others_go_on(pair: ServerProcess) -> None:
     killed = engine_of(pair, version=1)
     lost = pair.value("requests_total", code="UNAVAILABLE", model=NAME)
     with (
@@ -135,7 +135,7 @@ async def killed_under_load(server: ServerProcess, engine: int) -> list[Result |
         return await together
 
 
-def test_client_that_tries_again_is_answered(pair: ServerProcess) -> None:
+def test_client_that_retries_is_answered(pair: ServerProcess) -> None:
     with Client(pair.target) as client:
         os.kill(engine_of(pair, version=2), signal.SIGKILL)
         for _ in range(3):
@@ -143,9 +143,7 @@ def test_client_that_tries_again_is_answered(pair: ServerProcess) -> None:
             assert result.version == 2
 
 
-def test_engine_that_cannot_begin_again_is_tried_until_it_can(
-    repository: Path, tmp_path: Path
-) -> None:
+def test_engine_restart_is_retried_until_it_succeeds(repository: Path, tmp_path: Path) -> None:
     weights = copy_version(repository, tmp_path / "models", 1) / "weights.bin"
     with (
         ServerProcess(tmp_path / "models", tmp_path) as server,
@@ -188,7 +186,7 @@ def test_no_engine_outlives_a_server_that_is_killed(
 
 
 @pytest.mark.parametrize("is_sound", [False, True])
-def test_server_ends_while_an_engine_begins_again(
+def test_server_ends_while_an_engine_restarts(
     repository: Path, tmp_path: Path, is_sound: bool
 ) -> None:
     weights = copy_version(repository, tmp_path / "models", 1) / "weights.bin"

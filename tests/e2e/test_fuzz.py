@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seqserve.details import METADATA_KEY, read_details
+from seqserve._transport.details import METADATA_KEY, read_details
 
 from .process import ServerProcess, until
 from .wild import Rpc, damaged, messages, metadata, rpcs_of

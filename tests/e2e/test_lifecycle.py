@@ -69,7 +69,7 @@ async def until_taken(server: ServerProcess, calls: int) -> None:
         await asyncio.sleep(0.01)
 
 
-def test_calls_that_take_too_long_are_told(repository: Path, tmp_path: Path) -> None:
+def test_calls_beyond_the_drain_timeout_get_unavailable(repository: Path, tmp_path: Path) -> None:
     with ServerProcess(repository, tmp_path, "--drain-timeout-s", "0.2") as server:
         with Client(server.target, retry=ONCE) as client:
             pieces = client.stream(SOURCE, **ENDLESS)
@@ -104,7 +104,7 @@ def test_idle_server_ends_well(repository: Path, tmp_path: Path) -> None:
         assert server.wait() == 0
 
 
-def test_watcher_of_health_does_not_hold_it(repository: Path, tmp_path: Path) -> None:
+def test_watcher_of_health_does_not_delay_the_end(repository: Path, tmp_path: Path) -> None:
     with (
         ServerProcess(repository, tmp_path) as server,
         grpc.insecure_channel(server.target) as channel,
@@ -140,7 +140,7 @@ def test_port_in_use(repository: Path, tmp_path: Path, flag: str) -> None:
     assert port in said
 
 
-def test_provider_that_is_not_there(repository: Path, tmp_path: Path) -> None:
+def test_missing_provider(repository: Path, tmp_path: Path) -> None:
     import onnxruntime
 
     if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
@@ -151,7 +151,7 @@ def test_provider_that_is_not_there(repository: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("traffic", [NAME, f"{NAME}:7=1"])
-def test_traffic_that_makes_no_sense(repository: Path, tmp_path: Path, traffic: str) -> None:
+def test_invalid_traffic(repository: Path, tmp_path: Path, traffic: str) -> None:
     status, said = fails_to_start(repository, tmp_path, "--traffic", traffic)
     assert status == 2
     assert "--traffic: " in said
@@ -214,7 +214,7 @@ def damaged(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield server
 
 
-def test_sound_versions_are_served(damaged: ServerProcess) -> None:
+def test_intact_versions_are_served(damaged: ServerProcess) -> None:
     with Client(damaged.target) as client:
         highest = client.generate("Nobody", max_decoding_length=3)
         pinned = client.generate("Nobody", version=1, max_decoding_length=3)
@@ -222,7 +222,7 @@ def test_sound_versions_are_served(damaged: ServerProcess) -> None:
         assert highest.hypotheses == pinned.hypotheses
 
 
-def test_broken_versions_are_listed_with_their_reason(damaged: ServerProcess) -> None:
+def test_broken_versions_are_listed_with_a_reason(damaged: ServerProcess) -> None:
     with Client(damaged.target, retry=ONCE) as client:
         models = {model.version: model for model in client.models()}
         with pytest.raises(FailedPrecondition):

@@ -122,7 +122,7 @@ def test_buckets_grow_geometrically(scraped: str, name: str, least: float, most:
     assert ratios == pytest.approx([1.5] * len(ratios), rel=0.01)
 
 
-def test_promtool_finds_nothing_to_say(scraped: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_promtool_finds_no_problem(scraped: str, capfd: pytest.CaptureFixture[str]) -> None:
     promtool = shutil.which("promtool")
     if promtool is None:
         reason = "promtool is not installed: apt-get install prometheus"

@@ -74,7 +74,7 @@ def test_its_make_verbs_are_there(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", [*filter(calls_a_server, commands("seqserve"))])
-def test_its_calls_work(command: str, shipped: ServerProcess, tmp_path: Path) -> None:
+def test_calls_of_the_readme_work(command: str, shipped: ServerProcess, tmp_path: Path) -> None:
     (tmp_path / "source.txt").write_text("Good morning.\nThe house is old.\n" * 20)
     run(command, shell=True, cwd=tmp_path, env=environment(shipped.target))
     if target := list(tmp_path.glob("target.txt")):

@@ -40,7 +40,7 @@ def call(run: Run, server: ServerProcess) -> Run:
     return lambda function, *given, **named: run(function, server.target, NAME, *given, **named)
 
 
-def test_every_name_and_number_is_that_of_the_protocol(run: Run) -> None:
+def test_names_and_numbers_are_those_of_the_protocol(run: Run) -> None:
     theirs, ours = run(triton.contract), triton.described(open_inference_pb2.DESCRIPTOR)
     assert len(ours) > 30
     for name, members in ours.items():
@@ -79,14 +79,14 @@ def test_texts_are_answered(call: Run, expected: dict[str, list[Any]]) -> None:
     assert found == expected | {"version": "1", "id": "mine"}
 
 
-def test_columns_are_answered_as_columns(call: Run, expected: dict[str, list[Any]]) -> None:
+def test_column_inputs_give_column_outputs(call: Run, expected: dict[str, list[Any]]) -> None:
     found = call(triton.infer, TEXTS, shape=[3, 1], outputs=["score", "text"], parameters=SHORT)
     assert list(found) == ["version", "id", "score", "text"]
     for name in ("score", "text"):
         assert found[name] == [[value] for value in expected[name]]
 
 
-def test_typed_contents_are_answered_so(call: Run, expected: dict[str, list[Any]]) -> None:
+def test_typed_contents_give_typed_contents(call: Run, expected: dict[str, list[Any]]) -> None:
     assert call(triton.infer_typed, TEXTS) == expected
 
 
@@ -125,7 +125,7 @@ BAD: dict[str, tuple[list[str], dict[str, Any], str, str]] = {
     "output": (TEXTS, {"outputs": ["logits"]}, INVALID, "outputs: "),
     "bounds": (TEXTS, {"parameters": {"beam_size": 0}}, INVALID, "parameters.beam_size: "),
     "type": (TEXTS, {"parameters": {"beam_size": 1.5}}, INVALID, "parameters.beam_size: "),
-    "unknown": (TEXTS, {"parameters": {"warmth": 1}}, INVALID, "parameters: hold 'warmth'"),
+    "unknown": (TEXTS, {"parameters": {"warmth": 1}}, INVALID, "parameters: 'warmth'"),
     "version": (TEXTS, {"model_version": "new"}, INVALID, "model_version: "),
     "no such version": (TEXTS, {"model_version": "9"}, MISSING, f"no model {NAME!r} of version 9"),
     "deadline": (
@@ -166,7 +166,7 @@ def test_stream(call: Run, expected: dict[str, list[Any]]) -> None:
     assert (last["id"], last["text"]) == ("3", expected["text"][1:2])
 
 
-def test_server_is_idle_after_it_all(server: ServerProcess) -> None:
+def test_server_is_idle_afterwards(server: ServerProcess) -> None:
     until(server.is_idle)
     method = {"method": "GRPCInferenceService.ModelInfer", "model": NAME}
     assert server.value("requests_total", code="OK", **method) >= 4

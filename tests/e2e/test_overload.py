@@ -75,7 +75,7 @@ async def flooded(server: ServerProcess, loud: Outcomes) -> AsyncIterator[Load]:
         await dismissed(running)
 
 
-def test_flood_of_one_caller_leaves_others_served(narrow: ServerProcess) -> None:
+def test_flood_of_one_client_leaves_others_served(narrow: ServerProcess) -> None:
     loud, quiet, others = Outcomes(), Outcomes(), 4
     before = narrow.value("rejected_total", reason="caller_share")
 
@@ -113,7 +113,7 @@ def test_health_reflection_and_models_pass(narrow: ServerProcess) -> None:
     assert narrow.value("rejected_total", model="") == 0
 
 
-def test_priority_shows_in_the_queue_and_normal_goes_first(narrow: ServerProcess) -> None:
+def test_normal_priority_is_served_first_and_shown_in_metrics(narrow: ServerProcess) -> None:
     ended: list[str] = []
 
     async def call(client: AsyncClient, priority: Priority) -> None:
@@ -140,7 +140,7 @@ def test_priority_shows_in_the_queue_and_normal_goes_first(narrow: ServerProcess
     assert ended == ["normal", "low"]
 
 
-def test_time_limit_gives_what_there_is(narrow: ServerProcess) -> None:
+def test_time_limit_returns_the_tokens_so_far(narrow: ServerProcess) -> None:
     with Client(narrow.target) as client:
         whole = client.generate("Nobody", max_decoding_length=2000)
         cut = client.generate("Nobody", time_limit_ms=300, **ENDLESS)
@@ -155,7 +155,7 @@ def test_time_limit_gives_what_there_is(narrow: ServerProcess) -> None:
     assert narrow.value("stop_total", reason="time_limit") == 2
 
 
-def test_time_limit_in_the_queue_gives_an_answer_without_text(narrow: ServerProcess) -> None:
+def test_time_limit_in_the_queue_returns_an_empty_answer(narrow: ServerProcess) -> None:
     async def main() -> None:
         async with AsyncClient(narrow.target) as client:
             running = await occupied(client, narrow)
@@ -167,7 +167,7 @@ def test_time_limit_in_the_queue_gives_an_answer_without_text(narrow: ServerProc
     asyncio.run(main())
 
 
-def test_what_will_be_late_is_refused_while_there_is_time(narrow: ServerProcess) -> None:
+def test_request_that_would_be_late_is_refused_early(narrow: ServerProcess) -> None:
     async def main() -> None:
         async with AsyncClient(narrow.target, retry=RetryPolicy(max_attempts=1)) as client:
             for _ in range(4):

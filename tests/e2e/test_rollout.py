@@ -106,7 +106,7 @@ def test_broken_version_replaces_nothing(
     until(lambda: version_of(swapping, 6) is None)
 
 
-def test_unloaded_version_gives_everything_back(swapping: ServerProcess) -> None:
+def test_unloaded_version_frees_everything(swapping: ServerProcess) -> None:
     with Client(swapping.target, retry=ONCE) as client:
         for _ in range(2):
             [engine] = swapping.engines()
@@ -125,7 +125,7 @@ def test_unloaded_version_gives_everything_back(swapping: ServerProcess) -> None
     until_given_back(swapping, before)
 
 
-def test_command_loads_shares_and_unloads(
+def test_command_loads_unloads_and_sets_traffic(
     swapping: ServerProcess,
     repository: Path,
     models: Path,

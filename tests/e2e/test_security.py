@@ -94,7 +94,7 @@ async def test_async_calls_too(guarded: Guarded, token: str) -> None:
         assert (await client.generate(SOURCE, max_decoding_length=5)).generated_tokens <= 5
 
 
-def test_the_command_calls_it(
+def test_the_command_uses_certificate_and_token(
     guarded: Guarded, token: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "caller.token"
@@ -181,7 +181,7 @@ def test_the_certificate_is_renewed_without_a_restart(
         assert client.models()
 
 
-def test_words_of_callers_are_nowhere(guarded: Guarded, token: str) -> None:
+def test_texts_of_clients_appear_nowhere(guarded: Guarded, token: str) -> None:
     """The server runs at the level that writes the most: the others only leave lines out."""
     canary = "Xanthippe"
     refused: list[dict[str, Any]] = [

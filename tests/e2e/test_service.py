@@ -35,7 +35,7 @@ def longest_of(number: int) -> int:
     return 1 + number * 7 % 40
 
 
-def test_in_company_as_alone(server: ServerProcess, client: Client) -> None:
+def test_in_a_batch_as_alone(server: ServerProcess, client: Client) -> None:
     alone = [
         client.generate(source_of(number), max_decoding_length=longest_of(number))
         for number in range(CALLS)
@@ -79,7 +79,7 @@ def test_pieces_join_to_the_answer(client: Client, source: str) -> None:
     assert shown == last.result.token_ids[: len(shown)]
 
 
-def test_result_says_who_answered_and_how_long_it_took(client: Client) -> None:
+def test_result_names_model_and_timings(client: Client) -> None:
     result = client.generate("The coffee tastes good.", model=NAME, max_decoding_length=5)
     assert (result.model, result.version) == (NAME, 1)
     assert result.generated_tokens == len(result.token_ids) == len(result.tokens) <= 5
@@ -89,7 +89,7 @@ def test_result_says_who_answered_and_how_long_it_took(client: Client) -> None:
     assert 0 < parts_ms <= timings.total_ms + 1.0
 
 
-def test_reader_who_leaves_frees_the_slot(server: ServerProcess, client: Client) -> None:
+def test_client_that_leaves_frees_the_slot(server: ServerProcess, client: Client) -> None:
     before = counts(server)
     pieces = client.stream(TEXT[:20], **ENDLESS)
     next(pieces)
@@ -125,7 +125,7 @@ def test_deadline_in_decode_frees_the_slot(
     until(lambda: changes(server, before) == {"decode": 1, "DEADLINE_EXCEEDED": 1})
 
 
-def test_slow_reader_holds_up_nobody(server: ServerProcess, client: Client) -> None:
+def test_slow_reader_delays_no_other_call(server: ServerProcess, client: Client) -> None:
     slow = client.stream(TEXT[:20], **ENDLESS)
     next(slow)
     for _ in range(3):
@@ -142,7 +142,7 @@ def narrow(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         yield server
 
 
-def test_full_queue_says_when_to_come_back(narrow: ServerProcess) -> None:
+def test_full_queue_gives_retry_advice(narrow: ServerProcess) -> None:
     before = narrow.value("rejected_total", reason="queue_full", model=NAME)
     with Client(narrow.target, retry=ONCE) as client:
         asyncio.run(fill_and_ask(narrow, client))
@@ -190,7 +190,7 @@ def test_retries_get_through_a_full_queue(narrow: ServerProcess) -> None:
     assert len({result.hypotheses for result in results}) == 1
 
 
-def test_nothing_is_left_behind_by_calls(server: ServerProcess, client: Client) -> None:
+def test_calls_leave_nothing_behind(server: ServerProcess, client: Client) -> None:
     def use() -> None:
         for number in range(20):
             client.generate(source_of(number), max_decoding_length=3)
@@ -232,7 +232,7 @@ def changes(server: ServerProcess, before: dict[str, float]) -> dict[str, float]
     return {name: after[name] - before[name] for name in after if after[name] != before[name]}
 
 
-def test_caller_that_leaves_what_it_does_not_read_is_a_cancel(server: ServerProcess) -> None:
+def test_leaving_an_unread_stream_cancels_the_call(server: ServerProcess) -> None:
     before = server.calls_by_code()
     options = generation_pb2.GenerationOptions(min_decoding_length=3000, max_decoding_length=3000)
     # So little room that the server has to wait for it.

@@ -257,11 +257,7 @@ class Day:
     def assert_empty(self) -> None:
         assert self.is_over
         for worker in self.workers:
-            worker._compact()
-            slots = worker._cache
-            shown = (slots.ranked, slots.shows_scores, slots.shows_listed)
-            assert not any([worker._rows, slots._bans, *shown])
-            assert worker._search.advance(0) == ([], [])
+            worker.assert_idle()
 
 
 def assert_as_alone(runtime: Runtime, day: Day, plan: Sequence[Arrival]) -> None:

@@ -42,19 +42,19 @@ class Rollouts(RuleBasedStateMachine):
         return [entry for entry in self.entries if entry.state in states]
 
     def act(self) -> None:
-        shared = self.repository.shared("m")
-        for version in to_load(self.entries, self.keep, shared):
-            assert version.control is not Control.UNLOADED and version.is_there
-            version.begin()
-        sound = {entry for entry in self.in_state(READY) if entry.stays}
-        drained = to_drain(self.entries, self.keep, shared)
+        weighted = self.repository.weighted("m")
+        for version in to_load(self.entries, self.keep, weighted):
+            assert version.control is not Control.UNLOADED and version.is_present
+            version.start_loading()
+        sound = {entry for entry in self.in_state(READY) if entry.is_wanted}
+        drained = to_drain(self.entries, self.keep, weighted)
         for version in drained:
-            version.drain()
+            version.start_draining()
         # Whoever was kept from service by nothing but newer ones, these are there for it.
         if sound:
             assert sound - set(drained), "the last sound version was taken away"
         for entry in self.entries:
-            if entry.is_gone:
+            if entry.is_removable:
                 self.repository.remove(entry)
 
     @initialize(keep=st.integers(0, 3))
@@ -70,16 +70,16 @@ class Rollouts(RuleBasedStateMachine):
         self.folder.pop(number, None)
 
     @rule()
-    def look(self) -> None:
+    def scan(self) -> None:
         for number, content in self.folder.items():
             entry = self.of(number)
             if entry is None:
                 entry = Entry(name="m", version=number)
                 self.repository.add(entry)
-            entry.lies_still(content)
+            entry.mark_stable(content)
         for entry in self.entries:
             if entry.version not in self.folder:
-                entry.vanishes()
+                entry.mark_missing()
         self.act()
 
     @precondition(lambda self: self.in_state(LOADING))
@@ -88,7 +88,7 @@ class Rollouts(RuleBasedStateMachine):
         entry = data.draw(st.sampled_from(self.in_state(LOADING)))
         if self.folder.get(entry.version, 1) % 2 == 0:
             entry.model = Model()  # type: ignore[assignment]
-            entry.succeed()
+            entry.finish_loading()
         else:
             entry.fail("broken")
         self.act()
@@ -98,7 +98,7 @@ class Rollouts(RuleBasedStateMachine):
     def drain_ends(self, data: st.DataObject) -> None:
         entry = data.draw(st.sampled_from(self.in_state(DRAINING)))
         entry.model = None
-        entry.end()
+        entry.finish_draining()
         self.act()
 
     @rule(number=NUMBERS)
@@ -107,7 +107,7 @@ class Rollouts(RuleBasedStateMachine):
         if entry and entry.state is not DRAINING:
             entry.control = Control.LOADED
             if entry.state in IDLE:
-                entry.begin()
+                entry.start_loading()
 
     @rule(number=NUMBERS)
     def unload_by_hand(self, number: int) -> None:
@@ -139,18 +139,18 @@ class Rollouts(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Whatever has happened, it comes to rest, and at rest all is as it should be."""
-        self.look()
+        self.scan()
         while busy := self.in_state(LOADING, DRAINING):
             for entry in busy:
                 if entry.state is DRAINING:
                     entry.model = None
-                    entry.end()
+                    entry.finish_draining()
                 elif self.folder.get(entry.version, 1) % 2 == 0:
                     entry.model = Model()  # type: ignore[assignment]
-                    entry.succeed()
+                    entry.finish_loading()
                 else:
                     entry.fail("broken")
-            self.look()
+            self.scan()
         assert {entry.version for entry in self.entries} == set(self.folder)
         sound = [
             entry
@@ -160,9 +160,9 @@ class Rollouts(RuleBasedStateMachine):
         ]
         newest = sorted(sound, key=lambda entry: -entry.version)[: self.keep or None]
         assert all(entry.state is READY for entry in newest)
-        shared = self.repository.shared("m")
+        weighted = self.repository.weighted("m")
         for entry in self.in_state(READY):
-            held = entry.control is Control.LOADED or entry.version in shared
+            held = entry.control is Control.LOADED or entry.version in weighted
             assert entry in newest or held
             assert entry.control is not Control.UNLOADED
 

@@ -1,7 +1,7 @@
 """Many texts at once, their answers in order: ``python async_many.py [TARGET] < lines.txt``.
 
-The server decodes them together; the client holds no more than a few hundred at a time, so the
-input may be as long as you like.
+The server decodes them together; the client holds at most a few hundred at a time, so the input may
+be of any length.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from seqserve import AsyncClient, SeqserveError
 
 
 async def main(target: str) -> None:
-    """Answers the lines of standard input that are not empty."""
+    """Prints an answer for every non-empty line of standard input."""
     sources = (line.strip() for line in sys.stdin if line.strip())
     async with AsyncClient(target) as client:
         async for result in client.generate_many(sources, concurrency=64):

@@ -1,4 +1,4 @@
-"""Every verb of the client: ``python clients/examples/python/sync.py [TARGET]``."""
+"""Every method for generation and scores: ``python clients/examples/python/sync.py [TARGET]``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from seqserve import Client, InvalidArgument, SeqserveError
 
 
 def main(target: str) -> None:
-    """Asks a server that runs at ``target``."""
+    """Calls the server at ``target``."""
     with Client(target, timeout_s=10.0) as client:
         for model in client.models():
             print(f"{model.name}/{model.version} is {model.state.value}: {model.description}")
@@ -45,5 +45,5 @@ if __name__ == "__main__":
     try:
         main(sys.argv[1] if len(sys.argv) > 1 else "localhost:50051")
     except SeqserveError as error:
-        # The root of all errors of seqserve.
+        # The base class of all errors of seqserve.
         raise SystemExit(str(error)) from None

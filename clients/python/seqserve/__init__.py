@@ -1,20 +1,20 @@
 """The seqserve client: text in, generated text out, over gRPC.
 
-Needs grpcio and protobuf and nothing else; the parts of seqserve that train, export and serve are
-packages beside this one, which they import and which never imports them.
+Needs only grpcio and protobuf. The packages that train, export and serve import this one; it never
+imports them.
 """
 
 import os
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
-# Below that level gRPC writes to standard error what the other side of a connection has said, as it
-# is. It reads this when it is imported.
+# Below this level gRPC writes to standard error whatever the peer has sent. It reads the variable
+# when it is imported.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
-from seqserve.async_client import AsyncClient
+from seqserve._async.client import AsyncClient
+from seqserve._sync.client import Client
 from seqserve.attention import AttentionResult, AttentionWeights
-from seqserve.client import Client
 from seqserve.decoding import GenerateOptions, Priority
 from seqserve.errors import (
     CallError,

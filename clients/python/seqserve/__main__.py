@@ -1,7 +1,7 @@
-"""The ``seqserve`` command: finds the sub-command, runs it, turns errors into exit statuses.
+"""The ``seqserve`` command: finds and runs a command, turns errors into exit statuses.
 
-Exit status: 0 well, 1 an error of :mod:`seqserve.errors` or an output that cannot be written, 2
-wrong usage, 130 interrupted, 141 the reader of the output went away.
+Exit status: 0 success, 1 an error of :mod:`seqserve.errors` or an output that cannot be written, 2
+wrong usage, 130 an interrupt, 141 the reader of the output has gone away.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _OWN_PACKAGES = {"seqserve", "seqserve_server", "seqserve_model", "seqserve_expo
 
 
 def run() -> NoReturn:
-    """Runs a sub-command, and ends the process."""
+    """Runs a command and ends the process."""
     interrupt.prepare()
     status = main()
     if status in (interrupt.STATUS, _READER_GONE):
-        # Calls may be under way. When the interpreter ends, gRPC's threads stop where they are, one
-        # of them perhaps with the lock that a call waits for when it is deleted.
+        # Calls may be under way. The end of the interpreter stops gRPC's threads where they are,
+        # perhaps with the lock that a call needs when it is deleted.
         with suppress(OSError, stdio.OutputLost):
             sys.stdout.flush()
         os._exit(status)
@@ -38,18 +38,15 @@ def run() -> NoReturn:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a sub-command.
+    """Runs a command and returns its exit status.
 
     Args:
-        argv: Arguments after ``seqserve``; the process's own where None.
-
-    Returns:
-        The exit status.
+        argv: Arguments after ``seqserve``; those of the process if None.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     stdio.prepare()
     try:
-        status = _flushed(arguments)
+        return _flushed(arguments)
     except stdio.OutputLost as error:
         stdio.discard_output()
         return _fail(1, str(error))
@@ -62,14 +59,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         stdio.discard_output()
         return _READER_GONE
-    return status
 
 
 def _flushed(arguments: list[str]) -> int:
     try:
         status = _dispatch(arguments)
     except SystemExit:
-        # By argparse, which has printed help.
+        # From argparse, which has printed the help.
         sys.stdout.flush()
         raise
     sys.stdout.flush()

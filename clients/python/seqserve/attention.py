@@ -1,16 +1,16 @@
-"""What a model attended to: the weights of every layer and head, for one source and its target."""
+"""Attention weights of every layer and head, for one source and its target."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 Rows = list[list[float]]
-"""One row a token that attends, one weight a token that is attended to."""
+"""Weights of one head ``[queries, keys]``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionWeights:
-    """Weights of all layers and heads; layers and heads count from 0, negative ones from the end.
+    """Weights of all layers and heads; their indices start at 0, negative ones at the end.
 
     Example::
 
@@ -18,24 +18,24 @@ class AttentionWeights:
     """
 
     layers: int
-    """Layers."""
+    """Number of layers."""
     heads: int
-    """Heads of each layer."""
+    """Number of heads in each layer."""
     queries: int
-    """Tokens that attend."""
+    """Number of tokens that attend."""
     keys: int
-    """Tokens that are attended to."""
+    """Number of tokens attended to."""
     weights: tuple[float, ...]
-    """In the order of layer, head, query and key, the last changing fastest."""
+    """``[layers, heads, queries, keys]``, flattened."""
 
     def of(self, layer: int, head: int) -> Rows:
-        """Gives the weights of one head; those of a row sum to 1.
+        """Returns the weights of one head; each row sums to 1.
 
         Raises:
             IndexError: There is no such layer or head.
         """
-        layer = _counted("layer", layer, self.layers)
-        head = _counted("head", head, self.heads)
+        layer = _index("layer", layer, self.layers)
+        head = _index("head", head, self.heads)
         start = (layer * self.heads + head) * self.queries * self.keys
         return [
             list(self.weights[start + query * self.keys : start + (query + 1) * self.keys])
@@ -43,7 +43,7 @@ class AttentionWeights:
         ]
 
     def mean(self, layer: int = -1) -> Rows:
-        """Gives the mean over the heads of a layer, the last where not said.
+        """Returns the mean over the heads of a layer, by default the last.
 
         Raises:
             IndexError: There is no such layer.
@@ -57,7 +57,7 @@ class AttentionWeights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionResult:
-    """What every layer and head attended to."""
+    """Attention weights of every layer and head."""
 
     model: str
     """Name of the model that answered."""
@@ -75,7 +75,7 @@ class AttentionResult:
     """Target tokens to source tokens."""
 
 
-def _counted(name: str, number: int, total: int) -> int:
-    if not -total <= number < total:
-        raise IndexError(f"there is no {name} {number}: there are {total}")
-    return number % total
+def _index(name: str, index: int, total: int) -> int:
+    if not -total <= index < total:
+        raise IndexError(f"there is no {name} {index}: there are {total}")
+    return index % total

@@ -1,4 +1,4 @@
-"""The token that a caller shows with every call, as metadata.
+"""Bearer tokens in the metadata of calls.
 
 Source: RFC 6750, "The OAuth 2.0 Authorization Framework: Bearer Token Usage", section 2.1.
 """
@@ -17,19 +17,19 @@ _VALUE = re.compile(rf"Bearer +({_TOKEN.pattern})", re.IGNORECASE)
 
 
 def metadata_of(token: str | None, *, is_private: bool) -> tuple[tuple[str, str], ...]:
-    """Gives what goes with each call; nothing where there is no token.
+    """Returns the metadata of a call with a token; none without a token.
 
     Args:
-        token: What the server knows the hash of.
+        token: The token.
         is_private: Whether nobody else can read the connection.
 
     Raises:
-        OptionError: It is malformed, or strangers could read it.
+        OptionError: The token is malformed, or others could read it.
     """
     if token is None:
         return ()
     if not _TOKEN.fullmatch(token):
-        # Whatever it is, it may be a secret: it is not shown.
+        # The error does not show the token, which may be a secret even if it is malformed.
         raise OptionError(
             "token: is empty or has a character that no token has; `seqserve token` makes one"
         )
@@ -41,7 +41,7 @@ def metadata_of(token: str | None, *, is_private: bool) -> tuple[tuple[str, str]
 
 
 def token_of(metadata: Iterable[tuple[str, str | bytes]]) -> str:
-    """Gives the token that came with a call; empty where there is none."""
+    """Returns the token of a call from its metadata; empty if there is none."""
     for key, value in metadata:
         if key == KEY and isinstance(value, str):
             found = _VALUE.fullmatch(value)

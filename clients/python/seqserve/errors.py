@@ -2,20 +2,20 @@
 
     SeqserveError                  anything below
     ├── OptionError                a flag, variable or configuration value is wrong
-    └── CallError                  a call to a server failed; .code and .details say how
+    └── CallError                  a call to a server failed; see .code and .details
         ├── InvalidArgument        a field of the request is wrong; .field names it
         ├── NotFound               no such model or version
-        ├── FailedPrecondition     the model is not loaded, and waiting does not help
-        ├── Overloaded             the server's queue is full; .retry_after_s says when to try again
+        ├── FailedPrecondition     the model is not loaded, and a retry does not help
+        ├── Overloaded             the server's queue is full; .retry_after_s advises on a retry
         ├── DeadlineExceeded       the deadline passed before the answer was ready
         ├── Cancelled              the call was cancelled
         ├── Unauthenticated        no token, or a wrong one
         ├── PermissionDenied       the token does not allow this call
-        ├── Unavailable            no server there, or it is loading or draining
+        ├── Unavailable            the server is unreachable, loading or draining
         └── InternalError          a fault of the server; .details carries the id in its log
 
-:mod:`seqserve.status` holds the table from gRPC status to class. A status that has no class of its
-own arrives as a plain :class:`CallError`.
+:mod:`seqserve._transport.status` has the table from gRPC status to class. A status without a class
+of its own becomes a plain :class:`CallError`.
 """
 
 
@@ -32,10 +32,10 @@ class CallError(SeqserveError):
 
     Attributes:
         code: Name of the gRPC status, such as ``"UNAVAILABLE"``.
-        details: What the server said.
-        field: Field of the request that was wrong; empty where none is to blame.
-        retry_after_s: Seconds after which a new try makes sense; None where the server did not say.
-        request_id: What the server's log calls the call; empty where no server answered.
+        details: Message of the server.
+        field: The wrong field of the request; empty if no field is wrong.
+        retry_after_s: Seconds after which to retry; None if the server gave no advice.
+        request_id: Id of the call in the server's log; empty if no server answered.
     """
 
     def __init__(
@@ -47,8 +47,8 @@ class CallError(SeqserveError):
         retry_after_s: float | None = None,
         request_id: str = "",
     ) -> None:
-        """Keeps what the server said."""
-        # Both positional arguments go to the base, so that the error survives pickling.
+        """Stores the status and its details."""
+        # The base gets both positional arguments, so that the error can be pickled.
         super().__init__(code, details)
         self.code = code
         self.details = details
@@ -57,7 +57,7 @@ class CallError(SeqserveError):
         self.request_id = request_id
 
     def __str__(self) -> str:
-        """Gives the status and what the server said, in one line."""
+        """Returns the status and the message in one line."""
         return f"{self.code}: {self.details}"
 
 
@@ -70,7 +70,7 @@ class NotFound(CallError):
 
 
 class FailedPrecondition(CallError):
-    """The model could not be loaded, or was unloaded; it stays so until somebody changes that."""
+    """The model could not be loaded, or was unloaded; a retry does not help."""
 
 
 class Overloaded(CallError):
@@ -94,8 +94,8 @@ class PermissionDenied(CallError):
 
 
 class Unavailable(CallError):
-    """No server answers there, the connection broke, or the server is loading or draining."""
+    """The server is unreachable, loading or draining, or the connection broke."""
 
 
 class InternalError(CallError):
-    """A fault of the server; the details carry the id under which its log has more."""
+    """A fault of the server; the details have the id of its log entry."""

@@ -1,6 +1,6 @@
-"""A field of a message, set to what a caller gave; what no message can carry is refused by name.
+"""Sets fields of messages to a caller's values, with errors that name the field.
 
-The checks are thin on purpose: what a field may hold is the server's to say.
+The client checks only types; the server checks values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _KINDS = {
     FieldDescriptor.CPPTYPE_INT32: "a whole number that fits 32 bits",
     FieldDescriptor.CPPTYPE_UINT32: "a whole number that fits 32 bits",
     FieldDescriptor.CPPTYPE_UINT64: "a whole number that fits 64 bits",
-    FieldDescriptor.CPPTYPE_ENUM: "one of those that seqserve has for it",
+    FieldDescriptor.CPPTYPE_ENUM: "a member of its enum",
 }
 _KINDS_OF_LISTS = {
     "TokenSequence": "a list of lists of texts",
@@ -31,7 +31,7 @@ _KINDS_OF_LISTS = {
 
 
 def set_fields(message: Message, **values: Any) -> None:
-    """Sets fields; None leaves one to the server.
+    """Sets fields; None leaves a field unset.
 
     Raises:
         InvalidArgument: A value does not fit its field.
@@ -45,10 +45,10 @@ def set_field(message: Message, name: str, value: Any) -> None:
     """Sets a field.
 
     Args:
-        message: Whose field it is.
+        message: The message.
         name: Name of the field.
-        value: A text, number or truth, a member of an enumeration, a list of texts, a list of lists
-            of them, or a mapping.
+        value: A text, number, bool or enum member, a list of texts, a list of lists of texts, or a
+            mapping.
 
     Raises:
         InvalidArgument: The value does not fit the field.
@@ -64,7 +64,7 @@ def set_field(message: Message, name: str, value: Any) -> None:
         elif isinstance(value, bool) is isinstance(holder, bool):
             setattr(message, name, value)
         else:
-            # protobuf takes True for 1 and, depending on its version, 1 for True.
+            # protobuf accepts True for 1 and, depending on its version, 1 for True.
             raise TypeError
     except UnicodeEncodeError as error:
         reason = f"holds half a character (a lone surrogate) at position {error.start}; send text"
@@ -75,7 +75,7 @@ def set_field(message: Message, name: str, value: Any) -> None:
 
 
 def _number_of(message: Message, name: str, value: Enum) -> int:
-    """Gives what stands for a member on the wire, where its name has that of the kind before it."""
+    """Returns the number of an enum member; its name on the wire begins with that of the enum."""
     kind = message.DESCRIPTOR.fields_by_name[name].enum_type
     found = kind and kind.values_by_name.get(f"{kind.name.upper()}_{value.name}")
     if not found:
@@ -103,7 +103,7 @@ def _listed(value: Any) -> Sequence[Any]:
 
 
 def _mapped(value: Any) -> Iterable[tuple[Any, Any]]:
-    # None would leave a text out.
+    # protobuf would leave out a text that is None.
     if not isinstance(value, Mapping) or None in (*value, *value.values()):
         raise TypeError
     return value.items()

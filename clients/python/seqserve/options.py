@@ -1,6 +1,6 @@
 """Options, each declared once: a dataclass field becomes a flag, a variable and a line of help.
 
-A command states its options as a frozen dataclass whose fields are made by :func:`option`::
+A command declares its options as a frozen dataclass whose fields are made by :func:`option`::
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class ServeOptions:
@@ -9,12 +9,13 @@ A command states its options as a frozen dataclass whose fields are made by :fun
     options = parse(ServeOptions, argv, prog="seqserve serve", description="...")
 
 ``port`` is then ``--port`` on the command line and ``SEQSERVE_PORT`` in the environment. A flag
-wins over a variable, a variable over the default; an empty variable counts as not set, for that is
-what compose files make of ``SEQSERVE_PORT=${PORT:-}``. Understood types: str, int, float, bool,
-Path, Enum, each also as ``X | None``, and lists of them. The flag of a list is repeated, one
-element each time; its variable holds all elements, quoted as in a shell; the last positional
-argument may be a list too. An element of ``list[list[str]]`` is words with spaces between, and one
-of ``dict[str, str]`` is two texts with ``=`` between. A secret has no flag, only its variable.
+overrides a variable, a variable the default. An empty variable counts as unset, because compose
+files make one of ``SEQSERVE_PORT=${PORT:-}``.
+
+Types: str, int, float, bool, Path, Enum, each also as ``X | None``, and lists of them. The flag of
+a list is repeated, with one element each time; its variable holds all elements, quoted as in a
+shell; the last positional argument may be a list too. An element of ``list[list[str]]`` is words
+separated by spaces, an element of ``dict[str, str]`` is two texts separated by ``=``.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import shlex
 import types
 import typing
 from collections.abc import Mapping, Sequence
+from dataclasses import MISSING
 from enum import Enum
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -37,20 +39,13 @@ from seqserve.errors import OptionError
 T = TypeVar("T")
 
 _METAVARS = {str: "TEXT", int: "NUMBER", float: "NUMBER", Path: "PATH", list[str]: "WORDS"}
+_KINDS = {int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
 _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off"}
 
 
-class _Parser(argparse.ArgumentParser):
-    """Tells what is wrong in one line, as an :class:`OptionError`, and does not end the process."""
-
-    def error(self, message: str) -> NoReturn:
-        """Says where to read on."""
-        raise OptionError(f"{message}; see `{self.prog} --help`")
-
-
 def option(
-    default: Any = dataclasses.MISSING,
+    default: Any = MISSING,
     *,
     help: str,
     minimum: float | None = None,
@@ -63,15 +58,15 @@ def option(
     """Declares an option as a dataclass field.
 
     Args:
-        default: Value where neither flag nor variable is given; without one the option is required.
-        help: What it does and why one would change it.
+        default: Value without flag and variable; an option without default is required.
+        help: What the option does and why one would change it.
         minimum: Smallest value allowed.
         maximum: Largest value allowed.
-        positional: Take it by place instead of by flag.
-        metavar: What ``--help`` writes for its value; the kind of it where None.
-        group: Heading under which ``--help`` lists it.
-        secret: Take it from its variable alone, for a command line can be read by everybody on the
-            machine; the help of another option is to name the variable.
+        positional: Make it a positional argument instead of a flag.
+        metavar: Name of the value in ``--help``; depends on the type if None.
+        group: Heading in ``--help``.
+        secret: Take the value from the variable alone, because every user of the machine can read a
+            command line; the help of another option should name the variable.
     """
     metadata = {
         "help": help,
@@ -104,16 +99,15 @@ def parse(
         prog: Name of the command, for the help.
         description: What the command does, for the help.
         epilog: Examples, for the help.
-        environ: Environment; the process's own where None.
+        environ: Environment; that of the process if None.
 
     Returns:
         An instance of ``options``.
 
     Raises:
-        OptionError: An option is not known or lacks its value, or a value does not fit its type or
-            its bounds; the message names its source.
+        OptionError: An option is unknown or lacks its value, or a value does not fit its type or
+            its bounds; the message names the flag or variable.
     """
-    environ = os.environ if environ is None else environ
     parser = _Parser(
         prog=prog,
         description=description,
@@ -123,48 +117,123 @@ def parse(
     )
     hints = typing.get_type_hints(options)
     fields = dataclasses.fields(options)  # type: ignore[arg-type]
+    declared = [_Option(field, hints[field.name]) for field in fields]
     groups: dict[str, Any] = {"options": parser}
-    for field in fields:
-        if field.metadata["secret"]:
-            continue
-        title = field.metadata["group"]
-        if title not in groups:
-            groups[title] = parser.add_argument_group(title)
-        _add_argument(groups[title], field, hints[field.name])
-    # Intermixed, flags may stand before, behind and between texts; but argparse then loses "--".
+    for each in declared:
+        if not each.secret:
+            if each.group not in groups:
+                groups[each.group] = parser.add_argument_group(each.group)
+            each.add_to(groups[each.group])
+    # Intermixed, flags may stand before, after and between texts; but argparse then loses "--".
     has_dashes = "--" in argv
     read = parser.parse_known_args if has_dashes else parser.parse_known_intermixed_args
-    namespace, left_over = read(argv)
-    if left_over:
-        flags = [flag_of(field.name) for field in fields if _has_flag(field)]
-        parser.error(_not_understood(left_over, flags))
-    given = vars(namespace)
-    values = {}
-    for field in fields:
-        kind = _strip_optional(hints[field.name])
-        found = _find(field, kind, given, environ)
-        if found is not None:
-            source, value = found
-            values[field.name] = _convert(value, kind, field.metadata, source)
-    return options(**values)
+    namespace, unknown = read(argv)
+    if unknown:
+        flags = [each.flag for each in declared if not (each.positional or each.secret)]
+        parser.error(_unknown(unknown, flags))
+    environ = os.environ if environ is None else environ
+    values = {each.name: each.value(vars(namespace), environ) for each in declared}
+    return options(**{name: value for name, value in values.items() if value is not MISSING})
 
 
 def flag_of(name: str) -> str:
-    """Gives the flag of an option: ``metrics_port`` → ``--metrics-port``."""
+    """Returns the flag of an option: ``metrics_port`` → ``--metrics-port``."""
     return "--" + name.replace("_", "-")
 
 
 def variable_of(name: str) -> str:
-    """Gives the environment variable of an option: ``metrics_port`` → ``SEQSERVE_METRICS_PORT``."""
+    """Returns the variable of an option: ``metrics_port`` → ``SEQSERVE_METRICS_PORT``."""
     return "SEQSERVE_" + name.upper()
 
 
-def _has_flag(field: dataclasses.Field[Any]) -> bool:
-    return not (field.metadata["positional"] or field.metadata["secret"])
+class _Parser(argparse.ArgumentParser):
+    """Raises an :class:`OptionError` of one line, instead of ending the process."""
+
+    def error(self, message: str) -> NoReturn:
+        raise OptionError(f"{message}; see `{self.prog} --help`")
 
 
-def _not_understood(words: Sequence[str], flags: Sequence[str]) -> str:
-    """Says what is wrong with words that no option takes, and which flag may be meant."""
+class _Option:
+    """A declared option: its place in the help, and its value."""
+
+    def __init__(self, field: dataclasses.Field[Any], hint: Any) -> None:
+        self.name, self.default = field.name, field.default
+        self.flag, self.variable = flag_of(field.name), variable_of(field.name)
+        self.is_required = field.default is MISSING and field.default_factory is MISSING
+        self.positional, self.secret = field.metadata["positional"], field.metadata["secret"]
+        self.group = field.metadata["group"]
+        self._declared = field.metadata
+        self._kind = _without_none(hint)
+        self._is_many = typing.get_origin(self._kind) in (list, dict)
+
+    def add_to(self, group: Any) -> None:
+        element = typing.get_args(self._kind)[0] if self._is_many else self._kind
+        text = self._declared["help"].replace("%", "%%")
+        if _is_enum(element):
+            text += f" One of: {_members(element)}."
+        if self.positional:
+            nargs = "*" if self._is_many else (None if self.is_required else "?")
+            group.add_argument(self.name, nargs=nargs, metavar=self.name.upper(), help=text)
+            return
+        text += " May be repeated." if self._is_many else ""
+        text += f" [{self.variable}{self._shown_default()}]"
+        if self._kind is bool:
+            action = argparse.BooleanOptionalAction
+            group.add_argument(self.flag, action=action, default=None, help=text)
+        else:
+            metavar = self._declared["metavar"] or _METAVARS.get(element, "VALUE")
+            repeated = "append" if self._is_many else "store"
+            group.add_argument(self.flag, action=repeated, metavar=metavar, help=text)
+
+    def value(self, given: Mapping[str, Any], environ: Mapping[str, str]) -> Any:
+        """Returns the value of the flag or variable; MISSING if the default applies."""
+        if given.get(self.name) not in (None, []):
+            source = self.name if self.positional else self.flag
+            return self._converted(given[self.name], self._kind, source)
+        if self.positional:
+            return MISSING
+        if text := environ.get(self.variable):
+            words = _shell_words(text, self.variable) if self._is_many else text
+            return self._converted(words, self._kind, self.variable)
+        if self.is_required:
+            raise OptionError(f"{self.flag} (or {self.variable}) is required; see --help")
+        return MISSING
+
+    def _shown_default(self) -> str:
+        if self.is_required:
+            return "; required"
+        if self.default in (None, "", MISSING):
+            return ""
+        default = self.default.value if isinstance(self.default, Enum) else self.default
+        if isinstance(default, bool):
+            return f"; {str(default).lower()}"
+        return f"; {default:g}" if isinstance(default, float) else f"; {default}"
+
+    def _converted(self, value: Any, kind: Any, source: str) -> Any:
+        if typing.get_origin(kind) is dict:
+            return _pairs(value, source)
+        if typing.get_origin(kind) is list:
+            (element,) = typing.get_args(kind)
+            parts = value.split() if isinstance(value, str) else value
+            return [self._converted(part, element, source) for part in parts]
+        try:
+            converted = _to_bool(value) if kind is bool else kind(value)
+            if isinstance(converted, float) and math.isnan(converted):
+                # NaN would pass every comparison below.
+                raise ValueError
+        except ValueError:
+            expected = f"one of {_members(kind)}" if _is_enum(kind) else _KINDS.get(kind, "valid")
+            raise OptionError(f"{source}: {value!r} is not {expected}") from None
+        low, high = self._declared["minimum"], self._declared["maximum"]
+        if low is not None and converted < low:
+            raise OptionError(f"{source}: {value} is less than {low}, the smallest allowed")
+        if high is not None and converted > high:
+            raise OptionError(f"{source}: {value} is more than {high}, the largest allowed")
+        return converted
+
+
+def _unknown(words: Sequence[str], flags: Sequence[str]) -> str:
+    """Describes words that no option takes, and suggests a flag."""
     for word in words:
         if word.startswith("-"):
             flag = word.partition("=")[0]
@@ -173,78 +242,18 @@ def _not_understood(words: Sequence[str], flags: Sequence[str]) -> str:
     return f"{words[0]!r} is one argument too many"
 
 
-def _find(
-    field: dataclasses.Field[Any], kind: Any, given: Mapping[str, Any], environ: Mapping[str, str]
-) -> tuple[str, Any] | None:
-    """Gives where a value was found and what it is; None where the default is to stand."""
-    flag, variable = flag_of(field.name), variable_of(field.name)
-    is_positional = field.metadata["positional"]
-    if given.get(field.name) not in (None, []):
-        return (field.name if is_positional else flag), given[field.name]
-    if is_positional:
-        return None
-    if environ.get(variable):
-        text = environ[variable]
-        return variable, _shell_words(text, variable) if _is_many(kind) else text
-    if _is_required(field):
-        raise OptionError(f"{flag} (or {variable}) is required; see --help")
-    return None
-
-
-def _is_required(field: dataclasses.Field[Any]) -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-
-
-def _add_argument(group: Any, field: dataclasses.Field[Any], hint: Any) -> None:
-    kind = _strip_optional(hint)
-    many = _is_many(kind)
-    element = typing.get_args(kind)[0] if many else kind
-    text = field.metadata["help"].replace("%", "%%")
-    if _is_enum(element):
-        text += f" One of: {', '.join(str(member.value) for member in element)}."
-    if field.metadata["positional"]:
-        nargs = "*" if many else (None if _is_required(field) else "?")
-        group.add_argument(field.name, nargs=nargs, metavar=field.name.upper(), help=text)
-        return
-    text += " May be repeated." if many else ""
-    text += f" [{variable_of(field.name)}{_shown_default(field)}]"
-    if kind is bool:
-        group.add_argument(
-            flag_of(field.name), action=argparse.BooleanOptionalAction, default=None, help=text
-        )
-    else:
-        action = "append" if many else "store"
-        metavar = field.metadata["metavar"] or _METAVARS.get(element, "VALUE")
-        group.add_argument(flag_of(field.name), action=action, metavar=metavar, help=text)
-
-
-def _shown_default(field: dataclasses.Field[Any]) -> str:
-    if _is_required(field):
-        return "; required"
-    if field.default in (None, "", dataclasses.MISSING):
-        return ""
-    default = field.default.value if isinstance(field.default, Enum) else field.default
-    if isinstance(default, bool):
-        return f"; {str(default).lower()}"
-    return f"; {default:g}" if isinstance(default, float) else f"; {default}"
-
-
-def _strip_optional(hint: Any) -> Any:
+def _without_none(hint: Any) -> Any:
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return next(kind for kind in typing.get_args(hint) if kind is not type(None))
     return hint
 
 
-def _is_list(kind: Any) -> bool:
-    return typing.get_origin(kind) is list
-
-
-def _is_many(kind: Any) -> bool:
-    return typing.get_origin(kind) in (list, dict)
-
-
 def _is_enum(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Enum)
+
+
+def _members(kind: type[Enum]) -> str:
+    return ", ".join(str(member.value) for member in kind)
 
 
 def _shell_words(text: str, source: str) -> list[str]:
@@ -252,28 +261,6 @@ def _shell_words(text: str, source: str) -> list[str]:
         return shlex.split(text)
     except ValueError:
         raise OptionError(f"{source}: {text!r} has a quote that is not closed") from None
-
-
-def _convert(value: Any, kind: Any, metadata: Mapping[str, Any], source: str) -> Any:
-    if typing.get_origin(kind) is dict:
-        return _pairs(value, source)
-    if _is_list(kind):
-        (element,) = typing.get_args(kind)
-        parts = value.split() if isinstance(value, str) else value
-        return [_convert(part, element, metadata, source) for part in parts]
-    try:
-        converted = _to_bool(value) if kind is bool else kind(value)
-    except ValueError:
-        raise OptionError(f"{source}: {value!r} is not {_expected(kind)}") from None
-    if isinstance(converted, float) and math.isnan(converted):
-        # NaN passes every comparison below.
-        raise OptionError(f"{source}: {value!r} is not {_expected(kind)}")
-    low, high = metadata["minimum"], metadata["maximum"]
-    if low is not None and converted < low:
-        raise OptionError(f"{source}: {value} is less than {low}, the smallest allowed")
-    if high is not None and converted > high:
-        raise OptionError(f"{source}: {value} is more than {high}, the largest allowed")
-    return converted
 
 
 def _pairs(parts: list[str], source: str) -> dict[str, str]:
@@ -288,16 +275,7 @@ def _pairs(parts: list[str], source: str) -> dict[str, str]:
 
 
 def _to_bool(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
     word = str(value).strip().lower()
     if word not in _TRUE | _FALSE:
         raise ValueError(word)
     return word in _TRUE
-
-
-def _expected(kind: Any) -> str:
-    if _is_enum(kind):
-        return "one of " + ", ".join(str(member.value) for member in kind)
-    names = {int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
-    return names.get(kind, "valid")

@@ -1,6 +1,6 @@
-"""Files of certificates and keys: read, and known to be sound before gRPC gets them.
+"""Files of certificates and keys in PEM, checked before gRPC gets them.
 
-gRPC itself says nothing of a broken file but that no connection came about.
+gRPC reports a broken file only as a connection that fails.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from seqserve.errors import OptionError
 
 
 def read_pair(certificate: Path, key: Path, names: tuple[str, str]) -> tuple[bytes, bytes]:
-    """Reads a certificate, with those that lead to its authority behind it, and its key.
+    """Reads a certificate, which may be a chain, and its key.
 
     Args:
         certificate: File of the certificate, PEM.
         key: File of its private key, PEM, not encrypted.
-        names: What the files are called in errors.
+        names: Names of both files in errors.
 
     Returns:
-        Both as they are in the files.
+        The contents of both files.
 
     Raises:
-        OptionError: One cannot be read, or they do not belong together.
+        OptionError: A file is unreadable, or the two do not belong together.
     """
     pair = _read(certificate, names[0]), _read(key, names[1])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
-        # Without the last argument an encrypted key would ask the terminal for its password.
+        # Without a function for the password, an encrypted key would ask the terminal for it.
         context.load_cert_chain(certificate, key, password=_no_password)
     except _Encrypted:
         raise OptionError(f"{names[1]}: {key} is encrypted; write it without a password") from None
@@ -45,13 +45,10 @@ def read_authorities(path: Path, name: str) -> bytes:
 
     Args:
         path: Their file, PEM.
-        name: What it is called in errors.
-
-    Returns:
-        What is in the file.
+        name: Name of the file in errors.
 
     Raises:
-        OptionError: It cannot be read, or holds none.
+        OptionError: The file is unreadable, or has no certificate.
     """
     data = _read(path, name)
     try:

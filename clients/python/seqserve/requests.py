@@ -1,4 +1,4 @@
-"""From the caller's values to the requests of ``seqserve.v1``."""
+"""Builds the requests of ``seqserve.v1`` from the arguments of calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seqserve.v1 import generation_pb2, model_pb2
 def generate_request(
     source: str, **options: Unpack[GenerateOptions]
 ) -> generation_pb2.GenerateRequest:
-    """Builds the request of Generate and GenerateStream from a source and its options.
+    """Builds the request of Generate and GenerateStream.
 
     Raises:
         InvalidArgument: A value does not fit its field.
@@ -33,7 +33,7 @@ def generate_request(
 def generate_batch_request(
     sources: Sequence[str], **options: Unpack[GenerateOptions]
 ) -> generation_pb2.GenerateBatchRequest:
-    """Builds the request of GenerateBatch from sources and their common options.
+    """Builds the request of GenerateBatch; all sources have the same options.
 
     Raises:
         InvalidArgument: A value does not fit its field.
@@ -54,12 +54,12 @@ def generate_bulk_request(
     """Builds one request of GenerateBulk.
 
     Args:
-        template: All but the source.
-        id_: What its answer is known by.
-        source: The text to generate from.
+        template: The request without its source.
+        id_: Id that its answer repeats.
+        source: Text to generate from.
 
     Raises:
-        InvalidArgument: The source is no text.
+        InvalidArgument: The source is not a text.
     """
     request = generation_pb2.GenerateBulkRequest(id=id_, request=template)
     set_field(request.request, "source", source)
@@ -69,7 +69,7 @@ def generate_bulk_request(
 def score_request(
     source: str, target: str, model: str | None, version: int | None
 ) -> generation_pb2.ScoreRequest:
-    """Builds the request of Score; None leaves a field to the server.
+    """Builds the request of Score; None leaves a field unset.
 
     Raises:
         InvalidArgument: A value does not fit its field.
@@ -84,7 +84,7 @@ def score_request(
 def attention_request(
     source: str, target: str | None, model: str | None, version: int | None
 ) -> generation_pb2.AttentionRequest:
-    """Builds the request of Attention; None leaves a field to the server.
+    """Builds the request of Attention; None leaves a field unset.
 
     Raises:
         InvalidArgument: A value does not fit its field.
@@ -96,7 +96,7 @@ def attention_request(
 
 
 def get_model_request(name: str | None, version: int | None) -> model_pb2.GetModelRequest:
-    """Builds the request of GetModel; None leaves a field to the server.
+    """Builds the request of GetModel; None leaves a field unset.
 
     Raises:
         InvalidArgument: A value does not fit its field.
@@ -107,7 +107,7 @@ def get_model_request(name: str | None, version: int | None) -> model_pb2.GetMod
 
 
 def load_model_request(name: str | None, version: int | None) -> model_pb2.LoadModelRequest:
-    """Builds the request of LoadModel; None leaves a field to the server.
+    """Builds the request of LoadModel; None leaves a field unset.
 
     Raises:
         InvalidArgument: A value does not fit its field.
@@ -118,7 +118,7 @@ def load_model_request(name: str | None, version: int | None) -> model_pb2.LoadM
 
 
 def unload_model_request(name: str | None, version: int) -> model_pb2.UnloadModelRequest:
-    """Builds the request of UnloadModel; no name leaves it to the server.
+    """Builds the request of UnloadModel; without a name it means the default model.
 
     Raises:
         InvalidArgument: A value does not fit its field.
@@ -132,7 +132,7 @@ def unload_model_request(name: str | None, version: int) -> model_pb2.UnloadMode
 def set_traffic_request(
     name: str | None, weights: Mapping[int, int]
 ) -> model_pb2.SetTrafficRequest:
-    """Builds the request of SetTraffic; no name leaves it to the server.
+    """Builds the request of SetTraffic; without a name it means the default model.
 
     Raises:
         InvalidArgument: A value does not fit its field.

@@ -1,13 +1,15 @@
 """From the messages of ``seqserve.v1`` to the results of the client.
 
-What breaks the server's contract is an :class:`~seqserve.InternalError`.
+A response that breaks the server's contract becomes an :class:`~seqserve.InternalError`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import Enum
 from typing import Any, TypeVar
 
+from seqserve._transport.status import error_within
 from seqserve.attention import AttentionResult, AttentionWeights
 from seqserve.errors import CallError, InternalError
 from seqserve.results import (
@@ -21,19 +23,18 @@ from seqserve.results import (
     Timings,
     TopToken,
 )
-from seqserve.status import error_within
 from seqserve.v1 import generation_pb2, model_pb2
 
 E = TypeVar("E", bound=Enum)
 
 
 def result_of(response: generation_pb2.GenerateResponse) -> Result:
-    """Converts the answer of Generate.
+    """Converts the response of Generate.
 
     Raises:
-        InternalError: The answer has no hypothesis, or one that does not agree with itself.
+        InternalError: The response has no hypothesis, or a malformed one.
     """
-    _demand(len(response.hypotheses) > 0, "no hypothesis")
+    _check(len(response.hypotheses) > 0, "no hypothesis")
     timings = response.timings
     return Result(
         hypotheses=tuple(_hypothesis_of(hypothesis) for hypothesis in response.hypotheses),
@@ -55,24 +56,24 @@ def result_of(response: generation_pb2.GenerateResponse) -> Result:
 def outcomes_of(
     response: generation_pb2.GenerateBatchResponse, sources: int
 ) -> list[Result | CallError]:
-    """Converts the answer of GenerateBatch.
+    """Converts the response of GenerateBatch.
 
     Args:
-        response: The answer.
-        sources: How many outcomes there must be.
+        response: The response.
+        sources: Number of sources, each of which must have an outcome.
 
     Raises:
-        InternalError: There are fewer, or more.
+        InternalError: The response has another number of outcomes.
     """
-    _demand(len(response.outcomes) == sources, "outcomes that do not belong to the sources")
+    _check(len(response.outcomes) == sources, "outcomes that do not belong to the sources")
     return [outcome_of(outcome) for outcome in response.outcomes]
 
 
 def outcome_of(outcome: generation_pb2.Outcome) -> Result | CallError:
-    """Converts what became of one of many sources.
+    """Converts the outcome of one of many sources.
 
     Raises:
-        InternalError: The answer breaks the server's contract.
+        InternalError: The outcome breaks the server's contract.
     """
     if outcome.HasField("response"):
         return result_of(outcome.response)
@@ -80,7 +81,7 @@ def outcome_of(outcome: generation_pb2.Outcome) -> Result | CallError:
 
 
 def piece_of(response: generation_pb2.GenerateStreamResponse) -> Piece:
-    """Converts one message of GenerateStream; the one that holds the result has no text.
+    """Converts one message of GenerateStream; the message with the result has no text.
 
     Raises:
         InternalError: The result breaks the server's contract.
@@ -91,28 +92,27 @@ def piece_of(response: generation_pb2.GenerateStreamResponse) -> Piece:
 
 
 def not_asked(id_: int) -> InternalError:
-    """Gives the error for an answer to what nobody asked, or to what has one."""
+    """Returns the error for an answer to an unknown or already answered request."""
     return InternalError("INTERNAL", f"the server answered {id_}, which waits for no answer")
 
 
 def unanswered() -> InternalError:
-    """Gives the error for a call that ended well, though some of its sources have no answer."""
+    """Returns the error for a bulk call that ended with OK before all its answers."""
     return InternalError("INTERNAL", "the server ended the call before it had answered all")
 
 
 def broken_off() -> InternalError:
-    """Gives the error for a stream that ended without its result."""
+    """Returns the error for a stream that ended without its result."""
     return InternalError("INTERNAL", "the server ended the stream without a result")
 
 
 def score_of(response: generation_pb2.ScoreResponse) -> ScoreResult:
-    """Converts the answer of Score.
+    """Converts the response of Score.
 
     Raises:
-        InternalError: A token lacks its number or its score.
+        InternalError: A token lacks its id or its score.
     """
-    counts = {len(response.tokens), len(response.token_ids), len(response.token_scores)}
-    _demand(len(counts) == 1, "tokens that lack a score")
+    _check_lengths(response.tokens, response.token_ids, response.token_scores, of="tokens")
     return ScoreResult(
         model=response.model,
         version=response.version,
@@ -126,10 +126,10 @@ def score_of(response: generation_pb2.ScoreResponse) -> ScoreResult:
 
 
 def attention_of(response: generation_pb2.AttentionResponse) -> AttentionResult:
-    """Converts the answer of Attention.
+    """Converts the response of Attention.
 
     Raises:
-        InternalError: Weights are missing.
+        InternalError: The number of weights does not fit the tokens.
     """
     source, target = len(response.source_tokens), len(response.target_tokens)
     return AttentionResult(
@@ -144,7 +144,7 @@ def attention_of(response: generation_pb2.AttentionResponse) -> AttentionResult:
 
 
 def model_of(message: model_pb2.Model) -> Model:
-    """Converts one model of ListModels or GetModel."""
+    """Converts one version of one model."""
     return Model(
         name=message.name,
         version=message.version,
@@ -162,16 +162,20 @@ def model_of(message: model_pb2.Model) -> Model:
     )
 
 
+def models_of(response: Any) -> list[Model]:
+    """Converts the response of ListModels or SetTraffic."""
+    return [model_of(model) for model in response.models]
+
+
 def _hypothesis_of(message: generation_pb2.Hypothesis) -> Hypothesis:
+    reasons = generation_pb2.StopReason
     return Hypothesis(
         text=message.text,
         tokens=tuple(message.tokens),
         token_ids=tuple(message.token_ids),
-        score=message.score,
-        normalized_score=message.normalized_score,
-        stop_reason=_member(
-            StopReason, generation_pb2.StopReason, "STOP_REASON_", message.stop_reason
-        ),
+        score=message.score if message.HasField("score") else None,
+        normalized_score=message.normalized_score if message.HasField("normalized_score") else None,
+        stop_reason=_member(StopReason, reasons, "STOP_REASON_", message.stop_reason),
         token_scores=tuple(message.token_scores),
         top_tokens=tuple(_top_tokens_of(step) for step in message.top_tokens),
         attention=tuple(tuple(token.weights) for token in message.attention),
@@ -180,13 +184,11 @@ def _hypothesis_of(message: generation_pb2.Hypothesis) -> Hypothesis:
 
 
 def _top_tokens_of(message: generation_pb2.TopTokens) -> tuple[TopToken, ...]:
-    counts = {len(message.tokens), len(message.token_ids), len(message.scores)}
-    _demand(len(counts) == 1, "top tokens that lack a score")
+    columns = message.tokens, message.token_ids, message.scores
+    _check_lengths(*columns, of="top tokens")
     return tuple(
         TopToken(token=token, token_id=token_id, score=score)
-        for token, token_id, score in zip(
-            message.tokens, message.token_ids, message.scores, strict=True
-        )
+        for token, token_id, score in zip(*columns, strict=True)
     )
 
 
@@ -194,22 +196,26 @@ def _weights_of(
     message: generation_pb2.AttentionWeights, queries: int, keys: int
 ) -> AttentionWeights:
     expected = message.layers * message.heads * queries * keys
-    _demand(
+    _check(
         (message.queries, message.keys, len(message.weights)) == (queries, keys, expected),
         "weights that do not belong to the tokens",
     )
     return AttentionWeights(
         layers=message.layers,
         heads=message.heads,
-        queries=message.queries,
-        keys=message.keys,
+        queries=queries,
+        keys=keys,
         weights=tuple(message.weights),
     )
 
 
-def _demand(is_so: bool, otherwise: str) -> None:
-    if not is_so:
+def _check(condition: bool, otherwise: str) -> None:
+    if not condition:
         raise InternalError("INTERNAL", f"the server answered with {otherwise}")
+
+
+def _check_lengths(*columns: Collection[Any], of: str) -> None:
+    _check(len(set(map(len, columns))) == 1, f"{of} that lack a score")
 
 
 def _member(members: type[E], wire: Any, prefix: str, number: int) -> E:

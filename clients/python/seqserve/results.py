@@ -1,4 +1,4 @@
-"""What the client gives back: plain frozen values that know nothing of protobuf or gRPC."""
+"""Results of the client: frozen dataclasses without protobuf or gRPC."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class StopReason(Enum):
     """Why decoding of a hypothesis stopped."""
 
     UNSPECIFIED = "unspecified"
-    """The server did not say, or gave a reason that this client is too old to know."""
+    """The server gave no reason, or one that this client does not know."""
     EOS = "eos"
     """The model generated the end token."""
     LENGTH = "length"
@@ -19,23 +19,21 @@ class StopReason(Enum):
     """A stop sequence was generated."""
     TIME_LIMIT = "time_limit"
     """The time limit of the request was reached."""
-    CANCELLED = "cancelled"
-    """The caller cancelled."""
 
 
 class ModelState(Enum):
-    """Whether a model can be called."""
+    """Whether a model takes calls."""
 
     UNSPECIFIED = "unspecified"
-    """The server did not say, or gave a state that this client is too old to know."""
+    """The server gave no state, or one that this client does not know."""
     READY = "ready"
     """Takes calls."""
     LOADING = "loading"
     """Being verified, loaded, warmed up and tested."""
     FAILED = "failed"
-    """Could not be loaded; the model's ``state_reason`` says why."""
+    """Could not be loaded; see the model's ``state_reason``."""
     DRAINING = "draining"
-    """Finishes the calls that it has accepted and takes no new ones."""
+    """Finishes its calls and takes no new ones."""
     AVAILABLE = "available"
     """In the server's repository, not loaded."""
 
@@ -47,7 +45,7 @@ class TopToken:
     token: str
     """The token as the tokenizer writes it."""
     token_id: int
-    """Its number in the vocabulary."""
+    """Its id in the vocabulary."""
     score: float
     """Its natural log-probability."""
 
@@ -59,48 +57,47 @@ class Hypothesis:
     text: str
     """The text."""
     tokens: tuple[str, ...]
-    """Its tokens as the tokenizer writes them, the end token left out."""
+    """Its tokens as the tokenizer writes them, without the end token."""
     token_ids: tuple[int, ...]
-    """The same tokens as numbers of the vocabulary."""
-    score: float
-    """Sum of the natural log-probabilities of the tokens, the end token's included where it was
-    generated, those of a prefix left out; 0 where scores were not wanted."""
-    normalized_score: float
+    """Their ids in the vocabulary."""
+    score: float | None
+    """Sum of the natural log-probabilities of the tokens, the end token included if it was
+    generated, a prefix left out; None if scores were not computed."""
+    normalized_score: float | None
     """The score divided by the length to the power of the length penalty; hypotheses are ranked by
-    it."""
+    it. None if scores were not computed."""
     stop_reason: StopReason
     """Why decoding stopped."""
     token_scores: tuple[float, ...] = ()
-    """The natural log-probability of each token, then that of the end token where it was generated;
-    not a number for tokens of a prefix. Empty unless asked for."""
+    """The natural log-probability of each token, then that of the end token if it was generated;
+    NaN for tokens of a prefix. Empty unless requested."""
     top_tokens: tuple[tuple[TopToken, ...], ...] = ()
-    """The most probable tokens of each step, best first; empty unless asked for."""
+    """The most probable tokens of each step, best first; empty unless requested."""
     attention: tuple[tuple[float, ...], ...] = ()
-    """For each token a weight for each of the result's ``source_pieces``; empty unless asked
-    for."""
+    """Weights ``[tokens, source_pieces]``; empty unless requested."""
     unmet_terms: tuple[tuple[str, str], ...] = ()
-    """Source and target of each term that is in the source, but not in this hypothesis."""
+    """Source and target of each term that the source has and this hypothesis lacks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
-    """Where the time of a request went, in milliseconds, measured on the server."""
+    """Durations of a request in milliseconds, measured on the server."""
 
     queue_ms: float
-    """From arrival until the engine began to encode the source."""
+    """From arrival to the start of encoding."""
     encode_ms: float
     """Encoding of the source."""
     decode_ms: float
-    """From the end of encoding until the last token."""
+    """From the end of encoding to the last token."""
     first_token_ms: float
-    """From arrival until the first token was chosen."""
+    """From arrival to the first token."""
     total_ms: float
-    """From arrival until the answer was ready."""
+    """From arrival to the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """Everything generated from one source; the properties speak of the best hypothesis."""
+    """The hypotheses for one source; the properties are those of the best one."""
 
     hypotheses: tuple[Hypothesis, ...]
     """The hypotheses, best first; at least one."""
@@ -109,14 +106,14 @@ class Result:
     version: int
     """Version of the model that answered."""
     source_tokens: int
-    """Source tokens read, the end token counted."""
+    """Number of source tokens, including the end token."""
     generated_tokens: int
-    """Target tokens generated over all hypotheses, the end tokens not counted."""
+    """Number of generated tokens in all hypotheses, without end tokens."""
     timings: Timings
-    """Where the time went."""
+    """Durations on the server."""
     source_pieces: tuple[str, ...] = ()
     """The source tokens as the tokenizer writes them, the end token last; empty unless attention is
-    asked for."""
+    requested."""
 
     @property
     def text(self) -> str:
@@ -130,12 +127,12 @@ class Result:
 
     @property
     def token_ids(self) -> tuple[int, ...]:
-        """The tokens of the text as numbers of the vocabulary."""
+        """The ids of the tokens of the text."""
         return self.hypotheses[0].token_ids
 
     @property
-    def score(self) -> float:
-        """Sum of the natural log-probabilities of the tokens."""
+    def score(self) -> float | None:
+        """Sum of the natural log-probabilities of the tokens; None if it was not computed."""
         return self.hypotheses[0].score
 
     @property
@@ -145,25 +142,25 @@ class Result:
 
     @property
     def unmet_terms(self) -> tuple[tuple[str, str], ...]:
-        """Source and target of each term that is in the source, but not in the text."""
+        """Source and target of each term that the source has and the text lacks."""
         return self.hypotheses[0].unmet_terms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """One step of a stream. The texts of all pieces, joined, are the text of the result."""
+    """One message of a stream. The joined texts of all pieces are the text of the result."""
 
     text: str
-    """Text that is new and final; empty in the last piece."""
+    """New text, which is final; empty in the last piece."""
     token_ids: tuple[int, ...] = ()
-    """The tokens that the new text came from."""
+    """The tokens of the new text."""
     result: Result | None = None
-    """The whole answer, in the last piece; None before."""
+    """The result, in the last piece; None before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreResult:
-    """How probable a target is."""
+    """The log-probabilities of a target."""
 
     model: str
     """Name of the model that answered."""
@@ -172,7 +169,7 @@ class ScoreResult:
     tokens: tuple[str, ...]
     """The tokens of the target as the tokenizer writes them, the end token last."""
     token_ids: tuple[int, ...]
-    """The same tokens as numbers of the vocabulary."""
+    """Their ids in the vocabulary."""
     token_scores: tuple[float, ...]
     """The natural log-probability of each of them."""
     score: float
@@ -180,36 +177,36 @@ class ScoreResult:
     normalized_score: float
     """The score divided by the number of tokens."""
     source_tokens: int
-    """Source tokens read, the end token counted."""
+    """Number of source tokens, including the end token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """One version of one model as the server sees it."""
+    """One version of one model."""
 
     name: str
-    """The name that calls give."""
+    """Name of the model."""
     version: int
     """The version."""
     state: ModelState
-    """Whether it can be called."""
+    """Whether it takes calls."""
     state_reason: str
-    """Why it cannot be called; empty when there is no more to say than the state."""
+    """Why it takes no calls; may be empty."""
     is_default: bool
-    """Whether calls that name no model and no version come here, all or some."""
+    """Whether it gets calls without model and version, all or some."""
     precision: str
     """Precision of weights and arithmetic: fp32, fp16 or int8."""
     provider: str
-    """Execution provider that runs it: cpu or cuda."""
+    """Execution provider: cpu or cuda."""
     max_source_length: int
-    """Longest source, in tokens, the end token counted."""
+    """Maximum source length in tokens, including the end token."""
     max_target_length: int
-    """Longest target, in tokens, the end token not counted."""
+    """Maximum target length in tokens, without the end token."""
     vocabulary_size: int
-    """Words of the vocabulary."""
+    """Number of tokens in the vocabulary."""
     description: str
-    """What the model is for."""
+    """Description of the model."""
     licence: str
     """Licence of the model, an SPDX identifier."""
     traffic_share: float = 0.0
-    """Share of the calls that name no version which come here, from 0 to 1."""
+    """Share of the calls without a version, from 0 to 1."""

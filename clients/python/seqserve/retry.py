@@ -1,9 +1,9 @@
-"""When to try a failed call again: exponential back-off with full jitter, within the deadline.
+"""Decides when to retry a failed call: exponential back-off with full jitter, within the deadline.
 
-A pure state machine: it neither sleeps nor calls, so that the client and its awaited twin share it.
-Only errors that say "nothing was done, come back" are tried again: the server cannot be reached, is
-loading or draining, or its queue is full. A wait that the server asks for (RetryInfo) is the least
-to wait; the jitter goes on top, so that callers turned away together do not return together.
+A state machine that neither sleeps nor calls, so both clients use it. It retries only errors after
+which nothing was done: the server is unreachable, loading, draining, or its queue is full. A delay
+that the server asks for (RetryInfo) is the minimum; the jitter is added, so that clients that were
+refused together do not return together.
 Source: Brooker 2015, "Exponential Backoff And Jitter" (full jitter).
 """
 
@@ -17,21 +17,21 @@ from dataclasses import dataclass
 
 from seqserve.errors import CallError, InvalidArgument, Overloaded, Unavailable
 
-# Thirty years. gRPC counts deadlines in 64 bits of nanoseconds since 1970, so that one further off
-# may lie in the past; and no thread can sleep so long.
-_LONGEST_S = 1e9
+# Thirty years. gRPC counts deadlines in 64 bits of nanoseconds since 1970, so a later one may
+# overflow into the past; and no thread can sleep longer.
+_MAX_S = 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often, and how patiently, to try again."""
+    """How often and how long to retry."""
 
     max_attempts: int = 6
-    """Most attempts, the first counted; 1 never tries again."""
+    """Maximum number of attempts, including the first; 1 never retries."""
     initial_backoff_s: float = 0.1
-    """Longest wait after the first failure; doubles with every further one."""
+    """Maximum delay after the first failure; doubles with every further failure."""
     max_backoff_s: float = 5.0
-    """Longest wait after any failure, what the server asks for not counted."""
+    """Maximum delay after any failure, without the delay that the server asks for."""
 
 
 class Attempts:
@@ -48,11 +48,11 @@ class Attempts:
         """Starts the clock.
 
         Args:
-            policy: How often and how patiently to try.
-            timeout_s: Time for all attempts and the waits between them; no limit where it is
-                ``math.inf``, or more than thirty years.
+            policy: How often and how long to retry.
+            timeout_s: Time for all attempts and delays; no limit if ``math.inf`` or more than
+                thirty years.
             clock: Seconds, from any origin.
-            jitter: Numbers from 0 to 1, evenly spread.
+            jitter: Uniform random numbers in [0, 1).
 
         Raises:
             InvalidArgument: The timeout is not more than 0.
@@ -63,37 +63,30 @@ class Attempts:
         self._policy = policy
         self._clock = clock
         self._jitter = jitter
-        self._deadline_s = clock() + timeout_s if timeout_s <= _LONGEST_S else math.inf
+        self._deadline_s = clock() + timeout_s if timeout_s <= _MAX_S else math.inf
         self._failures = 0
 
     def remaining_s(self) -> float | None:
-        """Gives the time left for an attempt; None where there is no limit."""
+        """Returns the time left for an attempt; None without a limit."""
         if math.isinf(self._deadline_s):
             return None
         return max(0.0, self._deadline_s - self._clock())
 
     def answered(self) -> None:
-        """Forgets earlier failures, as the server has answered something since."""
+        """Resets the count of failures, because the server has answered."""
         self._failures = 0
 
     def delay_after(self, error: CallError) -> float | None:
-        """Counts a failure and decides what follows.
-
-        Args:
-            error: How the attempt failed.
-
-        Returns:
-            Seconds to wait before the next attempt; None where there is to be none.
-        """
+        """Counts a failure; returns the seconds to wait before the next attempt, None for none."""
         self._failures += 1
         if not isinstance(error, (Unavailable, Overloaded)):
             return None
         if self._failures >= self._policy.max_attempts:
             return None
-        # The exponent is bounded, for a float overflows long before a patient caller gives up.
+        # The exponent is bounded, because a float would overflow in a long series of failures.
         ceiling_s = self._policy.initial_backoff_s * 2.0 ** min(self._failures - 1, 60)
         delay_s = self._jitter() * min(ceiling_s, self._policy.max_backoff_s)
         delay_s += error.retry_after_s or 0.0
-        if delay_s > _LONGEST_S or self._clock() + delay_s >= self._deadline_s:
+        if delay_s > _MAX_S or self._clock() + delay_s >= self._deadline_s:
             return None
         return delay_s

@@ -1,7 +1,7 @@
-"""Where a client's calls go: targets as people write them, and the options of the channel to them.
+"""Targets of a client, and the options of a channel to one.
 
-A channel keeps a connection to every address behind its target and sends calls to them in turn
-(round robin), so that several servers need no proxy between them and the client.
+A channel connects to every address of its target and sends calls to them in turn (round robin), so
+several servers need no proxy in front of them.
 Source: gRPC name resolution, https://github.com/grpc/grpc/blob/master/doc/naming.md
 """
 
@@ -22,11 +22,11 @@ _UNIX = re.compile(r"unix(-abstract)?:")
 
 
 def grpc_target(target: str) -> str:
-    """Checks a target and writes it as gRPC wants it.
+    """Checks a target and converts it to gRPC's form.
 
-    ``host:port`` stands for every address of that host. Several servers are separated by commas,
-    ``host:port,host:port``; their names are resolved once, here. Anything with a scheme of gRPC,
-    such as ``unix:/run/seqserve.sock`` or ``dns:///host:port``, is passed on.
+    ``host:port`` means every address of that host. Commas separate several servers,
+    ``host:port,host:port``, whose names are resolved once, here. A target with a scheme of gRPC,
+    such as ``unix:/run/seqserve.sock`` or ``dns:///host:port``, is not changed.
 
     Raises:
         OptionError: The target is malformed, or one of several hosts cannot be resolved.
@@ -51,61 +51,61 @@ def grpc_target(target: str) -> str:
 
 
 def is_local(target: str) -> bool:
-    """Tells whether calls to a target stay on this machine."""
+    """Tells whether every address of a target is on this machine."""
     parts = [part.strip() for part in target.split(",")]
     return all(_LOOPBACK.fullmatch(part) or _UNIX.match(part) for part in parts)
 
 
 def check_name(target: str, server_name: str | None) -> None:
-    """Refuses a name that none can be, and a target whose servers' certificates need one.
+    """Checks the name in the servers' certificates.
 
     Raises:
-        OptionError: It is one, or there is none.
+        OptionError: The name is malformed, or is missing for a target that is not one host.
     """
     _check_characters("tls.server_name", server_name or "")
     if server_name is None and ("," in target or _UNIX.match(target)):
         raise OptionError(
-            "target: is more than one host, or none; with TLS say in tls.server_name"
-            " (--tls-server-name) which name the certificates have"
+            "target: is not one host; with TLS give the name in the certificates as"
+            " tls.server_name (--tls-server-name)"
         )
 
 
 def channel_options(
     target: str, max_message_bytes: int, server_name: str | None = None
 ) -> list[tuple[str, Any]]:
-    """Gives the options of a channel to a target.
+    """Returns the options of a channel to a target.
 
     Args:
         target: See :func:`grpc_target`.
-        max_message_bytes: Longest answer to accept.
-        server_name: Name that the server's certificate must have; the target's host where None.
+        max_message_bytes: Maximum size of a response.
+        server_name: Name in the server's certificate; the host of the target if None.
     """
     options: list[tuple[str, Any]] = [
         ("grpc.lb_policy_name", "round_robin"),
         ("grpc.max_receive_message_length", max_message_bytes),
-        # Finds a dead peer while a call waits for it; seldom enough for any server's ping limits.
+        # Detects a dead server while a call waits; rare enough for the ping limits of any server.
         ("grpc.keepalive_time_ms", 60_000),
         ("grpc.keepalive_timeout_ms", 20_000),
-        # gRPC's own waits (1 s, growing to 2 min) would outlast the retries' after a restart.
+        # gRPC's defaults (1 s, growing to 2 min) are longer than the retries after a restart.
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 2_000),
     ]
     if server_name is not None:
         options.append(("grpc.ssl_target_name_override", server_name))
     if is_local(target):
-        # An http_proxy in the environment must not swallow calls to this very machine.
+        # An http_proxy in the environment must not get calls to this machine.
         options.append(("grpc.enable_http_proxy", 0))
     return options
 
 
 def _check_characters(name: str, text: str) -> None:
-    # gRPC wants UTF-8; arguments and variables may hold bytes that are none, as lone surrogates.
+    # gRPC needs UTF-8; arguments and variables may have other bytes, as lone surrogates.
     if not text.isprintable():
         raise OptionError(f"{name}: {text!r} has a character that no address has")
 
 
 def _check_ports(target: str) -> None:
-    # gRPC takes the rest modulo 65536, and so calls whoever listens there.
+    # gRPC would take the port modulo 65536 and call another server.
     for port in _PORT.findall(target):
         if len(port) > 5 or not 1 <= int(port) <= 65535:
             raise OptionError(f"target: the port of {target!r} is not from 1 to 65535")

@@ -1,4 +1,4 @@
-"""TLS of the client: whom it trusts, and what it shows of itself."""
+"""TLS of the client: the authorities that it trusts, and its own certificate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from seqserve.pem import read_authorities, read_pair
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TLS:
-    """Encrypts the connection, and makes sure who is at its other end.
+    """Encrypts the connection and verifies the server's certificate.
 
     Example::
 
@@ -22,21 +22,20 @@ class TLS:
     """
 
     ca: str | PathLike[str] | None = None
-    """File of the authorities that may sign the server's certificate, PEM; those that gRPC brings
-    along, which are the public ones, where None."""
+    """File of the authorities that may sign the server's certificate, PEM; if None the public ones,
+    as gRPC ships them."""
     certificate: str | PathLike[str] | None = None
-    """File of the client's own certificate, PEM, for a server that asks for one (mutual TLS)."""
+    """File of the client's certificate, PEM, for a server that requires one (mutual TLS)."""
     key: str | PathLike[str] | None = None
     """File of its private key, PEM."""
     server_name: str | None = None
-    """Name that the server's certificate must have; the host of the target where None."""
+    """Name in the server's certificate; the host of the target if None."""
 
     def credentials(self) -> grpc.ChannelCredentials:
         """Reads the files.
 
         Raises:
-            OptionError: One cannot be read or is not sound, or of certificate and key one is not
-                given.
+            OptionError: A file is unreadable or invalid, or one of certificate and key is missing.
         """
         authorities = None if self.ca is None else read_authorities(Path(self.ca), "tls.ca")
         if self.certificate is None and self.key is None:

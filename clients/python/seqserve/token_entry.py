@@ -1,7 +1,7 @@
-"""A line of the file of tokens: a token's hash, what it may do, and its name.
+"""A line in the server's file of tokens: the hash of a token, its scopes and its name.
 
-The file holds no token, so that who reads it can call nothing. A token is 32 random bytes: its
-SHA-256 needs no salt, for nobody can list all tokens beforehand.
+The file has no token, so reading it does not allow any call. A token is 32 random bytes, so its
+SHA-256 needs no salt: nobody can precompute the hashes of all tokens.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from enum import Enum
 
 from seqserve.errors import OptionError
 
-# What finds secrets in places where none should be knows them by such a mark.
+# Scanners for leaked secrets recognise tokens by this prefix.
 _MARK = "seqserve_"
 _BYTES = 32
 _DIGEST = re.compile(r"[0-9a-fA-F]{64}")
@@ -22,10 +22,10 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 class Scope(Enum):
-    """What a token may do."""
+    """The calls that a token allows."""
 
     GENERATE = "generate"
-    """Call models, and ask which there are."""
+    """Call models and list them."""
     ADMIN = "admin"
     """Change what is served."""
 
@@ -36,24 +36,24 @@ def new_token() -> str:
 
 
 def digest_of(token: str) -> bytes:
-    """Gives what the file holds of a token: its SHA-256."""
+    """Returns the SHA-256 of a token."""
     return hashlib.sha256(token.encode()).digest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenEntry:
-    """What a server knows of a token."""
+    """The hash, scopes and name of a token."""
 
     digest: bytes
     scopes: frozenset[Scope]
     name: str = ""
-    """Whose it is, for the log; empty where the line does not say."""
+    """Name of the owner, for the log; empty if the line has none."""
 
     def __post_init__(self) -> None:
-        """Refuses what no line could hold.
+        """Checks that a line can hold the entry.
 
         Raises:
-            OptionError: The scopes are none, or the name is not one word of a plain kind.
+            OptionError: There is no scope, or the name has other characters than a name may have.
         """
         if not self.scopes:
             raise OptionError(f"scope: is missing; there are {_CHOICES}")
@@ -70,8 +70,8 @@ class TokenEntry:
         """Reads a line.
 
         Raises:
-            OptionError: It is malformed; the message shows nothing of it, for somebody may have put
-                a token there.
+            OptionError: The line is malformed; the message does not show it, because it may have a
+                token.
         """
         digest, scopes, name, *more = [*line.split(), "", "", ""]
         if any(more) or not _DIGEST.fullmatch(digest):

@@ -1,19 +1,19 @@
-"""Errors of the service; :mod:`seqserve_server.front.rpc.calls.status` maps each to a gRPC status.
+"""Errors of the service; :mod:`seqserve_server.front.telemetry.outcomes` has the status of each.
 
 ServiceError
 ├── InvalidRequest     a field of the request is wrong; .field names it
 ├── ModelNotFound      no such model or version
-├── QueueFull          no room to wait; .bound says why, .retry_after_s when to try again
-├── DeadlinePassed     the deadline passed; .where says in which stage
-├── ModelUnavailable   the model is loading or drains, or its engine has failed
-├── ModelNotLoaded     the model could not be loaded, or was unloaded; waiting does not help
-├── NoScorer          the model can neither score targets nor show attention
+├── QueueFull          the queue is full; .bound tells which bound, .retry_after_s when to retry
+├── DeadlinePassed     the deadline passed; .where is the stage
+├── ModelUnavailable   the model is loading or draining, or its engine restarts
+├── ModelNotLoaded     the model failed to load or was unloaded; waiting does not help
+├── NoScorer           the model can neither score targets nor show attention
 ├── Draining           the server is shutting down
-├── Unauthenticated    no token, or one that is not known
+├── Unauthenticated    no token or an unknown one
 ├── PermissionDenied   a token that does not allow the call
-└── EngineFault        a fault of ours
-ArtifactError          a model's folder is not sound; raised when it is loaded
-ProviderError          the execution provider asked for is not there
+└── EngineFault        an internal error
+ArtifactError          an artifact is damaged or invalid; raised when it is loaded
+ProviderError          the execution provider is not available
 StartupError           the server cannot start: a port is taken, no model is sound
 """
 
@@ -25,7 +25,7 @@ from seqserve.errors import SeqserveError
 
 
 class Stage(Enum):
-    """Where a request was when something happened to it."""
+    """Stage of a request."""
 
     QUEUE = "queue"
     DECODE = "decode"
@@ -34,7 +34,7 @@ class Stage(Enum):
 class ServiceError(SeqserveError):
     """Base of all errors that end one call.
 
-    Errors come out of an engine's process as pickles: what a class takes, it passes to the base.
+    The engine process sends errors as pickles, so each class passes all its arguments to the base.
     """
 
 
@@ -42,13 +42,13 @@ class InvalidRequest(ServiceError):
     """A field of the request is wrong."""
 
     def __init__(self, field: str, reason: str) -> None:
-        """Names the field as the proto does and says what would be right."""
+        """Takes the field, named as in the proto, and what is wrong with it or would be right."""
         super().__init__(field, reason)
         self.field = field
         self.reason = reason
 
     def __str__(self) -> str:
-        """Puts the field first."""
+        """Returns ``field: reason``."""
         return f"{self.field}: {self.reason}"
 
 
@@ -57,7 +57,7 @@ class ModelNotFound(ServiceError):
 
 
 class Bound(Enum):
-    """Which bound of the queue a request was refused for."""
+    """Bound of the queue for which a request was refused."""
 
     LENGTH = "queue_full"
     TOKENS = "queue_tokens"
@@ -67,7 +67,7 @@ class Bound(Enum):
 
 
 class QueueFull(ServiceError):
-    """The queue has no room, or none that would do the request any good."""
+    """The queue is full, or the request would wait too long."""
 
     def __init__(
         self,
@@ -76,13 +76,13 @@ class QueueFull(ServiceError):
         bound: Bound = Bound.LENGTH,
         spacing_s: float = 0.0,
     ) -> None:
-        """Says when a new try makes sense, and what stood in the way.
+        """Takes the reason and the advice when to retry.
 
         Args:
-            reason: For people.
-            retry_after_s: When what is before the request will have gone.
-            bound: What stood in the way.
-            spacing_s: How much later the caller's next request makes sense than this one.
+            reason: Message for people.
+            retry_after_s: Time until the requests ahead of this one have left the queue.
+            bound: Bound that was reached.
+            spacing_s: Time by which the client should space its further retries.
         """
         super().__init__(reason, retry_after_s, bound, spacing_s)
         self.reason = reason
@@ -91,41 +91,41 @@ class QueueFull(ServiceError):
         self.spacing_s = spacing_s
 
     def __str__(self) -> str:
-        """Gives the reason."""
+        """Returns the reason."""
         return self.reason
 
 
 class DeadlinePassed(ServiceError):
-    """The deadline passed before the answer was ready."""
+    """The deadline passed before the answer was complete."""
 
     def __init__(self, where: Stage) -> None:
-        """Says in which stage the request was."""
+        """Takes the stage that the request was in."""
         super().__init__(where)
         self.where = where
 
     def __str__(self) -> str:
-        """Says what it means."""
+        """Returns the message."""
         return f"the deadline passed in {self.where.value}"
 
 
 class ModelUnavailable(ServiceError):
-    """The model is loading or drains, or its engine has failed and begins again."""
+    """The model is loading or draining, or its engine is being restarted."""
 
 
 class ModelNotLoaded(ServiceError):
-    """The model could not be loaded, or was unloaded; it stays so until somebody changes that."""
+    """The model failed to load or was unloaded; retrying does not help."""
 
 
 class NoScorer(ServiceError):
-    """The model was exported without the graph that scores targets and shows attention."""
+    """The model was exported without the graph for scores and attention."""
 
     def __init__(self, model: str) -> None:
-        """Names the model."""
+        """Takes the label of the model."""
         super().__init__(model)
         self.model = model
 
     def __str__(self) -> str:
-        """Says what it would need."""
+        """Returns the message."""
         return (
             f"{self.model} has no scorer.onnx, so it can neither score targets nor show attention;"
             " export it again"
@@ -137,10 +137,10 @@ class Draining(ServiceError):
 
 
 class Unauthenticated(ServiceError):
-    """The call shows no token, or one that is not known."""
+    """The call has no token or an unknown one."""
 
     def __str__(self) -> str:
-        """Says the same whatever was wrong with it."""
+        """Returns the same message for every cause, so that it reveals nothing about tokens."""
         return "send a valid token as metadata: `authorization: Bearer TOKEN`"
 
 
@@ -148,12 +148,12 @@ class PermissionDenied(ServiceError):
     """The token does not allow the call."""
 
     def __init__(self, scope: str) -> None:
-        """Names the scope that it would need."""
+        """Takes the scope that the method needs."""
         super().__init__(scope)
         self.scope = scope
 
     def __str__(self) -> str:
-        """Says what it would need."""
+        """Returns the message."""
         return (
             f"the token lacks the scope {self.scope!r}, which this method needs; `seqserve token"
             f" --scope {self.scope}` makes one that has it"
@@ -161,16 +161,16 @@ class PermissionDenied(ServiceError):
 
 
 class EngineFault(ServiceError):
-    """A fault of ours; the cause is in the log."""
+    """An internal error; its cause is in the log."""
 
 
 class ArtifactError(SeqserveError):
-    """A model's folder is not sound; the message names the file or the manifest's field."""
+    """An artifact is damaged or invalid; the message names the file or the manifest's field."""
 
 
 class ProviderError(SeqserveError):
-    """The execution provider asked for is not available; the message says how to get it."""
+    """The execution provider is not available; the message tells how to install it."""
 
 
 class StartupError(SeqserveError):
-    """The server cannot start where and with what it was told to; the message says what to do."""
+    """The server cannot start with these options; the message tells what to change."""

@@ -11,10 +11,6 @@ MAX_SUPPRESSED = 256
 """Tokens and sequences that a request can have suppressed, the unknown token beside them."""
 MAX_END_TOKENS = 64
 """Tokens that can end the hypotheses of a request."""
-MAX_TERMS = 16
-"""Terms that a request can have."""
-MAX_ALLOWED_TOKENS = 4096
-"""Tokens that a request can be kept to, those that end a hypothesis beside them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Structured log lines: an event and its fields, as text for people or JSON for machines.
 
-A line never holds the text of a caller. One that nobody takes is lost: a disk that is full, or a
-reader that is gone or asleep, must not hold up calls.
+A line never contains text that a client sent. Writing never blocks: if the disk is full, or the
+reader is gone or does not read, the line is lost.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from typing import Any
 import grpc
 
 _STDOUT, _STDERR = 1, 2
-# Where a pipe takes anything at all, it takes so much at once. POSIX demands 512.
-_PIECE = getattr(select, "PIPE_BUF", 512)
+# A pipe that is writable takes this many bytes without blocking; POSIX guarantees 512.
+_CHUNK_BYTES = getattr(select, "PIPE_BUF", 512)
 _SEPARATORS = re.compile('[ "=]')
 
 _log = logging.getLogger("seqserve")
 
 
 class LogFormat(Enum):
-    """How log lines are written."""
+    """Format of log lines."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class LogLevel(Enum):
-    """The least severe line that is written."""
+    """Severity of the least severe line that is written."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -44,38 +44,38 @@ class LogLevel(Enum):
 
 
 def configure(log_format: LogFormat, level: LogLevel) -> None:
-    """Sends all log lines to standard error in the format chosen."""
+    """Sends all log lines of the process to standard error in this format."""
     handler = _Handler()
     handler.setFormatter(_JsonFormatter() if log_format is LogFormat.JSON else _TextFormatter())
-    handler.addFilter(_is_news)
+    handler.addFilter(_is_relevant)
     logging.basicConfig(level=level.value.upper(), handlers=[handler], force=True)
 
 
 def event(name: str, fields: Mapping[str, object], level: int = logging.INFO) -> None:
-    """Writes a line.
+    """Writes a log line.
 
     Args:
-        name: What happened, in few words.
-        fields: What there is to know of it.
-        level: Of :mod:`logging`.
+        name: What happened, in a few words.
+        fields: Facts about it.
+        level: Level of :mod:`logging`.
     """
     _log.log(level, name, extra={"fields": dict(fields)})
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    """Passes over what gRPC says of an answer that it could not send: whose it was has gone."""
+def _is_relevant(record: logging.LogRecord) -> bool:
+    """Drops gRPC's error about an answer that it could not send because the client has gone."""
     error = record.exc_info[1] if record.exc_info else None
     return not (record.name.startswith("grpc.") and isinstance(error, grpc.aio.InternalError))
 
 
-def say(line: str) -> None:
-    """Writes a line to standard output, where somebody takes it."""
+def print_line(line: str) -> None:
+    """Writes a line to standard output; it is lost if nobody reads it."""
     with suppress(OSError):
         os.write(_STDOUT, f"{line}\n".encode())
 
 
 class _Handler(logging.Handler):
-    """Writes to standard error without ever waiting for whoever reads it."""
+    """Writes to standard error without waiting for its reader."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,19 +91,19 @@ class _Handler(logging.Handler):
             self.handleError(record)
             return
         with suppress(OSError):
-            for begin in range(0, len(line), _PIECE):
-                # Of a line that is cut off here, the rest is of no use.
+            for begin in range(0, len(line), _CHUNK_BYTES):
+                # The rest of a line that was cut off is useless.
                 if self._poll is not None and not self._poll.poll(0):
                     return
-                os.write(_STDERR, line[begin : begin + _PIECE])
+                os.write(_STDERR, line[begin : begin + _CHUNK_BYTES])
 
 
 class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         fields = getattr(record, "fields", {})
-        words = [_when(record), record.levelname.lower(), record.getMessage()]
-        words += [f"{key}={_plain(value)}" for key, value in fields.items()]
-        text = " ".join(words)
+        parts = [_when(record), record.levelname.lower(), record.getMessage()]
+        parts += [f"{key}={_plain(value)}" for key, value in fields.items()]
+        text = " ".join(parts)
         if record.exc_info:
             text += "\n" + self.formatException(record.exc_info)
         return text
@@ -132,5 +132,5 @@ def _plain(value: Any) -> str:
     text = str(value)
     if text and text.isprintable() and not _SEPARATORS.search(text):
         return text
-    # Nothing that a terminal or a reader of lines could take for more than a value.
+    # Quoted, so that terminals and parsers take it for one value.
     return json.dumps(text, ensure_ascii=not text.isprintable())

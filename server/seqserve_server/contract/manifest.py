@@ -1,7 +1,8 @@
-"""The manifest of an artifact: what it is, what it needs, and the proof that it is whole.
+"""The manifest of an artifact: its architecture, limits, provenance, and the hash of each file.
 
 An artifact is a folder ``<name>/<version>/`` of graphs, weights, tokenizer and ``manifest.json``.
-The manifest names every file with its sha256; nothing is opened before all of them were checked.
+The manifest lists every file with its sha256; the server opens a file only after its hash was
+checked.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ from typing import Any
 from seqserve_server.contract.errors import ArtifactError
 
 FORMAT = 2
-"""Version of the manifest's own format; a server refuses one it does not know."""
+"""Format version of artifacts; a server refuses all others."""
 
 FILE = "manifest.json"
 REQUIRED_FILES = ("encoder.onnx", "decoder.onnx", "weights.bin", "tokenizer.json")
-"""What every model opens, and so must have been checked."""
+"""Files that every artifact must have."""
 
 PRECISIONS = ("fp32", "fp16", "int8")
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-"""What a model may be called: it is also the name of its folder."""
-_MOST = (1 << 31) - 1
-"""Largest of the numbers that say how much there is of something."""
+"""Pattern of model names, which are also folder names."""
+_MAX_NUMBER = (1 << 31) - 1
+"""Maximum of version numbers, sizes and lengths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileDigest:
-    """One file of the artifact."""
+    """Hash and size of a file."""
 
     sha256: str
     bytes: int
@@ -40,7 +41,7 @@ class FileDigest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
-    """The shapes that a runtime must know to lay out its caches."""
+    """Sizes of the network, from which the server allocates its caches."""
 
     encoder_layers: int
     decoder_layers: int
@@ -48,12 +49,12 @@ class Architecture:
     head_size: int
     vocabulary_size: int
     config: dict[str, Any]
-    """The whole configuration of the torch model it was exported from."""
+    """Full configuration of the torch model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tokens:
-    """Ids of the words with a meaning of their own."""
+class SpecialTokens:
+    """Ids of the special tokens."""
 
     pad: int
     bos: int
@@ -63,37 +64,37 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Longest sequences, in tokens."""
+    """Maximum lengths, in tokens."""
 
     max_source_length: int
-    """The end token counted."""
+    """Including the end token."""
     max_target_length: int
-    """The end token not counted."""
+    """Without the end token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirements:
-    """What the graphs demand of the runtime."""
+    """Versions that the graphs need."""
 
     opset: int
     onnxruntime: str
-    """The least version, such as ``1.23``."""
+    """Minimum version, such as ``1.23``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What came out when the torch model and the artifact were both really run."""
+    """Results of running the torch model and the artifact on the same sentences."""
 
     data: str
-    """File the sentences came from."""
+    """File of the sentences."""
     sentences: int
     sentences_equal: int
-    """Sentences whose greedy tokens are the same, every one, as in torch at the same precision."""
+    """Sentences whose greedy tokens all equal those of torch at the same precision."""
     top1_agreement: float
-    """Share of the artifact's tokens that torch at full precision would have chosen there too."""
+    """Share of the artifact's tokens that torch at full precision chooses too."""
     tokens: int
-    largest_logit_difference: float
-    """Between log-probabilities of the same target tokens, over all sentences."""
+    max_logprob_difference: float
+    """Largest difference of log-probabilities of the same target tokens."""
     bleu_torch: float
     bleu_artifact: float
     chrf_torch: float
@@ -106,19 +107,19 @@ class Verification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
-    """Where the model comes from."""
+    """Origin of the model: data, command and commit."""
 
     command: str
     commit: str
     data_licence: str
     attribution: str
     steps: int = 0
-    """Updates of the weights in training."""
+    """Training steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfTest:
-    """A sentence and what greedy search makes of it, to be found again wherever it is loaded."""
+    """A sentence and its greedy translation, which every server must reproduce at load."""
 
     source: str
     target: str
@@ -126,7 +127,7 @@ class SelfTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What an artifact says of itself."""
+    """Content of ``manifest.json``."""
 
     name: str
     version: int
@@ -135,28 +136,28 @@ class Manifest:
     precision: str
     architecture: Architecture
     limits: Limits
-    tokens: Tokens
+    tokens: SpecialTokens
     requirements: Requirements
     provenance: Provenance
     verification: Verification | None
-    """None only for artifacts made for tests and benchmarks from random weights."""
+    """None only for artifacts with random weights, made for tests and benchmarks."""
     files: dict[str, FileDigest]
     self_test: SelfTest | None = None
-    """None where nobody has looked for one."""
+    """None if the export chose no sentence."""
     format: int = field(default=FORMAT)
 
     @property
     def label(self) -> str:
-        """How people name it: ``en-de/1``."""
+        """Name for people: ``en-de/1``."""
         return f"{self.name}/{self.version}"
 
     @classmethod
     def load(cls, folder: Path) -> Manifest:
-        """Reads the manifest of ``folder`` and checks every file that it names.
+        """Reads the manifest of ``folder`` and checks the hash of every file.
 
         Raises:
             ArtifactError: The manifest is missing, malformed or of an unknown format, or a file is
-                missing or is not the one that was exported; the message names field or file.
+                missing or differs from its hash; the message names the field or the file.
         """
         manifest = cls.read(folder)
         for name, digest in manifest.files.items():
@@ -165,7 +166,7 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """Reads the manifest of ``folder`` without looking at the other files.
+        """Reads the manifest of ``folder`` without checking the other files.
 
         Raises:
             ArtifactError: As for :meth:`load`.
@@ -174,7 +175,7 @@ class Manifest:
         _check_place(path)
         try:
             values = json.loads(path.read_bytes())
-            # JSON can hold lone surrogates (\ud800), which protobuf cannot carry.
+            # JSON may contain lone surrogates (\ud800), which protobuf cannot encode.
             json.dumps(values, ensure_ascii=False).encode()
         except OSError as error:
             raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from None
@@ -201,7 +202,7 @@ class Manifest:
             if name not in self.files:
                 raise ArtifactError(f"{path}: files: {name} is missing")
         for name in self.files:
-            # A name with a folder in it could reach outside the artifact.
+            # A name with a slash could lead out of the artifact.
             if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name):
                 raise ArtifactError(f"{path}: files: {name!r:.80} is not a plain file name")
         if not re.fullmatch(NAME, self.name):
@@ -223,20 +224,20 @@ class Manifest:
         for name, value in numbers.items():
             if not isinstance(value, int):
                 continue
-            if not 1 <= value <= _MOST:
-                wrong = "less than 1" if value < 1 else f"more than {_MOST}"
+            if not 1 <= value <= _MAX_NUMBER:
+                wrong = "less than 1" if value < 1 else f"more than {_MAX_NUMBER}"
                 raise ArtifactError(f"{path}: {name}: {value!r:.80} is {wrong}")
-        words = self.architecture.vocabulary_size
-        for name, word in asdict(self.tokens).items():
-            if not 0 <= word < words:
-                raise ArtifactError(f"{path}: tokens.{name}: {word} is not a word")
+        vocabulary_size = self.architecture.vocabulary_size
+        for name, token_id in asdict(self.tokens).items():
+            if not 0 <= token_id < vocabulary_size:
+                raise ArtifactError(f"{path}: tokens.{name}: {token_id} is not a token id")
 
 
 def check_file(path: Path, digest: FileDigest) -> None:
-    """Compares a file with its digest.
+    """Checks that a file has this digest.
 
     Raises:
-        ArtifactError: It is missing, its content is another, or it is a link out of its folder.
+        ArtifactError: It is missing, has another content, or is a link out of its folder.
     """
     _check_place(path)
     try:
@@ -251,7 +252,7 @@ def check_file(path: Path, digest: FileDigest) -> None:
 
 
 def _check_place(path: Path) -> None:
-    """Refuses what is no file of the artifact's own folder; a file that is missing is none here."""
+    """Refuses links out of the folder and anything but a regular file; allows missing files."""
     try:
         real = path.resolve()
         is_within = real.is_relative_to(path.parent.resolve())
@@ -261,7 +262,7 @@ def _check_place(path: Path) -> None:
     if not is_within:
         raise ArtifactError(f"{path}: is a link that leaves its folder; copy the file there")
     if is_other:
-        raise ArtifactError(f"{path}: is no plain file")
+        raise ArtifactError(f"{path}: is not a regular file")
 
 
 def digest_of(path: Path) -> FileDigest:
@@ -276,7 +277,7 @@ def digest_of(path: Path) -> FileDigest:
 
 
 def _build(kind: Any, values: Any, path: str, prefix: str) -> Any:
-    """Builds a dataclass from JSON values, refusing what is missing, unknown or of another type."""
+    """Builds a dataclass from JSON values; refuses missing, unknown and mistyped fields."""
     if not isinstance(values, dict):
         raise ArtifactError(f"{path}: {prefix.rstrip('.')}: not an object")
     hints = typing.get_type_hints(kind)

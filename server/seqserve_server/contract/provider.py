@@ -1,4 +1,4 @@
-"""Who runs the graphs."""
+"""Execution providers that the server supports."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Turns text into token ids and back, also piece by piece while a model is still generating.
+"""Converts text to token ids and back, also incrementally for streams.
 
-Wraps a Hugging Face ``tokenizer.json``. Whatever a user types is text: the words of control tokens
-(``</s>``) inside a source are encoded letter by letter and never become the token itself.
+Wraps a Hugging Face ``tokenizer.json``. Text never becomes a control token: ``</s>`` in a source is
+encoded as ordinary characters.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 class Tokenizer:
-    """One joint vocabulary for source and target.
+    """Tokenizer with one joint vocabulary for source and target.
 
     Attributes:
-        vocabulary_size: Number of token ids.
-        pad_id: Fills up the shorter rows of a batch.
-        bos_id: Stands before the first target token.
+        vocabulary_size: Number of tokens.
+        pad_id: Pads the shorter rows of a batch.
+        bos_id: Precedes the first target token.
         eos_id: Ends a source and a target.
-        unk_id: Stands for what the vocabulary cannot write.
+        unk_id: Replaces characters that the vocabulary does not have.
     """
 
     def __init__(
@@ -42,11 +42,11 @@ class Tokenizer:
         """Wraps a loaded tokenizer.
 
         Args:
-            tokenizer: The tokenizer; its post-processor and its padding are not used.
-            pad: The padding token as the vocabulary writes it.
-            bos: The token that stands before the first target token.
-            eos: The token that ends a text.
-            unk: The token for what cannot be written.
+            tokenizer: Hugging Face tokenizer; its post-processor and padding are not used.
+            pad: Padding token, as spelled in the vocabulary.
+            bos: Token before the first target token.
+            eos: Token that ends a text.
+            unk: Token for unknown characters.
 
         Raises:
             OptionError: A control token is not in the vocabulary.
@@ -72,14 +72,14 @@ class Tokenizer:
         """Reads a ``tokenizer.json``.
 
         Args:
-            path: The file.
-            pad: The padding token as the vocabulary writes it.
-            bos: The token that stands before the first target token.
-            eos: The token that ends a text.
-            unk: The token for what cannot be written.
+            path: Path of the file.
+            pad: Padding token, as spelled in the vocabulary.
+            bos: Token before the first target token.
+            eos: Token that ends a text.
+            unk: Token for unknown characters.
 
         Raises:
-            OptionError: The file cannot be read, or lacks a control token.
+            OptionError: The file cannot be read, or a control token is missing.
         """
         try:
             tokenizer = tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
@@ -94,46 +94,46 @@ class Tokenizer:
         path.write_text(self._tokenizer.to_str(pretty=True) + "\n", encoding="utf-8")
 
     def encode(self, text: str) -> list[int]:
-        """Gives the ids of a text, the end token last."""
-        return self._closed(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        """Encodes a text; the last id is the end token."""
+        return self._with_end(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Gives the ids of many texts, each as :meth:`encode` does, on all cores."""
+        """Encodes many texts as :meth:`encode` does, on all cores."""
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [self._closed(encoding.ids) for encoding in encodings]
+        return [self._with_end(encoding.ids) for encoding in encodings]
 
-    def cut(self, ids: list[int], limit: int) -> list[int]:
-        """Shortens the ids of a text to so many at most, of which the end token is the last."""
+    def truncate(self, ids: list[int], limit: int) -> list[int]:
+        """Truncates the ids of a text to ``limit``, keeping the end token last."""
         return ids if len(ids) <= limit else [*ids[: limit - 1], self.eos_id]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Gives the text of ids; control tokens are left out."""
+        """Decodes ids to text without control tokens."""
         text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
         return text
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Gives each id as the vocabulary writes it."""
+        """Returns each token as spelled in the vocabulary."""
         return [self._tokenizer.id_to_token(id_) or UNK for id_ in ids]
 
     def id_of(self, token: str) -> int | None:
-        """Gives the id of a token as the vocabulary writes it; None where there is none."""
+        """Returns the id of a token as spelled in the vocabulary; None if it has none."""
         id_: int | None = self._tokenizer.token_to_id(token)
         return id_
 
     def stream(self, stops: Sequence[str] = ()) -> TextStream:
-        """Starts decoding piece by piece; of texts that stop it no part is given out."""
+        """Starts incremental decoding that holds back what may be part of a stop sequence."""
         return TextStream(self, max((len(stop) - 1 for stop in stops), default=0))
 
     def is_byte(self, id_: int) -> bool:
-        """Tells whether an id is one byte of a character that the vocabulary cannot write whole."""
+        """Tells whether a token is one byte of a character that the vocabulary does not have."""
         return id_ in self._byte_ids
 
     def is_hidden(self, id_: int) -> bool:
-        """Tells whether an id is one that :meth:`decode` leaves out."""
+        """Tells whether :meth:`decode` omits a token."""
         return id_ in self._hidden_ids
 
-    def _closed(self, ids: list[int]) -> list[int]:
-        # A unigram vocabulary lists the control tokens among its pieces, so typed text can match.
+    def _with_end(self, ids: list[int]) -> list[int]:
+        # A unigram vocabulary lists control tokens among its pieces, so text can match them.
         controls, unk = self._control_ids, self.unk_id
         return [*(unk if id_ in controls else id_ for id_ in ids), self.eos_id]
 
@@ -147,18 +147,18 @@ class Tokenizer:
 
 
 class TextStream:
-    """Text of a growing list of ids, given out as soon as no later id can change it.
+    """Incremental decoder that returns text as soon as no later id can change it.
 
-    The pieces of :meth:`push`, and the rest from :meth:`flush`, joined, are the text that
-    :meth:`Tokenizer.decode` gives for all ids together.
+    The pieces of :meth:`push` and the rest from :meth:`flush`, joined, equal what
+    :meth:`Tokenizer.decode` returns for all ids together.
     """
 
     def __init__(self, tokenizer: Tokenizer, held: int = 0) -> None:
         """Starts with no ids.
 
         Args:
-            tokenizer: Of the ids.
-            held: Characters that are held back, since they may be the beginning of what is cut.
+            tokenizer: Tokenizer of the ids.
+            held: Number of characters to hold back, as they may begin a stop sequence.
         """
         self._tokenizer = tokenizer
         self._held = held
@@ -168,10 +168,10 @@ class TextStream:
         self._sent_chars = 0
 
     def push(self, ids: Sequence[int]) -> str:
-        """Takes new ids and gives the text that has become final, which may be none.
+        """Appends ids and returns the text that has become final, which may be empty.
 
-        Text is held back while it ends within a character: a run of byte tokens may still turn out
-        to be no character at all, which would change the whole run.
+        Text that ends within a character is held back: if a run of byte tokens turns out to be
+        invalid UTF-8, the whole run decodes differently.
         """
         visible = [id_ for id_ in ids if not self._tokenizer.is_hidden(id_)]
         self._window.extend(visible)
@@ -182,8 +182,8 @@ class TextStream:
             return ""
         self._pending += text[len(self._shown) :]
         self._shown = text
-        # Only the latest ids are decoded again, so that a piece costs the same late in a text. Ids
-        # without text cannot stand in for the others: what follows would look like a beginning.
+        # Only the latest ids are decoded again, so the cost of a piece does not grow with the text.
+        # If they have no text they cannot be the context: the next ids would decode as a beginning.
         latest = self._tokenizer.decode(visible)
         if latest:
             self._window, self._shown = visible, latest
@@ -193,10 +193,10 @@ class TextStream:
         return piece
 
     def flush(self, text: str) -> str:
-        """Gives what :meth:`push` held back.
+        """Returns what :meth:`push` held back.
 
         Args:
-            text: The whole text.
+            text: Text of all ids.
         """
         rest = text[self._sent_chars :]
         self._sent_chars += len(rest)

@@ -116,7 +116,7 @@ class Offline:
     def encode(self, text: str) -> list[int]:
         """Tokenises a text and cuts it at the model's limit."""
         limit = self.manifest.limits.max_source_length
-        return self.tokenizer.cut(self.tokenizer.encode(text), limit)
+        return self.tokenizer.truncate(self.tokenizer.encode(text), limit)
 
     def __call__(self, texts: Sequence[str], /) -> list[str]:
         """Translates texts, in order."""

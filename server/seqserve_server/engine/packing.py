@@ -1,4 +1,4 @@
-"""Sources of any lengths laid one after the other, so that no product is spent on padding."""
+"""Packs sources of any lengths one after the other, so that no product is spent on padding."""
 
 from __future__ import annotations
 
@@ -14,49 +14,50 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class CrossKV:
-    """Encoded sources: what the cross-attention of each decoder layer keeps of them."""
+    """Encoded sources: keys and values for the cross-attention of each decoder layer."""
 
-    kept: list[Array]
-    """Key and value of each layer in turn, ``[T, W]``: all words of all sources."""
+    packed: list[Array]
+    """Key and value of each layer in turn, ``[T, W]``: all tokens of all sources."""
     last: list[Array]
-    """Those of the last word of each source, ``[B, 1, W]``."""
+    """Those of the last token of each source, ``[B, 1, W]``."""
     starts: list[int]
     """Where each source begins, and where the last one ends."""
 
     def length(self, index: int) -> int:
-        """Tells how many words a source has."""
+        """Gives the number of tokens of a source."""
         return self.starts[index + 1] - self.starts[index]
 
-    def of_source(self, kept: Array, index: int) -> Array:
-        """Gives what belongs to one source, ``[S, W]``."""
-        return kept[self.starts[index] : self.starts[index + 1]]
+    def of_source(self, packed: Array, index: int) -> Array:
+        """Gives the part of one source, ``[S, W]``."""
+        return packed[self.starts[index] : self.starts[index + 1]]
 
 
 def starts_of(sources: Sequence[Sequence[int]]) -> list[int]:
-    """Tells where each source begins when they lie one after the other, and where all end."""
+    """Gives where each source begins when they are packed, and where the last one ends."""
     starts = [0]
     for source in sources:
         starts.append(starts[-1] + len(source))
     return starts
 
 
-def laid_out(sources: Sequence[Sequence[int]]) -> dict[str, Array]:
-    """Lays sources one after the other; the inputs of the encoder graph.
+def pack(sources: Sequence[Sequence[int]]) -> dict[str, Array]:
+    """Packs sources into the inputs of the encoder graph.
 
     Args:
         sources: Token ids, none of them empty.
 
     Returns:
-        ``source`` and ``positions`` int64 ``[T]``, ``source_lengths`` int32 ``[B]``; ``pad_index``
-        int64 ``[B, S]``, the word at each place of a padded batch, where a source that has ended
-        repeats its last word; ``unpad_index`` int64 ``[T]``, the place of each word in that batch.
+        ``source`` and ``positions`` int64 ``[T]``; ``source_lengths`` int32 ``[B]``; ``pad_index``
+        int64 ``[B, S]``, the packed index of each place of the padded batch, where a source that
+        has ended repeats its last token; ``unpad_index`` int64 ``[T]``, the place of each packed
+        token in the flattened padded batch.
     """
     lengths = np.array([len(source) for source in sources])
     starts = np.cumsum(lengths) - lengths
     places = np.arange(lengths.max())
     unpad_index = np.flatnonzero(places < lengths[:, None])
     return {
-        "source": np.array([word for source in sources for word in source], np.int64),
+        "source": np.array([token for source in sources for token in source], np.int64),
         "positions": unpad_index % len(places),
         "source_lengths": lengths.astype(np.int32),
         "pad_index": starts[:, None] + np.minimum(places, lengths[:, None] - 1),

@@ -138,6 +138,12 @@ class Worker:
         """Lists the requests that have rows."""
         return [request for request in dict.fromkeys(self._rows) if request]
 
+    def assert_idle(self) -> None:
+        """Checks that nothing is kept of requests that have left."""
+        self._compact()
+        assert not (self._rows or self._streaming or self._scoring)
+        self._search.assert_idle()
+
     def fail(self, error: ServiceError) -> Events:
         """Ends every request with an error; returns also the events from before the fault."""
         # A request that was about to join may have rows already.
@@ -268,7 +274,7 @@ class Worker:
         """Runs the decoder graph once and handles what it ends."""
         rows = len(self._rows)
         began_s = time.perf_counter()
-        self._cache.advance(rows, scored=bool(self._scoring))
+        self._cache.advance(rows, return_logprobs=bool(self._scoring))
         self._runtime_s += time.perf_counter() - began_s
         ended = self._search.advance(rows)
         now_s = time.monotonic()
@@ -294,7 +300,7 @@ class Worker:
         """Reports the new token of streamed rows; the last one comes with the answer."""
         for row, request in enumerate(self._rows):
             if request and request in self._streaming:
-                self._events.append((request, Progress([self._search.word(row)])))
+                self._events.append((request, Progress([self._search.last_token(row)])))
 
     def _interrupt(self, now_s: float) -> None:
         """Ends requests at their time limit, with the tokens that they have."""

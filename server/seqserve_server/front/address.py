@@ -1,4 +1,4 @@
-"""Host and port: how they are written as one, which only this machine reaches, which are taken."""
+"""Addresses of host and port: formatting, and checks for loopback and for ports in use."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 
 def address_of(host: str, port: int) -> str:
-    """Writes host and port as one word; a bare IPv6 address gets its brackets."""
+    """Formats ``host:port``; a bare IPv6 address gets brackets."""
     is_bare_ipv6 = ":" in host and not host.startswith("[")
     return f"[{host}]:{port}" if is_bare_ipv6 else f"{host}:{port}"
 
 
 def is_loopback(host: str) -> bool:
-    """Tells whether only this machine reaches a host; of a name but ``localhost`` it is unknown."""
+    """Tells whether only this machine reaches a host; any name but ``localhost`` counts as no."""
     try:
         return ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
     except ValueError:
@@ -23,7 +23,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_taken(host: str, port: int) -> bool:
-    """Tells whether others listen there already, at every address of the host."""
+    """Tells whether the port is in use at every address of the host."""
     bare = host.removeprefix("[").removesuffix("]")
     try:
         found = socket.getaddrinfo(bare, port, type=socket.SOCK_STREAM)
@@ -34,7 +34,7 @@ def is_taken(host: str, port: int) -> bool:
 
 def _is_bound(family: int, address: tuple[Any, ...]) -> bool:
     with socket.socket(family, socket.SOCK_STREAM) as trial:
-        # As servers do, or connections of the last one that ended would be in the way.
+        # Servers set it too; without it, connections of the previous server would block the port.
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             trial.bind(address)

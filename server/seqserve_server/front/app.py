@@ -1,4 +1,4 @@
-"""``seqserve serve``: puts the parts together, runs until it is told to stop, drains, ends."""
+"""The command ``seqserve serve``: builds the server, runs it until a signal, drains it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seqserve_server.contract.errors import StartupError
 from seqserve_server.front.address import address_of, is_taken
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.process import EngineProcess
-from seqserve_server.front.memory_trim import give_back_freed
+from seqserve_server.front.memory_trim import trim_memory
 from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.models.rollout import Rollout
@@ -36,15 +36,15 @@ examples:
   seqserve serve --host 0.0.0.0 --tls-certificate server.pem --tls-key server.key --tokens tokens
   SEQSERVE_SLOTS=128 SEQSERVE_LOG_FORMAT=json seqserve serve
 """
-# Probes give up after a second.
-_ANSWER_S = 0.8
+# Less than the second after which probes give up.
+_READY_TIMEOUT_S = 0.8
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs ``seqserve serve``.
 
     Args:
-        argv: Arguments after the command's name; the process's own where None.
+        argv: Arguments after the command's name; those of the process if None.
 
     Returns:
         The exit status.
@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _refuse_taken_ports(options: ServeOptions) -> None:
-    """Looks before the models are loaded, which takes longer."""
+    """Fails before the models are loaded, which takes longer."""
     ports = [("--metrics-port", options.metrics_host, options.metrics_port)]
     if not options.reuse_port:
         ports.insert(0, ("--port", options.host, options.port))
@@ -87,7 +87,7 @@ def _refuse_taken_ports(options: ServeOptions) -> None:
 
 
 def _tracing(options: ServeOptions) -> Tracing | None:
-    """Loads what traces only where it is wanted."""
+    """Imports OpenTelemetry only if traces are wanted."""
     if not options.otlp_endpoint:
         return None
     try:
@@ -123,7 +123,7 @@ def _rollout(options: ServeOptions, metrics: Metrics) -> Rollout:
 def _run(serving: Coroutine[Any, Any, None]) -> None:
     try:
         import uvloop
-    except ImportError:  # not made for every platform; only a little slower without
+    except ImportError:  # it is not available everywhere, and is only a little faster
         asyncio.run(serving)
     else:
         uvloop.run(serving)
@@ -143,18 +143,18 @@ async def _serve(
         options.metrics_host,
         options.metrics_port,
         metrics.registry,
-        partial(_is_ready, server, loop),
+        partial(is_ready, server, loop),
     )
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _on_signal, stop)
     await server.start()
-    # What was made until here stays: the collector need not look at it again.
+    # Objects made until here live as long as the server, so the collector need not visit them.
     gc.collect()
     gc.freeze()
     metrics_address = address_of(options.metrics_host, scrape.port)
-    trimming = asyncio.create_task(give_back_freed())
-    logs.say(
+    trimming = asyncio.create_task(trim_memory())
+    logs.print_line(
         f"seqserve ready on {address_of(options.host, server.port)},"
         f" metrics http://{metrics_address}/metrics, models: {_models(rollout.repository)}"
     )
@@ -168,15 +168,17 @@ async def _serve(
     scrape.close()
 
 
-def _is_ready(server: Server, loop: asyncio.AbstractEventLoop) -> bool:
-    """Asks within the event loop, so that one that hangs is not ready either; blocks."""
+def is_ready(
+    server: Server, loop: asyncio.AbstractEventLoop, timeout_s: float = _READY_TIMEOUT_S
+) -> bool:
+    """Asks in the event loop, so that a loop that hangs is not ready; blocks."""
 
     async def ask() -> bool:
         return server.is_ready
 
     answer = asyncio.run_coroutine_threadsafe(ask(), loop)
     try:
-        return answer.result(_ANSWER_S)
+        return answer.result(timeout_s)
     except TimeoutError:
         answer.cancel()
         return False
@@ -192,6 +194,6 @@ def _models(repository: Repository) -> str:
 
 def _on_signal(stop: asyncio.Event) -> None:
     if stop.is_set():
-        # StepEvents twice: somebody does not want to wait.
+        # A second signal: do not wait for the drain.
         os._exit(130)
     stop.set()

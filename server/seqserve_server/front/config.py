@@ -1,4 +1,4 @@
-"""Options of ``seqserve serve``: each a flag and a variable, with its default and the trade-off."""
+"""Options of ``seqserve serve``: each one a flag and an environment variable."""
 
 from __future__ import annotations
 
@@ -20,32 +20,34 @@ _LOG = "log and traces"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """What an operator decides."""
+    """Settings of a server; each help text tells what the option does and its trade-off."""
 
     model_repository: Path = option(
-        Path("models"), help="Folder of <name>/<version>/ artifacts.", group=_MODELS
+        Path("models"),
+        help="Folder of models; each version is a subfolder <name>/<version>/.",
+        group=_MODELS,
     )
     default_model: str = option(
-        "", help="Model of calls that name none; the only one where not given.", group=_MODELS
+        "", help="Model of calls that name none; if not given, the only model.", group=_MODELS
     )
     watch_interval_s: float = option(
         5.0,
-        help="Seconds between two looks for versions that came or went; 0 looks only at start.",
+        help="Seconds between two scans for new and removed versions; 0 scans only at start.",
         minimum=0,
         maximum=86_400,
         group=_MODELS,
     )
     keep_versions: int = option(
         0,
-        help="Highest versions of each model that are kept loaded, each with a process and caches"
-        " of its own; 0 for all.",
+        help="Number of highest versions of each model to keep loaded; each one has its own process"
+        " and caches. 0 keeps all.",
         minimum=0,
         group=_MODELS,
     )
     traffic: list[str] = option(
         [],
-        help="How calls that name no version are shared, as en-de:1=90,2=10; all go to the highest"
-        " version where not given.",
+        help="Weights by which calls that name no version are divided, as en-de:1=90,2=10; if not"
+        " given, all go to the highest version.",
         metavar="NAME:VERSION=WEIGHT,...",
         group=_MODELS,
     )
@@ -56,7 +58,7 @@ class ServeOptions:
     )
     port: int = option(
         50051,
-        help="Port of the gRPC service; 0 for any free.",
+        help="Port of the gRPC service; 0 for any free port.",
         minimum=0,
         maximum=65535,
         group=_NETWORK,
@@ -66,168 +68,173 @@ class ServeOptions:
     )
     metrics_port: int = option(
         9464,
-        help="Port of /metrics, /healthz and /readyz; 0 for any free.",
+        help="Port of /metrics, /healthz and /readyz; 0 for any free port.",
         minimum=0,
         maximum=65535,
         group=_NETWORK,
     )
     max_message_bytes: int = option(
         1 << 20,
-        help="Largest request; a larger one is refused before it is read.",
+        help="Maximum size of a request; a larger one is refused before it is read.",
         minimum=1024,
         maximum=(1 << 31) - 1,
         group=_NETWORK,
     )
     reuse_port: bool = option(
         False,
-        help="Let several servers share the port; off, a second server fails loudly.",
+        help="Let several servers share the port; without it, a second server fails at start.",
         group=_NETWORK,
     )
     max_connections: int | None = option(
         None,
-        help="Connections at once; more are closed. As many as open files allow where not given.",
+        help="Maximum number of connections; further ones are closed. If not given, as many as"
+        " the limit on open files allows.",
         minimum=1,
         group=_NETWORK,
     )
     max_calls_per_connection: int = option(
         1024,
-        help="Calls that one connection may have under way; more wait in the client.",
+        help="Maximum number of calls at a time on one connection; others wait in the client.",
         minimum=1,
         maximum=(1 << 31) - 1,
         group=_NETWORK,
     )
     max_connection_age_s: float = option(
         3600.0,
-        help="Age at which a connection takes no new calls, so that clients look servers up again"
-        " and show their certificates again; calls under way finish.",
+        help="Age at which a connection takes no new calls, so that clients resolve the server's"
+        " name and show their certificates again; calls in progress finish.",
         minimum=1,
         maximum=2_000_000,
         group=_NETWORK,
     )
     tls_certificate: Path | None = option(
         None,
-        help="Certificate of the server, PEM, with those that lead to its authority behind it; read"
-        " again when it changes. Without one nothing is encrypted.",
+        help="Certificate of the server, PEM, followed by its intermediates; reloaded when it"
+        " changes. Without it connections are not encrypted.",
         group=_SECURITY,
     )
     tls_key: Path | None = option(
-        None, help="Private key of --tls-certificate, PEM, not encrypted.", group=_SECURITY
+        None, help="Private key of --tls-certificate, PEM, unencrypted.", group=_SECURITY
     )
     tls_client_ca: Path | None = option(
         None,
-        help="Authorities, PEM, one of which must have signed a client's certificate (mutual TLS).",
+        help="Authorities, PEM; one of them must have signed a client's certificate (mutual TLS).",
         group=_SECURITY,
     )
     tokens: Path | None = option(
         None,
-        help="File of the tokens that callers must show, as `seqserve token` makes them; read again"
-        " when it changes. Without one nobody is asked.",
+        help="File of the tokens that clients must show, made by `seqserve token`; reloaded when it"
+        " changes. Without it clients need no token.",
         group=_SECURITY,
     )
     insecure: bool = option(
         False,
-        help="Listen on --host, which other machines reach, though TLS or tokens are missing.",
+        help="Listen on a --host that other machines can reach, even without TLS or tokens.",
         group=_SECURITY,
     )
     provider: Provider = option(
-        Provider.CPU, help="Who runs the model; cuda needs the extra server-gpu.", group=_ENGINE
+        Provider.CPU,
+        help="Execution provider of ONNX Runtime; cuda needs the extra server-gpu.",
+        group=_ENGINE,
     )
     workers: int | None = option(
         None,
-        help="Threads that run steps, each with rows of its own; one per core where not given.",
+        help="Threads that run steps, each with its own rows; if not given, one per core.",
         minimum=1,
         group=_ENGINE,
     )
     threads: int = option(
         1,
-        help="Threads within one step. More shorten a lone request, fewer serve more at once.",
+        help="Threads within one step. More shorten a single request, fewer raise throughput.",
         minimum=1,
         group=_ENGINE,
     )
     slots: int = option(
         64,
-        help="Rows that run at once; more raise throughput, memory and the time of a step.",
+        help="Maximum number of running rows; more raise throughput, memory and step time.",
         minimum=1,
         maximum=4096,
         group=_ENGINE,
     )
     max_queue: int = option(
         512,
-        help="Requests that may wait; what memory allows, for --max-queue-s bounds the waiting.",
+        help="Maximum number of waiting requests. It bounds memory; --max-queue-s bounds the time.",
         minimum=1,
         group=_ENGINE,
     )
     max_queue_tokens: int = option(
-        65536, help="Source tokens that may wait.", minimum=1, group=_ENGINE
+        65536, help="Maximum number of waiting source tokens.", minimum=1, group=_ENGINE
     )
     max_queue_s: float | None = option(
         None,
-        help="Longest that a request may be expected to wait, judged by the recent pace, before it"
-        " is refused. Where not given it is 2 s, or twice what a request takes, so that bursts find"
-        " room; but while some requests are refused it is only half as long as one takes, so"
-        " that accepted calls stay fast. Those of low priority may wait for longer.",
+        help="Maximum expected wait, estimated from recent throughput; a request that would wait"
+        " longer is refused. If not given, it is 2 s or twice the time of a request, so that bursts"
+        " fit; while requests are being refused it is half the time of a request, so that accepted"
+        " calls stay fast. Low-priority requests may wait longer.",
         minimum=0,
         group=_ENGINE,
     )
     caller_share: float = option(
         0.5,
-        help="Part of the queue, and of --max-queue-s, that one caller may take up; 1 for all"
-        " of it, which leaves none for others.",
+        help="Share of the queue, and of --max-queue-s, that one client may use; with 1 a single"
+        " client can fill the queue.",
         minimum=0.01,
         maximum=1,
         group=_ENGINE,
     )
     caller_metadata: str = option(
         "",
-        help="Metadata that names the caller, as a proxy in front sets it, where no token does; the"
-        " address a call comes from where not given. Use it only where a proxy sets it: a caller"
-        " who can choose it can evade the share.",
+        help="Metadata key that identifies a client without a token, set by a proxy in front; if"
+        " not given, the client's address does. Use it only if a proxy sets it: a client that can"
+        " choose its value evades --caller-share.",
         group=_NETWORK,
     )
     max_source_tokens_per_step: int = option(
         256,
-        help="Source tokens encoded between two steps; fewer keep running streams steadier.",
+        help="Source tokens encoded between two steps at most; fewer keep streams steadier.",
         minimum=1,
         group=_ENGINE,
     )
     drain_timeout_s: float = option(
         30.0,
-        help="How long accepted calls may take to finish after SIGTERM, or when their version is"
-        " unloaded; keep it shorter than what kills the server.",
+        help="Time that accepted calls have to finish after SIGTERM, or when their version is"
+        " unloaded; keep it below the time after which the platform kills the server.",
         minimum=0,
         maximum=86_400,
         group=_ENGINE,
     )
     stall_timeout_s: float = option(
         60.0,
-        help="How long a step may take before its engine counts as hung and is started again, which"
-        " fails the calls it has; 0 for ever.",
+        help="Time without progress after which an engine process counts as hung and is restarted;"
+        " its calls fail. 0 for never.",
         minimum=0,
         maximum=86_400,
         group=_ENGINE,
     )
     log_format: LogFormat = option(
-        LogFormat.TEXT, help="text for people, json for machines.", group=_LOG
+        LogFormat.TEXT, help="Format of log lines: text for people, json for machines.", group=_LOG
     )
     log_level: LogLevel = option(
-        LogLevel.INFO, help="info writes a line for every call.", group=_LOG
+        LogLevel.INFO,
+        help="Least severe line that is written; info writes a line for every call.",
+        group=_LOG,
     )
     otlp_endpoint: str = option(
         "",
-        help="OpenTelemetry collector that gets a trace of each call, as http://host:4317; none"
-        " where empty. StepOutputs the extra tracing.",
+        help="OpenTelemetry collector for traces of calls, as http://host:4317; needs the extra"
+        " tracing. If empty, nothing is traced.",
         group=_LOG,
     )
     trace_sample_ratio: float = option(
         1.0,
-        help="Share of calls that are traced; where the caller traces, its own choice holds.",
+        help="Share of calls that are traced; a client that traces decides for its own calls.",
         minimum=0,
         maximum=1,
         group=_LOG,
     )
 
     def engine_limits(self) -> EngineLimits:
-        """Gives what bounds each engine."""
+        """Returns the bounds of each engine."""
         return EngineLimits(
             workers=self.worker_count(),
             slots=self.slots,
@@ -239,5 +246,5 @@ class ServeOptions:
         )
 
     def worker_count(self) -> int:
-        """Gives the number of workers, chosen from the cores where it was left open."""
+        """Returns the number of workers; if not given, it follows from the cores."""
         return self.workers or max(1, available_cores() // self.threads)

@@ -1,4 +1,4 @@
-"""How many cores this process may really use: its affinity, and the limit of its container."""
+"""Counts the CPU cores that this process may use: its affinity and the limit of its container."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def available_cores(cgroup: Path = _CGROUP) -> int:
     """Counts the cores; at least 1.
 
     Args:
-        cgroup: Where the control groups are mounted. Within a container it is the container's own.
+        cgroup: Mount point of the control groups; in a container, those of the container.
             Source: Linux, Documentation/admin-guide/cgroup-v2.rst ("cpu.max"), and
             Documentation/scheduler/sched-bwc.rst for version 1.
     """
@@ -23,7 +23,7 @@ def available_cores(cgroup: Path = _CGROUP) -> int:
 
 
 def _quota(cgroup: Path) -> float | None:
-    """Reads how many cores' worth of time the container gets; None without a limit."""
+    """Reads the CPU limit of the container, in cores; None without a limit."""
     try:
         limit, period = _read(cgroup / "cpu.max").split()
     except (OSError, ValueError):

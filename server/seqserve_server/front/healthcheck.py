@@ -1,8 +1,7 @@
-"""Asks the server of this machine whether it takes calls: the image's HEALTHCHECK.
+"""Asks ``/readyz`` of the local server whether it takes calls; the HEALTHCHECK of the image.
 
-Reads the variables of ``seqserve serve``, so that it finds the server wherever those put it. It
-asks ``/readyz``, for which it needs no certificate whatever the gRPC port demands.
-Exit status: 0 the server takes calls, 1 it does not.
+It reads the same environment variables as ``seqserve serve``, and needs no certificate even if the
+gRPC port does. Exit status: 0 if the server takes calls, else 1.
 """
 
 from __future__ import annotations
@@ -17,25 +16,26 @@ from seqserve.options import option, parse
 from seqserve_server.front.address import address_of
 
 _TIMEOUT_S = 2.0
-# One listens on all addresses, but asks at one.
+# A server listens on all addresses; a client connects to one.
 _LOOPBACKS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 _READY = "ready"
-_MOST_BYTES = 1024
+_MAX_ANSWER_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthcheckOptions:
-    """Where the server listens."""
+    """Address of the server."""
 
     metrics_host: str = option("127.0.0.1", help="Address of /readyz.")
     metrics_port: int = option(9464, help="Port of /readyz.", minimum=1, maximum=65535)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Asks once.
+def main(argv: Sequence[str] | None = None, timeout_s: float = _TIMEOUT_S) -> int:
+    """Asks once and prints the answer.
 
     Args:
-        argv: Arguments after the module's name; the process's own where None.
+        argv: Arguments after the module's name; those of the process if None.
+        timeout_s: How long to wait for the server.
 
     Returns:
         The exit status.
@@ -51,18 +51,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"healthcheck: {error}", file=sys.stderr)
         return 1
     host = _LOOPBACKS.get(options.metrics_host, options.metrics_host)
-    status = _status(host, options.metrics_port)
+    status = _status(host, options.metrics_port, timeout_s)
     print(f"{address_of(host, options.metrics_port)}: {status}")
     return 0 if status == _READY else 1
 
 
-def _status(host: str, port: int) -> str:
-    """Gives what the server says of itself, or what went wrong."""
-    # Straight to it, whatever proxy the environment has for the outside world.
-    connection = HTTPConnection(host, port, timeout=_TIMEOUT_S)
+def _status(host: str, port: int, timeout_s: float) -> str:
+    """Returns the answer of the server, or what went wrong."""
+    # Unlike urllib, it ignores the proxies of the environment.
+    connection = HTTPConnection(host, port, timeout=timeout_s)
     try:
         connection.request("GET", "/readyz")
-        return connection.getresponse().read(_MOST_BYTES).decode(errors="replace").strip()
+        return connection.getresponse().read(_MAX_ANSWER_BYTES).decode(errors="replace").strip()
     except (OSError, HTTPException) as error:
         return f"{type(error).__name__}: {error}"
     finally:

@@ -13,6 +13,8 @@ from bench.load import MAX_DECODING_LENGTH, Caller, closed_loop, for_seconds, op
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 
+pytestmark = pytest.mark.slow
+
 PAUSE_S = 0.1
 
 

@@ -3,7 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from bench.plots import draw
+
+pytestmark = pytest.mark.slow
 
 
 def table(rows: int, **speeds: float) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from bench.process import ServerProcess
 
+pytestmark = pytest.mark.slow
+
 SHARED_BYTES = 64 << 20
 # It and its child each work for a while, over memory that they share.
 SERVES = f"""

@@ -1,8 +1,8 @@
-"""What the fakes answer: the source in capitals, one token a word.
+"""Answers of the fake servers: the source in capitals, one token a word.
 
-A known target is scored with -0.5, -1.0, -1.5 and so on. There are two layers of two heads. In
-layer 1 head 0 attends to the token at the same place, head 1 to all alike; in layer 0 they have
-changed parts.
+The tokens of a given target score -0.5, -1.0, -1.5 and so on. There are two layers of two heads. In
+layer 1, head 0 attends to the token with the same index, head 1 to all tokens equally; in layer 0
+it is the other way round.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def hypothesis(
         text=text + "!" * rank,
         tokens=words,
         token_ids=range(10, 10 + len(words)),
-        score=-1.5 - rank,
-        normalized_score=-0.5 - rank,
         stop_reason=generation_pb2.STOP_REASON_EOS,
     )
+    if options.return_scores or not options.HasField("return_scores"):
+        message.score, message.normalized_score = -1.5 - rank, -0.5 - rank
     if options.return_token_scores:
         message.token_scores.extend([math.nan] + [-0.5] * len(words))
     message.unmet_terms.extend(term for term in options.terms if term.target not in message.text)

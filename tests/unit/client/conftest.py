@@ -1,4 +1,4 @@
-"""A server that runs for one test, and children that can be interrupted."""
+"""A fake server for one test, and child processes that can be interrupted."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def server() -> Iterator[FakeServer]:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Lets children be interrupted, also where the tests run in the background.
+    """Makes child processes interruptible, even if the tests run in the background.
 
-    There an interrupt is ignored, which a child inherits; what is handled is none of its business.
-    To ask for it in the child, before it begins, would need a fork, and threads of gRPC break that.
+    A background process ignores interrupts and its children inherit that, but no handler. To set
+    it in the child before it starts would need a fork, which gRPC's threads do not allow.
     """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield

@@ -1,9 +1,9 @@
-"""A real gRPC server whose answers tests can foresee; the first word of a source may ask for more.
+"""A real gRPC server with predictable answers; the first word of a source may change its behaviour.
 
-``fail CODE …`` fails with that status, ``busy N …`` is turned away N times before it is answered,
-``hang …`` never ends (a stream gives two pieces first), ``late …`` answers after its elders. In a
-bulk call ``fail`` has a failure of its own, while ``busy`` and ``end CODE …`` end the call,
-``hang`` has no answer, and ``late`` has one after the twenty that follow, or at the end.
+``fail CODE …`` fails with that status, ``busy N …`` is refused N times before it is answered,
+``hang …`` never ends (a stream sends two pieces first), ``late …`` is answered 0.2 s later. In a
+bulk call ``fail`` fails alone, ``busy`` and ``end CODE …`` end the call, ``hang`` gets no answer,
+and ``late`` gets one after the next twenty sources, or at the end.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2, model_pb
 from .answers import answer, attended, scored, stream_of
 
 PATIENCE_S = 20.0
-"""How long a test waits for what must happen; only a failing one waits so long."""
+"""Limit on waiting for an expected event; only a failing test waits for so long."""
 
 
 class FakeServer(
@@ -34,7 +34,7 @@ class FakeServer(
     def __init__(self, credentials: grpc.ServerCredentials | None = None) -> None:
         self.requests: list[Any] = []
         self.metadata: list[dict[str, str]] = []
-        """What came with each call."""
+        """The metadata of each call."""
         self.cancelled = threading.Event()
         self.most_at_once = 0
         self.bulk_calls = 0
@@ -55,7 +55,7 @@ class FakeServer(
 
     @property
     def authorizations(self) -> list[str | None]:
-        """What each call showed of who makes it."""
+        """The authorization of each call; None without one."""
         return [sent.get("authorization") for sent in self.metadata]
 
     def stop(self) -> None:
@@ -167,12 +167,12 @@ class FakeServer(
             time.sleep(0.2)
 
         if words[0] == "hang" and not context.add_callback(self.cancelled.set):
-            # The caller has gone already.
+            # The caller has already gone.
             self.cancelled.set()
 
 
 def fail(context: Any, code: grpc.StatusCode) -> None:
-    """Fails as the server does, with the details that belong to the status."""
+    """Fails like the real server, with the details of the status."""
     status = status_pb2.Status(code=code.value[0], message=f"{code.name.lower()}, says the fake")
     detail = any_pb2.Any()
     if code is grpc.StatusCode.INVALID_ARGUMENT:

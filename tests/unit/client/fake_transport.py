@@ -1,4 +1,4 @@
-"""Transports with no network: each call takes the next of the outcomes that a test wrote down."""
+"""Transports without a network: each call has the next of the outcomes that a test gives."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+from seqserve._transport.method import Method
 from seqserve.errors import CallError
-from seqserve.transport import Method
 
 Outcome = Sequence[Message | CallError]
-"""What a call gives, in turn; an error ends it."""
+"""The messages of a call; an error ends it."""
 
 
 @dataclass(eq=False)
@@ -23,7 +23,7 @@ class FakeCall:
     outcome: Outcome
     is_cancelled: bool = False
     is_read: bool = False
-    """Up to its status."""
+    """Whether the call was read up to its status."""
 
     def __iter__(self) -> Iterator[Any]:
         for event in self.outcome:

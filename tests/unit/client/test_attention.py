@@ -10,7 +10,7 @@ SIZES = st.tuples(*[st.integers(1, 4)] * 4)
 
 
 def numbered(layers: int, heads: int, queries: int, keys: int) -> AttentionWeights:
-    """Each weight tells its place: 1234 is layer 1, head 2, query 3, key 4."""
+    """Each weight encodes its index: 1234 is layer 1, head 2, query 3, key 4."""
     return AttentionWeights(
         layers=layers,
         heads=heads,
@@ -54,6 +54,6 @@ def test_the_mean_over_heads(sizes: tuple[int, int, int, int], data: st.DataObje
     ("layer", "head", "missing"),
     [(2, 0, "layer 2: there are 2"), (-3, 0, "layer -3"), (0, 3, "head 3: there are 3")],
 )
-def test_what_is_not_there(layer: int, head: int, missing: str) -> None:
+def test_an_index_out_of_range_is_refused(layer: int, head: int, missing: str) -> None:
     with pytest.raises(IndexError, match=f"there is no {missing}"):
         numbered(2, 3, 1, 1).of(layer, head)

@@ -1,4 +1,4 @@
-"""The token of a caller: what is sent, where it is not, and what a server reads."""
+"""Bearer tokens: when a client sends one, and how a server reads it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from seqserve.token_entry import new_token
 from .fake_server import FakeServer
 
 
-def test_what_goes_with_a_call_is_read_again() -> None:
+def test_a_token_in_metadata_is_read_back() -> None:
     token = new_token()
     metadata = metadata_of(token, is_private=True)
     assert metadata == (("authorization", f"Bearer {token}"),)
@@ -30,7 +30,7 @@ def test_a_token_is_not_sent_in_clear(target: str) -> None:
     Client(target, tls=TLS(server_name="example.com"), token="abc").close()
 
 
-def test_within_this_machine_it_is(server: FakeServer) -> None:
+def test_a_token_is_sent_within_this_machine(server: FakeServer) -> None:
     with Client(server.target, token="abc") as client:
         client.generate("good day")
     with Client(server.target) as client:
@@ -39,7 +39,7 @@ def test_within_this_machine_it_is(server: FakeServer) -> None:
 
 
 @pytest.mark.parametrize("token", ["", " ", "two words", "line\n", "naïve", "=", 'a"b'])
-def test_what_is_no_token_is_refused_and_not_shown(token: str) -> None:
+def test_a_malformed_token_is_refused_and_not_shown(token: str) -> None:
     with pytest.raises(OptionError, match=r"^token: is empty or has") as caught:
         metadata_of(token, is_private=True)
     if token.strip("= "):

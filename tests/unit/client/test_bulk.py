@@ -1,4 +1,4 @@
-"""Sources without end through one call, or several where one breaks; both clients."""
+"""Bulk calls of both clients, over one call or, if calls break, several."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from seqserve import (
     RetryPolicy,
     Unavailable,
 )
-from seqserve.transport import Method
+from seqserve._transport.method import Method
 from seqserve.v1 import generation_pb2
 
 from .answers import answer
@@ -41,7 +41,7 @@ Bulk = Callable[..., Outcomes]
 
 @pytest.fixture(params=["Client", "AsyncClient"])
 def bulk(request: pytest.FixtureRequest) -> Bulk:
-    """Gives all outcomes of sources, in the order in which they came."""
+    """Returns all outcomes in the order of their arrival."""
 
     def run(target: str, sources: Iterable[str], **options: Any) -> Outcomes:
         retry = options.pop("retry", SOON)
@@ -98,7 +98,7 @@ def test_nothing_to_do_needs_no_server(bulk: Bulk) -> None:
     assert number == 0 and isinstance(error, InvalidArgument)
 
 
-def test_wrong_settings_are_told_before_anything_is_sent(server: FakeServer, bulk: Bulk) -> None:
+def test_wrong_settings_are_refused_before_anything_is_sent(server: FakeServer, bulk: Bulk) -> None:
     for wrong in ({"concurrency": 0}, {"timeout_s": 0.0}, {"stop_sequences": "end"}):
         with pytest.raises(InvalidArgument, match=next(iter(wrong))):
             bulk(server.target, ["a"], **wrong)
@@ -108,7 +108,7 @@ def test_wrong_settings_are_told_before_anything_is_sent(server: FakeServer, bul
 # ---- calls that break
 
 
-def test_another_call_is_sent_what_has_no_answer(server: FakeServer, bulk: Bulk) -> None:
+def test_another_call_is_sent_the_sources_without_an_answer(server: FakeServer, bulk: Bulk) -> None:
     read = itertools.count()
     words = ["a", "late b", "busy 2 c", "d", "e"]
     outcomes = bulk(server.target, (words[next(read)] for _ in words), concurrency=5)
@@ -116,24 +116,24 @@ def test_another_call_is_sent_what_has_no_answer(server: FakeServer, bulk: Bulk)
     assert next(read) == len(words), "the input was read again"
 
 
-def test_an_answer_makes_failures_count_anew(server: FakeServer, bulk: Bulk) -> None:
+def test_an_answer_resets_the_count_of_failures(server: FakeServer, bulk: Bulk) -> None:
     sources = [f"busy 2 {number}" for number in range(5)]
     assert texts(bulk(server.target, sources, concurrency=1)) == capitals(sources)
 
 
-def test_the_last_failure_is_told(server: FakeServer, bulk: Bulk) -> None:
+def test_the_last_failure_is_raised(server: FakeServer, bulk: Bulk) -> None:
     with pytest.raises(Overloaded, match="says the fake"):
         bulk(server.target, ["a", "busy 3 b"], concurrency=1)
     assert [request.source for request in server.requests] == ["a"] + ["busy 3 b"] * 3
 
 
-def test_an_error_that_stays_ends_it_at_once(server: FakeServer, bulk: Bulk) -> None:
+def test_an_error_that_is_not_retried_ends_the_call_at_once(server: FakeServer, bulk: Bulk) -> None:
     with pytest.raises(NotFound, match="says the fake"):
         bulk(server.target, ["a", "end NOT_FOUND", "b"])
     assert [request.source for request in server.requests] == ["a", "end NOT_FOUND"]
 
 
-def test_the_status_is_told_while_requests_are_sent(server: FakeServer, bulk: Bulk) -> None:
+def test_the_status_is_raised_while_requests_are_sent(server: FakeServer, bulk: Bulk) -> None:
     for _ in range(10):
         sources = ("end NOT_FOUND" if n == 5 else "x" * 100 for n in itertools.count())
         with pytest.raises(NotFound):
@@ -155,7 +155,9 @@ def test_a_source_over_the_limit_on_bytes(server: FakeServer, bulk: Bulk) -> Non
         bulk(server.target, ["long " * 300_000])
 
 
-def test_input_that_fails_says_so_after_what_came_before(server: FakeServer, bulk: Bulk) -> None:
+def test_a_failing_input_is_raised_after_the_outcomes_before_it(
+    server: FakeServer, bulk: Bulk
+) -> None:
     def failing() -> Iterator[str]:
         yield "late a"
         yield "b"
@@ -173,7 +175,7 @@ def threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "seqserve-bulk"]
 
 
-def test_an_outcome_comes_while_the_input_makes_its_reader_wait(server: FakeServer) -> None:
+def test_an_outcome_is_yielded_while_the_input_blocks(server: FakeServer) -> None:
     answered = threading.Semaphore(0)
 
     def slow_input() -> Iterator[str]:
@@ -198,7 +200,7 @@ def test_an_endless_input_is_read_no_further_than_it_may(server: FakeServer) -> 
         time.sleep(0.05)
         outcomes.close()
     assert sorted(taken) == list(range(5))
-    # The last one that was given counts until the next one is asked for.
+    # The last outcome counts until the next one is requested.
     assert next(read) == 4 + 3
 
 
@@ -214,7 +216,7 @@ def test_leaving_cancels_the_call_and_ends_the_threads(server: FakeServer) -> No
     assert len(crew) == 2 and not any(thread.is_alive() for thread in crew)
 
 
-def test_leaving_while_it_waits_to_try_again(server: FakeServer) -> None:
+def test_leaving_during_the_delay_before_a_retry(server: FakeServer) -> None:
     patient = RetryPolicy(initial_backoff_s=1000.0, max_backoff_s=1000.0)
     with Client(server.target, retry=patient) as client:
         outcomes = client.generate_bulk(["a", "busy 1 b"], concurrency=2)
@@ -226,13 +228,13 @@ def test_leaving_while_it_waits_to_try_again(server: FakeServer) -> None:
     assert not any(thread.is_alive() for thread in crew)
 
 
-def test_one_that_is_never_begun_does_nothing(server: FakeServer) -> None:
+def test_a_generator_that_is_never_started_does_nothing(server: FakeServer) -> None:
     with Client(server.target) as client:
         client.generate_bulk(["a"])
         assert threads() == [] == server.requests
 
 
-def test_closing_the_client_ends_it(server: FakeServer) -> None:
+def test_closing_the_client_ends_the_bulk_call(server: FakeServer) -> None:
     client = Client(server.target)
     outcomes = client.generate_bulk(["a", "hang"])
     next(outcomes)
@@ -241,7 +243,7 @@ def test_closing_the_client_ends_it(server: FakeServer) -> None:
         next(outcomes)
 
 
-async def test_closing_the_async_client_ends_it(server: FakeServer) -> None:
+async def test_closing_the_async_client_ends_the_bulk_call(server: FakeServer) -> None:
     client = AsyncClient(server.target)
     outcomes = client.generate_bulk(["a", "hang"])
     await anext(outcomes)
@@ -263,7 +265,7 @@ async def test_async_input_is_read_no_further_than_it_may(server: FakeServer) ->
         await asyncio.sleep(0.05)
         await outcomes.aclose()
     assert sorted(taken) == list(range(5))
-    # One more has been read and waits for room.
+    # One more source is read and waits for room.
     assert next(read) <= 4 + 3 + 1
 
 
@@ -291,7 +293,7 @@ async def test_cancelling_the_task_cancels_the_call(server: FakeServer) -> None:
         assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
 
 
-async def test_async_outcome_comes_while_the_input_makes_its_reader_wait(
+async def test_an_async_outcome_is_yielded_while_the_input_blocks(
     server: FakeServer,
 ) -> None:
     answered = asyncio.Event()
@@ -315,7 +317,7 @@ Serve = Callable[[Iterator[Any]], Iterator[Any]]
 
 
 class Transport:
-    """Each call is served by the next of some functions."""
+    """Serves each call with the next of some functions."""
 
     def __init__(self, *serve: Serve) -> None:
         self._serve = list(serve)
@@ -379,7 +381,9 @@ def no_hypothesis(requests: Iterator[Any]) -> Iterator[Any]:
         (no_hypothesis, "no hypothesis"),
     ],
 )
-def test_what_breaks_the_contract(serve: Serve, message: str) -> None:
+def test_a_response_that_breaks_the_contract_is_an_internal_error(
+    serve: Serve, message: str
+) -> None:
     with (
         Client(transport=Transport(serve)) as client,
         pytest.raises(InternalError, match=message),

@@ -1,4 +1,4 @@
-"""The clients over a transport with no network, both by the same scripts."""
+"""Both clients over a transport without a network, by the same tests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from seqserve import (
     ScoreResult,
     Unavailable,
 )
-from seqserve.transport import Method
+from seqserve._transport.method import Method
 from seqserve.v1 import generation_pb2, model_pb2
 
 from .answers import answer, attended, scored, stream_of
@@ -40,7 +40,7 @@ BROKEN = Unavailable("INTERNAL", "Received RST_STREAM with error code 2")
 
 @dataclass
 class Session:
-    """A client, plain or awaited, behind one face."""
+    """Either client, with a blocking interface."""
 
     client: Any
     transport: Any
@@ -129,7 +129,9 @@ def test_generate(session: Callable[..., Session]) -> None:
     assert call.timeout_s == pytest.approx(30.0, abs=5.0)
 
 
-def test_a_call_s_timeout_goes_before_the_client_s(session: Callable[..., Session]) -> None:
+def test_the_timeout_of_a_call_overrides_that_of_the_client(
+    session: Callable[..., Session],
+) -> None:
     run = session([answer("a")], [answer("b")], timeout_s=7.0)
     run.generate("a")
     run.generate("b", timeout_s=1000.0)
@@ -137,7 +139,7 @@ def test_a_call_s_timeout_goes_before_the_client_s(session: Callable[..., Sessio
     assert seconds[0] <= 7.0 < 900 < seconds[1] <= 1000.0
 
 
-def test_a_call_is_tried_again(session: Callable[..., Session]) -> None:
+def test_a_call_is_retried(session: Callable[..., Session]) -> None:
     run = session([UNAVAILABLE], [FULL], [BROKEN], [answer("at last")])
     assert run.generate("at last").text == "AT LAST"
     assert len(run.calls) == 4
@@ -145,14 +147,14 @@ def test_a_call_is_tried_again(session: Callable[..., Session]) -> None:
     assert timeouts == sorted(timeouts, reverse=True)
 
 
-def test_the_last_failure_is_told(session: Callable[..., Session]) -> None:
+def test_the_last_failure_is_raised(session: Callable[..., Session]) -> None:
     run = session([UNAVAILABLE], [UNAVAILABLE], [UNAVAILABLE], [FULL], [answer("too late")])
     with pytest.raises(Overloaded):
         run.generate("a")
     assert len(run.calls) == 4
 
 
-def test_a_final_error_is_told_at_once(session: Callable[..., Session]) -> None:
+def test_an_error_that_is_not_retried_is_raised_at_once(session: Callable[..., Session]) -> None:
     run = session([NotFound("NOT_FOUND", "there are: en-de")])
     with pytest.raises(NotFound, match="there are: en-de"):
         run.generate("a")
@@ -175,22 +177,22 @@ def test_stream(session: Callable[..., Session]) -> None:
     assert run.calls[0].request.version == 3
 
 
-def test_what_comes_behind_the_result_of_a_stream_is_read_but_changes_nothing(
+def test_a_stream_is_read_to_its_status_and_an_error_after_its_result_is_ignored(
     session: Callable[..., Session],
 ) -> None:
     run = session([*stream_of("ab"), BROKEN])
     assert "".join(piece.text for piece in run.stream("ab")) == "AB"
-    # Up to the status: who leaves before it has cancelled.
+    # Up to the status: leaving earlier would cancel the call.
     assert run.calls[0].is_read
 
 
-def test_a_stream_is_tried_again_before_its_first_message(session: Callable[..., Session]) -> None:
+def test_a_stream_is_retried_before_its_first_message(session: Callable[..., Session]) -> None:
     run = session([UNAVAILABLE], [BROKEN], stream_of("a"))
     assert "".join(piece.text for piece in run.stream("a")) == "A"
     assert len(run.calls) == 3
 
 
-def test_a_stream_is_never_tried_again_after_its_first_message(
+def test_a_stream_is_never_retried_after_its_first_message(
     session: Callable[..., Session],
 ) -> None:
     run = session([stream_of("ab")[0], BROKEN], stream_of("ab"))
@@ -226,7 +228,7 @@ def test_a_failure_ends_many_after_what_came_before(session: Callable[..., Sessi
         run.generate_many(["a", "b", "c"], concurrency=1)
 
 
-def test_every_verb_of_generation_takes_every_option(session: Callable[..., Session]) -> None:
+def test_every_method_of_generation_takes_every_option(session: Callable[..., Session]) -> None:
     said: dict[str, Any] = {"beam_size": 4, "top_p": 0.5, "suppress_sequences": [["a", "b"], ["c"]]}
     run = session([answer("a")], stream_of("a"), [answer("a")])
     run.generate("a", **said)
@@ -280,7 +282,7 @@ def test_batch_that_lacks_an_outcome(session: Callable[..., Session]) -> None:
 
 
 @pytest.mark.parametrize("sources", ["a text", b"a text"])
-def test_one_text_is_no_list_of_texts(session: Callable[..., Session], sources: Any) -> None:
+def test_one_text_is_not_a_list_of_texts(session: Callable[..., Session], sources: Any) -> None:
     run = session()
     for call in (run.generate_many, run.generate_bulk):
         with pytest.raises(InvalidArgument, match=r"sources: .*a text' is one text") as refused:
@@ -290,7 +292,7 @@ def test_one_text_is_no_list_of_texts(session: Callable[..., Session], sources: 
 
 
 @pytest.mark.parametrize("sources", ["a text", [1], None])
-def test_batch_of_what_is_no_list_of_texts(session: Callable[..., Session], sources: Any) -> None:
+def test_a_batch_needs_a_list_of_texts(session: Callable[..., Session], sources: Any) -> None:
     run = session()
     with pytest.raises(InvalidArgument, match="sources"):
         run.generate_batch(sources)
@@ -329,7 +331,7 @@ def test_models(session: Callable[..., Session]) -> None:
     assert run.calls[1].request == model_pb2.GetModelRequest(model="m", version=3)
 
 
-def test_changing_what_is_loaded(session: Callable[..., Session]) -> None:
+def test_loading_unloading_and_splitting_traffic(session: Callable[..., Session]) -> None:
     ready = model_pb2.Model(name="m", version=3, state=model_pb2.MODEL_STATE_READY)
     unloaded = model_pb2.Model(name="m", version=3, state=model_pb2.MODEL_STATE_AVAILABLE)
     run = session(

@@ -1,4 +1,4 @@
-"""Calls that end together, and waits that nobody sleeps out."""
+"""Groups of calls: cancelling one ends its calls and delays."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import time
 
 import pytest
 
+from seqserve._async.groups import CallGroup as AsyncCallGroup
+from seqserve._sync.groups import CallGroup
+from seqserve._transport.method import Method
 from seqserve.errors import Cancelled
-from seqserve.groups import AsyncCallGroup, CallGroup
-from seqserve.transport import Method
 from seqserve.v1 import generation_pb2
 
 from .fake_server import PATIENCE_S
@@ -46,7 +47,7 @@ def test_a_group_within_another_leaves_the_rest_alone() -> None:
         second.wait(PATIENCE_S)
 
 
-def test_a_call_that_comes_about_meanwhile_is_cancelled() -> None:
+def test_a_call_opened_while_the_group_is_cancelled_is_cancelled() -> None:
     class Slow(FakeTransport):
         def call(self, *arguments: object) -> object:  # type: ignore[override]
             group.cancel()
@@ -59,7 +60,7 @@ def test_a_call_that_comes_about_meanwhile_is_cancelled() -> None:
     assert transport.calls[0].is_cancelled
 
 
-def test_who_waits_is_woken() -> None:
+def test_cancelling_a_group_wakes_waiting_threads() -> None:
     group = CallGroup(FakeTransport([]))
     within = group.group()
     within.wait(0.0)
@@ -80,7 +81,7 @@ def test_who_waits_is_woken() -> None:
     assert [str(error) for error in failures] == ["CANCELLED: the client is closed"]
 
 
-async def test_who_awaits_is_woken() -> None:
+async def test_cancelling_a_group_wakes_waiting_tasks() -> None:
     group = AsyncCallGroup(AsyncFakeTransport([]))
     await group.wait(0.0)
     waiting = [asyncio.create_task(group.wait(PATIENCE_S)) for _ in range(2)]
@@ -94,7 +95,7 @@ async def test_who_awaits_is_woken() -> None:
         group.call(Method.GENERATE, REQUEST, None)
 
 
-async def test_who_awaits_can_be_cancelled() -> None:
+async def test_a_waiting_task_can_be_cancelled() -> None:
     group = AsyncCallGroup(AsyncFakeTransport([]))
     waiting = asyncio.create_task(group.wait(PATIENCE_S))
     await asyncio.sleep(0)

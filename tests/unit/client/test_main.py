@@ -19,7 +19,7 @@ COMMAND = [sys.executable, "-m", "seqserve"]
 
 
 def install(monkeypatch: pytest.MonkeyPatch, outcome: Any, extra: str = "server") -> None:
-    """Adds a sub-command ``try`` that gives an exit status or raises."""
+    """Adds a command ``try`` that returns an exit status or raises."""
     module = ModuleType("trial")
 
     def run(argv: list[str]) -> Any:
@@ -33,7 +33,9 @@ def install(monkeypatch: pytest.MonkeyPatch, outcome: Any, extra: str = "server"
 
 
 @pytest.mark.parametrize("argv", [[], ["--help"], ["-h"], ["help"]])
-def test_the_overview_teaches(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_overview_shows_commands_and_examples(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(argv) == 0
     shown = capsys.readouterr().out
     for name, command in COMMANDS.items():
@@ -54,7 +56,7 @@ def test_an_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no command 'xyz'\n" in capsys.readouterr().err
 
 
-def test_a_command_gets_its_arguments_and_gives_the_status(
+def test_a_command_gets_its_arguments_and_returns_the_status(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     install(monkeypatch, len)
@@ -100,7 +102,7 @@ def test_a_missing_library_names_the_extra(
     ("name", "extra"),
     [("seqserve_server.engine", "server"), ("seqserve.x", "train"), ("numpy", "")],
 )
-def test_a_missing_module_of_ours_is_a_fault_of_ours(
+def test_a_missing_module_of_seqserve_is_raised(
     name: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(monkeypatch, ModuleNotFoundError("no", name=name), extra=extra)
@@ -127,7 +129,7 @@ def test_a_sub_command_is_imported_only_when_it_is_called() -> None:
 
 @pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_command_that_hangs_is_ended() -> None:
-    """As one does whose main thread was interrupted with a lock in its hands."""
+    """Hangs, as after an interrupt of the main thread while it held a lock."""
     program = (
         "import signal, threading\n"
         "import seqserve.__main__ as m\n"

@@ -68,7 +68,7 @@ def test_defaults() -> None:
         ("limit", "7", 7),
     ],
 )
-def test_a_flag_and_a_variable_say_the_same(name: str, text: str, value: Any) -> None:
+def test_a_flag_and_a_variable_have_the_same_effect(name: str, text: str, value: Any) -> None:
     assert getattr(read(f"--{name}", text), name) == value
     assert getattr(read(f"--{name}={text}"), name) == value
     assert getattr(read(**{f"SEQSERVE_{name.upper()}": text}), name) == value
@@ -95,12 +95,12 @@ def test_a_list_is_a_repeated_flag_or_a_variable_quoted_as_in_a_shell(
     assert getattr(read(**{f"SEQSERVE_{name.upper()}": variable}), name) == value
 
 
-def test_the_flags_of_a_list_go_before_its_variable_and_leave_the_texts_alone() -> None:
+def test_the_flags_of_a_list_override_its_variable_and_not_the_texts() -> None:
     options = read("--words", "a", "text", "--words", "b", "texts", SEQSERVE_WORDS="c d")
     assert (options.words, options.texts) == (["a", "b"], ["text", "texts"])
 
 
-def test_an_error_in_a_list_names_where_it_came_from() -> None:
+def test_an_error_in_a_list_names_the_flag_or_variable() -> None:
     with pytest.raises(OptionError, match="--sizes: 0 is less than 1, the smallest allowed"):
         read("--sizes", "2", "--sizes", "0")
     with pytest.raises(OptionError, match="SEQSERVE_SIZES: 'x' is not a whole number"):
@@ -128,11 +128,11 @@ def test_booleans_of_the_command_line() -> None:
     assert read("--no-json", SEQSERVE_JSON="true").json is False
 
 
-def test_a_flag_goes_before_a_variable() -> None:
+def test_a_flag_overrides_a_variable() -> None:
     assert read("--port", "1", SEQSERVE_PORT="2").port == 1
 
 
-def test_an_empty_variable_counts_as_not_set() -> None:
+def test_an_empty_variable_counts_as_unset() -> None:
     assert read(SEQSERVE_PORT="", SEQSERVE_NAME="", SEQSERVE_JSON="") == Options()
 
 
@@ -154,7 +154,7 @@ def test_the_process_s_environment_is_the_default(monkeypatch: pytest.MonkeyPatc
         ("limit", "0", "0 is less than 1, the smallest allowed"),
     ],
 )
-def test_an_error_names_where_the_value_came_from(name: str, text: str, reason: str) -> None:
+def test_an_error_names_the_flag_or_variable(name: str, text: str, reason: str) -> None:
     with pytest.raises(OptionError) as by_flag:
         read(f"--{name}={text}")
     with pytest.raises(OptionError) as by_variable:
@@ -163,7 +163,7 @@ def test_an_error_names_where_the_value_came_from(name: str, text: str, reason: 
     assert str(by_variable.value) == f"SEQSERVE_{name.upper()}: {reason}"
 
 
-def test_a_boolean_that_is_none_is_refused() -> None:
+def test_a_value_that_is_no_boolean_is_refused() -> None:
     with pytest.raises(OptionError, match="SEQSERVE_JSON: 'maybe' is not true or false"):
         read(SEQSERVE_JSON="maybe")
 
@@ -209,7 +209,7 @@ def test_a_secret_has_a_variable_but_no_flag(capsys: pytest.CaptureFixture[str])
         (["--port"], "argument --port: expected one argument"),
     ],
 )
-def test_an_option_that_is_not_understood(argv: list[str], reason: str) -> None:
+def test_an_unknown_option(argv: list[str], reason: str) -> None:
     with pytest.raises(OptionError) as refused:
         read(*argv)
     assert str(refused.value) == f"{reason}; see `seqserve try --help`"

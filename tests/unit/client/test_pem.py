@@ -1,4 +1,4 @@
-"""Files of certificates: what is sound is read, what is not is named."""
+"""Files of certificates: valid ones are read, errors name invalid ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seqserve.pem import read_authorities, read_pair
 NAMES = ("--cert", "--key")
 
 
-def test_what_is_in_the_files(certificates: Certificates) -> None:
+def test_both_files_are_read(certificates: Certificates) -> None:
     certificate, key = certificates.server
     assert read_pair(certificate, key, NAMES) == (certificate.read_bytes(), key.read_bytes())
     assert read_authorities(certificates.ca, "--ca") == certificates.ca.read_bytes()
@@ -29,7 +29,7 @@ def test_a_missing_file_is_named(certificates: Certificates, tmp_path: Path, mis
         read_pair(pair[0], pair[1], NAMES)
 
 
-def test_a_key_of_another_is_refused(certificates: Certificates) -> None:
+def test_a_key_of_another_certificate_is_refused(certificates: Certificates) -> None:
     with pytest.raises(OptionError, match=r"^--cert, --key: .* are no certificate and its key"):
         read_pair(certificates.server[0], certificates.client[1], NAMES)
 
@@ -45,7 +45,7 @@ def test_half_a_file_is_refused(certificates: Certificates, tmp_path: Path, leng
         read_authorities(half, "--ca")
 
 
-def test_an_encrypted_key_is_refused_and_nobody_asked(
+def test_an_encrypted_key_is_refused_without_a_prompt(
     certificates: Certificates, tmp_path: Path
 ) -> None:
     certificate, key = certificates.server
@@ -56,7 +56,7 @@ def test_an_encrypted_key_is_refused_and_nobody_asked(
         read_pair(certificate, encrypted, NAMES)
 
 
-def test_errors_show_nothing_of_a_key(certificates: Certificates) -> None:
+def test_errors_do_not_show_the_key(certificates: Certificates) -> None:
     key = certificates.server[1]
     with pytest.raises(OptionError) as caught:
         read_pair(key, key, NAMES)

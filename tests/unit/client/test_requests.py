@@ -156,8 +156,8 @@ def test_half_a_character_names_its_option(name: str, value: Any) -> None:
         ("version", -1, "-1 is not a whole number that fits 32 bits"),
         ("version", 1 << 32, "whole number"),
         ("version", "1", "whole number"),
-        ("priority", "low", "'low' is not one of those that seqserve has for it"),
-        ("priority", StopReason.EOS, "is not one of those"),
+        ("priority", "low", "'low' is not a member of its enum"),
+        ("priority", StopReason.EOS, "is not a member of its enum"),
         ("version", Priority.LOW, "whole number"),
     ],
 )

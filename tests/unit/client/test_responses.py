@@ -28,7 +28,20 @@ def test_result() -> None:
     )
 
 
-def test_what_was_not_asked_for_is_empty() -> None:
+def test_a_score_that_was_not_computed_is_none() -> None:
+    options = generation_pb2.GenerationOptions(return_scores=False)
+    result = responses.result_of(answer("good day", options=options))
+    assert (result.score, result.hypotheses[0].normalized_score) == (None, None)
+
+
+def test_a_score_of_zero_is_a_score() -> None:
+    response = answer("good day")
+    response.hypotheses[0].score = response.hypotheses[0].normalized_score = 0.0
+    result = responses.result_of(response)
+    assert (result.score, result.hypotheses[0].normalized_score) == (0.0, 0.0)
+
+
+def test_values_that_were_not_requested_are_empty() -> None:
     result = responses.result_of(answer("good day"))
     (hypothesis,) = result.hypotheses
     assert (hypothesis.token_scores, hypothesis.top_tokens, hypothesis.attention) == ((), (), ())
@@ -36,7 +49,7 @@ def test_what_was_not_asked_for_is_empty() -> None:
     assert result.source_pieces == ()
 
 
-def test_hypotheses_with_all_that_may_be_asked_for() -> None:
+def test_hypotheses_with_every_value_that_may_be_requested() -> None:
     options = generation_pb2.GenerationOptions(
         num_hypotheses=3, return_token_scores=True, return_top_tokens=2, return_attention=True
     )
@@ -136,7 +149,7 @@ def test_model() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 99])
-def test_enums_of_a_newer_server_do_no_harm(number: int) -> None:
+def test_unknown_enum_members_of_a_newer_server_are_unspecified(number: int) -> None:
     response = answer("x")
     response.hypotheses[0].stop_reason = number  # type: ignore[assignment]
     assert responses.result_of(response).stop_reason is StopReason.UNSPECIFIED

@@ -21,12 +21,12 @@ def attempts(clock: Clock, timeout_s: float = 100.0, **policy: Any) -> Attempts:
     return Attempts(RetryPolicy(**policy), timeout_s, clock=clock, jitter=LONGEST_JITTER)
 
 
-def test_the_waits_double_up_to_a_ceiling() -> None:
+def test_the_delays_double_up_to_a_maximum() -> None:
     tries = attempts(Clock(), max_attempts=7, initial_backoff_s=0.5, max_backoff_s=5.0)
     assert [tries.delay_after(UNAVAILABLE) for _ in range(7)] == [0.5, 1, 2, 4, 5, 5, None]
 
 
-def test_an_answer_makes_them_begin_anew() -> None:
+def test_an_answer_resets_the_delays() -> None:
     tries = attempts(Clock(), max_attempts=3, initial_backoff_s=0.5)
     for _ in range(2):
         assert [tries.delay_after(UNAVAILABLE) for _ in range(2)] == [0.5, 1]
@@ -44,7 +44,7 @@ def test_the_jitter_is_full() -> None:
         assert tries.delay_after(UNAVAILABLE) == 4.0 * share
 
 
-def test_what_the_server_asks_for_is_the_least_to_wait() -> None:
+def test_the_delay_that_the_server_asks_for_is_the_minimum() -> None:
     tries = attempts(Clock(), initial_backoff_s=0.5)
     full = errors.Overloaded("RESOURCE_EXHAUSTED", "full", retry_after_s=3.0)
     assert tries.delay_after(full) == 3.5
@@ -63,11 +63,11 @@ def test_what_the_server_asks_for_is_the_least_to_wait() -> None:
         errors.InternalError,
     ],
 )
-def test_other_errors_are_final(kind: type[errors.CallError]) -> None:
+def test_other_errors_are_not_retried(kind: type[errors.CallError]) -> None:
     assert attempts(Clock()).delay_after(kind("CODE", "no")) is None
 
 
-def test_a_wait_that_the_deadline_would_cut_is_not_begun() -> None:
+def test_a_delay_beyond_the_deadline_is_not_started() -> None:
     clock = Clock()
     tries = attempts(clock, timeout_s=2.0, initial_backoff_s=1.0)
     clock.now_s += 1.0
@@ -82,18 +82,18 @@ def test_no_limit() -> None:
 
 
 @pytest.mark.parametrize("timeout_s", [9e9, 1e300, sys.maxsize, pytest.param(10**400, id="huge")])
-def test_further_off_than_grpc_can_count_is_no_limit(timeout_s: float) -> None:
+def test_a_timeout_beyond_the_range_of_grpc_is_no_limit(timeout_s: float) -> None:
     assert attempts(Clock(), timeout_s=timeout_s).remaining_s() is None
     assert attempts(Clock(), timeout_s=1e9).remaining_s() == 1e9
 
 
-def test_a_wait_that_no_thread_can_sleep_is_not_begun() -> None:
+def test_a_delay_that_no_thread_can_sleep_is_not_started() -> None:
     later = errors.Unavailable("UNAVAILABLE", "in ten thousand years", retry_after_s=3e11)
     assert attempts(Clock(), timeout_s=math.inf).delay_after(later) is None
 
 
 @pytest.mark.parametrize("timeout_s", [0, -1.0, math.nan])
-def test_a_timeout_is_more_than_nothing(timeout_s: float) -> None:
+def test_a_timeout_must_be_positive(timeout_s: float) -> None:
     with pytest.raises(errors.InvalidArgument, match="timeout_s") as refused:
         Attempts(RetryPolicy(), timeout_s)
     assert refused.value.field == "timeout_s"
@@ -115,7 +115,7 @@ def test_never_past_the_deadline_nor_too_often(
     max_backoff_s: float,
     events: list[tuple[float, float | None, float]],
 ) -> None:
-    """Whatever calls take, servers ask for and dice show: attempts stay within both bounds."""
+    """Attempts keep both limits for any durations, server delays and jitter."""
     clock = Clock()
     deadline_s = clock.now_s + timeout_s
     dice = iter([share for *_, share in events])

@@ -44,7 +44,7 @@ def test_a_malformed_target_is_refused(target: str) -> None:
         "ipv6:[::1]:65536",
     ],
 )
-def test_a_port_that_is_none_is_refused(target: str) -> None:
+def test_a_port_out_of_range_is_refused(target: str) -> None:
     with pytest.raises(OptionError, match=r"^target: the port of .* is not from 1 to 65535"):
         grpc_target(target)
 
@@ -53,7 +53,7 @@ def test_a_port_that_is_none_is_refused(target: str) -> None:
     "target",
     ["localhost:65535", "dns:///localhost", "ipv6:[::1]:1", "unix:/run/x:65536", "vsock:2:70000"],
 )
-def test_what_is_no_port_of_tcp_is_not_looked_at(target: str) -> None:
+def test_only_ports_of_tcp_are_checked(target: str) -> None:
     assert grpc_target(target) == target
 
 
@@ -105,7 +105,7 @@ def test_which_calls_stay_on_this_machine(target: str, stays: bool) -> None:
 
 
 @pytest.mark.parametrize("target", ["a:1,b:1", "unix:/run/seqserve.sock"])
-def test_targets_without_a_name_of_their_own_want_one(target: str) -> None:
+def test_targets_without_a_host_name_need_a_server_name(target: str) -> None:
     with pytest.raises(OptionError, match="--tls-server-name"):
         check_name(target, None)
     check_name(target, "seqserve.example.com")

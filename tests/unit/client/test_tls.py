@@ -1,4 +1,4 @@
-"""TLS of the client, with servers that show certificates."""
+"""TLS of the client, with real servers and certificates."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_server_signed_by_another_authority_is_refused(
         client.models()
 
 
-def test_several_servers_are_known_by_one_name(
+def test_several_servers_need_a_server_name(
     encrypted: FakeServer, certificates: Certificates
 ) -> None:
     target = f"{encrypted.target},{encrypted.target}"
@@ -95,7 +95,7 @@ def test_several_servers_are_known_by_one_name(
         assert client.models()
 
 
-def test_half_a_pair_is_refused(certificates: Certificates) -> None:
+def test_one_of_certificate_and_key_is_refused(certificates: Certificates) -> None:
     certificate, key = certificates.client
     with pytest.raises(OptionError, match=r"^tls\.certificate: needs tls\.key"):
         TLS(certificate=certificate).credentials()
@@ -103,6 +103,6 @@ def test_half_a_pair_is_refused(certificates: Certificates) -> None:
         TLS(key=str(key)).credentials()
 
 
-def test_a_file_that_is_not_there_is_named() -> None:
+def test_a_missing_file_is_named() -> None:
     with pytest.raises(OptionError, match=r"^tls\.ca: nowhere\.pem cannot be read"):
         Client("localhost:1", tls=TLS(ca="nowhere.pem"))

@@ -1,4 +1,4 @@
-"""Tokens, and the lines by which servers know them."""
+"""Tokens, and their lines in the server's file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_digest_is_what_other_tools_compute() -> None:
     st.frozensets(st.sampled_from(Scope), min_size=1),
     st.from_regex(r"\A[A-Za-z0-9._-]{0,64}\Z"),
 )
-def test_a_line_reads_as_it_was_written(digest: bytes, scopes: frozenset[Scope], name: str) -> None:
+def test_a_written_line_is_read_back(digest: bytes, scopes: frozenset[Scope], name: str) -> None:
     entry = TokenEntry(digest=digest, scopes=scopes, name=name)
     assert TokenEntry.parse(str(entry)) == entry
     assert TokenEntry.parse(f"  {entry}\t\n") == entry
@@ -64,7 +64,7 @@ def test_a_malformed_line_is_refused(line: str, message: str) -> None:
         TokenEntry.parse(line)
 
 
-def test_a_token_that_was_put_there_is_not_shown() -> None:
+def test_an_error_does_not_show_a_misplaced_token() -> None:
     token = new_token()
     for line in (token, f"{token} generate", f"{DIGEST} {token}", f"{DIGEST} generate x {token}"):
         with pytest.raises(OptionError) as caught:

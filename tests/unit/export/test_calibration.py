@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 import torch
 from tests.random_weights import random_model
+from tests.rounding import assert_same
 from torch import Tensor, nn
 
 from seqserve_export.calibration import calibrate
@@ -39,7 +40,7 @@ CONFIG = TransformerConfig(
 
 @pytest.fixture
 def model() -> Transformer:
-    return random_model(CONFIG)
+    return random_model(CONFIG).double()
 
 
 @torch.inference_mode()
@@ -74,8 +75,8 @@ def test_ranges_are_those_of_one_plain_pass(model: Transformer) -> None:
     assert sorted(found.inputs) == sorted(inputs) == sorted(linears)
     for name, given in inputs.items():
         seen = found.inputs[name]
-        assert seen.lowest == pytest.approx(min(0.0, float(given.min())), abs=1e-5), name
-        assert seen.highest == pytest.approx(max(0.0, float(given.max())), abs=1e-5), name
+        assert seen.lowest == pytest.approx(min(0.0, float(given.min())), abs=1e-10), name
+        assert seen.highest == pytest.approx(max(0.0, float(given.max())), abs=1e-10), name
     assert found.inputs["decoder_layers.0.feed_forward.down"].zero_point == 0
     assert found.inputs["decoder_layers.0.feed_forward.up"].zero_point == 128
 
@@ -90,7 +91,7 @@ def test_caches_have_the_largest_of_each_channel(model: Transformer) -> None:
         for part, most in zip(("key", "value"), largest, strict=True):
             assert most.shape == (HEADS, SIZE)
             kept = outputs[f"{name}.{part}"].view(-1, HEADS, SIZE)
-            torch.testing.assert_close(most, kept.abs().amax(0), rtol=0, atol=1e-5)
+            assert_same(most, kept.abs().amax(0))
 
 
 def union(one: Calibration, other: Calibration) -> Calibration:
@@ -112,7 +113,7 @@ def union(one: Calibration, other: Calibration) -> Calibration:
     )
 
 
-def assert_same(one: Calibration, other: Calibration) -> None:
+def assert_equal(one: Calibration, other: Calibration) -> None:
     assert one.inputs == other.inputs
     assert one.caches.keys() == other.caches.keys()
     for name, largest in one.caches.items():
@@ -126,7 +127,7 @@ def test_sources_of_other_lengths_add_what_they_give_alone(model: Transformer) -
         model.source_embedding.weight[PAD] = 1000.0
     alone = [calibrate(model, [source]) for source in (SHORT, LONG)]
     for sources in ([SHORT, LONG], [LONG, SHORT]):
-        assert_same(calibrate(model, sources), union(*alone))
+        assert_equal(calibrate(model, sources), union(*alone))
     assert alone[0].inputs != alone[1].inputs
 
 

@@ -39,7 +39,7 @@ def run(
     run = RunDirectory(tmp_path / "run")
     run.path.mkdir()
     write_json(run.config, tiny_model.config.to_dict())
-    write_json(run.report, {"command": "seqserve train tiny.toml", "steps": 123})
+    write_json(run.report, {"command": "seqserve train tiny.toml", "commit": "abc", "steps": 123})
     write_tensors(run.result, named_weights(tiny_model))
     tiny_tokenizer.save(run.tokenizer)
     write_pairs(run.test, pairs)
@@ -70,11 +70,12 @@ def test_run_becomes_a_proven_artifact(
     manifest = Manifest.load(place)
     assert manifest.licence == "MIT"
     assert manifest.provenance.command == "seqserve train tiny.toml"
+    assert manifest.provenance.commit == "abc"
     assert manifest.provenance.steps == 123
     assert manifest.verification is not None
     assert manifest.verification.data == "test.tsv"
     assert manifest.verification.sentences == 20
-    assert manifest.verification.largest_logit_difference < 1e-4
+    assert manifest.verification.max_logprob_difference < 1e-4
     assert manifest.self_test is not None
     assert manifest.self_test.source in [pair.source for pair in pairs[:20]]
     with Offline(place) as offline:
@@ -102,7 +103,7 @@ def test_run_becomes_a_proven_artifact_of_integers(
     assert verification.data == "test.tsv"
     assert 0.85 < verification.top1_agreement < 1
     # So it was rounded by the very scales that calibration on the run's validation set gives.
-    assert verification.largest_logit_difference < 1e-3
+    assert verification.max_logprob_difference < 1e-3
     with Offline(place) as offline:
         assert len(offline([pairs[0].source])) == 1
 
@@ -126,7 +127,7 @@ def test_model_is_rounded_as_the_options_say(export, tmp_path: Path, options: li
         patch.setattr(module, "report", found.append)
         patch.setattr(module, "judge", lambda verification, precision: None)
         export("--threads", "1", "--precision", "int8", *options)
-    assert found[0].largest_logit_difference > 1e-2
+    assert found[0].max_logprob_difference > 1e-2
 
 
 def test_sentences_of_calibration_may_come_from_elsewhere(export, tmp_path: Path) -> None:

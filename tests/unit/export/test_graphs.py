@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 from tests.random_weights import random_model
 from tests.reading import Reading
 from tests.reference import Reference
+from tests.rounding import assert_close, path_terms, rounding
 from tests.step_graphs import steps_only
 
 from seqserve_export.artifact import Description, write_artifact
@@ -104,7 +106,7 @@ def make_model(**changes: Any) -> Transformer:
 
 
 @pytest.fixture
-def without_teacher() -> Iterator[None]:
+def without_scorer() -> Iterator[None]:
     with steps_only():
         yield
 
@@ -135,18 +137,18 @@ def assert_words_allowed_have_the_scores_of_all(folder: Path) -> None:
     cache, memory = SlotCache(runtime, len(sources)), runtime.encode(sources)
     for row in range(len(sources)):
         cache.join(row, memory, row)
-    cache.shows_scores = True
     draw = np.random.default_rng(9)
     for count in (WORDS, 70, 1):
         words = draw.permutation(WORDS)[:count]
-        cache.allow(words)
+        cache.request(top_k=0, logits=True, allowed=np.array(words), projects=True)
         cache.advance(len(sources))
         for row in range(len(sources)):
-            scores = cache.scores(row)
+            scores = cache.logits(row)
             assert len(set(scores.tolist())) > WORDS // 2, "words have all the same scores"
-            np.testing.assert_array_equal(cache.allowed_scores(row), scores[words])
+            np.testing.assert_array_equal(cache.allowed_logits(row), scores[words])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "shape",
     [
@@ -154,7 +156,7 @@ def assert_words_allowed_have_the_scores_of_all(folder: Path) -> None:
         for name, shape in SHAPES.items()
     ],
 )
-@pytest.mark.usefixtures("without_teacher")
+@pytest.mark.usefixtures("without_scorer")
 def test_exported_steps_equal_torch(
     shape: dict[str, Any],
     tmp_path: Path,
@@ -214,7 +216,7 @@ def test_integers_of_the_tiny_artifacts_equal_torch(
 
 @pytest.mark.parity
 @pytest.mark.parametrize("name", SHAPES)
-@pytest.mark.usefixtures("without_teacher")
+@pytest.mark.usefixtures("without_scorer")
 def test_exported_integers_equal_torch(
     name: str, tmp_path: Path, tiny_tokenizer: Tokenizer, tiny_description: Description
 ) -> None:
@@ -234,7 +236,7 @@ def test_last_word_of_a_rounded_memory_is_what_was_kept_of_it(
     runtime = Runtime(tiny_row_scaled_artifact, manifest, Provider.CPU, threads=1)
     memory = runtime.encode([[5, 6, 7, EOS], [8, EOS]])
     largest = tiny_calibration.caches["decoder_layers.0.cross_attention"]
-    for kept, last, most in zip(memory.kept, memory.last, largest, strict=True):
+    for kept, last, most in zip(memory.packed, memory.last, largest, strict=True):
         scale = most.numpy().reshape(-1) / 127  # [W]
         for source, word in enumerate((3, 5)):
             np.testing.assert_allclose(last[source, 0], kept[word] * scale, rtol=1e-6)
@@ -247,37 +249,48 @@ TARGET = torch.tensor([[1, 30, 40, 50, EOS], [1, 60, 70, EOS, 0]])
 
 
 @pytest.fixture(scope="module")
-def taught(tiny_runtime: Runtime) -> list[np.ndarray]:
+def scored(tiny_runtime: Runtime) -> list[np.ndarray]:
     outputs = ["log_probabilities", "encoder_attention", "decoder_attention", "cross_attention"]
     lengths = LENGTHS.numpy().astype(np.int32)
     return tiny_runtime.teach(SOURCE.numpy(), lengths, TARGET.numpy(), outputs)
 
 
-@torch.no_grad()
-def test_teacher_scores_equal_torch(tiny_model: Transformer, taught: list[np.ndarray]) -> None:
-    logits = tiny_model(SOURCE, LENGTHS, TARGET[:, :-1])
-    ours = logits.log_softmax(-1).gather(2, TARGET[:, 1:, None])[:, :, 0].numpy()
-    assert taught[0].shape == (2, 4)
-    np.testing.assert_allclose(taught[0], ours, atol=1e-4)
+@pytest.fixture(scope="module")
+def exact_model(tiny_model: Transformer) -> Transformer:
+    """The tiny model in float64, so that only the graph's own rounding is left."""
+    return copy.deepcopy(tiny_model).double()
 
 
 @torch.no_grad()
-def test_teacher_attention_equals_torch(tiny_model: Transformer, taught: list[np.ndarray]) -> None:
+def test_scorer_log_probabilities_equal_torch(
+    exact_model: Transformer, scored: list[np.ndarray]
+) -> None:
+    logits = exact_model(SOURCE, LENGTHS, TARGET[:, :-1])
+    expected = logits.log_softmax(-1).gather(2, TARGET[:, 1:, None])[:, :, 0]
+    assert scored[0].shape == (2, 4)
+    bound = rounding(path_terms(exact_model.config), float(logits.abs().max()))
+    assert_close(torch.from_numpy(scored[0]), expected, bound)
+
+
+@torch.no_grad()
+def test_scorer_attention_equals_torch(exact_model: Transformer, scored: list[np.ndarray]) -> None:
     record = AttentionRecord()
-    memory = tiny_model.encode(SOURCE, LENGTHS, record)
-    tiny_model.advance(TARGET[:, :-1], tiny_model.begin(memory, LENGTHS), record)
-    for found, ours in zip(taught[1:], (record.encoder, record.decoder, record.cross), strict=True):
-        assert found.shape == (len(ours), *ours[0].shape)
-        np.testing.assert_allclose(found, torch.stack(ours).numpy(), atol=1e-5)
-        np.testing.assert_allclose(found.sum(-1), 1.0, atol=1e-5)
-    assert (taught[3][:, 1, :, :, 3:] == 0).all(), "it attends to padding"
+    memory = exact_model.encode(SOURCE, LENGTHS, record)
+    exact_model.advance(TARGET[:, :-1], exact_model.begin(memory, LENGTHS), record)
+    bound = rounding(path_terms(exact_model.config), 1.0)
+    expected = (record.encoder, record.decoder, record.cross)
+    for found, layers in zip(scored[1:], expected, strict=True):
+        assert found.shape == (len(layers), *layers[0].shape)
+        assert_close(torch.from_numpy(found), torch.stack(layers), bound)
+        np.testing.assert_allclose(found.sum(-1), 1.0, atol=bound)
+    assert (scored[3][:, 1, :, :, 3:] == 0).all(), "it attends to padding"
 
 
-def test_one_output_is_computed_alone(tiny_runtime: Runtime, taught: list[np.ndarray]) -> None:
-    [scores] = tiny_runtime.teach(
+def test_one_output_is_computed_alone(tiny_runtime: Runtime, scored: list[np.ndarray]) -> None:
+    [log_probabilities] = tiny_runtime.teach(
         SOURCE.numpy(), LENGTHS.numpy().astype(np.int32), TARGET.numpy(), ["log_probabilities"]
     )
-    np.testing.assert_array_equal(scores, taught[0])
+    np.testing.assert_array_equal(log_probabilities, scored[0])
 
 
 @pytest.mark.parametrize("words", [1, 7, 24, 128, 384, 509, 1021, 6144, 32_000])

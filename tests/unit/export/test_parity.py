@@ -31,7 +31,7 @@ def verification(tiny_model: Transformer, tiny_artifact: Path, pairs: list[Pair]
 def test_faithful_artifact_is_found_faithful(verification: Verification, pairs: list[Pair]) -> None:
     assert verification.sentences == verification.sentences_equal == len(pairs)
     assert verification.tokens > 3 * len(pairs)
-    assert 0 < verification.largest_logit_difference < 1e-4
+    assert 0 < verification.max_logprob_difference < 1e-4
     assert verification.bleu_torch == verification.bleu_artifact
     assert verification.chrf_torch == verification.chrf_artifact > 0
     assert verification.data == "sentences.tsv"
@@ -44,8 +44,11 @@ def test_faithful_artifact_is_found_faithful(verification: Verification, pairs: 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"largest_logit_difference": 2e-3}, r"largest logit difference is 0\.002, at most 0\.001"),
-        ({"largest_logit_difference": float("nan")}, "largest logit difference is nan"),
+        (
+            {"max_logprob_difference": 2e-3},
+            r"max log-probability difference is 0\.002, at most 0\.001",
+        ),
+        ({"max_logprob_difference": float("nan")}, "max log-probability difference is nan"),
         ({"bleu_torch": 30.0, "bleu_artifact": 29.9}, r"BLEU lost is 0\.1, at most 0\.05"),
         ({"sentences_equal": 44}, r"share of equal sentences is 0\.977778, at least 0\.998"),
         ({"top1_agreement": 0.99}, r"top-1 agreement is 0\.99, at least 0\.999 .* for fp32"),
@@ -66,7 +69,7 @@ def test_better_bleu_is_no_fault(verification: Verification) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"largest_logit_difference": 0.6}, r"largest logit difference is 0\.6, at most 0\.5"),
+        ({"max_logprob_difference": 0.6}, r"max log-probability difference is 0\.6, at most 0\.5"),
         ({"bleu_torch": 30.0, "bleu_artifact": 29.7}, r"BLEU lost is 0\.3, at most 0\.2"),
         ({"sentences_equal": 44}, r"share of equal sentences is 0\.977778, at least 0\.98"),
         ({"top1_agreement": 0.96}, r"top-1 agreement is 0\.96, at least 0\.97 .* for int8"),
@@ -82,7 +85,7 @@ def test_judge_refuses_integers_that_cost_too_much(
 def test_integers_may_cost_a_little(verification: Verification) -> None:
     rounded = dataclasses.replace(
         verification,
-        largest_logit_difference=0.4,
+        max_logprob_difference=0.4,
         bleu_torch=30.0,
         bleu_artifact=29.85,
         top1_agreement=0.975,
@@ -125,7 +128,7 @@ def test_rounding_is_judged_against_the_whole_model(
     pairs = [Pair(pair.source, text) for pair, text in zip(pairs, said, strict=True)]
     found = verify(quantized, tiny_int8_artifact, pairs, data="", original=tiny_model)
     assert found.sentences_equal == len(pairs), "torch with integers is not the artifact"
-    assert found.largest_logit_difference < 1e-3
+    assert found.max_logprob_difference < 1e-3
     assert found.bleu_torch == found.chrf_torch == 100.0
     assert found.bleu_artifact < 99
     assert found.chrf_artifact < 99
@@ -174,7 +177,7 @@ def test_changed_weight_is_refused_and_nothing_is_written(
         judge(verification, "fp32")
         return verification
 
-    with pytest.raises(ParityError, match="largest logit difference is 0"):
+    with pytest.raises(ParityError, match="max log-probability difference is 0"):
         write_artifact(changed_model, tiny_tokenizer, tmp_path, tiny_description, prove)
     assert list(tmp_path.iterdir()) == []
 
@@ -194,7 +197,7 @@ def test_answers_that_are_no_numbers_are_refused(
 
     monkeypatch.setattr(Runtime, "teach", spoilt)
     verification = verify(tiny_model, tiny_artifact, pairs, data="sentences.tsv")
-    assert np.isnan(verification.largest_logit_difference)
+    assert np.isnan(verification.max_logprob_difference)
     with pytest.raises(ParityError, match="nan"):
         judge(verification, "fp32")
 

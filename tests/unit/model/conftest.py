@@ -45,6 +45,15 @@ def seed() -> None:
     torch.manual_seed(0)
 
 
+@pytest.fixture
+def double() -> Iterator[None]:
+    """Makes float64 the default type of new tensors and weights."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(before)
+
+
 def shake(module: nn.Module) -> None:
     """Moves every weight, so that no bias is zero and no norm is one and none can go missing."""
     with torch.no_grad():

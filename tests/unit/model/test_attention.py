@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.rounding import assert_same
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -19,6 +20,8 @@ from seqserve_model.attention import (
 
 B, H, Q, K, D = 3, 2, 4, 6, 8
 LENGTHS = torch.tensor([6, 2, 4])
+
+pytestmark = pytest.mark.usefixtures("double")
 
 Attend = Callable[..., Tensor]
 
@@ -49,25 +52,25 @@ def test_attention_is_equation_1(attend: Attend, mask: Tensor | None, biased: bo
     allowed = torch.ones(B, H, Q, K, dtype=torch.bool)
     if mask is not None:
         allowed = mask.expand(B, H, Q, K)
-    expected = torch.zeros(B, H, Q, D, dtype=torch.float64)
+    expected = torch.zeros(B, H, Q, D)
     for b, h, q in torch.cartesian_prod(*map(torch.arange, (B, H, Q))).tolist():
         seen = [k for k in range(K) if allowed[b, h, q, k]]
-        scores = torch.stack([query[b, h, q].double() @ key[b, h, k].double() for k in seen])
+        scores = torch.stack([query[b, h, q] @ key[b, h, k] for k in seen])
         scores = scores / D**0.5
         if bias is not None:
             scores = scores + bias[h, q, seen]
         shares = scores.exp() / scores.exp().sum()
         expected[b, h, q] = sum(
-            share * value[b, h, k].double() for share, k in zip(shares, seen, strict=True)
+            share * value[b, h, k] for share, k in zip(shares, seen, strict=True)
         )
-    torch.testing.assert_close(attend(query, key, value, mask, bias), expected.float())
+    assert_same(attend(query, key, value, mask, bias), expected)
 
 
 @pytest.mark.parametrize("mask", [None, padding_mask(LENGTHS, K), causal_mask(Q, K)])
 def test_weights_match_torch_functional(mask: Tensor | None) -> None:
     query, key, value = heads(Q), heads(K), heads(K)
     expected = F.scaled_dot_product_attention(query, key, value, mask)
-    torch.testing.assert_close(by_weights(query, key, value, mask), expected)
+    assert_same(by_weights(query, key, value, mask), expected)
 
 
 @pytest.mark.parametrize("masked", ["nothing", "padding", "future"])
@@ -99,8 +102,8 @@ def test_projections_match_torch_module(masked: str) -> None:
         average_attn_weights=False,
     )
     output = ours.project_output(scaled_dot_product_attention(query, key, value, allowed))
-    torch.testing.assert_close(output, expected)
-    torch.testing.assert_close(attention_weights(query, key, allowed), weights)
+    assert_same(output, expected)
+    assert_same(attention_weights(query, key, allowed), weights)
 
 
 def test_padding_mask_is_true_up_to_each_length() -> None:
@@ -176,7 +179,7 @@ def test_future_never_influences(attend: Attend, now: int, later: int, seed: int
 def test_weights_sum_to_one_or_to_zero() -> None:
     mask = padding_mask(torch.tensor([K, 0, 3]), K)
     sums = attention_weights(heads(Q), heads(K), mask).sum(-1)
-    torch.testing.assert_close(sums, torch.tensor([1.0, 0, 1])[:, None, None].expand(B, H, Q))
+    assert_same(sums, torch.tensor([1.0, 0, 1])[:, None, None].expand(B, H, Q))
 
 
 def test_dropout_of_weights_reaches_the_kernel() -> None:

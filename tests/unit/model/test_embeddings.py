@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tests.rounding import assert_same
 from torch import Tensor
 from torch.nn.functional import one_hot
 
@@ -15,6 +16,8 @@ from seqserve_model.transformer import Transformer
 
 MakeConfig = Callable[..., TransformerConfig]
 MakeModel = Callable[..., Transformer]
+
+pytestmark = pytest.mark.usefixtures("double")
 
 
 def test_shared_and_tied_tables_are_one_parameter(make_config: MakeConfig) -> None:
@@ -59,4 +62,4 @@ def test_embeddings_are_scaled_by_the_root_of_the_width(
     model.encoder_layers[0].register_forward_pre_hook(lambda _, inputs: entering.append(inputs[0]))
     model.encode(torch.tensor([[5]]), torch.tensor([1]))
     factor = math.sqrt(16) if scaled else 1.0
-    torch.testing.assert_close(entering[0][0, 0], model.source_embedding.weight[5] * factor)
+    assert_same(entering[0][0, 0], model.source_embedding.weight[5] * factor)

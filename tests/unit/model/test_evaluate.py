@@ -77,6 +77,7 @@ def tokenizer() -> Tokenizer:
     return learn_vocabulary(["a b c", "d e"], size=272, characters=20)
 
 
+@pytest.mark.usefixtures("double")
 def test_translations_come_in_the_order_of_the_sources(
     make_model: MakeModel, tokenizer: Tokenizer
 ) -> None:

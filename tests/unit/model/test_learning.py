@@ -13,6 +13,8 @@ from seqserve_model.config import PositionScheme, TransformerConfig
 from seqserve_model.search import greedy
 from seqserve_model.transformer import Transformer
 
+pytestmark = pytest.mark.slow
+
 PAD, BOS, EOS, FIRST = 0, 1, 2, 4
 SYMBOLS, LONGEST, STEPS, ROWS = 6, 4, 300, 48
 

@@ -21,6 +21,8 @@ from seqserve_model.data import Pair, Split, read_pairs, sentence_key, write_pai
 from seqserve_model.evaluate import TorchTranslator, evaluate
 from seqserve_model.numbers import number_pairs
 
+pytestmark = pytest.mark.slow
+
 RECIPE = """
 [model]
 width = 32

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.rounding import assert_same
 from torch.nn import functional as F
 
 from seqserve_model.batches import Examples
@@ -52,6 +53,7 @@ def examples_of(trainer: Trainer) -> Examples:
     return trainer._corpora.training
 
 
+@pytest.mark.usefixtures("double")
 def test_the_loss_is_the_smoothed_cross_entropy_of_real_tokens(
     make_trainer: MakeTrainer,
 ) -> None:
@@ -66,9 +68,10 @@ def test_the_loss_is_the_smoothed_cross_entropy_of_real_tokens(
                 likely, uniform = logs[row, column, word], logs[row, column].mean()
                 expected -= (0.9 * likely + 0.1 * uniform).item()
     loss = batch_loss(model, batch, label_smoothing=0.1)
-    assert loss.item() == pytest.approx(expected, rel=1e-5)
+    assert loss.item() == pytest.approx(expected, rel=1e-10)
 
 
+@pytest.mark.usefixtures("double")
 def test_accumulated_batches_step_as_one(make_trainer: MakeTrainer) -> None:
     whole, parts = make_trainer(), make_trainer()
     rows = [0, 1, 2, 3, 4, 5]
@@ -79,9 +82,7 @@ def test_accumulated_batches_step_as_one(make_trainer: MakeTrainer) -> None:
         # The first moment is a share of the gradient; weights are not compared, because Adam
         # blows up rounding where the gradient is zero.
         mine = whole._optimizer.state[one]["exp_avg"]
-        torch.testing.assert_close(
-            mine, parts._optimizer.state[other]["exp_avg"], rtol=1e-4, atol=1e-7
-        )
+        assert_same(mine, parts._optimizer.state[other]["exp_avg"])
 
 
 def test_a_gradient_that_is_not_finite_stops_the_training(make_trainer: MakeTrainer) -> None:

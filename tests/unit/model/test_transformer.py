@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.rounding import assert_same
 from torch import Tensor
 
 from seqserve_model.config import (
@@ -20,6 +21,8 @@ from seqserve_model.transformer import AttentionRecord, DecoderState, Transforme
 
 MakeModel = Callable[..., Transformer]
 MakeWords = Callable[..., Tensor]
+
+pytestmark = pytest.mark.usefixtures("double")
 
 every_scheme = pytest.mark.parametrize("positions", PositionScheme, ids=lambda p: p.value)
 
@@ -55,7 +58,7 @@ def test_cached_steps_equal_one_pass(
         features = [model.advance(block, state) for block in torch.split(target, blocks, dim=1)]
         assert state.length == 7
         logits = model.project(torch.cat(features, dim=1))
-        torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-5)
+        assert_same(logits, expected)
 
 
 @every_scheme
@@ -83,7 +86,7 @@ def test_row_in_a_batch_is_the_row_alone(
     together = model(source, lengths, target)
     for row, length in enumerate(lengths.tolist()):
         alone = model(source[row : row + 1, :length], lengths[row : row + 1], target[row : row + 1])
-        torch.testing.assert_close(together[row], alone[0], atol=1e-5, rtol=1e-5)
+        assert_same(together[row], alone[0])
 
 
 @every_scheme
@@ -109,7 +112,7 @@ def test_right_padding_never_matters(
     real = torch.arange(5) < kept[:, None]
     longer = torch.cat((torch.where(real, source, 0), make_words(rows, padding)), dim=1)
     before, after = (model(words, kept, target) for words in (source, longer))
-    torch.testing.assert_close(before, after, atol=1e-5, rtol=1e-5)
+    assert_same(before, after)
 
 
 @every_scheme
@@ -129,7 +132,7 @@ def test_future_words_never_influence(
     source, lengths, target = make_words(2, 5), torch.tensor([5, 3]), make_words(2, now + later)
     changed = torch.cat((target[:, :now], make_words(2, later)), dim=1)
     before, after = (model(source, lengths, words)[:, :now] for words in (target, changed))
-    torch.testing.assert_close(before, after, atol=1e-5, rtol=1e-5)
+    assert_same(before, after)
 
 
 @every_scheme
@@ -166,7 +169,7 @@ def test_equal_words_are_told_apart_by_distance_only(make_model: MakeModel, posi
     model.encode(torch.full((1, 6), 5), torch.tensor([6]), record)
     weights = record.encoder[0]  # [1, H, S, S]
     steps = weights.log().diff(dim=-1)
-    torch.testing.assert_close(steps[:, :, :-1, :-1], steps[:, :, 1:, 1:], atol=1e-5, rtol=1e-5)
+    assert_same(steps[:, :, :-1, :-1], steps[:, :, 1:, 1:])
     assert steps.abs().max() > 0.05
 
 
@@ -187,9 +190,9 @@ def test_record_holds_the_weights_of_the_same_pass(
     record = AttentionRecord()
     memory = model.encode(source, lengths, record)
     features = model.advance(target, model.begin(memory, lengths), record)
-    torch.testing.assert_close(memory, model.encode(source, lengths), atol=1e-5, rtol=1e-5)
+    assert_same(memory, model.encode(source, lengths))
     fused = model(source, lengths, target)
-    torch.testing.assert_close(model.project(features), fused, atol=1e-5, rtol=1e-5)
+    assert_same(model.project(features), fused)
     for kept, layers, queries, keys in (
         (record.encoder, 2, 6, 6),
         (record.decoder, 3, 5, 5),
@@ -197,7 +200,7 @@ def test_record_holds_the_weights_of_the_same_pass(
     ):
         weights = torch.stack(kept)
         assert weights.shape == (layers, 3, 4, queries, keys)
-        torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
+        assert_same(weights.sum(-1), torch.ones(weights.shape[:-1]))
     padding = torch.arange(6) >= lengths[:, None]
     for weights in (*record.encoder, *record.cross):
         assert weights.transpose(1, 3)[padding].abs().max() == 0
@@ -219,7 +222,7 @@ def test_record_of_cached_steps_is_the_last_row_of_the_pass(
     model.advance(target[:, 3:], state, step)
     for kept, expected in ((step.decoder, whole.decoder), (step.cross, whole.cross)):
         for ours, theirs in zip(kept, expected, strict=True):
-            torch.testing.assert_close(ours, theirs[:, :, -1:], atol=1e-5, rtol=1e-5)
+            assert_same(ours, theirs[:, :, -1:])
 
 
 # Dropout and what is saved

@@ -1,1 +1,1 @@
-"""The ``seqserve`` command: the table of its sub-commands, and those that belong to the client."""
+"""The commands of ``seqserve`` that need only the client, and the table of all commands."""

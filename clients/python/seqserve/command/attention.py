@@ -1,25 +1,26 @@
-"""``seqserve attention``: which tokens a model attended to, drawn in the terminal or as SVG."""
+"""``seqserve attention``: draws attention weights in the terminal or as SVG."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
-from seqserve.attention import AttentionResult, AttentionWeights, Rows
+from seqserve.attention import AttentionResult, AttentionWeights
 from seqserve.command.connection import ModelCallOptions
-from seqserve.command.heat_map import Style, heat_map
+from seqserve.command.heat_map import Style, svg_map, text_map
 from seqserve.command.json_line import json_line
-from seqserve.command.svg_map import svg_map
 from seqserve.errors import OptionError
 from seqserve.options import option, parse
 
 _EPILOG = """\
-Each row is a token that attends, each column one that is attended to; a row's weights sum to 1.
-Rows of the decoder stand for the step that chose their token. Tokens are pieces of words; ▁ stands
-for the space before one.
+Rows are the tokens that attend (queries), columns the tokens attended to (keys); the weights of a
+row sum to 1. A row of the decoder shows the step that chose its token. Tokens are subwords; ▁ is
+the space before one.
 
 examples:
   seqserve attention "The coffee tastes good."
@@ -31,7 +32,7 @@ examples:
 
 
 class Kind(Enum):
-    """Which attention of the model."""
+    """The attention layers to draw."""
 
     CROSS = "cross"
     """Target tokens to source tokens."""
@@ -47,35 +48,29 @@ class AttentionOptions(ModelCallOptions):
 
     source: str = option(help="The source text.", positional=True)
     target_text: str | None = option(
-        None, help="The target; what greedy search gives if not given.", positional=True
+        None, help="The target text; by default the output of greedy search.", positional=True
     )
-    kind: Kind = option(Kind.CROSS, help="Which attention.", group="picture")
+    kind: Kind = option(Kind.CROSS, help="Which attention to draw.", group="picture")
     layer: int | None = option(
-        None, help="Layer, from 0; the last if not given.", minimum=0, group="picture"
+        None, help="Layer, from 0; by default the last one.", minimum=0, group="picture"
     )
     head: int | None = option(
-        None, help="Head, from 0; the mean over all if not given.", minimum=0, group="picture"
+        None, help="Head, from 0; by default the mean over all heads.", minimum=0, group="picture"
     )
     style: Style | None = option(
         None,
-        help="What stands for a weight; if not given, colours in a terminal (shades where NO_COLOR"
-        " is set), numbers elsewhere.",
+        help="How to draw a weight; by default colours in a terminal (shades if NO_COLOR is set),"
+        " numbers elsewhere.",
         group="picture",
     )
-    svg: bool = option(False, help="Print an SVG picture, for a page or a report.", group="picture")
+    svg: bool = option(False, help="Print an SVG picture.", group="picture")
     json: bool = option(
-        False, help="Print one JSON object: the weights of all kinds by layer, head, row, column."
+        False, help="Print one JSON object with all weights, by kind, layer, head, row and column."
     )
 
 
 def main(argv: list[str]) -> int:
-    """Draws what the tokens of a source and its target attended to.
-
-    Args:
-        argv: Arguments after the command's name.
-
-    Returns:
-        The exit status.
+    """Runs the command and returns its exit status.
 
     Raises:
         SeqserveError: An option is wrong or the call failed.
@@ -94,24 +89,26 @@ def main(argv: list[str]) -> int:
             model=options.model,
             version=options.model_version,
         )
-    print(_json_of(result) if options.json else "\n".join(_picture(result, options)))
+    lines = [_json_of(result)] if options.json else _map_of(result, options)
+    print(*lines, sep="\n")
     return 0
 
 
-def _picture(result: AttentionResult, options: AttentionOptions) -> list[str]:
+def _map_of(result: AttentionResult, options: AttentionOptions) -> Iterable[str]:
     rows, columns, weights = _parts(result, options.kind)
-    layer = _existing("--layer", options.layer, weights.layers)
-    layer = weights.layers - 1 if layer is None else layer
-    head = _existing("--head", options.head, weights.heads)
-    matrix = weights.mean(layer) if head is None else weights.of(layer, head)
-    which = f"mean of {weights.heads} heads" if head is None else f"head {head}"
-    title = (
-        f"{result.model}/{result.version}: {options.kind.value} attention, layer {layer}, {which}"
-    )
+    layer = weights.layers - 1 if options.layer is None else options.layer
+    _check_index("--layer", layer, weights.layers)
+    _check_index("--head", options.head or 0, weights.heads)
+    if options.head is None:
+        matrix, heads = weights.mean(layer), f"mean of {weights.heads} heads"
+    else:
+        matrix, heads = weights.of(layer, options.head), f"head {options.head}"
+    model = f"{result.model}/{result.version}"
+    title = f"{model}: {options.kind.value} attention, layer {layer}, {heads}"
     if options.svg:
         return svg_map(matrix, rows, columns, title)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    return [title, "", *heat_map(matrix, rows, columns, options.style or _usual_style(), width)]
+    return [title, "", *text_map(matrix, rows, columns, options.style or _default_style(), width)]
 
 
 def _parts(
@@ -125,13 +122,12 @@ def _parts(
     return target, ("(begin)", *target[:-1]), result.decoder
 
 
-def _existing(flag: str, number: int | None, total: int) -> int | None:
-    if number is not None and number >= total:
-        raise OptionError(f"{flag}: {number} is more than {total - 1}, the last one of the model")
-    return number
+def _check_index(flag: str, index: int, total: int) -> None:
+    if index >= total:
+        raise OptionError(f"{flag}: {index} is more than {total - 1}, the last one of the model")
 
 
-def _usual_style() -> Style:
+def _default_style() -> Style:
     if not sys.stdout.isatty():
         return Style.NUMBERS
     has_colours = os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
@@ -139,18 +135,16 @@ def _usual_style() -> Style:
 
 
 def _json_of(result: AttentionResult) -> str:
-    facts = {
+    facts: dict[str, Any] = {
         "model": result.model,
         "version": result.version,
         "source_tokens": result.source_tokens,
         "target_tokens": result.target_tokens,
     }
-    weights = {kind.value: _nested(_parts(result, kind)[2]) for kind in Kind}
-    return json_line({**facts, **weights})
-
-
-def _nested(weights: AttentionWeights) -> list[list[Rows]]:
-    return [
-        [weights.of(layer, head) for head in range(weights.heads)]
-        for layer in range(weights.layers)
-    ]
+    for kind in Kind:
+        weights = getattr(result, kind.value)
+        facts[kind.value] = [
+            [weights.of(layer, head) for head in range(weights.heads)]
+            for layer in range(weights.layers)
+        ]
+    return json_line(facts)

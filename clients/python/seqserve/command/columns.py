@@ -1,4 +1,4 @@
-"""Rows of cells, written so that the columns stand below each other in a terminal."""
+"""Aligned columns of text for a terminal."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Collection, Sequence
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
-    """Gives a line for each row.
+    """Returns one line for each row.
 
     Args:
-        rows: Cells; as many in every row.
-        right: Numbers of the columns whose cells end, not begin, below each other.
+        rows: Cells; the same number in every row.
+        right: Indices of the columns to align to the right.
     """
     widths = [max(map(width_of, cells)) for cells in zip(*rows, strict=True)]
     return [
@@ -24,17 +24,16 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[
 
 
 def padded(cell: str, width: int, *, to_the_right: bool = False) -> str:
-    """Fills a cell with spaces, behind it or before it."""
+    """Fills a cell with spaces, after it or before it."""
     spaces = " " * (width - width_of(cell))
     return spaces + cell if to_the_right else cell + spaces
 
 
 def width_of(text: str) -> int:
-    """Gives the columns of a terminal that a text takes: an ideograph two, an accent none."""
-    return sum(_width_of(character) for character in text)
-
-
-def _width_of(character: str) -> int:
-    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+    """Returns the width of a text in a terminal: an ideograph takes two columns, an accent none."""
+    return sum(
+        0
+        if unicodedata.category(character) in ("Mn", "Me", "Cf")
+        else 1 + (unicodedata.east_asian_width(character) in "WF")
+        for character in text
+    )

@@ -1,11 +1,12 @@
-"""The options of the sub-commands that call a server."""
+"""The options of the commands that call a server."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqserve.client import DEFAULT_TARGET, DEFAULT_TIMEOUT_S, Client
+from seqserve import Client
+from seqserve.arguments import DEFAULT_TARGET, DEFAULT_TIMEOUT_S
 from seqserve.errors import OptionError
 from seqserve.options import option
 from seqserve.tls import TLS
@@ -13,11 +14,11 @@ from seqserve.tls import TLS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
-    """Where the server is and how long to wait for it."""
+    """The server, the time for a call, and encryption."""
 
     target: str = option(
         DEFAULT_TARGET,
-        help="Where the server is: host:port, several as host:port,host:port.",
+        help="Address of the server, host:port, or of several: host:port,host:port.",
         group="connection",
     )
     timeout_s: float = option(
@@ -29,47 +30,45 @@ class ConnectionOptions:
 
     tls: bool = option(
         False,
-        help="Encrypt the connection; the options --tls-... do so too.",
+        help="Encrypt the connection; every option --tls-... does so too.",
         group="connection",
     )
     tls_ca: Path | None = option(
         None,
-        help="Authorities that may sign the server's certificate, PEM; the public ones if not"
-        " given.",
+        help="File of the authorities that may sign the server's certificate, PEM; by default the"
+        " public ones.",
         group="connection",
     )
-    # Not --tls-certificate and --tls-key: their variables hold what a server on this machine shows.
+    # Not --tls-certificate and --tls-key: their variables are those of a server on this machine.
     tls_client_certificate: Path | None = option(
         None,
-        help="Certificate to show to a server that asks for one (mutual TLS), PEM.",
+        help="File of the certificate for a server that requires one (mutual TLS), PEM.",
         group="connection",
     )
     tls_client_key: Path | None = option(
-        None, help="Private key of --tls-client-certificate, PEM.", group="connection"
+        None, help="File of the key of --tls-client-certificate, PEM.", group="connection"
     )
     tls_server_name: str | None = option(
         None,
-        help="Name that the server's certificate must have; the target's host if not given.",
+        help="Name in the server's certificate; by default the host of --target.",
         group="connection",
     )
     token_file: Path | None = option(
         None,
-        help="File of the token that the server asks for; SEQSERVE_TOKEN may hold the token"
+        help="File of the token for a server that requires one; SEQSERVE_TOKEN may hold the token"
         " itself.",
         group="connection",
     )
-    token: str | None = option(None, help="The token that the server asks for.", secret=True)
+    token: str | None = option(None, help="Token for a server that requires one.", secret=True)
 
     def connect(self) -> Client:
         """Makes a client.
 
         Raises:
-            OptionError: The target is malformed, a file is not sound, or the token would be sent
-                in clear.
+            OptionError: The target is malformed, a file is invalid, or the token would be sent
+                unencrypted.
         """
-        return Client(
-            self.target, timeout_s=self.timeout_s, tls=self._tls(), token=self._shown_token()
-        )
+        return Client(self.target, timeout_s=self.timeout_s, tls=self._tls(), token=self._token())
 
     def _tls(self) -> TLS | None:
         tls = TLS(
@@ -80,7 +79,7 @@ class ConnectionOptions:
         )
         return tls if self.tls or tls != TLS() else None
 
-    def _shown_token(self) -> str | None:
+    def _token(self) -> str | None:
         if self.token_file is None:
             return self.token
         try:
@@ -92,9 +91,9 @@ class ConnectionOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCallOptions(ConnectionOptions):
-    """Which model of the server is called."""
+    """The server and the model."""
 
-    model: str | None = option(None, help="Name of the model; the server's default if not given.")
+    model: str | None = option(None, help="Name of the model; by default the server's default.")
     model_version: int | None = option(
-        None, help="Version of the model; the highest sound one if not given.", minimum=1
+        None, help="Version of the model; by default the highest valid one.", minimum=1
     )

@@ -1,207 +1,73 @@
-"""The flags that say how to decode, one for each of :class:`~seqserve.GenerateOptions`."""
+"""Flags of ``seqserve generate`` for decoding: one for each option that the proto declares."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+import re
+from dataclasses import dataclass, fields, make_dataclass
+from typing import TYPE_CHECKING
 
+from seqserve.declarations import DECLARATIONS, Declaration
 from seqserve.decoding import GenerateOptions, Priority
-from seqserve.options import option
+from seqserve.options import flag_of, option
 
 OUTPUT = "output"
-"""Heading of the flags that say what is printed."""
+"""Group of the flags that choose what is printed."""
+SCORES = "return_scores"
+"""The only option of that group whose result a line has a place for."""
+NEED_JSON = [each.name for each in DECLARATIONS.values() if each.group == OUTPUT]
+NEED_JSON.remove(SCORES)
 
-_LENGTH = "length"
-_SEARCH = "beam search"
-_ALTERNATIVES = "alternatives, so many as --num-hypotheses says"
-_SAMPLING = "sampling, in place of search; any of these switches it on"
-_CONSTRAINTS = "constraints; tokens are written as --json shows them, with ▁ for a space"
+_HEADINGS = {
+    "alternatives": "alternatives, as many as --num-hypotheses",
+    "sampling": "sampling, in place of search; any of these switches it on",
+    "constraints": "constraints; tokens are written as --json shows them, with ▁ for a space",
+}
+
+
+def _flag(declared: Declaration) -> tuple[str, object, object]:
+    """Returns the dataclass field of an option: its name, its type and its declaration."""
+    flag = option(
+        None,
+        help=_help(declared),
+        # The server refuses a bound that is excluded.
+        minimum=declared.minimum,
+        maximum=declared.maximum,
+        metavar="SOURCE=TARGET" if declared.kind == dict[str, str] else None,
+        group=_HEADINGS.get(declared.group, declared.group),
+    )
+    return declared.name, declared.kind | None, flag
+
+
+def _help(declared: Declaration) -> str:
+    text = re.sub(r"\b[a-z]+(_[a-z]+)+\b", lambda name: flag_of(name[0]), declared.text)
+    if declared.name in NEED_JSON:
+        return f"With --json: {text[0].lower()}{text[1:]}"
+    if declared.name == SCORES:
+        return f"{text} If given, a line begins with the score and a tab."
+    return f"{text} Spaces separate tokens." if declared.kind == list[list[str]] else text
+
+
+if TYPE_CHECKING:
+    # Typed code reads the options from `decoding()`.
+    _DecodingFlags = object
+else:
+    _DecodingFlags = make_dataclass(
+        "_DecodingFlags", map(_flag, DECLARATIONS.values()), frozen=True, kw_only=True
+    )
 
 
 # No slots: Python cannot join two bases that both have them.
 @dataclass(frozen=True, kw_only=True)
-class DecodingOptions:
-    """How to decode; what is not given is left to the server."""
+class DecodingOptions(_DecodingFlags):
+    """Decoding options from the command line; the server chooses what is not given."""
 
     priority: Priority | None = option(
-        None, help="Who goes first while requests have to wait; normal if not given."
-    )
-
-    time_limit_ms: int | None = option(
-        None,
-        help="Milliseconds after which the text so far is the answer. --timeout-s, in contrast,"
-        " ends a call without one.",
-        minimum=1,
-        maximum=2**31 - 1,
-        group=_LENGTH,
-    )
-    max_decoding_length: int | None = option(
-        None, help="Most target tokens, a prefix counted.", minimum=1, group=_LENGTH
-    )
-    min_decoding_length: int | None = option(
-        None, help="Fewest target tokens.", minimum=0, group=_LENGTH
-    )
-
-    beam_size: int | None = option(
-        None,
-        help="Hypotheses kept at every step: more find likelier texts and take longer. 1 is greedy"
-        " search.",
-        minimum=1,
-        group=_SEARCH,
-    )
-    patience: float | None = option(
-        None,
-        help="Search goes on until beam size times so many are finished; 1 if not given.",
-        minimum=0,
-        group=_SEARCH,
-    )
-    length_penalty: float | None = option(
-        None,
-        help="Hypotheses are ranked by score divided by length to this power: 0 favours short"
-        " texts, more than 1 long ones; 1 if not given.",
-        minimum=0,
-        group=_SEARCH,
-    )
-    coverage_penalty: float | None = option(
-        None,
-        help="Rank hypotheses that leave words of the source unattended lower, the more so the"
-        " larger this is; 0 if not given.",
-        minimum=0,
-        group=_SEARCH,
-    )
-    num_hypotheses: int | None = option(
-        None,
-        help="Hypotheses to print, best first: at most the beam size, or so many samples or"
-        " alternatives.",
-        minimum=1,
-        group=_SEARCH,
-    )
-
-    return_alternatives: bool | None = option(
-        None,
-        help="Print hypotheses that differ in their first token, after the prefix where there is"
-        " one: each goes on from it by a search of its own.",
-        group=_ALTERNATIVES,
-    )
-    min_alternative_expansion_prob: float | None = option(
-        None,
-        help="Leave out those whose first token is less probable than this.",
-        minimum=0,
-        maximum=1,
-        group=_ALTERNATIVES,
-    )
-
-    temperature: float | None = option(
-        None,
-        help="Below 1 samples are more alike, above 1 they differ more.",
-        minimum=0,
-        group=_SAMPLING,
-    )
-    top_k: int | None = option(
-        None, help="Draw among so many most probable words; 0 for all.", minimum=0, group=_SAMPLING
-    )
-    top_p: float | None = option(
-        None,
-        help="Draw among the most probable words that together have this probability.",
-        minimum=0,
-        maximum=1,
-        group=_SAMPLING,
-    )
-    min_p: float | None = option(
-        None,
-        help="Draw among words at least so many times as probable as the most probable.",
-        minimum=0,
-        maximum=1,
-        group=_SAMPLING,
-    )
-    seed: int | None = option(
-        None, help="Equal seeds give equal samples.", minimum=0, group=_SAMPLING
-    )
-
-    repetition_penalty: float | None = option(
-        None,
-        help="More than 1 makes words that are there already less probable.",
-        minimum=0,
-        group=_CONSTRAINTS,
-    )
-    no_repeat_ngram_size: int | None = option(
-        None,
-        help="Generate no sequence of so many tokens twice; 0 to allow it.",
-        minimum=0,
-        group=_CONSTRAINTS,
-    )
-    disable_unk: bool | None = option(
-        None, help="Never generate the token for what is unknown.", group=_CONSTRAINTS
-    )
-    replace_unknowns: bool | None = option(
-        None,
-        help="Replace each token for what is unknown by the source token it attended to most.",
-        group=_CONSTRAINTS,
-    )
-    suppress_tokens: list[str] | None = option(
-        None, help="Token that is never generated.", group=_CONSTRAINTS
-    )
-    suppress_sequences: list[list[str]] | None = option(
-        None,
-        help="Tokens, spaces between, that are never generated in a row.",
-        group=_CONSTRAINTS,
-    )
-    end_tokens: list[str] | None = option(
-        None, help="Token that ends a text, in place of the model's end token.", group=_CONSTRAINTS
-    )
-    stop_sequences: list[str] | None = option(
-        None, help="Text that ends the answer, which is cut before it.", group=_CONSTRAINTS
-    )
-    target_prefix: str | None = option(
-        None, help="What every hypothesis begins with.", group=_CONSTRAINTS
-    )
-    target_prefix_tokens: list[str] | None = option(
-        None, help="The same, token by token.", group=_CONSTRAINTS
-    )
-    prefix_bias_beta: float | None = option(
-        None,
-        help="Prefer the prefix in place of forcing it: this share of the probability, below 1,"
-        " goes to its next token. Needs a beam.",
-        minimum=0,
-        maximum=1,
-        group=_CONSTRAINTS,
-    )
-    terms: dict[str, str] | None = option(
-        None,
-        help="Word or phrase and its translation, which every hypothesis of a source that holds it"
-        " is to contain. Needs a beam.",
-        metavar="SOURCE=TARGET",
-        group=_CONSTRAINTS,
-    )
-    vocabulary_allow: list[str] | None = option(
-        None,
-        help="Token that may be generated; where any is given, no other is.",
-        group=_CONSTRAINTS,
-    )
-
-    return_scores: bool | None = option(
-        None,
-        help="Print before each text the score that it is ranked by, and a tab between. Switched"
-        " off, the server need not compute scores.",
-        group=OUTPUT,
-    )
-    return_token_scores: bool | None = option(
-        None, help="With --json: the log-probability of each token.", group=OUTPUT
-    )
-    return_top_tokens: int | None = option(
-        None,
-        help="With --json: so many most probable tokens of each step.",
-        minimum=0,
-        group=OUTPUT,
-    )
-    return_attention: bool | None = option(
-        None,
-        help="With --json: a weight for each target token and each source token.",
-        group=OUTPUT,
+        None, help="Order of requests while they wait; normal by default."
     )
 
     def decoding(self) -> GenerateOptions:
-        """Gives what goes with each source."""
-        said = GenerateOptions()
+        """Returns the keywords of each call."""
+        keywords = GenerateOptions()
         for field in fields(DecodingOptions):
-            said[field.name] = getattr(self, field.name)  # type: ignore[literal-required]
-        return said
+            keywords[field.name] = getattr(self, field.name)  # type: ignore[literal-required]
+        return keywords

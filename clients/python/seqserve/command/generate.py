@@ -1,8 +1,8 @@
-"""``seqserve generate``: texts of the command line, or lines of a file, to answers.
+"""``seqserve generate``: generates from texts of the command line or from lines of a file.
 
-Answers come in the order of what was asked, one line each. Of lines no more are read than are being
-worked on, so that there may be no end of them; each answer is written as soon as it and all before
-it are there, so that a program at the other end of a pipe may wait for it.
+Answers come in the order of the sources, one line each. The command reads only as many lines as it
+works on, so the input may be endless, and writes each answer as soon as it and all before it are
+there, so that a program at the other end of a pipe may wait for it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqserve.client import BULK_CONCURRENCY, DEFAULT_CONCURRENCY, Client
+from seqserve import Client
+from seqserve._sync.worker_pool import WorkerPool
+from seqserve.arguments import BULK_CONCURRENCY, DEFAULT_CONCURRENCY, WINDOW
 from seqserve.command.connection import ModelCallOptions
-from seqserve.command.decoding import OUTPUT, DecodingOptions
+from seqserve.command.decoding import NEED_JSON, OUTPUT, DecodingOptions
 from seqserve.command.lines import STANDARD_INPUT, lines_of
 from seqserve.command.order import Order
 from seqserve.command.progress import Progress
@@ -31,31 +33,28 @@ from seqserve.errors import (
     Unauthenticated,
     Unavailable,
 )
-from seqserve.many import WINDOW, in_order
 from seqserve.options import flag_of, option, parse
 from seqserve.results import Result
 
 _EPILOG = """\
 Without TEXTS each line of standard input is a source, and each line of standard output its answer.
-An empty line is answered with an empty line. A line that fails is reported on standard error with
-its number, its answer is left empty, and the exit status is 1 at the end. A failure that
-concerns every line (no server, no such model, a wrong option, not allowed) ends the run at once.
+An empty line is answered with an empty line. If a line fails, its answer is empty, standard error
+reports its number, and the exit status is 1. An error that concerns every line (no server, no such
+model, a wrong option, no permission) ends the run at once.
 
-With --file the lines of a file, or of standard input where it is -, are answered in the same way,
-but in one call, of which the server reads on as it gets lines done; --timeout-s does not limit it.
-If the server shuts down, another one at --target is sent the rest. Where answers go to a file or a
-pipe, the terminal shows how many there are.
+--file answers the lines of a file, or of standard input for -, in the same way but in one call,
+without the limit of --timeout-s. If the server shuts down, another one at --target gets the rest.
+If answers go to a file or a pipe, the terminal shows the progress.
 
-With --num-hypotheses N every source is answered with N lines, best first; those for which there is
-no hypothesis are empty. With --return-scores a line is SCORE, a tab and the text. SCORE is what
-hypotheses are ranked by, the sum of the log-probabilities divided by the length as --length-penalty
-says; --json has the sum too.
+--num-hypotheses N writes N lines for every source, best first; missing hypotheses are empty lines.
+--return-scores writes SCORE, a tab and the text. SCORE is the sum of the log-probabilities, divided
+by the length as --length-penalty says; --json has the sum too.
 
-A hypothesis that lacks the target of a term of --terms, though its source is there, is reported on
-standard error; --json has it in unmet_terms.
+If a hypothesis lacks the target of a term of --terms whose source is there, standard error reports
+it; --json has it in unmet_terms.
 
-Tokens are pieces of words, and ▁ stands for the space before one: "▁anges" "ehen" is angesehen.
---json shows those of an answer.
+Tokens are subwords, and ▁ is the space before one: "▁anges" "ehen" is angesehen. --json shows the
+tokens of an answer.
 
 examples:
   seqserve generate "The coffee tastes good."
@@ -80,74 +79,69 @@ class GenerateCommandOptions(ModelCallOptions, DecodingOptions):
 
     texts: list[str] = option(
         [],
-        help="Texts to generate from; without any, the lines of standard input.",
+        help="Texts to generate from; by default the lines of standard input.",
         positional=True,
     )
     file: Path | None = option(
-        None, help="Lines to generate from, in place of TEXTS, in one call; - for standard input."
+        None, help="File of lines to generate from in one call; - for standard input."
     )
     stream: bool = option(
-        False, help="Print text as it is decoded, one source after the other.", group=OUTPUT
+        False, help="Print text while it is decoded, one source after the other.", group=OUTPUT
     )
-    json: bool = option(
-        False, help="Print one JSON object a line, with all the server said.", group=OUTPUT
-    )
+    json: bool = option(False, help="Print one JSON object a line, with every field.", group=OUTPUT)
     verbose: bool = option(False, help="Report tokens and timings on standard error.", group=OUTPUT)
     concurrency: int | None = option(
         None,
-        help="Most calls at once, or most lines of --file: more keep the server's batch full, fewer"
-        f" leave room for others; {DEFAULT_CONCURRENCY} calls, {BULK_CONCURRENCY} lines if not"
-        " given.",
+        help="Maximum number of calls at once, or of lines of --file: more keep the server's batch"
+        f" full, fewer leave room for others; by default {DEFAULT_CONCURRENCY} calls or"
+        f" {BULK_CONCURRENCY} lines.",
         minimum=1,
         maximum=1024,
     )
 
     def __post_init__(self) -> None:
-        """Refuses what lines of text have no place for.
+        """Checks that the options go together.
 
         Raises:
-            OptionError: An option needs another, or forbids it.
+            OptionError: An option needs or excludes another one.
         """
         if self.file and (self.texts or self.stream):
             other = "--stream" if self.stream else "TEXTS"
             raise OptionError(f"--file: does not go with {other}; give one of the two")
         if self.json:
             return
-        for name in ("return_token_scores", "return_top_tokens", "return_attention"):
+        for name in NEED_JSON:
             if getattr(self, name):
                 raise OptionError(f"{flag_of(name)}: needs --json, for a line has no place for it")
-        if self.stream and (self.return_scores or (self.num_hypotheses or 1) > 1):
-            reason = "shows one text before its score is there; several, or scores, need --json"
-            raise OptionError(f"--stream: {reason}")
+        decoding = self.decoding()
+        several = (decoding.get("num_hypotheses") or 1) > 1
+        if self.stream and (decoding.get("return_scores") or several):
+            reason = "shows one text before its score is there"
+            raise OptionError(f"--stream: {reason}; several hypotheses, or scores, need --json")
 
     def call(self) -> GenerateOptions:
-        """Gives what goes with each source."""
+        """Returns the options of each call."""
         return {"model": self.model, "version": self.model_version, **self.decoding()}
 
     def writer(self) -> Writer:
-        """Makes what writes the answers."""
+        """Makes the writer of the answers."""
         unit = "text" if self.texts else "line"
         if self.json:
-            return JsonWriter(unit, verbose=self.verbose)
+            return JsonWriter(unit=unit, verbose=self.verbose)
+        decoding = self.decoding()
         return TextWriter(
-            unit,
+            unit=unit,
             verbose=self.verbose,
-            hypotheses=self.num_hypotheses or 1,
-            scores=bool(self.return_scores),
+            hypotheses=decoding.get("num_hypotheses") or 1,
+            scores=bool(decoding.get("return_scores")),
         )
 
 
 def main(argv: list[str]) -> int:
-    """Answers texts or lines.
-
-    Args:
-        argv: Arguments after the command's name.
-
-    Returns:
-        The exit status: 1 where a source failed.
+    """Runs the command and returns its exit status, which is 1 if a source failed.
 
     Raises:
-        SeqserveError: An option is wrong, or a call failed in a way that befalls every source.
+        SeqserveError: An option is wrong, or an error concerns every source.
     """
     options = parse(
         GenerateCommandOptions,
@@ -176,12 +170,12 @@ def _answer(
         return client.generate(source, **call) if source.strip() else None
 
     concurrency = options.concurrency or DEFAULT_CONCURRENCY
-    with closing(in_order(generate, sources, concurrency)) as outcomes:
+    with closing(WorkerPool(generate, sources, concurrency).outcomes()) as outcomes:
         for number, outcome in enumerate(outcomes, start=1):
             try:
                 writer.result(number, outcome.result())
             except CallError as error:
-                _raise_if_it_befalls_all(error)
+                _raise_if_fatal(error)
                 writer.failure(number, error)
 
 
@@ -191,13 +185,14 @@ def _answer_file(
     concurrency = options.concurrency or BULK_CONCURRENCY
     order = Order(lines_of(file), WINDOW * concurrency)
     bulk = client.generate_bulk(order.sources(), concurrency=concurrency, **options.call())
-    with closing(bulk), closing(order.restored(bulk)) as outcomes, _progress(options) as progress:
+    progress = _progress(options)
+    with closing(bulk), closing(order.restored(bulk)) as outcomes, closing(progress):
         for number, (line, outcome) in enumerate(outcomes, start=1):
             if not line.strip():
-                # The server has refused it, as a source that is empty.
+                # The server has refused the empty source.
                 writer.result(number, None)
             elif isinstance(outcome, CallError):
-                _raise_if_it_befalls_all(outcome)
+                _raise_if_fatal(outcome)
                 progress.clear()
                 writer.failure(number, outcome)
             else:
@@ -206,9 +201,9 @@ def _answer_file(
 
 
 def _progress(options: GenerateCommandOptions) -> Progress:
-    # Answers in the same terminal, and reports of each line, show it well enough.
-    is_seen = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    is_shown = is_seen and not sys.stdout.isatty() and not options.verbose
+    is_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    # Answers in the same terminal, or a report of each line, show the progress well enough.
+    is_shown = is_terminal and not sys.stdout.isatty() and not options.verbose
     return Progress(sys.stderr, "lines", is_shown=is_shown)
 
 
@@ -224,11 +219,11 @@ def _stream(
             for piece in client.stream(source, **call):
                 writer.piece(number, piece)
         except CallError as error:
-            _raise_if_it_befalls_all(error)
+            _raise_if_fatal(error)
             writer.failure(number, error)
 
 
-def _raise_if_it_befalls_all(error: CallError) -> None:
+def _raise_if_fatal(error: CallError) -> None:
     is_option = isinstance(error, InvalidArgument) and error.field not in ("", "source")
     if is_option or isinstance(error, _ENDS_THE_RUN):
         raise error

@@ -1,66 +1,128 @@
-"""A matrix of weights from 0 to 1, drawn in a terminal, its rows and columns named."""
+"""Heat maps: a matrix of weights from 0 to 1 with named rows and columns, as text or as SVG."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from enum import Enum
+from html import escape
 
 from seqserve.command.columns import padded, width_of
 
-_SHADES = " ░▒▓█"
-# Of the 256 colours of terminals: black, violet, red, orange, yellow.
-_COLOURS = (16, 17, 53, 90, 126, 162, 198, 203, 209, 215, 221, 229)
+Weights = Sequence[Sequence[float]]
+"""``[R, C]``."""
 
 
 class Style(Enum):
-    """What stands for a weight."""
+    """How text shows a weight."""
 
     COLOURS = "colours"
-    """A colour, from black to yellow."""
+    """A background colour, from black to yellow."""
     SHADES = "shades"
-    """A block, from a blank to a full one."""
+    """A block character, from a blank to a full one."""
     NUMBERS = "numbers"
-    """The number itself."""
+    """A number with two decimals."""
 
 
-_NARROWEST = {Style.COLOURS: 2, Style.SHADES: 2, Style.NUMBERS: 4}
+# Of the 256 colours of terminals: black, violet, red, orange, yellow.
+_COLOURS = (16, 17, 53, 90, 126, 162, 198, 203, 209, 215, 221, 229)
+# What goes before, into and behind a cell, from weight 0 to weight 1.
+_INKS = {
+    Style.COLOURS: [(f"\x1b[48;5;{colour}m", " ", "\x1b[0m") for colour in _COLOURS],
+    Style.SHADES: [("", shade, "") for shade in " ░▒▓█"],
+}
+
+# Of the picture, in pixels; a letter of its font is about as wide as _LETTER.
+_CELL_WIDTH, _CELL_HEIGHT, _LETTER, _GAP, _TITLE_HEIGHT = 34, 24, 8.5, 8, 34
+# Names of columns rise at this angle, in degrees, so that long ones do not overlap.
+_SLOPE = 40
 
 
-def heat_map(
-    weights: Sequence[Sequence[float]],
+def text_map(
+    weights: Weights,
     rows: Sequence[str],
     columns: Sequence[str],
     style: Style,
     width: int | None = None,
 ) -> list[str]:
-    """Draws weights.
+    """Draws weights as text.
 
     Args:
-        weights: One row a name of ``rows``, one weight a name of ``columns``.
-        rows: Names at the left.
-        columns: Names at the top.
-        style: What stands for a weight.
-        width: Columns of the terminal: what does not fit is drawn below; None for no limit.
+        weights: The weights ``[R, C]``.
+        rows: R names at the left.
+        columns: C names at the top.
+        style: How to show a weight.
+        width: Columns of the terminal, beyond which the map continues below; None for no limit.
 
     Returns:
-        The lines; the last one is a legend, unless numbers speak for themselves.
+        The lines; the last one is a legend, except for numbers.
     """
     edge = max(map(width_of, rows), default=0)
-    widths = [max(width_of(name), _NARROWEST[style]) for name in columns]
+    narrowest = 4 if style is Style.NUMBERS else 2
+    widths = [max(width_of(name), narrowest) for name in columns]
     lines: list[str] = []
     for band in _bands(widths, None if width is None else width - edge):
-        if lines:
-            lines.append("")
         names = (padded(columns[column], widths[column], to_the_right=True) for column in band)
+        lines += [""] if lines else []
         lines.append(" ".join([" " * edge, *names]))
         for name, row in zip(rows, weights, strict=True):
             cells = (_cell(row[column], widths[column], style) for column in band)
             lines.append(" ".join([padded(name, edge), *cells]).rstrip())
-    return lines if style is Style.NUMBERS else [*lines, "", _legend(style)]
+    if style is Style.NUMBERS:
+        return lines
+    steps = len(_INKS[style]) - 1
+    legend = "".join(_cell(step / steps, 2, style) for step in range(steps + 1))
+    return [*lines, "", f"0 {legend} 1"]
+
+
+def svg_map(
+    weights: Weights, rows: Sequence[str], columns: Sequence[str], title: str
+) -> Iterator[str]:
+    """Draws weights as a picture: the larger a weight, the darker its cell.
+
+    Args:
+        weights: The weights ``[R, C]``.
+        rows: R names at the left.
+        columns: C names at the top.
+        title: Text above the picture.
+
+    Yields:
+        The lines of the SVG file.
+    """
+    slope = math.radians(_SLOPE)
+    left = _longest(rows) + 2 * _GAP
+    top = _TITLE_HEIGHT + math.sin(slope) * _longest(columns) + 2 * _GAP
+    # The name of the last column leans over the edge.
+    right = left + _CELL_WIDTH * len(columns) + math.cos(slope) * _longest(columns[-1:])
+    width = f"{max(right, _longest([title]) + 2 * _GAP):.0f}"
+    height = f"{top + _CELL_HEIGHT * len(rows) + _GAP:.0f}"
+    yield (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
+        f' viewBox="0 0 {width} {height}" font-family="ui-monospace, monospace"'
+        f' font-size="14" fill="#1b2430" role="img" aria-label="{escape(title)}">'
+    )
+    yield f'<rect width="{width}" height="{height}" fill="#ffffff"/>'
+    yield f'<text x="{_GAP}" y="22">{escape(title)}</text>'
+    for column, name in enumerate(columns):
+        at = f"translate({left + _CELL_WIDTH * (column + 0.5):.0f} {top - _GAP:.0f})"
+        yield f'<text transform="{at} rotate(-{_SLOPE})">{escape(name)}</text>'
+    for row, name in enumerate(rows):
+        y = top + _CELL_HEIGHT * (row + 0.7)
+        yield f'<text x="{left - _GAP:.0f}" y="{y:.0f}" text-anchor="end">{escape(name)}</text>'
+    yield '<g fill="#3b6fd4" stroke="#d8e0ec">'
+    for row, line in enumerate(weights):
+        for column, weight in enumerate(line):
+            x, y = left + _CELL_WIDTH * column, top + _CELL_HEIGHT * row
+            yield (
+                f'<rect x="{x:.0f}" y="{y:.0f}" width="{_CELL_WIDTH}" height="{_CELL_HEIGHT}"'
+                f' fill-opacity="{weight:.2f}"><title>{weight:.2f}</title></rect>'
+            )
+    yield "</g>"
+    yield "</svg>"
 
 
 def _bands(widths: Sequence[int], room: int | None) -> Iterator[range]:
-    """Gives which columns stand beside each other; a space goes before each."""
+    """Splits columns into bands that fit the room; a space goes before each column."""
     start, used = 0, 0
     for column, width in enumerate(widths):
         used += 1 + width
@@ -70,14 +132,13 @@ def _bands(widths: Sequence[int], room: int | None) -> Iterator[range]:
     yield range(start, len(widths))
 
 
-def _legend(style: Style) -> str:
-    steps = len(_SHADES if style is Style.SHADES else _COLOURS) - 1
-    return f"0 {''.join(_cell(step / steps, 2, style) for step in range(steps + 1))} 1"
-
-
 def _cell(weight: float, width: int, style: Style) -> str:
     if style is Style.NUMBERS:
         return f"{weight:.2f}".rjust(width)
-    if style is Style.SHADES:
-        return _SHADES[round(weight * (len(_SHADES) - 1))] * width
-    return f"\x1b[48;5;{_COLOURS[round(weight * (len(_COLOURS) - 1))]}m{' ' * width}\x1b[0m"
+    inks = _INKS[style]
+    before, ink, behind = inks[round(weight * (len(inks) - 1))]
+    return f"{before}{ink * width}{behind}"
+
+
+def _longest(names: Sequence[str]) -> float:
+    return _LETTER * max(map(width_of, names), default=0)

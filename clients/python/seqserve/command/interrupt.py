@@ -1,9 +1,8 @@
-"""What Ctrl-C does to a command: it ends, even where it cannot end well.
+"""Ctrl-C: ends a command within seconds, even if its clean-up is blocked.
 
-Python raises :exc:`KeyboardInterrupt` between any two steps of the main thread, also between taking
-a lock and the block that gives it back. Whoever needs that lock then, another thread or the
-clean-up, waits for ever ("Note on Signal Handlers and Exceptions" in the documentation of
-:mod:`signal`). So a command has some seconds to end by itself.
+Python raises :exc:`KeyboardInterrupt` between any two steps of the main thread, even between taking
+a lock and the block that releases it. Then another thread, or the clean-up, waits for that lock for
+ever (see "Note on Signal Handlers and Exceptions" in the documentation of :mod:`signal`).
 """
 
 from __future__ import annotations
@@ -13,13 +12,14 @@ import signal
 from types import FrameType
 
 GRACE_S = 5.0
+"""Time for a command to end by itself."""
 STATUS = 130
-"""The exit status of a process that was interrupted, as shells have it: 128 and the signal."""
+"""Exit status of an interrupted process, by the convention of shells: 128 and the signal."""
 
 
 def prepare() -> None:
-    """Gives the process's interrupts a limit; a command that handles them itself knows better."""
-    # In the background they are ignored; Windows has no such timer.
+    """Limits the time that the process takes to end after an interrupt."""
+    # Background processes ignore interrupts, some commands handle them; Windows has no such timer.
     is_plain = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_plain and hasattr(signal, "setitimer"):
         signal.signal(signal.SIGALRM, _end)

@@ -1,4 +1,4 @@
-"""Results as JSON, one object a line, for the options ``--json``."""
+"""JSON, one object a line, for ``--json``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def json_line(facts: Mapping[str, Any]) -> str:
-    """Writes facts in one line; a member of an enum becomes its value, what is no number null."""
+    """Writes one line; an enum member becomes its value, NaN and infinity become null."""
     return json.dumps(_plain(facts), ensure_ascii=False, allow_nan=False)
 
 
@@ -21,5 +21,5 @@ def _plain(value: Any) -> Any:
         return [_plain(member) for member in value]
     if isinstance(value, Enum):
         return value.value
-    # JSON has no word for NaN, nor for infinity, which a word that was ruled out may score.
+    # JSON has no NaN, and no infinity, which is the score of a suppressed token.
     return None if isinstance(value, float) and not math.isfinite(value) else value

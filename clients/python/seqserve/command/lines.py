@@ -12,9 +12,9 @@ STANDARD_INPUT = Path("-")
 
 
 def lines_of(file: Path) -> Iterator[str]:
-    """Gives the lines of a file without their ends; bytes that are no UTF-8 as lone surrogates.
+    """Yields the lines of a file without their ends; bytes that are not UTF-8 become surrogates.
 
-    No message can carry those, so only their own line is refused.
+    No message can carry a surrogate, so only that line is refused.
 
     Raises:
         OptionError: The file cannot be read.
@@ -23,7 +23,7 @@ def lines_of(file: Path) -> Iterator[str]:
     if is_standard_input and sys.stdin.isatty():
         print("seqserve: reading lines, answering each; end with Ctrl-D", file=sys.stderr)
     try:
-        # A reader of our own: sys.stdin, held by a waiting thread, would block the program's end.
+        # Not sys.stdin: a thread that waits for it would block the end of the program.
         with open(
             0 if is_standard_input else file,
             encoding="utf-8",

@@ -1,11 +1,11 @@
-"""``seqserve models``: what a server can be called for; and, told so, what it loads."""
+"""``seqserve models``: lists the models of a server, loads and unloads them, splits traffic."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from seqserve.client import Client
+from seqserve import Client
 from seqserve.command.columns import aligned
 from seqserve.command.connection import ConnectionOptions
 from seqserve.command.json_line import json_line
@@ -25,13 +25,13 @@ _HEADINGS = (
     "ABOUT",
 )
 _EPILOG = """\
-SHARE is the part of the calls without a version that a version gets, SOURCE and TARGET are the
-longest ones, in tokens. * marks what may get calls that name neither model nor version.
+SHARE is the part of the calls without a version that a version gets; SOURCE and TARGET are the
+maximum lengths in tokens. * marks the versions that calls without model and version may reach.
 
-what else it does, each with a --help of its own:
-  seqserve models load NAME [VERSION]          loads a version, and waits until it takes calls
-  seqserve models unload NAME VERSION          lets its calls end, and frees its memory
-  seqserve models traffic NAME 1=90 2=10       shares the calls that name no version
+more commands, each with its own --help:
+  seqserve models load NAME [VERSION]          loads a version and waits until it takes calls
+  seqserve models unload NAME VERSION          waits for the version's calls and frees its memory
+  seqserve models traffic NAME 1=90 2=10       splits the calls that name no version
 
 examples:
   seqserve models
@@ -45,7 +45,7 @@ class ModelsOptions(ConnectionOptions):
     json: bool = option(False, help="Print one JSON object a line, with every field.")
 
     def models(self, client: Client) -> Sequence[Model]:
-        """Asks the server, and gives what is to be printed."""
+        """Returns the models to print."""
         return client.models()
 
 
@@ -55,11 +55,11 @@ class LoadOptions(ModelsOptions):
 
     name: str = option(help="Name of the model.", positional=True)
     version: int | None = option(
-        None, help="The version; the highest one if not given.", minimum=1, positional=True
+        None, help="The version; by default the highest one.", minimum=1, positional=True
     )
 
     def models(self, client: Client) -> Sequence[Model]:
-        """Loads it."""
+        """Loads the version."""
         return [client.load_model(self.name, self.version)]
 
 
@@ -71,7 +71,7 @@ class UnloadOptions(ModelsOptions):
     version: int = option(help="The version.", minimum=1, positional=True)
 
     def models(self, client: Client) -> Sequence[Model]:
-        """Unloads it."""
+        """Unloads the version."""
         return [client.unload_model(self.name, self.version)]
 
 
@@ -87,47 +87,40 @@ class TrafficOptions(ModelsOptions):
     )
 
     def models(self, client: Client) -> Sequence[Model]:
-        """Shares its calls."""
-        return client.set_traffic(self.name, dict(map(_share_of, (self.weights or {}).items())))
+        """Sets the weights."""
+        return client.set_traffic(self.name, dict(map(_weight_of, (self.weights or {}).items())))
 
 
-_LIST = (ModelsOptions, "Lists every version of every model of a server.")
-_VERBS: dict[str, tuple[type[ModelsOptions], str]] = {
-    "load": (LoadOptions, "Loads a version of a model, and waits until it takes calls."),
-    "unload": (UnloadOptions, "Unloads a version of a model, once the calls it has have ended."),
-    "traffic": (TrafficOptions, "Shares the calls that name no version of a model."),
+_COMMANDS: dict[str, tuple[type[ModelsOptions], str]] = {
+    "": (ModelsOptions, "Lists every version of every model of a server."),
+    "load": (LoadOptions, "Loads a version of a model and waits until it takes calls."),
+    "unload": (UnloadOptions, "Unloads a version of a model after its calls have ended."),
+    "traffic": (TrafficOptions, "Splits the calls that name no version of a model."),
 }
 
 
 def main(argv: list[str]) -> int:
-    """Prints the models of a server, or those that it was told to change.
-
-    Args:
-        argv: Arguments after the command's name.
-
-    Returns:
-        The exit status.
+    """Runs the command and returns its exit status.
 
     Raises:
         SeqserveError: An option is wrong or the call failed.
     """
-    verb = argv[0] if argv and argv[0] in _VERBS else ""
-    kind, description = _VERBS[verb] if verb else _LIST
+    name = argv[0] if argv and argv[0] in _COMMANDS else ""
+    kind, description = _COMMANDS[name]
     options = parse(
         kind,
-        argv[1:] if verb else argv,
-        prog=f"seqserve models {verb}".rstrip(),
+        argv[1:] if name else argv,
+        prog=f"seqserve models {name}".rstrip(),
         description=description,
-        epilog="" if verb else _EPILOG,
+        epilog="" if name else _EPILOG,
     )
     with options.connect() as client:
         models = options.models(client)
     if options.json:
         lines = [json_line(asdict(model)) for model in models]
     else:
-        lines = aligned([_HEADINGS, *(_row_of(model) for model in models)])
-    for line in lines:
-        print(line)
+        lines = aligned([_HEADINGS, *map(_row_of, models)])
+    print(*lines, sep="\n", end="\n" if lines else "")
     return 0
 
 
@@ -146,11 +139,11 @@ def _row_of(model: Model) -> tuple[str, ...]:
     )
 
 
-def _share_of(share: tuple[str, str]) -> tuple[int, int]:
+def _weight_of(item: tuple[str, str]) -> tuple[int, int]:
     try:
-        version, weight = map(int, share)
+        version, weight = map(int, item)
     except ValueError:
         raise OptionError(
-            f"weights: {'='.join(share)!r} is not VERSION=WEIGHT, two whole numbers"
+            f"weights: {'='.join(item)!r} is not VERSION=WEIGHT, two whole numbers"
         ) from None
     return version, weight

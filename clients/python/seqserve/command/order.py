@@ -1,7 +1,7 @@
-"""Outcomes that come as they are ready, put back into the order of their sources.
+"""Restores the order of sources for outcomes that arrive in any order.
 
-Those that come before an elder are held back. How many is bounded, because sources are read only so
-far ahead of the outcome that is waited for.
+Early outcomes wait for the ones before them. Their number is bounded, because sources are read only
+a limited distance ahead of the next outcome.
 """
 
 from __future__ import annotations
@@ -15,45 +15,45 @@ R = TypeVar("R")
 
 
 class Order(Generic[A]):
-    """Stands before and behind what works on sources; a thread of its own may read them."""
+    """Hands out sources, perhaps to another thread, and pairs them with their outcomes."""
 
-    def __init__(self, sources: Iterable[A], most: int) -> None:
-        """Keeps the settings.
+    def __init__(self, sources: Iterable[A], max_ahead: int) -> None:
+        """Reads nothing yet.
 
         Args:
-            sources: What is worked on.
-            most: Sources that have been read while their outcome has not been given.
+            sources: The sources.
+            max_ahead: Maximum number of sources read whose outcome has not been yielded.
         """
         self._input = sources
         self._sources: dict[int, A] = {}
-        self._room = threading.Semaphore(most)
+        self._room = threading.Semaphore(max_ahead)
         self._is_over = False
 
     def sources(self) -> Iterator[A]:
-        """Gives the sources in turn, as soon as they may be read."""
+        """Yields the sources, each as soon as there is room for it."""
         self._room.acquire()
-        for number, source in enumerate(self._input):
-            self._sources[number] = source
+        for index, source in enumerate(self._input):
+            self._sources[index] = source
             yield source
             self._room.acquire()
             if self._is_over:
                 return
 
     def restored(self, outcomes: Iterable[tuple[int, R]]) -> Generator[tuple[A, R], None, None]:
-        """Gives each source and its outcome, in the order of the sources.
+        """Yields each source with its outcome, in the order of the sources.
 
         Args:
-            outcomes: The number of a source, from 0, and its outcome, in any order.
+            outcomes: The index of a source, from 0, and its outcome, in any order.
         """
         early: dict[int, R] = {}
-        number = 0
+        next_index = 0
         try:
-            for place, outcome in outcomes:
-                early[place] = outcome
-                while number in early:
-                    yield self._sources.pop(number), early.pop(number)
+            for index, outcome in outcomes:
+                early[index] = outcome
+                while next_index in early:
+                    yield self._sources.pop(next_index), early.pop(next_index)
                     self._room.release()
-                    number += 1
+                    next_index += 1
         finally:
             self._is_over = True
             self._room.release()

@@ -1,11 +1,10 @@
-"""How far a long run is, in one line of a terminal that is written over again and again."""
+"""Progress of a long run, in one line of the terminal that is overwritten."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self, TextIO
+from typing import TextIO
 
 _INTERVAL_S = 0.2
 # Source: ECMA-48, EL; understood by every terminal that is not "dumb".
@@ -13,7 +12,7 @@ _CLEAR = "\r\x1b[K"
 
 
 class Progress:
-    """Counts, and shows the count where somebody sees it; a context manager that ends the line."""
+    """Counts and shows the count."""
 
     def __init__(
         self,
@@ -23,12 +22,12 @@ class Progress:
         is_shown: bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begins at none.
+        """Starts at zero.
 
         Args:
-            stream: Where it is shown.
+            stream: Where to show the count.
             unit: What is counted, in the plural.
-            is_shown: Whether it is.
+            is_shown: Whether to show it.
             clock: Seconds, from any origin.
         """
         self._stream = stream
@@ -40,35 +39,26 @@ class Progress:
         self._count = 0
 
     def advance(self) -> None:
-        """Counts one more."""
+        """Adds one."""
         self._count += 1
         if self._is_shown and self._clock() >= self._next_s:
             self._show()
 
     def clear(self) -> None:
-        """Makes room for a line of somebody else."""
+        """Clears the line for other output."""
         if self._is_shown:
             self._stream.write(_CLEAR)
 
-    def __enter__(self) -> Self:
-        """Gives itself."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Shows the last count, and ends the line."""
+    def close(self) -> None:
+        """Shows the last count and ends the line."""
         if self._is_shown:
             self._show("\n")
 
     def _show(self, end: str = "") -> None:
         now_s = self._clock()
         self._next_s = now_s + _INTERVAL_S
-        pace = self._count / max(now_s - self._began_s, 1e-9)
+        rate = self._count / max(now_s - self._began_s, 1e-9)
         self._stream.write(
-            f"{_CLEAR}seqserve: {self._count:,} {self._unit}, {pace:,.0f} a second{end}"
+            f"{_CLEAR}seqserve: {self._count:,} {self._unit}, {rate:,.0f} a second{end}"
         )
         self._stream.flush()

@@ -1,4 +1,4 @@
-"""``seqserve score``: how probable a known target is, token by token."""
+"""``seqserve score``: prints the log-probability of every token of a target."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from seqserve.results import ScoreResult
 
 _HEADINGS = ("TOKEN", "ID", "LOG-PROBABILITY", "PROBABILITY")
 _EPILOG = """\
-Logarithms are natural ones. SUM is the score of the target, MEAN the score divided by the number of
-its tokens, the end token counted. Tokens are pieces of words; ▁ stands for the space before one.
+Logarithms are natural. SUM is the score of the target, MEAN the score divided by the number of
+tokens, the end token included. Tokens are subwords; ▁ is the space before one.
 
 examples:
   seqserve score "The coffee tastes good." "Der Kaffee schmeckt gut."
@@ -26,18 +26,12 @@ class ScoreOptions(ModelCallOptions):
     """The options of ``seqserve score``."""
 
     source: str = option(help="The source text.", positional=True)
-    target_text: str = option(help="The target whose probability is wanted.", positional=True)
+    target_text: str = option(help="The target text to score.", positional=True)
     json: bool = option(False, help="Print one JSON object, with every field.")
 
 
 def main(argv: list[str]) -> int:
-    """Prints the log-probability of every token of a target.
-
-    Args:
-        argv: Arguments after the command's name.
-
-    Returns:
-        The exit status.
+    """Runs the command and returns its exit status.
 
     Raises:
         SeqserveError: An option is wrong or the call failed.
@@ -46,7 +40,7 @@ def main(argv: list[str]) -> int:
         ScoreOptions,
         argv,
         prog="seqserve score",
-        description="Tells how probable a target is, token by token.",
+        description="Prints the log-probability of every token of a target.",
         epilog=_EPILOG,
     )
     with options.connect() as client:
@@ -65,8 +59,8 @@ def _table_of(result: ScoreResult) -> list[str]:
     rows = [
         _HEADINGS,
         *(
-            (token, str(number), f"{score:.4f}", f"{math.exp(score):.4f}")
-            for token, number, score in tokens
+            (token, str(id_), f"{score:.4f}", f"{math.exp(score):.4f}")
+            for token, id_, score in tokens
         ),
         ("SUM", "", f"{result.score:.4f}", ""),
         ("MEAN", "", f"{result.normalized_score:.4f}", ""),

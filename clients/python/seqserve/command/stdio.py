@@ -1,8 +1,8 @@
-"""The process's own streams: one that cannot be used ends in a status, and in no traceback.
+"""The standard streams of the process: a broken one ends in an exit status, not in a traceback.
 
-Standard output is what was asked for, so a command that cannot write it has failed. Standard error
-tells of it; what cannot be told changes nothing. What is closed is opened such that its use fails
-like any other, and that no file opened later takes its number.
+Standard output carries the answer, so a command that cannot write it has failed; an error on
+standard error is ignored. A closed stream is opened so that its use fails like that of a broken
+one, and so that no file opened later gets its number.
 """
 
 from __future__ import annotations
@@ -22,32 +22,31 @@ class OutputLost(SeqserveError):
 
 
 def prepare() -> None:
-    """Takes the process's streams in hand; those that somebody has put in their place stay."""
-    # In the order of their numbers, as each that is opened gets the lowest that is free.
+    """Replaces the streams of the process, but not those that somebody else has replaced."""
+    # In the order of their numbers, because an opened file gets the lowest free one.
     if sys.stdin is None:
         sys.stdin = os.fdopen(os.open(os.devnull, os.O_WRONLY), encoding="utf-8")
     if sys.stdout is sys.__stdout__:
-        # Texts are of any language, whatever the locale.
-        sys.stdout = _Output(_written(sys.stdout, os.O_RDONLY), **_kept(sys.stdout))
+        # Texts may be of any language, whatever the locale.
+        sys.stdout = _Output(_bytes_of(sys.stdout, os.O_RDONLY), **_settings_of(sys.stdout))
     if sys.stderr is sys.__stderr__:
-        reports = _written(sys.stderr, os.O_WRONLY)
-        sys.stderr = _Reports(reports, errors="backslashreplace", **_kept(sys.stderr))
+        reports = _bytes_of(sys.stderr, os.O_WRONLY)
+        sys.stderr = _Reports(reports, errors="backslashreplace", **_settings_of(sys.stderr))
 
 
 def discard_output() -> None:
-    """Forgets what is not written yet, of which Python would complain at its end."""
+    """Discards unwritten output, about which Python would complain at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-# Texts, not bytes, are looked after: an interrupt behind a write of bytes would have them written
-# twice.
+# These guard texts, not bytes: after an interrupt, bytes would be written twice.
 class _Output(io.TextIOWrapper):
     def write(self, text: str, /) -> int:
-        with _told():
+        with _translated():
             return super().write(text)
 
     def flush(self) -> None:
-        with _told():
+        with _translated():
             super().flush()
 
 
@@ -63,7 +62,7 @@ class _Reports(io.TextIOWrapper):
 
 
 @contextmanager
-def _told() -> Generator[None, None, None]:
+def _translated() -> Generator[None, None, None]:
     try:
         yield
     except BrokenPipeError:
@@ -72,11 +71,11 @@ def _told() -> Generator[None, None, None]:
         raise OutputLost(f"standard output: {error.strerror}") from None
 
 
-def _written(stream: TextIO | None, mode: int) -> BinaryIO:
+def _bytes_of(stream: TextIO | None, mode: int) -> BinaryIO:
     number = os.open(os.devnull, mode) if stream is None else stream.fileno()
     return os.fdopen(number, "wb", closefd=False)
 
 
-def _kept(stream: Any) -> dict[str, Any]:
+def _settings_of(stream: Any) -> dict[str, Any]:
     by_line = stream is None or stream.line_buffering or stream.write_through
     return {"encoding": "utf-8", "line_buffering": by_line}

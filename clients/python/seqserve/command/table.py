@@ -1,4 +1,4 @@
-"""The sub-commands of ``seqserve``: where each lives, what it is for, which extra it needs."""
+"""The commands of ``seqserve``: module, help and extra of each."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One sub-command; its module is imported only when it is called."""
+    """One command; its module is imported only when it runs."""
 
     module: str
-    """Module with a function ``main(argv: list[str]) -> int`` that gives the exit status."""
+    """Module with a function ``main(argv: list[str]) -> int`` that returns the exit status."""
     help: str
-    """What it does, in one line."""
+    """What the command does, in one line."""
     extra: str = ""
-    """Extra of the distribution that brings what it imports; empty where the client is enough."""
+    """Extra of the distribution with the dependencies; empty if it needs only the client."""
 
 
 COMMANDS = {
@@ -25,7 +25,7 @@ COMMANDS = {
     ),
     "train": Command(
         module="seqserve_model.command.train",
-        help="train a model as a recipe (TOML) says",
+        help="train a model by a recipe (TOML)",
         extra="train",
     ),
     "evaluate": Command(
@@ -49,25 +49,28 @@ COMMANDS = {
     ),
     "score": Command(
         module="seqserve.command.score",
-        help="tell how probable a known target is, token by token",
+        help="print the log-probability of every token of a target",
     ),
     "attention": Command(
         module="seqserve.command.attention",
         help="draw which tokens a model attended to",
     ),
     "models": Command(
-        module="seqserve.command.models", help="list, load and unload the models of a server"
+        module="seqserve.command.models", help="list, load and unload models of a server"
     ),
     "token": Command(
         module="seqserve.command.token",
-        help="make a token for a caller of a server that asks for one",
+        help="make a token for a client of a server that requires one",
     ),
-    "version": Command(module="seqserve.command.version", help="tell the versions of all parts"),
+    "version": Command(
+        module="seqserve.command.version",
+        help="print the versions of seqserve and its dependencies",
+    ),
 }
 
 
 def overview() -> str:
-    """Gives what ``seqserve`` alone prints."""
+    """Returns the help of ``seqserve`` itself."""
     commands = "\n".join(f"  {name:<10} {command.help}" for name, command in COMMANDS.items())
     return f"""\
 usage: seqserve COMMAND [OPTIONS]
@@ -77,7 +80,7 @@ Trains small encoder-decoder transformers, exports them to ONNX and serves them 
 commands:
 {commands}
 
-ask a server that runs:
+call a running server:
   seqserve generate "The coffee tastes good."
   seqserve generate --stream "We watched a film."
   seqserve generate --file source.txt > target.txt
@@ -90,6 +93,6 @@ make a model and serve it:
   seqserve export runs/numbers --name numbers
   seqserve serve --default-model numbers
 
-Every option is a flag and a variable: --target and SEQSERVE_TARGET say the same. Commands that have
-an option of one name share its variable.
-`seqserve COMMAND --help` explains a command, `seqserve --version` tells the version."""
+Every option is a flag and an environment variable, such as --target and SEQSERVE_TARGET. Options of
+the same name share their variable.
+`seqserve COMMAND --help` explains a command, `seqserve --version` prints the version."""

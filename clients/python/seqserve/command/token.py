@@ -1,4 +1,4 @@
-"""``seqserve token``: makes a token for a caller, and the line by which a server knows it."""
+"""``seqserve token``: makes a token for a client, and the line that a server needs to accept it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from seqserve.options import option, parse
 from seqserve.token_entry import Scope, TokenEntry, digest_of, new_token
 
 _EPILOG = """\
-The token goes to standard output and is shown only now. The line for the server's file goes to
-standard error, or right into the file: the server reads it again by itself. To replace a token, add
-a line for a new one, hand that out, then delete the old line.
+Prints the token on standard output, once: it is stored nowhere. Prints the line for the server's
+file on standard error, or adds it to the file, which the server reloads by itself. To replace a
+token, add a line for a new token, distribute that, then delete the old line.
 
 examples:
   seqserve token --name web
@@ -28,25 +28,19 @@ _NOTE = "# For the file of `seqserve serve --tokens`; the token itself is shown 
 class TokenOptions:
     """The options of ``seqserve token``."""
 
-    name: str = option("", help="Whose it is; the server's log names it with every call.")
+    name: str = option("", help="Name of its owner, which the server logs with every call.")
     scope: list[Scope] = option(
         [Scope.GENERATE],
-        help="What it may do: generate calls models, admin changes what is served. Only"
-        " generate where not given.",
+        help="What it allows: generate to call models, admin to change what is served. By default"
+        " generate.",
     )
     tokens: Path | None = option(
-        None, help="File of the server's tokens to add the line to; made where there is none."
+        None, help="File of the server's tokens to add the line to; created if missing."
     )
 
 
 def main(argv: list[str]) -> int:
-    """Makes a token.
-
-    Args:
-        argv: Arguments after the command's name.
-
-    Returns:
-        The exit status.
+    """Runs the command and returns its exit status.
 
     Raises:
         OptionError: The name is malformed, or the file cannot be written.
@@ -55,7 +49,7 @@ def main(argv: list[str]) -> int:
         TokenOptions,
         argv,
         prog="seqserve token",
-        description="Makes a token for a caller, and the line by which a server knows it.",
+        description="Makes a token for a client, and the line that a server needs to accept it.",
         epilog=_EPILOG,
     )
     token = new_token()
@@ -74,7 +68,7 @@ def _add(entry: TokenEntry, path: Path) -> None:
     try:
         with open(path, "a+b", opener=_private) as file:
             file.seek(0)
-            # In one write, so that a server that reads meanwhile sees all of it or nothing.
+            # In one write, so that a server that reloads meanwhile reads the whole line or nothing.
             ends = file.read()[-1:] in (b"", b"\n")
             file.write(f"{'' if ends else chr(10)}{entry}\n".encode())
     except OSError as error:

@@ -1,4 +1,4 @@
-"""``seqserve version``: the versions of all parts, for a report of a fault."""
+"""``seqserve version``: prints the versions of seqserve and its dependencies, for bug reports."""
 
 from __future__ import annotations
 
@@ -14,24 +14,13 @@ _PARTS = ("grpcio", "protobuf", "numpy", "tokenizers", "onnxruntime", "onnxrunti
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionOptions:
-    """There are none but ``--help``."""
+    """The options of ``seqserve version``: none but ``--help``."""
 
 
 def main(argv: list[str]) -> int:
-    """Prints the versions of seqserve, Python and the libraries that are installed.
-
-    Args:
-        argv: Arguments after the command's name.
-
-    Returns:
-        The exit status.
-    """
-    parse(
-        VersionOptions,
-        argv,
-        prog="seqserve version",
-        description="Tells the versions of seqserve and of what it runs on.",
-    )
+    """Runs the command and returns its exit status."""
+    description = "Prints the versions of seqserve, Python and the installed dependencies."
+    parse(VersionOptions, argv, prog="seqserve version", description=description)
     print(f"seqserve {__version__}")
     print(f"python {platform.python_version()} on {platform.platform()}")
     for part in _PARTS:

@@ -1,3 +1,4 @@
+from seqserve.v1 import options_pb2 as _options_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
@@ -19,7 +20,6 @@ class StopReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STOP_REASON_LENGTH: _ClassVar[StopReason]
     STOP_REASON_STOP_SEQUENCE: _ClassVar[StopReason]
     STOP_REASON_TIME_LIMIT: _ClassVar[StopReason]
-    STOP_REASON_CANCELLED: _ClassVar[StopReason]
 PRIORITY_UNSPECIFIED: Priority
 PRIORITY_NORMAL: Priority
 PRIORITY_LOW: Priority
@@ -28,7 +28,6 @@ STOP_REASON_EOS: StopReason
 STOP_REASON_LENGTH: StopReason
 STOP_REASON_STOP_SEQUENCE: StopReason
 STOP_REASON_TIME_LIMIT: StopReason
-STOP_REASON_CANCELLED: StopReason
 
 class GenerateRequest(_message.Message):
     __slots__ = ("model", "version", "source", "options", "priority")
@@ -45,13 +44,17 @@ class GenerateRequest(_message.Message):
     def __init__(self, model: _Optional[str] = ..., version: _Optional[int] = ..., source: _Optional[str] = ..., options: _Optional[_Union[GenerationOptions, _Mapping]] = ..., priority: _Optional[_Union[Priority, str]] = ...) -> None: ...
 
 class GenerationOptions(_message.Message):
-    __slots__ = ("max_decoding_length", "min_decoding_length", "beam_size", "patience", "length_penalty", "num_hypotheses", "temperature", "top_k", "top_p", "min_p", "seed", "repetition_penalty", "no_repeat_ngram_size", "disable_unk", "suppress_tokens", "suppress_sequences", "end_tokens", "stop_sequences", "target_prefix", "target_prefix_tokens", "return_scores", "return_token_scores", "return_top_tokens", "return_attention", "replace_unknowns", "coverage_penalty", "prefix_bias_beta", "return_alternatives", "min_alternative_expansion_prob", "terms", "vocabulary_allow", "time_limit_ms")
+    __slots__ = ("time_limit_ms", "max_decoding_length", "min_decoding_length", "beam_size", "patience", "length_penalty", "coverage_penalty", "num_hypotheses", "return_alternatives", "min_alternative_expansion_prob", "temperature", "top_k", "top_p", "min_p", "seed", "repetition_penalty", "no_repeat_ngram_size", "disable_unk", "replace_unknowns", "suppress_tokens", "suppress_sequences", "end_tokens", "stop_sequences", "target_prefix", "target_prefix_tokens", "prefix_bias_beta", "terms", "vocabulary_allow", "return_scores", "return_token_scores", "return_top_tokens", "return_attention")
+    TIME_LIMIT_MS_FIELD_NUMBER: _ClassVar[int]
     MAX_DECODING_LENGTH_FIELD_NUMBER: _ClassVar[int]
     MIN_DECODING_LENGTH_FIELD_NUMBER: _ClassVar[int]
     BEAM_SIZE_FIELD_NUMBER: _ClassVar[int]
     PATIENCE_FIELD_NUMBER: _ClassVar[int]
     LENGTH_PENALTY_FIELD_NUMBER: _ClassVar[int]
+    COVERAGE_PENALTY_FIELD_NUMBER: _ClassVar[int]
     NUM_HYPOTHESES_FIELD_NUMBER: _ClassVar[int]
+    RETURN_ALTERNATIVES_FIELD_NUMBER: _ClassVar[int]
+    MIN_ALTERNATIVE_EXPANSION_PROB_FIELD_NUMBER: _ClassVar[int]
     TEMPERATURE_FIELD_NUMBER: _ClassVar[int]
     TOP_K_FIELD_NUMBER: _ClassVar[int]
     TOP_P_FIELD_NUMBER: _ClassVar[int]
@@ -60,30 +63,30 @@ class GenerationOptions(_message.Message):
     REPETITION_PENALTY_FIELD_NUMBER: _ClassVar[int]
     NO_REPEAT_NGRAM_SIZE_FIELD_NUMBER: _ClassVar[int]
     DISABLE_UNK_FIELD_NUMBER: _ClassVar[int]
+    REPLACE_UNKNOWNS_FIELD_NUMBER: _ClassVar[int]
     SUPPRESS_TOKENS_FIELD_NUMBER: _ClassVar[int]
     SUPPRESS_SEQUENCES_FIELD_NUMBER: _ClassVar[int]
     END_TOKENS_FIELD_NUMBER: _ClassVar[int]
     STOP_SEQUENCES_FIELD_NUMBER: _ClassVar[int]
     TARGET_PREFIX_FIELD_NUMBER: _ClassVar[int]
     TARGET_PREFIX_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_BIAS_BETA_FIELD_NUMBER: _ClassVar[int]
+    TERMS_FIELD_NUMBER: _ClassVar[int]
+    VOCABULARY_ALLOW_FIELD_NUMBER: _ClassVar[int]
     RETURN_SCORES_FIELD_NUMBER: _ClassVar[int]
     RETURN_TOKEN_SCORES_FIELD_NUMBER: _ClassVar[int]
     RETURN_TOP_TOKENS_FIELD_NUMBER: _ClassVar[int]
     RETURN_ATTENTION_FIELD_NUMBER: _ClassVar[int]
-    REPLACE_UNKNOWNS_FIELD_NUMBER: _ClassVar[int]
-    COVERAGE_PENALTY_FIELD_NUMBER: _ClassVar[int]
-    PREFIX_BIAS_BETA_FIELD_NUMBER: _ClassVar[int]
-    RETURN_ALTERNATIVES_FIELD_NUMBER: _ClassVar[int]
-    MIN_ALTERNATIVE_EXPANSION_PROB_FIELD_NUMBER: _ClassVar[int]
-    TERMS_FIELD_NUMBER: _ClassVar[int]
-    VOCABULARY_ALLOW_FIELD_NUMBER: _ClassVar[int]
-    TIME_LIMIT_MS_FIELD_NUMBER: _ClassVar[int]
+    time_limit_ms: int
     max_decoding_length: int
     min_decoding_length: int
     beam_size: int
     patience: float
     length_penalty: float
+    coverage_penalty: float
     num_hypotheses: int
+    return_alternatives: bool
+    min_alternative_expansion_prob: float
     temperature: float
     top_k: int
     top_p: float
@@ -92,25 +95,21 @@ class GenerationOptions(_message.Message):
     repetition_penalty: float
     no_repeat_ngram_size: int
     disable_unk: bool
+    replace_unknowns: bool
     suppress_tokens: _containers.RepeatedScalarFieldContainer[str]
     suppress_sequences: _containers.RepeatedCompositeFieldContainer[TokenSequence]
     end_tokens: _containers.RepeatedScalarFieldContainer[str]
     stop_sequences: _containers.RepeatedScalarFieldContainer[str]
     target_prefix: str
     target_prefix_tokens: _containers.RepeatedScalarFieldContainer[str]
+    prefix_bias_beta: float
+    terms: _containers.RepeatedCompositeFieldContainer[Term]
+    vocabulary_allow: _containers.RepeatedScalarFieldContainer[str]
     return_scores: bool
     return_token_scores: bool
     return_top_tokens: int
     return_attention: bool
-    replace_unknowns: bool
-    coverage_penalty: float
-    prefix_bias_beta: float
-    return_alternatives: bool
-    min_alternative_expansion_prob: float
-    terms: _containers.RepeatedCompositeFieldContainer[Term]
-    vocabulary_allow: _containers.RepeatedScalarFieldContainer[str]
-    time_limit_ms: int
-    def __init__(self, max_decoding_length: _Optional[int] = ..., min_decoding_length: _Optional[int] = ..., beam_size: _Optional[int] = ..., patience: _Optional[float] = ..., length_penalty: _Optional[float] = ..., num_hypotheses: _Optional[int] = ..., temperature: _Optional[float] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., min_p: _Optional[float] = ..., seed: _Optional[int] = ..., repetition_penalty: _Optional[float] = ..., no_repeat_ngram_size: _Optional[int] = ..., disable_unk: bool = ..., suppress_tokens: _Optional[_Iterable[str]] = ..., suppress_sequences: _Optional[_Iterable[_Union[TokenSequence, _Mapping]]] = ..., end_tokens: _Optional[_Iterable[str]] = ..., stop_sequences: _Optional[_Iterable[str]] = ..., target_prefix: _Optional[str] = ..., target_prefix_tokens: _Optional[_Iterable[str]] = ..., return_scores: bool = ..., return_token_scores: bool = ..., return_top_tokens: _Optional[int] = ..., return_attention: bool = ..., replace_unknowns: bool = ..., coverage_penalty: _Optional[float] = ..., prefix_bias_beta: _Optional[float] = ..., return_alternatives: bool = ..., min_alternative_expansion_prob: _Optional[float] = ..., terms: _Optional[_Iterable[_Union[Term, _Mapping]]] = ..., vocabulary_allow: _Optional[_Iterable[str]] = ..., time_limit_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, time_limit_ms: _Optional[int] = ..., max_decoding_length: _Optional[int] = ..., min_decoding_length: _Optional[int] = ..., beam_size: _Optional[int] = ..., patience: _Optional[float] = ..., length_penalty: _Optional[float] = ..., coverage_penalty: _Optional[float] = ..., num_hypotheses: _Optional[int] = ..., return_alternatives: bool = ..., min_alternative_expansion_prob: _Optional[float] = ..., temperature: _Optional[float] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., min_p: _Optional[float] = ..., seed: _Optional[int] = ..., repetition_penalty: _Optional[float] = ..., no_repeat_ngram_size: _Optional[int] = ..., disable_unk: bool = ..., replace_unknowns: bool = ..., suppress_tokens: _Optional[_Iterable[str]] = ..., suppress_sequences: _Optional[_Iterable[_Union[TokenSequence, _Mapping]]] = ..., end_tokens: _Optional[_Iterable[str]] = ..., stop_sequences: _Optional[_Iterable[str]] = ..., target_prefix: _Optional[str] = ..., target_prefix_tokens: _Optional[_Iterable[str]] = ..., prefix_bias_beta: _Optional[float] = ..., terms: _Optional[_Iterable[_Union[Term, _Mapping]]] = ..., vocabulary_allow: _Optional[_Iterable[str]] = ..., return_scores: bool = ..., return_token_scores: bool = ..., return_top_tokens: _Optional[int] = ..., return_attention: bool = ...) -> None: ...
 
 class Term(_message.Message):
     __slots__ = ("source", "target")

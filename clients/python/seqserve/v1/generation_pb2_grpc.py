@@ -86,29 +86,29 @@ class GenerationServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def GenerateBatch(self, request, context):
-        """Generates from many sources in one call; each has an outcome of its own.
+        """Generates from many sources in one call; each source has its own outcome.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GenerateBulk(self, request_iterator, context):
-        """Generates from as many sources as are sent, and answers each as soon as it is done, in whatever
-        order. The server reads on only while few are under way.
+        """Generates from any number of sources and answers each when it is done, in any order. The server
+        stops reading while it works on as many as it can run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Score(self, request, context):
-        """Gives the log-probability of every token of a target that is known.
+        """Gives the log-probability of every token of a given target.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Attention(self, request, context):
-        """Gives what every layer and head attended to, for a source and its target.
+        """Gives the attention weights of every layer and head for a source and its target.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

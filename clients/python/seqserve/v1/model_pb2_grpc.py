@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ModelServiceStub(object):
-    """Tells which models a server has, and changes what is loaded.
+    """Lists, loads and unloads the models of a server.
     """
 
     def __init__(self, channel):
@@ -63,7 +63,7 @@ class ModelServiceStub(object):
 
 
 class ModelServiceServicer(object):
-    """Tells which models a server has, and changes what is loaded.
+    """Lists, loads and unloads the models of a server.
     """
 
     def ListModels(self, request, context):
@@ -81,22 +81,22 @@ class ModelServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def LoadModel(self, request, context):
-        """Loads a version and answers when it takes calls; it stays loaded until UnloadModel.
+        """Loads a version; answers when it takes calls. It stays loaded until UnloadModel.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UnloadModel(self, request, context):
-        """Takes a version out of service and answers when its calls have ended and its memory is free; it
-        stays so until LoadModel.
+        """Unloads a version; answers when its calls have ended and its memory is free. It stays unloaded
+        until LoadModel.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetTraffic(self, request, context):
-        """Shares the calls that name no version among versions of a model.
+        """Sets the weights by which calls that name no version are shared among versions of a model.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -139,7 +139,7 @@ def add_ModelServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ModelService(object):
-    """Tells which models a server has, and changes what is loaded.
+    """Lists, loads and unloads the models of a server.
     """
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""One beam search: what it has found, and how it goes on where more is asked for than the best."""
+"""One beam search: its rows, and the hypotheses it has finished. The rules are CTranslate2's."""
 
 from __future__ import annotations
 
@@ -8,137 +8,134 @@ from typing import cast
 import numpy as np
 
 from seqserve_server.contract.events import Finished
-from seqserve_server.engine.decoding.beam_step import Candidates, continued_by, ranked
+from seqserve_server.engine.decoding.beam_step import Candidates, continue_with, rank
+from seqserve_server.engine.decoding.distribution import Distribution
 from seqserve_server.engine.decoding.hypotheses import (
-    Ended,
-    HypothesisPool,
+    FinishedHypothesis,
     PartialHypothesis,
     best,
 )
-from seqserve_server.engine.decoding.lexical_constraints import Banks
-from seqserve_server.engine.decoding.logits import Ranking
-from seqserve_server.engine.decoding.processors import Distribution, Distributions, alternative
-from seqserve_server.engine.packing import Array
+from seqserve_server.engine.decoding.lexical_constraints import LexicalConstraints
+from seqserve_server.engine.decoding.logits import TokenLogprobs
+from seqserve_server.engine.decoding.proposals import Proposals
+from seqserve_server.engine.decoding.rows import Rows
 from seqserve_server.engine.request import Request
 
 
 class BeamSearch:
     """The search of a request, or that of one of its alternatives."""
 
-    def __init__(self, answer: HypothesisPool, alternative: int | None = None) -> None:
-        """Begins with nothing found.
+    def __init__(self, rows: Rows, first: int) -> None:
+        """Starts with nothing found.
 
         Args:
-            answer: Where its hypotheses go.
-            alternative: Which of the best words after the prefix it carries on; None for all.
+            rows: All rows.
+            first: One of its own, which have joined.
         """
-        self.answer = answer
-        """The answer that its hypotheses go into."""
-        self.options = options = answer.options
-        self.constraints = answer.constraints
-        self._alternative = alternative
-        self._ended: list[Ended] = []
-        self._top_ended = self._dropped = False
-        self._rankings: list[Ranking] = []
-        self._banks = Banks(options.terms, self.constraints.ends) if options.terms else None
-        self.has_own_ends = bool(options.end_ids or options.stops or alternative is not None)
-        """Whether more ends a hypothesis than the model's end token and the longest length."""
+        state = rows.states[first]
+        self.rows = state.beams
+        """Its rows, best first; empty once they have left."""
+        self.pool = state.pool
+        self.options = options = state.options
+        self.constraints = state.constraints
+        self._all = rows
+        self._alternative = state.index if options.return_alternatives else None
+        self._finished: list[FinishedHypothesis] = []
+        self._top_finished = self._is_dropped = False
+        self._top_tokens: list[TokenLogprobs] = []
+        ends = self.constraints.end_ids
+        self._terms = LexicalConstraints(options.terms, ends) if options.terms else None
+        self.has_own_ends = bool(options.end_ids or options.stops or options.return_alternatives)
+        """Whether more ends a hypothesis than the model's end token and the maximum length."""
+        # All beams are alike at first, so that only one counts.
+        rows.scores[self.rows[1:]] = -np.inf
 
     @property
-    def _wanted(self) -> int:
+    def _num_wanted(self) -> int:
         return self.options.num_hypotheses if self._alternative is None else 1
 
     @property
-    def _enough(self) -> int:
+    def _num_enough(self) -> int:
         return max(1, math.floor(self.options.beam_size * self.options.patience + 0.5))
 
-    def candidates(
-        self, scores: Array, rows: list[int], length: int, steps: Distributions
-    ) -> Candidates | None:
-        """Ranks the continuations of a search that is guided.
-
-        Args:
-            scores: Of its beams, ``[B]``.
-            rows: Of its beams.
-            length: Words, the one now to be found counted.
-            steps: What the last step has found.
+    def candidates(self, proposals: Proposals) -> Candidates | None:
+        """Ranks the continuations of a search that is inspected.
 
         Returns:
-            At most ``2 B`` of them, ``[1, N]``; None where they are those of the graph.
+            At most ``2 B`` of them, ``[1, N]``; None where the graph's own stand.
         """
-        options = self.options
-        forced = self.constraints.forced(length - 1)
-        if forced is not None:
-            return continued_by(scores, forced, math.nan)
-        found = [steps.of(row, options) for row in rows]
-        self._rankings = [each.ranking(options.return_top_tokens) for each in found]
-        if self._alternative is not None and options.is_branching_token(length):
-            chosen = alternative(found[0], self._alternative, options)
-            self._dropped = chosen is None
-            # One that is dropped ends with this word, whatever it is.
-            return continued_by(scores, *(chosen or found[0].ranking(1)[0]))
-        if not options.needs_distribution:
+        found = [proposals.of(row) for row in self.rows]
+        self._top_tokens = [list(proposal.top_tokens) for proposal in found]
+        self._is_dropped = found[0].is_dropped
+        scores = self._all.scores[self.rows]
+        if found[0].only:
+            return continue_with(scores, *found[0].only)
+        if not self.options.needs_distribution:
             return None
-        if self._banks:
-            said = [steps.said(row) for row in rows]
-            return self._banks.candidates(scores, cast(list[Distribution], found), said)
-        listed = [each.best(2 * len(rows)) for each in found]
-        words, log_probabilities = (np.stack(part)[None] for part in zip(*listed, strict=True))
-        return ranked(scores[None], words, log_probabilities)
+        distributions = [cast(Distribution, proposal.found) for proposal in found]
+        if self._terms:
+            length = int(self._all.cache.lengths[self.rows[0]])
+            outputs = [self._all.output(row, length - 1) for row in self.rows]
+            return self._terms.candidates(scores, distributions, outputs)
+        listed = [distribution.top(2 * len(self.rows)) for distribution in distributions]
+        tokens, log_probabilities = (np.stack(part)[None] for part in zip(*listed, strict=True))
+        return rank(scores[None], tokens, log_probabilities)
 
-    def ranking(self, beam: int) -> Ranking:
-        """Gives the best words after a beam in the last step, where they are asked for."""
-        return self._rankings[beam] if self._rankings else []
+    def top_tokens(self, beam: int) -> TokenLogprobs:
+        """Gives the top tokens after a beam in the last step, where they are asked for."""
+        return self._top_tokens[beam] if self._top_tokens else []
 
-    def ends(self, words: list[int]) -> bool:
-        """Tells whether words are a whole hypothesis."""
-        return self._dropped or self.constraints.end(words) is not None
+    def ends(self, token_ids: list[int]) -> bool:
+        """Tells whether tokens are a whole hypothesis."""
+        return self._is_dropped or self.constraints.end(token_ids) is not None
 
-    def end(self, said: PartialHypothesis, on_top: bool) -> None:
-        """Takes in a hypothesis that has ended.
+    def add(self, hypothesis: PartialHypothesis, is_top: bool) -> None:
+        """Adds a hypothesis that has ended.
 
         Args:
-            said: All its words.
-            on_top: Whether it is the best of its step.
+            hypothesis: All its tokens.
+            is_top: Whether it is the best of its step.
         """
-        if self._dropped or said.score == -math.inf:
+        if self._is_dropped or hypothesis.score == -math.inf:
             return
-        end = self.constraints.end(said.token_ids)
+        end = self.constraints.end(hypothesis.token_ids)
         assert end is not None
-        self._ended.append(Ended.of(said, end, self.options))
-        self._top_ended |= on_top
+        self._finished.append(FinishedHypothesis.of(hypothesis, end, self.options))
+        self._top_finished |= is_top
 
     def is_over(self, length: int) -> bool:
-        """Tells whether enough has ended, now that hypotheses have so many words."""
-        options, count = self.options, len(self._ended)
+        """Tells whether enough has finished, now that hypotheses have ``length`` tokens."""
+        options, count = self.options, len(self._finished)
         if length >= options.max_decoding_length or options.is_branching_token(length):
             return True
-        if self._banks:
-            # Only those end that have said all of them: one bank of many.
-            return count >= max(self._wanted, round(self._enough / self._banks.count))
+        if self._terms:
+            # Only those end that hold all terms: one bank of many.
+            return count >= max(self._num_wanted, round(self._num_enough / self._terms.num_banks))
         if options.patience == 1.0 and not (options.length_penalty or options.coverage_penalty):
-            # Without a penalty no later hypothesis can be better than the one that ends on top.
-            return self._top_ended and count >= self._wanted
-        return count >= self._enough
+            # Without a penalty no later hypothesis can be better than one that ends on top.
+            return self._top_finished and count >= self._num_wanted
+        return count >= self._num_enough
 
     def close(self) -> list[tuple[Request, Finished]]:
-        """Hands over what it has found; gives the answer where it was the last to do so."""
-        return self.answer.close(self._found())
+        """Hands over what it has found; gives the answer where it was the last search."""
+        return self.pool.add(self._found())
 
-    def cut(self, running: list[PartialHypothesis], length: int) -> list[Ended]:
-        """Gives what it has found, and what its beams have said so far.
+    def interrupt(self, length: int) -> list[FinishedHypothesis]:
+        """Gives what it has found, and what its beams have so far.
 
         Args:
-            running: What each beam has said, best first.
-            length: How many words that is.
+            length: Tokens of its beams.
         """
         if self._alternative and self.options.is_within_shared_prefix(length):
-            # All alternatives are one until their own first word.
+            # All alternatives are one until their own first token.
             return []
-        self._ended += [Ended.cut(said, self.options) for said in running]
+        going = (self._all.hypothesis(row, length) for row in self.rows)
+        self._finished += [
+            FinishedHypothesis.cut(one, self.options) for one in going if one.score > -math.inf
+        ]
         return self._found()
 
-    def _found(self) -> list[Ended]:
+    def _found(self) -> list[FinishedHypothesis]:
         if self._alternative is None:
-            return self._ended
-        return [each.as_alternative(self._alternative) for each in best(self._ended, 1)]
+            return self._finished
+        return [each.as_alternative(self._alternative) for each in best(self._finished, 1)]

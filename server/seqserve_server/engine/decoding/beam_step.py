@@ -1,4 +1,4 @@
-"""How beams go on, for many searches at once: arrays only, the rules are those of CTranslate2.
+"""One step of beam search, for many searches at once: arrays only, the rules are CTranslate2's.
 
 G searches keep B beams each, best first at every step.
 """
@@ -13,8 +13,8 @@ import numpy as np
 from seqserve_server.engine.cache import MASKED_LOGIT
 from seqserve_server.engine.packing import Array
 
-# A word whose total is lower is forbidden, or what it would continue does not count.
-_LEAST = float(MASKED_LOGIT) / 2
+# A lower total means that a token is suppressed, or that the beam it continues does not count.
+_MIN_TOTAL = float(MASKED_LOGIT) / 2
 
 
 class Candidates(NamedTuple):
@@ -22,132 +22,133 @@ class Candidates(NamedTuple):
 
     beams: Array
     """Which beam is continued."""
-    words: Array
-    """By what."""
+    tokens: Array
+    """By which token."""
     log_probabilities: Array
-    """Of the word alone."""
+    """Of that token alone."""
     totals: Array
-    """Sum of the log-probabilities of all words up to it."""
+    """Sum of the log-probabilities of all tokens up to it."""
 
-    def at(self, places: Array) -> Candidates:
+    def at(self, columns: Array) -> Candidates:
         """Gives some of each search, ``[G, M]``."""
-        return Candidates(*(_along(array, places) for array in self))
+        return Candidates(*(_take(array, columns) for array in self))
 
     def of(self, searches: Array | int) -> Candidates:
         """Gives all of some searches, or of one, without the first axis."""
         return Candidates(*(array[searches] for array in self))
 
     def put(self, search: int, others: Candidates) -> None:
-        """Takes others in the place of those of a search.
+        """Replaces those of a search.
 
         Args:
-            search: Which one.
-            others: No more than there were, ``[1, M]``; what is missing does not count.
+            search: Its index.
+            others: At most as many, ``[1, M]``; missing ones do not count.
         """
         self.totals[search] = -np.inf
         for array, other in zip(self, others, strict=True):
             array[search, : other.shape[1]] = other[0]
 
 
-def _along(array: Array, places: Array) -> Array:
-    """Gives values of each row ``[G, N]`` at its places ``[G, M]``; numpy's own takes 8 us more."""
-    return array.reshape(-1).take(places + _begins(*array.shape))
+def _take(array: Array, columns: Array) -> Array:
+    """Takes columns ``[G, M]`` of each row ``[G, N]``; ``np.take_along_axis`` needs 8 us more."""
+    return array.reshape(-1).take(columns + _row_starts(*array.shape))
 
 
 @cache
-def _begins(rows: int, length: int) -> Array:
-    """Gives where each row begins in an array without gaps, ``[G, 1]``."""
+def _row_starts(rows: int, length: int) -> Array:
+    """Gives the index of each row's first element in the flat array, ``[G, 1]``."""
     return np.arange(rows)[:, None] * length
 
 
 @cache
-def _earlier(beams: int) -> Array:
-    """Tells of each pair of beams whether the second comes before the first, ``[B, B]``."""
+def _is_earlier(beams: int) -> Array:
+    """Tells for each pair of beams whether the second comes before the first, ``[B, B]``."""
     return np.tri(beams, k=-1, dtype=np.bool_)
 
 
-def ranked(scores: Array, words: Array, log_probabilities: Array) -> Candidates:
+def rank(scores: Array, tokens: Array, log_probabilities: Array) -> Candidates:
     """Ranks the continuations of all beams; among equals the first comes first.
 
     Args:
         scores: Of the beams, ``[G, B]``.
-        words: Best ones after each beam, ``[G, B, K]``.
+        tokens: Top tokens after each beam, ``[G, B, K]``.
         log_probabilities: Theirs.
 
     Returns:
-        The best ``2 B`` of each search, or all where there are fewer. Their total is infinitely
-        low where a word is forbidden: then they do not count.
+        The best ``2 B`` of each search, or all where there are fewer. The total of a suppressed
+        token is minus infinity: it does not count.
     """
-    groups, beams, words_each = words.shape
+    groups, beams, width = tokens.shape
     totals = (scores[:, :, None] + log_probabilities).reshape(groups, -1)
     order = (-totals).argsort(axis=1, kind="stable")[:, : 2 * beams]
-    places = order + _begins(*totals.shape)
-    parts = (array.reshape(-1).take(places) for array in (words, log_probabilities, totals))
-    found = Candidates(order // words_each, *parts)
-    found.totals[found.totals < _LEAST] = -np.inf
+    flat = order + _row_starts(*totals.shape)
+    parts = (array.reshape(-1).take(flat) for array in (tokens, log_probabilities, totals))
+    found = Candidates(order // width, *parts)
+    found.totals[found.totals < _MIN_TOTAL] = -np.inf
     return found
 
 
-def continued_by(scores: Array, word: int, log_probability: float) -> Candidates:
-    """Continues all beams of one search by the same word, ``[1, B]``.
+def continue_with(scores: Array, token: int, log_probability: float) -> Candidates:
+    """Continues all beams of one search with the same token, ``[1, B]``.
 
     Args:
         scores: Of the beams, ``[B]``.
-        word: What they say.
-        log_probability: Of that; not a number where it does not count.
+        token: The token.
+        log_probability: Of the token; NaN where it is forced and does not count.
     """
     found = np.full(len(scores), log_probability)
     totals = scores + np.nan_to_num(found)
-    beams, words = np.arange(len(scores)), np.full(len(scores), word)
-    return Candidates(beams[None], words[None], found[None], totals[None])
+    beams, tokens = np.arange(len(scores)), np.full(len(scores), token)
+    return Candidates(beams[None], tokens[None], found[None], totals[None])
 
 
-def succession(ends: Array, beams: int) -> Array:
-    """Tells which candidates go on: the first ``beams``, those that end replaced by later ones.
+def select_next(is_end: Array, beams: int) -> Array:
+    """Selects the candidates that go on: the first ``beams``, ended ones replaced by later ones.
 
     Args:
-        ends: Whether each candidate is a whole hypothesis, ``[G, N]``, N at least ``beams``.
+        is_end: Whether each candidate is a whole hypothesis, ``[G, N]``, N at least ``beams``.
         beams: How many go on.
 
     Returns:
-        A place among the candidates for each next beam, ``[G, B]``. Where too few are left that do
+        The column of the candidate for each next beam, ``[G, B]``. Where too few are left that do
         not end, some that do stay.
     """
-    places = np.arange(beams)[None].repeat(len(ends), axis=0)
+    columns = np.arange(beams)[None].repeat(len(is_end), axis=0)
     # Few searches have one that ends, as a rule.
-    for search in np.flatnonzero(ends[:, :beams].any(axis=1)).tolist():
-        found = ends[search].tolist()
-        spares = (place for place in range(beams, len(found)) if not found[place])
-        places[search] = [next(spares, at) if found[at] else at for at in range(beams)]
-    return places
+    for search in np.flatnonzero(is_end[:, :beams].any(axis=1)).tolist():
+        ends = is_end[search].tolist()
+        spares = (column for column in range(beams, len(ends)) if not ends[column])
+        columns[search] = [next(spares, at) if ends[at] else at for at in range(beams)]
+    return columns
 
 
-class Moves(NamedTuple):
-    """Where the next beams go."""
+class BeamReorder(NamedTuple):
+    """Where the next beams live."""
 
     rows: Array
-    """Of each next beam, ``[G, B]``."""
+    """Row of each next beam, ``[G, B]``."""
     sources: Array
-    """Rows that are to be copied, ``[C]``."""
+    """Rows to copy, ``[C]``."""
     targets: Array
-    """Where to."""
+    """Rows to copy them to, ``[C]``."""
 
 
-def settled(rows: Array, beams: Array) -> Moves:
+def reorder(rows: Array, beams: Array) -> BeamReorder:
     """Gives each next beam a row: that of its parent where no earlier one has it.
 
     Args:
         rows: Of the beams, ``[G, B]``.
         beams: Parent of each next beam, ``[G, B]``.
     """
-    copied = ((beams[:, :, None] == beams[:, None, :]) & _earlier(rows.shape[1])).any(axis=2)
-    parents = _along(rows, beams)
-    sources = parents[copied]
+    same_parent = beams[:, :, None] == beams[:, None, :]
+    is_copy = (same_parent & _is_earlier(rows.shape[1])).any(axis=2)
+    parents = _take(rows, beams)
+    sources = parents[is_copy]
     if not len(sources):
-        return Moves(parents, sources, sources)
+        return BeamReorder(parents, sources, sources)
     has_child = np.zeros(rows.size, np.bool_)
-    has_child[beams + _begins(*rows.shape)] = True
+    has_child[beams + _row_starts(*rows.shape)] = True
     # A search has as many rows without a child as it has copies.
     targets = rows[~has_child.reshape(rows.shape)]
-    parents[copied] = targets
-    return Moves(parents, sources, targets)
+    parents[is_copy] = targets
+    return BeamReorder(parents, sources, targets)

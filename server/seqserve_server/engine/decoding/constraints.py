@@ -1,4 +1,4 @@
-"""What a hypothesis may not say next, and what ends it."""
+"""What a hypothesis must not generate next, what it must, and what ends it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class End(NamedTuple):
     """The end of a hypothesis."""
 
     reason: StopReason
-    kept: int
-    """How many of its words are its answer."""
+    length: int
+    """How many of its tokens are its answer."""
     text_length: int | None = None
     """Characters before the stop sequence, where that is the reason."""
 
 
 class Constraints:
-    """What one request forbids, forces and ends with."""
+    """Suppressed tokens, forced prefix and ends of one request."""
 
     def __init__(
         self, options: DecodingOptions, eos: int, vocabulary_size: int, detokenize: Detokenize
@@ -33,87 +33,87 @@ class Constraints:
         Args:
             options: Of the request.
             eos: The model's end token.
-            vocabulary_size: Words that the model knows.
-            detokenize: Gives the text in which stop sequences are looked for.
+            vocabulary_size: Tokens of the model.
+            detokenize: Gives the text in which stop sequences are searched.
         """
         self._options = options
-        self.ends = frozenset(options.end_ids or (eos,))
-        """Words that end a hypothesis."""
+        self.end_ids = frozenset(options.end_ids or (eos,))
+        """Tokens that end a hypothesis."""
         self._detokenize = detokenize
-        self._vocabulary = frozenset(options.vocabulary)
+        self._allowed = frozenset(options.vocabulary)
         self._vocabulary_size = vocabulary_size
         is_forced = options.stops and options.prefix and not options.prefix_bias_beta
-        # Characters of a prefix that is forced, which no stop sequence cuts.
-        self._given = len(detokenize(options.prefix)) if is_forced else 0
+        # Characters of a forced prefix, which no stop sequence cuts.
+        self._prefix_characters = len(detokenize(options.prefix)) if is_forced else 0
 
-    def bans(self, words: list[int]) -> list[int]:
-        """Lists what must not come after ``words``.
+    def suppressed(self, output: list[int]) -> list[int]:
+        """Lists the tokens that must not come after ``output``.
 
-        It never is all that there is: a hypothesis that has nothing left to say may end, whatever
-        keeps it from that. Its shortest length is the first to yield.
+        Some token always stays: a hypothesis with nothing left to generate may end, whatever
+        suppresses its end. The minimum length yields first.
         """
-        forbidden = self._forbidden(words)
-        is_short = len(words) < self._options.min_decoding_length
-        banned = forbidden | self.ends if is_short else forbidden
-        if not self._leaves_some(banned):
-            banned = forbidden if self._leaves_some(forbidden) else forbidden - self.ends
-        return sorted(banned)
+        found = self._suppressed(output)
+        is_short = len(output) < self._options.min_decoding_length
+        with_ends = found | self.end_ids if is_short else found
+        if not self._leaves_some(with_ends):
+            with_ends = found if self._leaves_some(found) else found - self.end_ids
+        return sorted(with_ends)
 
-    def _forbidden(self, words: list[int]) -> set[int]:
-        """Finds what must not come after ``words``, whatever the shortest length."""
+    def _suppressed(self, output: list[int]) -> set[int]:
+        """Finds the suppressed tokens, the minimum length left aside."""
         options = self._options
-        banned: set[int] = set()
+        found: set[int] = set()
         for sequence in options.suppressed:
             before = len(sequence) - 1
-            if before <= len(words) and tuple(words[len(words) - before :]) == sequence[:-1]:
-                banned.add(sequence[-1])
+            if before <= len(output) and tuple(output[len(output) - before :]) == sequence[:-1]:
+                found.add(sequence[-1])
         if options.no_repeat_ngram_size:
-            banned |= _repeating(words, options.no_repeat_ngram_size)
-        return banned
+            found |= _repeating(output, options.no_repeat_ngram_size)
+        return found
 
-    def _leaves_some(self, banned: set[int]) -> bool:
-        if self._vocabulary:
-            return not self._vocabulary <= banned
-        return len(banned) < self._vocabulary_size
+    def _leaves_some(self, suppressed: set[int]) -> bool:
+        if self._allowed:
+            return not self._allowed <= suppressed
+        return len(suppressed) < self._vocabulary_size
 
     def forced(self, length: int) -> int | None:
-        """Gives the word of the prefix that comes after so many; None where there is none."""
+        """Gives the token of the prefix that comes after ``length`` tokens; None after its end."""
         prefix = self._options.prefix
-        is_over = length >= len(prefix) or self._options.prefix_bias_beta
-        return None if is_over else prefix[length]
+        is_free = length >= len(prefix) or self._options.prefix_bias_beta
+        return None if is_free else prefix[length]
 
-    def end(self, words: list[int]) -> End | None:
-        """Tells whether words are a whole hypothesis, and what of it counts."""
-        if words[-1] in self.ends:
-            return End(StopReason.EOS, len(words) - 1)
+    def end(self, token_ids: list[int]) -> End | None:
+        """Tells whether tokens are a whole hypothesis, and how much of it counts."""
+        if token_ids[-1] in self.end_ids:
+            return End(StopReason.EOS, len(token_ids) - 1)
         if self._options.stops:
-            text = self._detokenize(words)
-            places = (text.find(stop, self._given) for stop in self._options.stops)
-            found = [place for place in places if place >= 0]
-            if found:
-                length = min(found)
-                return End(StopReason.STOP_SEQUENCE, self._covering(words, text[:length]), length)
-        if len(words) >= self._options.max_decoding_length:
-            return End(StopReason.LENGTH, len(words))
+            text = self._detokenize(token_ids)
+            found = (text.find(stop, self._prefix_characters) for stop in self._options.stops)
+            length = min((index for index in found if index >= 0), default=None)
+            if length is not None:
+                covering = self._covering(token_ids, text[:length])
+                return End(StopReason.STOP_SEQUENCE, covering, length)
+        if len(token_ids) >= self._options.max_decoding_length:
+            return End(StopReason.LENGTH, len(token_ids))
         return None
 
-    def _covering(self, words: list[int], text: str) -> int:
-        """Counts the words that the beginning of their text comes from."""
-        for count in range(len(words)):
-            if self._detokenize(words[:count]).startswith(text):
+    def _covering(self, token_ids: list[int], text: str) -> int:
+        """Counts the first tokens whose text begins with ``text``."""
+        for count in range(len(token_ids)):
+            if self._detokenize(token_ids[:count]).startswith(text):
                 return count
-        return len(words)
+        return len(token_ids)
 
 
-def _repeating(words: list[int], size: int) -> set[int]:
-    """Finds the words that would complete a sequence of ``size`` words a second time.
+def _repeating(output: list[int], size: int) -> set[int]:
+    """Finds the tokens that would complete an n-gram of ``size`` tokens a second time.
 
     Source: Paulus et al. 2017, "A Deep Reinforced Model for Abstractive Summarization", 2.5.
     """
     before = size - 1
-    last = words[len(words) - before :]
+    last = output[len(output) - before :]
     return {
-        words[place + before]
-        for place in range(len(words) - before)
-        if words[place : place + before] == last
+        output[index + before]
+        for index in range(len(output) - before)
+        if output[index : index + before] == last
     }

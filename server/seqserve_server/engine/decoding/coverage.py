@@ -9,7 +9,7 @@ import numpy as np
 
 from seqserve_server.contract.events import Hypothesis
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.engine.decoding.hypotheses import place_of
+from seqserve_server.engine.decoding.hypotheses import rank_of
 from seqserve_server.engine.packing import Array
 
 
@@ -36,7 +36,7 @@ def covering(
         (_covering(hypothesis, options.coverage_penalty * coverage(weights)), weights)
         for hypothesis, weights in seen
     ]
-    ranked.sort(key=lambda pair: place_of(pair[0], _rank(pair[0])))
+    ranked.sort(key=lambda pair: rank_of(pair[0], _rank(pair[0])))
     best = ranked[: options.num_hypotheses]
     return best if options.return_scores else [(_silent(each), weights) for each, weights in best]
 

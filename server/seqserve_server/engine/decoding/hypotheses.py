@@ -1,4 +1,4 @@
-"""Hypotheses that have ended, and the answers that they come to."""
+"""Hypotheses: the tokens of one row, the finished ones of a request, and their ranking."""
 
 from __future__ import annotations
 
@@ -8,130 +8,128 @@ from seqserve_server.contract.events import Finished, Hypothesis, StopReason
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.terms import unmet
 from seqserve_server.engine.decoding.constraints import Constraints, End
-from seqserve_server.engine.decoding.logits import Ranking, normalized
+from seqserve_server.engine.decoding.logits import TokenLogprobs, normalized
 from seqserve_server.engine.request import Request
 
 
 class PartialHypothesis(NamedTuple):
-    """The words of one row."""
+    """The tokens of one row."""
 
     token_ids: list[int]
-    """A prefix and the end token among them."""
+    """Prefix and end token included."""
     log_probabilities: list[float]
-    """Of each token; not a number where it was forced."""
+    """Of each token; NaN where it was forced."""
     score: float
-    """Their sum, what was forced left out."""
-    rankings: list[Ranking]
-    """The best words of each step, where they were asked for."""
+    """Their sum, forced tokens left out."""
+    top_tokens: list[TokenLogprobs]
+    """Top tokens of each step; empty unless asked for."""
 
     def extended(
-        self, word: int, log_probability: float, score: float, ranking: Ranking
+        self, token: int, log_probability: float, score: float, top_tokens: TokenLogprobs
     ) -> PartialHypothesis:
-        """Says one word more, which makes its score another one."""
-        token_ids, found = [*self.token_ids, word], [*self.log_probabilities, log_probability]
-        return PartialHypothesis(token_ids, found, score, [*self.rankings, ranking])
+        """Gives the hypothesis with one more token, and its new score."""
+        token_ids, found = [*self.token_ids, token], [*self.log_probabilities, log_probability]
+        return PartialHypothesis(token_ids, found, score, [*self.top_tokens, top_tokens])
 
     def hypothesis(self, end: End, options: DecodingOptions) -> Hypothesis:
-        """Gives what it comes to.
+        """Gives what the request asked for of it.
 
         Args:
-            end: Why it ended, and what of it counts.
-            options: What was asked for.
+            end: Why it ended, and how much of it counts.
+            options: Of the request.
         """
-        # Coverage is added to it later.
+        # Coverage is added to the score later.
         score = self.score if options.return_scores or options.coverage_penalty else None
-        # The end token was chosen too, but not what comes after a stop sequence.
-        chosen = end.kept + (end.reason is StopReason.EOS)
+        # The end token was generated too, but not what comes after a stop sequence.
+        generated = end.length + (end.reason is StopReason.EOS)
         return Hypothesis(
-            token_ids=self.token_ids[: end.kept],
+            token_ids=self.token_ids[: end.length],
             score=score,
             stop_reason=end.reason,
             normalized_score=normalized(score, len(self.token_ids), options.length_penalty),
-            token_scores=self.log_probabilities[:chosen] if options.return_token_scores else (),
-            top_tokens=self.rankings[:chosen] if options.return_top_tokens else (),
+            token_scores=self.log_probabilities[:generated] if options.return_token_scores else (),
+            top_tokens=self.top_tokens[:generated] if options.return_top_tokens else (),
             text_length=end.text_length,
-            unmet_terms=unmet(options.terms, self.token_ids[: end.kept]) if options.terms else (),
+            unmet_terms=unmet(options.terms, self.token_ids[: end.length]) if options.terms else (),
         )
 
 
-Place = tuple[bool, int, float]
-"""What hypotheses are sorted by: the least is the best."""
+Rank = tuple[bool, int, float]
+"""Hypotheses are sorted by it; the lowest is the best."""
 
 
-def place_of(hypothesis: Hypothesis, rank: float) -> Place:
-    """Gives the place of a hypothesis among others.
+def rank_of(hypothesis: Hypothesis, score: float) -> Rank:
+    """Ranks a hypothesis: interrupted ones last, then by unmet terms, then by score.
 
     Args:
-        hypothesis: One that was still going on lacks the rest of its score, so that it comes after
-            those that are whole.
-        rank: What counts among those that lack as many terms; the highest is the best.
+        hypothesis: An interrupted one lacks the rest of its score.
+        score: The normalised score; the highest is the best.
     """
     is_cut = hypothesis.stop_reason is StopReason.TIME_LIMIT
-    return is_cut, len(hypothesis.unmet_terms), -rank
+    return is_cut, len(hypothesis.unmet_terms), -score
 
 
-class Ended(NamedTuple):
-    """A hypothesis and its place among others."""
+class FinishedHypothesis(NamedTuple):
+    """A hypothesis that has ended, and its rank."""
 
     hypothesis: Hypothesis
-    place: Place
+    rank: Rank
 
     @classmethod
-    def of(cls, said: PartialHypothesis, end: End, options: DecodingOptions) -> Ended:
-        """Takes what a row has said and why that is all."""
-        hypothesis = said.hypothesis(end, options)
-        rank = normalized(said.score, len(said.token_ids), options.length_penalty)
-        return cls(hypothesis, place_of(hypothesis, rank))
+    def of(
+        cls, partial: PartialHypothesis, end: End, options: DecodingOptions
+    ) -> FinishedHypothesis:
+        """Ends a row's hypothesis."""
+        hypothesis = partial.hypothesis(end, options)
+        score = normalized(partial.score, len(partial.token_ids), options.length_penalty)
+        return cls(hypothesis, rank_of(hypothesis, score))
 
     @classmethod
-    def cut(cls, said: PartialHypothesis, options: DecodingOptions) -> Ended:
-        """Takes what a row has said so far."""
-        return cls.of(said, End(StopReason.TIME_LIMIT, len(said.token_ids)), options)
+    def cut(cls, partial: PartialHypothesis, options: DecodingOptions) -> FinishedHypothesis:
+        """Interrupts a row's hypothesis where it is."""
+        return cls.of(partial, End(StopReason.TIME_LIMIT, len(partial.token_ids)), options)
 
-    def as_alternative(self, number: int) -> Ended:
-        """Ranks it as the alternative it is: they come in the order of their first words."""
-        return self._replace(place=(False, 0, number))
+    def as_alternative(self, index: int) -> FinishedHypothesis:
+        """Ranks it as an alternative: in the order of the first tokens."""
+        return self._replace(rank=(False, 0, index))
 
 
-def best(ended: list[Ended], count: int) -> list[Ended]:
-    """Gives so many of them, best first; among equals the one that ended first."""
-    return sorted(ended, key=lambda entry: entry.place)[:count]
+def best(finished: list[FinishedHypothesis], count: int) -> list[FinishedHypothesis]:
+    """Gives the ``count`` best, best first; among equals the one that ended first."""
+    return sorted(finished, key=lambda entry: entry.rank)[:count]
 
 
 class HypothesisPool:
-    """The n best hypotheses of one request, gathered from all its searches."""
+    """Collects the finished hypotheses of one request from all its searches."""
 
-    def __init__(self, request: Request, constraints: Constraints, searches: int) -> None:
-        """Begins with nothing.
+    def __init__(self, request: Request, constraints: Constraints, num_searches: int) -> None:
+        """Starts empty.
 
         Args:
             request: What was asked.
             constraints: Of all its hypotheses.
-            searches: How many go on, each by itself.
+            num_searches: How many searches, or rows without a beam, add to it.
         """
         self.request = request
+        self.options = request.options
         self.constraints = constraints
-        self._searches = searches
-        self._ended: list[Ended] = []
+        self._num_running = num_searches
+        self._finished: list[FinishedHypothesis] = []
 
-    @property
-    def options(self) -> DecodingOptions:
-        """How to decode."""
-        return self.request.options
+    def add(self, finished: list[FinishedHypothesis]) -> list[tuple[Request, Finished]]:
+        """Takes all that one search has found; gives the answer with the last one."""
+        self._finished += finished
+        self._num_running -= 1
+        return [] if self._num_running else [(self.request, self._answer())]
 
-    def close(self, ended: list[Ended]) -> list[tuple[Request, Finished]]:
-        """Takes in what a search has found; gives the request and its answer with the last one."""
-        self._ended += ended
-        self._searches -= 1
-        return [] if self._searches else [(self.request, self._found())]
+    def cut(self, finished: list[FinishedHypothesis]) -> Finished:
+        """Takes what interrupted searches have found, and gives the answer."""
+        self._finished += finished
+        return self._answer()
 
-    def cut(self, ended: list[Ended]) -> Finished:
-        """Takes in what searches have that still go on, and gives the answer."""
-        self._ended += ended
-        return self._found()
-
-    def _found(self) -> Finished:
-        # What covers most of the source may yet come to the top.
-        count = len(self._ended) if self.options.coverage_penalty else self.options.num_hypotheses
-        found = best(self._ended, count)
-        return Finished([entry.hypothesis for entry in found])
+    def _answer(self) -> Finished:
+        # Coverage may still bring any of them to the top.
+        count = (
+            len(self._finished) if self.options.coverage_penalty else self.options.num_hypotheses
+        )
+        return Finished([entry.hypothesis for entry in best(self._finished, count)])

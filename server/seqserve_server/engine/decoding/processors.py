@@ -1,136 +1,88 @@
-"""How probable each word is to come next, after what a request asks to be changed."""
+"""Logits processors: what a request changes between the graph's logits and the choice of a token.
+
+Only rows whose request changes something have any. Tokens that are suppressed need none: the graph
+masks them itself.
+"""
 
 from __future__ import annotations
 
-import math
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.engine.cache import MASKED_LOGIT, SlotCache
-from seqserve_server.engine.decoding.allowed_tokens import Vocabularies
-from seqserve_server.engine.decoding.logits import Ranking, largest, log_softmax, penalized
-from seqserve_server.engine.decoding.token_buffer import TokenBuffer
+from seqserve_server.engine.cache import MASKED_LOGIT
+from seqserve_server.engine.decoding.logits import log_softmax
 from seqserve_server.engine.packing import Array
 
+Columns: TypeAlias = "Array | None"
+"""The token of each column, rising, ``[N]``; None where column and token are the same."""
 
-class Best(NamedTuple):
-    """What the graph has listed for a row, best first."""
-
-    token_ids: Array
-    """Words, ``[K]``."""
-    log_probabilities: Array
-
-    def best(self, count: int) -> Best:
-        """Gives the first ``count`` of them."""
-        return Best(self.token_ids[:count], self.log_probabilities[:count])
-
-    def ranking(self, count: int) -> Ranking:
-        """Lists the first ``count`` of them, but for those that are forbidden."""
-        token_ids, found = self.token_ids[:count].tolist(), self.log_probabilities[:count].tolist()
-        return [pair for pair in zip(token_ids, found, strict=True) if pair[1] > MASKED_LOGIT / 2]
+Processor: TypeAlias = Callable[[Array, Sequence[int], Columns], Array]
+"""Takes values ``[N]``, the row's tokens so far and the columns; gives new values ``[N]``."""
 
 
-class Distribution:
-    """Log-probabilities of the next word of one row, after the changes its request asks for."""
-
-    def __init__(
-        self, scores: Array, said: list[int], options: DecodingOptions, words: Array | None = None
-    ) -> None:
-        """Changes what is to be changed.
-
-        Args:
-            scores: Of all words, or of those that may be said, ``[N]``.
-            said: What the row has said so far.
-            options: Of its request.
-            words: Those that may be said, rising, ``[N]``; None for all.
-        """
-        self._words = words
-        if options.repetition_penalty != 1.0:
-            places = [place for word in said if (place := self._place(word)) is not None]
-            # What is forbidden stays beyond reach, however much is to be repeated.
-            places = [place for place in places if scores[place] > MASKED_LOGIT / 2]
-            scores = penalized(scores, places, options.repetition_penalty)
-        self.log_probabilities = log_softmax(scores)
-        """``[N]``"""
-        length = len(said)
-        if options.prefix_bias_beta and tuple(said) == options.prefix[:length] != options.prefix:
-            self._prefer(options.prefix[length], options.prefix_bias_beta)
-
-    def _prefer(self, word: int, share: float) -> None:
-        """Gives a word a share of all probability, beside what it has of the rest."""
-        found = self.log_probabilities
-        found += np.log1p(-share)
-        found[word] = np.logaddexp(found[word], np.log(share))
-
-    def _place(self, word: int) -> int | None:
-        if self._words is None:
-            return word
-        place = int(self._words.searchsorted(word))
-        return place if place < len(self._words) and self._words[place] == word else None
-
-    def word(self, place: int) -> int:
-        """Gives the word at a place of the log-probabilities."""
-        return int(place if self._words is None else self._words[place])
-
-    def log_probability(self, word: int) -> float:
-        """Gives that of a word."""
-        place = self._place(word)
-        return -math.inf if place is None else float(self.log_probabilities[place])
-
-    def best(self, count: int) -> Best:
-        """Gives the most probable words."""
-        places = largest(self.log_probabilities, count)
-        words = places if self._words is None else self._words[places]
-        return Best(words, self.log_probabilities[places])
-
-    def ranking(self, count: int) -> Ranking:
-        """Lists the most probable words, but for those that are forbidden."""
-        return self.best(count).ranking(count)
+def processors_of(options: DecodingOptions) -> tuple[Processor, ...]:
+    """Lists the processors of a request, in order; the last gives log-probabilities."""
+    if not options.needs_distribution:
+        return ()
+    found: list[Processor] = []
+    if options.repetition_penalty != 1.0:
+        found.append(partial(penalize_repetition, options.repetition_penalty))
+    found.append(normalize)
+    if options.prefix_bias_beta:
+        found.append(partial(prefer_prefix, options.prefix, options.prefix_bias_beta))
+    return tuple(found)
 
 
-class Distributions:
-    """What the last step has found."""
-
-    def __init__(self, cache: SlotCache, history: TokenBuffer, vocabularies: Vocabularies) -> None:
-        """Takes what was found, and what had been said before."""
-        self._cache = cache
-        self._history = history
-        self._vocabularies = vocabularies
-
-    def of(self, row: int, options: DecodingOptions) -> Best | Distribution:
-        """Gives what may come next in a row: of all words where the request changes them."""
-        if not options.needs_distribution:
-            return Best(*(array[0] for array in self._cache.best([row])))
-        said, words = self.said(row), options.vocabulary
-        if not words:
-            return Distribution(self._cache.scores(row), said, options)
-        allowed, scores = self._vocabularies.scores(row, words)
-        return Distribution(scores, said, options, allowed)
-
-    def said(self, row: int) -> list[int]:
-        """Gives what a row had said before the step."""
-        return self._history.said(row, int(self._cache.lengths[row]) - 1)
+def column_of(token: int, columns: Columns) -> int | None:
+    """Finds the column of a token; None where it has none."""
+    if columns is None:
+        return token
+    column = int(columns.searchsorted(token))
+    return column if column < len(columns) and columns[column] == token else None
 
 
-def alternative(
-    found: Best | Distribution, number: int, options: DecodingOptions
-) -> tuple[int, float] | None:
-    """Gives the first word of an alternative and its log-probability.
+def normalize(logits: Array, output: Sequence[int], columns: Columns) -> Array:
+    """Turns logits into log-probabilities, float64."""
+    return log_softmax(logits)
 
-    Args:
-        found: What may come after the prefix.
-        number: How many alternatives are more probable.
-        options: Of the request.
 
-    Returns:
-        None where it is too improbable; the first one never is.
+def penalize_repetition(
+    penalty: float, logits: Array, output: Sequence[int], columns: Columns
+) -> Array:
+    """Makes tokens less likely that the row holds already.
+
+    Divides positive logits by the penalty and multiplies negative ones. Suppressed tokens stay
+    suppressed, whatever the penalty.
+    Source: Keskar et al. 2019, "CTRL", section 4.1; for negative logits as in CTranslate2 and
+    Hugging Face's transformers.
     """
-    ranking = found.ranking(number + 1)
-    if number == 0:
-        return ranking[0]
-    if len(ranking) <= number:
-        return None
-    is_probable = math.exp(ranking[number][1]) >= options.min_alternative_expansion_prob
-    return ranking[number] if is_probable else None
+    found = {column for token in output if (column := column_of(token, columns)) is not None}
+    repeated = np.fromiter(found, np.int64)
+    repeated = repeated[logits[repeated] > MASKED_LOGIT / 2]
+    changed = logits.copy()
+    before = logits[repeated]
+    changed[repeated] = np.where(before < 0, before * penalty, before / penalty)
+    return changed
+
+
+def prefer_prefix(
+    prefix: tuple[int, ...],
+    beta: float,
+    log_probabilities: Array,
+    output: Sequence[int],
+    columns: Columns,
+) -> Array:
+    """Gives the next token of the prefix a share of all probability, while the row follows it.
+
+    The token keeps what it has of the rest. CTranslate2 calls this biased decoding.
+    """
+    length = len(output)
+    if length < len(prefix) and tuple(output) == prefix[:length]:
+        token = prefix[length]
+        log_probabilities += np.log1p(-beta)
+        log_probabilities[token] = np.logaddexp(log_probabilities[token], np.log(beta))
+    return log_probabilities

@@ -1,250 +1,142 @@
-"""Rows that go on by themselves: each says the best word, or one drawn at random.
+"""Greedy search and sampling: each row chooses its next token by itself.
 
-For most of them the graph has chosen already, or has listed what to draw among, and they advance as
-arrays. Rows that ask for more are looked at one by one.
+For most rows the graph has chosen already, or has listed the tokens to sample among, and they
+advance as arrays. Rows whose requests ask for more are inspected one by one.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-
 import numpy as np
 
 from seqserve_server.contract.events import Finished
-from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.engine.cache import SlotCache
-from seqserve_server.engine.decoding.constraints import Constraints
-from seqserve_server.engine.decoding.hypotheses import Ended, HypothesisPool
-from seqserve_server.engine.decoding.logits import Ranking
-from seqserve_server.engine.decoding.processors import Distribution, Distributions, alternative
-from seqserve_server.engine.decoding.sampling import Samplings, drawn, ordered
-from seqserve_server.engine.decoding.token_buffer import TokenBuffer
+from seqserve_server.engine.decoding.distribution import Distribution
+from seqserve_server.engine.decoding.hypotheses import FinishedHypothesis
+from seqserve_server.engine.decoding.proposals import Proposals
+from seqserve_server.engine.decoding.rows import Rows, RowState
+from seqserve_server.engine.decoding.sampling import sample, sorted_for_sampling
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.request import Request
 
 
-@dataclass(slots=True, eq=False)
-class _Row:
-    answer: HypothesisPool
-    number: int
-    """Which of the request's hypotheses it is."""
-    dropped: bool = False
-    """Whether it is an alternative that is too improbable."""
-
-
 class RowDecoder:
-    """One hypothesis a row. Rows of other searches are passed over."""
+    """One hypothesis a row. Rows of beam searches are left alone."""
 
-    def __init__(
-        self, cache: SlotCache, history: TokenBuffer, steps: Distributions, eos: int, longest: int
-    ) -> None:
-        """Begins with no row.
+    def __init__(self, rows: Rows, proposals: Proposals, eos: int) -> None:
+        """Takes the rows.
 
         Args:
-            cache: Whose rows it reads, and tells what to say.
-            history: Of all rows.
-            steps: What steps find.
+            rows: All of them.
+            proposals: What may come next in each.
             eos: Id of the end token.
-            longest: Most words of a target.
         """
-        self._cache = cache
-        self._history = history
-        self._steps = steps
+        self._rows = rows
+        self._proposals = proposals
         self._eos = eos
-        self._rows: dict[int, _Row] = {}
-        self._guided: dict[int, _Row] = {}
-        # Rows that may not end yet, and are not guided.
-        self._held: set[int] = set()
-        slots = cache.slots
-        self._all = np.arange(slots)
-        self._mine = np.zeros(slots, np.bool_)
-        self._scores = np.zeros(slots)
-        self._longest = np.zeros(slots, np.int32)
-        self._draws = np.zeros(slots, np.bool_)
-        self._samplings = Samplings.empty(slots)
-        self._numbers = np.zeros((slots, longest))
-        self._arrays = (
-            self._mine,
-            self._scores,
-            self._longest,
-            self._draws,
-            self._numbers,
-            *self._samplings,
-        )
+        self._all = np.arange(rows.cache.slots)
 
-    def join(self, rows: list[int], request: Request, constraints: Constraints) -> None:
-        """Starts the rows of a request, one for each hypothesis."""
-        options = request.options
-        answer = HypothesisPool(request, constraints, len(rows))
-        for number, row in enumerate(rows):
-            self._rows[row] = entry = _Row(answer, number)
-            self._mine[row] = True
-            self._scores[row] = 0.0
-            self._longest[row] = options.max_decoding_length
-            if options.sampling:
-                self._begin_drawing(row, options, number)
-            if options.is_guided or options.bans_depend_on_history:
-                self._guided[row] = entry
-            elif options.may_ban:
-                self._held.add(row)
-            self._ban(row, [])
-
-    def _begin_drawing(self, row: int, options: DecodingOptions, number: int) -> None:
-        assert options.sampling is not None
-        # Each hypothesis draws numbers of its own, so that no other row has a part in them.
-        random = np.random.default_rng([options.sampling.seed, number])
-        forced = 0 if options.prefix_bias_beta else len(options.prefix)
-        free = options.max_decoding_length - forced
-        self._numbers[row, forced:][:free] = random.random(free)
-        self._samplings.put(row, options.sampling)
-        self._draws[row] = not options.needs_distribution
-
-    def leave(self, row: int) -> None:
-        """Forgets a row."""
-        self._rows.pop(row, None)
-        self._guided.pop(row, None)
-        self._held.discard(row)
-        self._mine[row] = self._draws[row] = False
-
-    def move(self, source: int, target: int) -> None:
-        """Brings one row to the place of another, which has left."""
-        self._rows[target] = self._rows[source]
-        if source in self._guided:
-            self._guided[target] = self._guided[source]
-        if source in self._held:
-            self._held.add(target)
-        for array in self._arrays:
-            array[target] = array[source]
-        self.leave(source)
-
-    def advance(self, rows: int) -> tuple[list[int], list[tuple[Request, Finished]]]:
-        """Takes in the words of the step just run.
+    def advance(self, count: int) -> tuple[list[int], list[tuple[Request, Finished]]]:
+        """Chooses the next tokens after a step.
 
         Args:
-            rows: How many leading rows ran.
+            count: How many leading rows ran.
 
         Returns:
-            The rows that are done, in rising order, and the requests that have their answer.
+            The rows that are done, rising, and the requests that are answered.
         """
-        if not self._rows:
+        rows, cache = self._rows, self._rows.cache
+        if not rows.num_without_beam:
             return [], []
-        lengths, mine = self._cache.lengths[:rows], self._mine[:rows]
-        words = self._cache.tokens[:rows, 0]
-        log_probabilities = self._cache.log_probabilities[:rows].astype(np.float64)
-        if self._draws[:rows].any():
-            self._draw(words, log_probabilities)
-        for row in self._guided:
-            self._guide(row, words, log_probabilities)
-        self._history.say(self._all[:rows], lengths, words, log_probabilities)
-        # Words that are forced have none.
-        found = np.nan_to_num(log_probabilities) if self._guided else log_probabilities
-        self._scores[:rows] += found
-        done = ((words == self._eos) | (lengths >= self._longest[:rows])) & mine
-        for row in self._guided:
-            done[row] = self._is_done(row)
-        if self._held:
-            self._release(lengths)
+        mine = rows.has_no_beam[:count]
+        lengths, tokens = cache.lengths[:count], cache.tokens[:count, 0]
+        log_probabilities = cache.log_probabilities[:count].astype(np.float64)
+        sampling = rows.samples[:count].nonzero()[0]
+        if sampling.size:
+            self._sample(sampling, tokens, log_probabilities)
+        inspected = rows.is_inspected[:count].nonzero()[0].tolist()
+        for row in inspected:
+            if rows.states[row].needs_proposals:
+                self._choose(row, tokens, log_probabilities)
+        rows.append(self._all[:count], lengths, tokens, log_probabilities)
+        # Forced tokens have no log-probability.
+        found = np.nan_to_num(log_probabilities) if inspected else log_probabilities
+        np.add(rows.scores[:count], found, out=rows.scores[:count], where=mine)
+        done = ((tokens == self._eos) | (lengths >= rows.max_lengths[:count])) & mine
+        for row in inspected:
+            done[row] = self._ends(row, int(lengths[row]))
         ended: list[int] = done.nonzero()[0].tolist()
         return ended, [answer for row in ended for answer in self._finish(row)]
 
-    def _draw(self, words: Array, log_probabilities: Array) -> None:
-        """Draws for all rows that do so among the best words of the graph."""
-        rows = self._draws.nonzero()[0]
-        listed, scores = self._cache.best(rows)
-        numbers = self._numbers[rows, self._cache.lengths[rows] - 1]
-        places = drawn(scores, self._samplings.of(rows), numbers)
-        chosen = self._all[: len(rows)], places
-        words[rows], log_probabilities[rows] = listed[chosen], scores[chosen]
+    def _sample(self, sampling: Array, tokens: Array, log_probabilities: Array) -> None:
+        """Samples for all rows that do so among the top tokens of the graph."""
+        rows, cache = self._rows, self._rows.cache
+        listed, found = cache.top_tokens(sampling)  # [R, K]
+        random = rows.random[sampling, cache.lengths[sampling] - 1]
+        chosen = self._all[: len(sampling)], sample(found, rows.sampling.of(sampling), random)
+        tokens[sampling], log_probabilities[sampling] = listed[chosen], found[chosen]
 
-    def _guide(self, row: int, words: Array, log_probabilities: Array) -> None:
-        """Chooses for a row that asks for more."""
-        entry, length = self._guided[row], int(self._cache.lengths[row])
-        options = entry.answer.options
-        forced = entry.answer.constraints.forced(length - 1)
-        if forced is not None:
-            words[row], log_probabilities[row] = forced, math.nan
-            self._note(row, options, [])
-            return
-        begins = options.is_branching_token(length)
-        if not (options.needs_distribution or options.return_top_tokens or begins):
-            return
-        found = self._steps.of(row, options)
-        self._note(row, options, found.ranking(options.return_top_tokens))
-        if begins:
-            chosen = alternative(found, entry.number, options)
-            entry.dropped = chosen is None
-            if chosen:
-                words[row], log_probabilities[row] = chosen
-        elif isinstance(found, Distribution):
-            place = self._choose(row, found.log_probabilities, options, length)
-            words[row] = found.word(place)
-            log_probabilities[row] = found.log_probabilities[place]
+    def _choose(self, row: int, tokens: Array, log_probabilities: Array) -> None:
+        """Chooses the next token of a row that is inspected."""
+        state = self._rows.states[row]
+        proposal = self._proposals.of(row)
+        state.is_dropped = proposal.is_dropped
+        if proposal.only:
+            tokens[row], log_probabilities[row] = proposal.only
+        elif isinstance(proposal.found, Distribution):
+            column = self._column(row, state, proposal.found.log_probabilities)
+            tokens[row] = proposal.found.token(column)
+            log_probabilities[row] = proposal.found.log_probabilities[column]
+        if state.options.return_top_tokens:
+            self._rows.append_top(row, proposal.top_tokens)
 
-    def _choose(self, row: int, found: Array, options: DecodingOptions, length: int) -> int:
-        """Chooses among the log-probabilities of all words, ``[N]``."""
-        if not options.sampling:
-            return int(found.argmax())
-        places = ordered(found, options.sampling)
-        samplings = self._samplings.of(self._all[row : row + 1])
-        number = self._numbers[row, length - 1 : length]
-        [place] = drawn(found[None, places], samplings, number)
-        return int(places[place])
+    def _column(self, row: int, state: RowState, log_probabilities: Array) -> int:
+        """Chooses among log-probabilities ``[N]``: the best one, or one at random."""
+        if not state.options.sampling:
+            return int(log_probabilities.argmax())
+        columns = sorted_for_sampling(log_probabilities, state.options.sampling)
+        params = self._rows.sampling.of(self._all[row : row + 1])
+        length = int(self._rows.cache.lengths[row])
+        random = self._rows.random[row, length - 1 : length]
+        [place] = sample(log_probabilities[None, columns], params, random)
+        return int(columns[place])
 
-    def _note(self, row: int, options: DecodingOptions, ranking: Ranking) -> None:
-        if options.return_top_tokens:
-            self._history.rank(row, ranking)
-
-    def _is_done(self, row: int) -> bool:
-        """Tells whether a row that asks for more ends here; bans what it must not say if not."""
-        entry = self._guided[row]
-        said = self._history.said(row, int(self._cache.lengths[row]))
-        if entry.dropped or entry.answer.constraints.end(said):
+    def _ends(self, row: int, length: int) -> bool:
+        """Tells whether an inspected row ends here; if not, masks what must not come next."""
+        state = self._rows.states[row]
+        output, options = self._rows.output(row, length), state.options
+        if state.is_dropped or state.constraints.end(output):
             return True
-        self._ban(row, said)
+        if options.may_suppress:
+            self._rows.suppress(row, output)
+        if not (options.is_inspected or options.suppression_depends_on_output):
+            # Only its shortest length was in the way.
+            self._rows.is_inspected[row] = length < options.min_decoding_length
         return False
 
-    def _release(self, lengths: Array) -> None:
-        """Lets rows end that have reached their shortest length."""
-        for row in [row for row in self._held if lengths[row] >= self._shortest(row)]:
-            self._held.remove(row)
-            self._cache.unban(row)
-
-    def _shortest(self, row: int) -> int:
-        return self._rows[row].answer.options.min_decoding_length
-
-    def _ban(self, row: int, said: list[int]) -> None:
-        answer = self._rows[row].answer
-        if answer.options.may_ban:
-            self._cache.ban(row, answer.constraints.bans(said))
-
-    def interrupt(self, request: Request) -> Finished:
-        """Gives what a request has found so far."""
-        going = {row: each for row, each in self._rows.items() if each.answer.request is request}
-        answer = next(iter(going.values())).answer
-        ended = []
-        for row, entry in going.items():
-            length = int(self._cache.lengths[row])
-            if entry.number and answer.options.is_within_shared_prefix(length):
-                # All alternatives are one until their own first word.
-                continue
-            said = self._history.partial(row, length, float(self._scores[row]))
-            ended.append(_ranked(entry, Ended.cut(said, answer.options)))
-        return answer.cut(ended)
-
     def _finish(self, row: int) -> list[tuple[Request, Finished]]:
-        """Takes in the end of a row; gives the answer of its request where it was the last."""
-        entry = self._rows[row]
-        answer = entry.answer
-        if entry.dropped:
-            return answer.close([])
-        said = self._history.partial(row, int(self._cache.lengths[row]), float(self._scores[row]))
-        end = answer.constraints.end(said.token_ids)
+        """Adds a row's hypothesis to its request; gives the answer with the last one."""
+        state = self._rows.states[row]
+        if state.is_dropped:
+            return state.pool.add([])
+        hypothesis = self._rows.hypothesis(row, int(self._rows.cache.lengths[row]))
+        end = state.constraints.end(hypothesis.token_ids)
         assert end is not None
-        return answer.close([_ranked(entry, Ended.of(said, end, answer.options))])
+        finished = FinishedHypothesis.of(hypothesis, end, state.options)
+        return state.pool.add([_ranked(state, finished)])
+
+    def interrupt(self, rows: list[int]) -> list[FinishedHypothesis]:
+        """Gives the hypotheses that some rows have so far."""
+        found = []
+        for row in rows:
+            state, length = self._rows.states[row], int(self._rows.cache.lengths[row])
+            if state.index and state.options.is_within_shared_prefix(length):
+                # All alternatives are one until their own first token.
+                continue
+            cut = FinishedHypothesis.cut(self._rows.hypothesis(row, length), state.options)
+            found.append(_ranked(state, cut))
+        return found
 
 
-def _ranked(row: _Row, ended: Ended) -> Ended:
-    """Ranks what a row has said as an alternative, where it is one."""
-    is_one = row.answer.options.return_alternatives
-    return ended.as_alternative(row.number) if is_one else ended
+def _ranked(state: RowState, finished: FinishedHypothesis) -> FinishedHypothesis:
+    """Ranks an alternative by the probability of its first token."""
+    is_alternative = state.options.return_alternatives
+    return finished.as_alternative(state.index) if is_alternative else finished

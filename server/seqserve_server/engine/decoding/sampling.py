@@ -1,4 +1,4 @@
-"""Drawing words at random, for many rows at once.
+"""Samples tokens for many rows at once.
 
 Sources: Fan et al. 2018, "Hierarchical Neural Story Generation" (top k); Holtzman et al. 2020, "The
 Curious Case of Neural Text Degeneration" (top p); Nguyen et al. 2024, "Turning Up the Heat: Min-p
@@ -15,92 +15,94 @@ from seqserve_server.contract.options import Sampling
 from seqserve_server.engine.decoding.logits import largest
 from seqserve_server.engine.packing import Array
 
-_FEW = 128
+# So many top tokens hold nearly all of the probability, as a rule.
+_NUM_LIKELY = 128
 
 
-class Samplings(NamedTuple):
-    """How each row draws, ``[R]`` each; see :class:`Sampling`."""
+class SamplingParams(NamedTuple):
+    """How each row samples, ``[R]`` each; see :class:`Sampling`."""
 
     temperature: Array
     top_k: Array
-    """No fewer than one: a large number where there is no bound."""
+    """At least one: a large number where there is no bound."""
     top_p: Array
     min_p: Array
 
     @classmethod
-    def empty(cls, rows: int) -> Samplings:
-        """Makes room for so many rows."""
+    def empty(cls, rows: int) -> SamplingParams:
+        """Allocates room for ``rows`` rows."""
         return cls(np.ones(rows), np.ones(rows, np.int64), np.ones(rows), np.zeros(rows))
 
     def put(self, row: int, sampling: Sampling) -> None:
-        """Says how a row draws."""
+        """Sets how a row samples."""
         self.temperature[row] = sampling.temperature
         self.top_k[row] = sampling.top_k or np.iinfo(np.int64).max
         self.top_p[row] = sampling.top_p
         self.min_p[row] = sampling.min_p
 
-    def of(self, rows: Array) -> Samplings:
+    def of(self, rows: Array) -> SamplingParams:
         """Gives those of some rows."""
-        return Samplings(*(array[rows] for array in self))
+        return SamplingParams(*(array[rows] for array in self))
 
 
-def drawn(scores: Array, samplings: Samplings, numbers: Array) -> Array:
-    """Draws a place in each row.
+def sample(log_probabilities: Array, params: SamplingParams, random: Array) -> Array:
+    """Samples a column of each row.
 
     Args:
-        scores: Of words in the order of :func:`ordered`, ``[R, K]``; a number that is added to all
-            of a row makes no difference.
-        samplings: Which words stay, and how likely they are.
-        numbers: What chance has to say, from 0 to 1, exclusive, ``[R]``.
+        log_probabilities: Of tokens in the order of :func:`sorted_for_sampling`, ``[R, K]``; they
+            need not be normalised.
+        params: Which tokens stay, and how likely they are.
+        random: Uniform random numbers in [0, 1), ``[R]``.
 
     Returns:
-        The place of the word on which each number falls, int64 ``[R]``.
+        The column on which each number falls, int64 ``[R]``.
     """
-    upto = candidates(scores, samplings).cumsum(axis=1)
-    # The best word is first, and so is taken if a number falls on none for want of precision.
-    places: Array = (upto > (numbers * upto[:, -1])[:, None]).argmax(axis=1)
-    return places
+    cumulative = weights_of(log_probabilities, params).cumsum(axis=1)
+    # The best token comes first, and is taken where rounding leaves a number on none.
+    columns: Array = (cumulative > (random * cumulative[:, -1])[:, None]).argmax(axis=1)
+    return columns
 
 
-def candidates(scores: Array, samplings: Samplings) -> Array:
-    """Gives the weight of each word, which is 0 where it does not stay, ``[R, K]``; see above."""
-    temperature, top_k, top_p, min_p = (array[:, None] for array in samplings)
-    scaled = (scores - scores[:, :1]).astype(np.float64) / temperature
-    weights: Array = np.exp(scaled)
+def weights_of(log_probabilities: Array, params: SamplingParams) -> Array:
+    """Gives the weight of each token, 0 where it does not stay, ``[R, K]``; see :func:`sample`."""
+    temperature, top_k, top_p, min_p = (array[:, None] for array in params)
+    shifted = (log_probabilities - log_probabilities[:, :1]).astype(np.float64)
+    weights: Array = np.exp(shifted / temperature)
     if top_k.min() < weights.shape[1]:
         weights *= np.arange(weights.shape[1]) < top_k
     if top_p.min() < 1.0:
-        upto = weights.cumsum(axis=1)
-        # The word that completes the share stays too.
-        enough = np.where(top_p < 1.0, top_p * upto[:, -1:], np.inf)
-        weights[:, 1:] *= upto[:, :-1] < enough
+        cumulative = weights.cumsum(axis=1)
+        # The token that completes the share stays too.
+        enough = np.where(top_p < 1.0, top_p * cumulative[:, -1:], np.inf)
+        weights[:, 1:] *= cumulative[:, :-1] < enough
     if min_p.max() > 0.0:
-        # The most probable word has a weight of 1.
+        # The most probable token has a weight of 1.
         weights *= weights >= min_p
     return weights
 
 
-def ordered(scores: Array, sampling: Sampling) -> Array:
-    """Orders the words of a row, ``[V]``, as far as drawing needs it.
+def sorted_for_sampling(log_probabilities: Array, sampling: Sampling) -> Array:
+    """Sorts the tokens of a row, ``[V]``, as far as sampling needs it.
 
     Returns:
-        Places of those among which a word is drawn, the best one first; where ``top_k`` or
-        ``top_p`` is to choose, those that stay come before the others, best first.
+        Columns of the tokens to sample among, the best one first; where ``top_k`` or ``top_p``
+        chooses, those that stay come before the others, best first.
     """
     if sampling.top_k:
-        return largest(scores, sampling.top_k)
+        return largest(log_probabilities, sampling.top_k)
     if sampling.top_p == 1.0:
-        return _followed(largest(scores, 1), len(scores))
-    # Few words have nearly all of the probability, as a rule; to sort the others would be in vain.
-    weights = np.exp((scores - scores.max()).astype(np.float64) / sampling.temperature)
-    best = largest(weights, _FEW)
-    if weights[best].sum() < sampling.top_p * weights.sum():
+        return _with_rest(largest(log_probabilities, 1), len(log_probabilities))
+    shifted = (log_probabilities - log_probabilities.max()).astype(np.float64)
+    weights = np.exp(shifted / sampling.temperature)
+    # To sort all of them would mostly be in vain.
+    likely = largest(weights, _NUM_LIKELY)
+    if weights[likely].sum() < sampling.top_p * weights.sum():
         return largest(weights, len(weights))
-    return _followed(best, len(weights))
+    return _with_rest(likely, len(weights))
 
 
-def _followed(places: Array, count: int) -> Array:
-    """Lets all other places up to ``count`` follow some."""
+def _with_rest(columns: Array, count: int) -> Array:
+    """Appends all other columns up to ``count``."""
     rest = np.ones(count, np.bool_)
-    rest[places] = False
-    return np.concatenate([places, np.flatnonzero(rest)])
+    rest[columns] = False
+    return np.concatenate([columns, np.flatnonzero(rest)])

@@ -1,4 +1,4 @@
-"""How many calls are under way, of a server or of one version of a model."""
+"""Counts the calls in progress, of a server or of one version of a model."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import asyncio
 
 
 class ActiveCalls:
-    """Counts calls, and wakes whoever waits for the last one; lives in the event loop."""
+    """Counts calls and wakes the tasks that wait for none to be left; used in the event loop."""
 
     def __init__(self) -> None:
-        """Begins with none."""
+        """Starts at zero."""
         self._count = 0
-        self._none = asyncio.Event()
-        self._none.set()
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     def enter(self) -> None:
-        """Notes a call that begins."""
+        """Counts a call that begins."""
         self._count += 1
-        self._none.clear()
+        self._idle.clear()
 
     def leave(self) -> None:
-        """Notes a call that is over."""
+        """Counts a call that has ended."""
         self._count -= 1
         if not self._count:
-            self._none.set()
+            self._idle.set()
 
-    async def wait_none(self, timeout_s: float | None = None) -> bool:
-        """Waits until no call is under way; False where time ran out, which None does not."""
+    async def wait_idle(self, timeout_s: float | None = None) -> bool:
+        """Waits until no call is in progress; returns False on timeout. None waits forever."""
         try:
             async with asyncio.timeout(timeout_s):
-                await self._none.wait()
+                await self._idle.wait()
         except TimeoutError:
             return False
         return True

@@ -1,4 +1,4 @@
-"""The folders of a model repository: which versions lie there, and whether they lie still."""
+"""Lists the version folders of a model repository, and detects when their files change."""
 
 from __future__ import annotations
 
@@ -15,29 +15,28 @@ from seqserve_server.contract import manifest
 from seqserve_server.contract.errors import ArtifactError
 
 Files: TypeAlias = tuple[tuple[str, int, int, int, int], ...]
-"""Name, size, times of change and number of each file: equal as long as nobody writes.
+"""Name, size, mtime, ctime and inode of each file; equal as long as no file is written.
 
-The second time is that of the inode: only it tells that a file was given other permissions.
+Only ctime shows a change of permissions.
 """
 
-# What has vanished since it was seen, links in a circle, and what is not for us to read, as a
-# disk's lost+found.
-_FORGIVEN = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM)
+# A folder that was just removed, a circle of links, or one we may not read, such as lost+found.
+_IGNORED_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM)
 
 
-def versions_in(repository: Path) -> list[Path]:
-    """Lists the folders ``<name>/<version>/``, and passes over what is no version.
+def version_folders(repository: Path) -> list[Path]:
+    """Lists the folders ``<name>/<version>/`` and ignores everything else.
 
     Raises:
         OSError: The repository cannot be read.
     """
-    # Raises where it may be listed but nothing in it looked at: that is no sign of an empty one.
+    # Without the right to enter it, iterdir would still list names and every version look gone.
     os.stat(os.path.join(repository, os.curdir))
     return sorted(
         folder
         for model in repository.iterdir()
-        # Names with a dot belong to editors, file systems and unfinished copies; names that cannot
-        # be printed could not be shown in a reply.
+        # Names with a leading dot belong to editors, file systems and unfinished copies; names
+        # that cannot be printed could not be shown in a reply.
         if not model.name.startswith(".") and model.name.isprintable() and _is_folder(model)
         for folder in _children(model)
         if re.fullmatch(r"[1-9][0-9]{0,8}", folder.name) and _is_folder(folder)
@@ -45,7 +44,7 @@ def versions_in(repository: Path) -> list[Path]:
 
 
 def files_of(folder: Path) -> Files:
-    """Looks at the files of a version; none where it has just vanished."""
+    """Lists the files of a version; empty if the folder has just been removed."""
     found = []
     for file in _children(folder):
         try:
@@ -57,16 +56,16 @@ def files_of(folder: Path) -> Files:
     return tuple(sorted(found))
 
 
-def is_whole(files: Files) -> bool:
-    """Whether the manifest is there, which is written last."""
+def has_manifest(files: Files) -> bool:
+    """Tells whether the manifest is there; an export writes it last."""
     return any(name == manifest.FILE for name, *_ in files)
 
 
 def check_inside(folder: Path, repository: Path) -> None:
-    """Refuses a folder that a link has brought in from elsewhere.
+    """Refuses a link to a folder outside the repository.
 
     Raises:
-        ArtifactError: It does not lie in the repository.
+        ArtifactError: The folder is not in the repository.
     """
     if not folder.resolve().is_relative_to(repository.resolve()):
         raise ArtifactError(
@@ -75,22 +74,22 @@ def check_inside(folder: Path, repository: Path) -> None:
 
 
 def _is_folder(path: Path) -> bool:
-    with _forgiving():
+    with _ignoring_unreadable():
         return stat.S_ISDIR(path.stat().st_mode)
     return False
 
 
 def _children(folder: Path) -> list[Path]:
-    with _forgiving():
+    with _ignoring_unreadable():
         return [folder / name for name in os.listdir(folder)]
     return []
 
 
 @contextmanager
-def _forgiving() -> Iterator[None]:
-    """Lets pass that something leads nowhere or may not be read; a disk that fails is an error."""
+def _ignoring_unreadable() -> Iterator[None]:
+    """Ignores paths that lead nowhere or may not be read, but raises if the disk itself fails."""
     try:
         yield
     except OSError as error:
-        if error.errno not in _FORGIVEN:
+        if error.errno not in _IGNORED_ERRORS:
             raise

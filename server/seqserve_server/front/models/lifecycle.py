@@ -1,4 +1,4 @@
-"""The life of a version, as a state machine that knows nothing of folders, processes or calls.
+"""State machine of a model version: pure rules, without folders, processes or calls.
 
 ::
 
@@ -6,9 +6,9 @@
                   ▲            │
                   └─ FAILED ◀──┘
 
-A version whose folder has vanished is gone once it is AVAILABLE or FAILED. What is to be loaded and
-what is to be drained follows from the states of a model's versions; :func:`to_load` and
-:func:`to_drain` tell it, and are asked again after every change.
+:func:`to_load` and :func:`to_drain` decide, from the states of all versions of a model, which ones
+to load and which to drain. Callers ask them again after every change. A version without a folder is
+removed once it is AVAILABLE or FAILED.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeVar
 
 
 class ModelState(Enum):
-    """Whether a version can be called; the names of the wire."""
+    """Whether a version takes calls; the values are those of the API."""
 
     AVAILABLE = "available"
     """In the repository, not loaded."""
     LOADING = "loading"
     READY = "ready"
     DRAINING = "draining"
-    """Finishes the calls that it has."""
+    """Finishes its calls and takes no new ones."""
     FAILED = "failed"
     """Could not be loaded."""
 
@@ -35,15 +36,15 @@ class Control(Enum):
     """Who decides whether a version is loaded."""
 
     WATCH = "watch"
-    """The repository: what lies there, and how many versions are kept."""
+    """The repository watch: versions in the folder, limited by ``--keep-versions``."""
     LOADED = "loaded"
-    """Somebody who asked for it to be loaded."""
+    """An administrator, who asked to load it."""
     UNLOADED = "unloaded"
-    """Somebody who asked for it to be unloaded."""
+    """An administrator, who asked to unload it."""
 
 
 _IDLE = (ModelState.AVAILABLE, ModelState.FAILED)
-_COMING = (ModelState.LOADING, ModelState.READY)
+_ACTIVE = (ModelState.LOADING, ModelState.READY)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -54,71 +55,71 @@ class Version:
     version: int
     state: ModelState = ModelState.AVAILABLE
     reason: str = ""
-    """Why it is in its state, where there is more to say."""
+    """Why it is in this state; may be empty."""
     control: Control = Control.WATCH
-    is_there: bool = True
-    """Whether its folder is."""
+    is_present: bool = True
+    """Whether its folder exists."""
     files: Hashable = None
-    """Stands for the content of its folder; None while that changes or lacks something."""
-    tried: Hashable = None
-    """What stood for it when it failed."""
+    """Fingerprint of its files; None while they change or the manifest is missing."""
+    attempted_files: Hashable = None
+    """Fingerprint of the files that were last loaded, or that failed to load."""
 
     @property
     def label(self) -> str:
-        """How people name it: ``en-de/1``."""
+        """Name for people: ``en-de/1``."""
         return f"{self.name}/{self.version}"
 
     @property
-    def stays(self) -> bool:
-        """Whether nothing speaks against it: its folder is there, and nobody has unloaded it."""
-        return self.is_there and self.control is not Control.UNLOADED
+    def is_wanted(self) -> bool:
+        """Whether its folder exists and no administrator has unloaded it."""
+        return self.is_present and self.control is not Control.UNLOADED
 
     @property
-    def is_gone(self) -> bool:
-        """Whether nothing of it is left."""
-        return not self.is_there and self.state in _IDLE
+    def is_removable(self) -> bool:
+        """Whether its folder is gone and nothing runs for it."""
+        return not self.is_present and self.state in _IDLE
 
-    def lies_still(self, files: Hashable) -> None:
-        """Notes a folder that is whole and does not change; one that failed gets another chance."""
-        self.is_there, self.files = True, files
-        if self.state is ModelState.FAILED and files != self.tried:
-            self.forgive()
+    def mark_stable(self, files: Hashable) -> None:
+        """Records files that are complete and do not change; other files may be tried again."""
+        self.is_present, self.files = True, files
+        if self.state is ModelState.FAILED and files != self.attempted_files:
+            self.reset()
         elif self.state is ModelState.AVAILABLE:
             self.reason = ""
 
-    def changes(self, reason: str) -> None:
-        """Notes a folder that is not to be loaded yet."""
-        self.is_there, self.files = True, None
+    def mark_unstable(self, reason: str) -> None:
+        """Records files that cannot be loaded yet."""
+        self.is_present, self.files = True, None
         if self.state is ModelState.AVAILABLE:
             self.reason = reason
 
-    def vanishes(self) -> None:
-        """Notes that its folder is no longer there."""
-        self.is_there, self.files = False, None
+    def mark_missing(self) -> None:
+        """Records that its folder is gone."""
+        self.is_present, self.files = False, None
 
-    def begin(self) -> None:
-        """Begins to load."""
+    def start_loading(self) -> None:
+        """Moves to LOADING."""
         self._move(ModelState.LOADING, *_IDLE)
-        self.tried = self.files
+        self.attempted_files = self.files
 
-    def succeed(self) -> None:
-        """Takes calls from now on."""
+    def finish_loading(self) -> None:
+        """Moves to READY."""
         self._move(ModelState.READY, ModelState.LOADING)
 
     def fail(self, reason: str) -> None:
-        """Could not be loaded."""
+        """Moves to FAILED."""
         self._move(ModelState.FAILED, ModelState.LOADING, reason=reason)
 
-    def forgive(self) -> None:
-        """Forgets that it failed."""
+    def reset(self) -> None:
+        """Moves from FAILED to AVAILABLE, so that it may be loaded again."""
         self._move(ModelState.AVAILABLE, ModelState.FAILED)
 
-    def drain(self) -> None:
-        """Takes no new calls."""
+    def start_draining(self) -> None:
+        """Moves to DRAINING."""
         self._move(ModelState.DRAINING, ModelState.READY)
 
-    def end(self) -> None:
-        """Has finished its calls, and nothing runs for it."""
+    def finish_draining(self) -> None:
+        """Moves to AVAILABLE, after its calls and its process have ended."""
         self._move(ModelState.AVAILABLE, ModelState.DRAINING)
 
     def _move(self, state: ModelState, *origins: ModelState, reason: str = "") -> None:
@@ -127,58 +128,57 @@ class Version:
         self.state, self.reason = state, reason
 
 
-def to_load(
-    versions: Collection[Version], keep: int, shared: Collection[int] = ()
-) -> list[Version]:
-    """Finds the versions of a model that are to be loaded, the highest first.
+V = TypeVar("V", bound=Version)
+
+
+def to_load(versions: Collection[V], keep: int, weighted: Collection[int] = ()) -> list[V]:
+    """Finds the versions of a model to load, the highest first.
 
     Args:
-        versions: All of them.
-        keep: How many of the highest are kept; 0 for all. One that fails makes room for an older
-            one.
-        shared: Versions that were given a share of the calls; they are kept whatever their age.
+        versions: All versions of the model.
+        keep: Number of highest versions to keep loaded; 0 keeps all. An older version replaces one
+            that fails.
+        weighted: Versions with a traffic weight; they stay loaded, however old they are.
     """
-    coming = [version for version in versions if version.state in _COMING and version.stays]
-    found: list[Version] = []
+    active = [version for version in versions if version.state in _ACTIVE and version.is_wanted]
+    found: list[V] = []
     for version in sorted(versions, key=lambda version: -version.version):
         if version.state is not ModelState.AVAILABLE or version.files is None:
             continue
         if version.control is Control.LOADED or (
             version.control is Control.WATCH
-            and (not _is_old(version, (*coming, *found), keep) or version.version in shared)
+            and (version.version in weighted or not _is_outdated(version, (*active, *found), keep))
         ):
             found.append(version)
     return found
 
 
-def to_drain(
-    versions: Collection[Version], keep: int, shared: Collection[int] = ()
-) -> list[Version]:
-    """Finds the versions of a model that are to take no new calls.
+def to_drain(versions: Collection[V], keep: int, weighted: Collection[int] = ()) -> list[V]:
+    """Finds the versions of a model to drain.
 
-    A version gives way only to newer ones that are ready; and the last one, where its folder has
-    vanished, stays until what is loading has come or failed.
+    Only newer versions that are READY replace a version. The last ready version, if its folder is
+    gone, stays until the versions that are loading have finished or failed.
 
     Args:
-        versions: All of them.
-        keep: How many of the highest are kept; 0 for all.
-        shared: Versions that were given a share of the calls.
+        versions: All versions of the model.
+        keep: Number of highest versions to keep loaded; 0 keeps all.
+        weighted: Versions with a traffic weight.
     """
     ready = [version for version in versions if version.state is ModelState.READY]
-    staying = [version for version in ready if version.stays]
+    wanted = [version for version in ready if version.is_wanted]
     is_loading = any(version.state is ModelState.LOADING for version in versions)
 
-    def is_due(version: Version) -> bool:
+    def is_due(version: V) -> bool:
         if version.control is Control.UNLOADED:
             return True
-        if not version.is_there:
-            return bool(staying) or not is_loading
-        is_watched = version.control is Control.WATCH and version.version not in shared
-        return is_watched and _is_old(version, staying, keep)
+        if not version.is_present:
+            return bool(wanted) or not is_loading
+        is_watched = version.control is Control.WATCH and version.version not in weighted
+        return is_watched and _is_outdated(version, wanted, keep)
 
     return [version for version in ready if is_due(version)]
 
 
-def _is_old(version: Version, others: Collection[Version], keep: int) -> bool:
-    """Whether as many as are kept are newer."""
+def _is_outdated(version: Version, others: Collection[Version], keep: int) -> bool:
+    """Tells whether at least ``keep`` other versions are newer."""
     return bool(keep) and sum(other.version > version.version for other in others) >= keep

@@ -1,4 +1,4 @@
-"""From a version's folder to what serves it: manifest, tokenizer and an engine's process."""
+"""Loads a version from its folder: manifest, tokenizer and engine process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from seqserve_server.front.models.repository import ServedModel
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loader:
-    """Loads versions of one repository; whatever it does blocks."""
+    """Loads the versions of one repository; every method blocks."""
 
     repository: Path
     provider: Provider
@@ -28,33 +28,32 @@ class Loader:
     limits: EngineLimits
     launch: Callable[[Setup], HostProcess]
     stall_s: float = 0.0
-    """After which an engine's process is ended that hangs; 0 for never."""
-
-    def folder(self, name: str, version: int) -> Path:
-        """Gives the place of a version."""
-        return self.repository / name / str(version)
+    """Time without progress after which an engine process is killed; 0 for never."""
 
     def begin(self, name: str, version: int) -> RemoteEngine:
-        """Launches the process of a version, so that several load beside each other."""
-        folder = self.folder(name, version)
+        """Starts the engine process of a version, so that several can load at the same time."""
+        folder = self._folder(name, version)
         return RemoteEngine(
             partial(self.launch, Setup(folder, self.provider, self.threads, self.limits)),
             self.stall_s,
         )
 
     def load(self, name: str, version: int, engine: RemoteEngine) -> ServedModel:
-        """Waits until a version is sound and ready; where it is not, its process is ended.
+        """Waits until a version is verified and ready; on failure its process is ended.
 
         Raises:
             ProviderError: The execution provider is not available.
-            StartupError: The caches do not fit.
-            SeqserveError: The version is not sound.
+            StartupError: The caches do not fit in memory.
+            SeqserveError: The artifact is damaged or cannot be run.
         """
         try:
-            return self._load(self.folder(name, version), engine)
+            return self._load(self._folder(name, version), engine)
         except BaseException:
             engine.discard()
             raise
+
+    def _folder(self, name: str, version: int) -> Path:
+        return self.repository / name / str(version)
 
     def _load(self, folder: Path, engine: RemoteEngine) -> ServedModel:
         check_inside(folder, self.repository)
@@ -63,11 +62,11 @@ class Loader:
             raise ArtifactError(
                 f"{folder}: its manifest is of {manifest.label}; name the folder like that"
             )
-        # The one file that is opened here; the engine's process checks all of them.
+        # The only file that this process opens; the engine process checks all of them.
         check_file(folder / "tokenizer.json", manifest.files["tokenizer.json"])
         tokenizer = Tokenizer.load(folder / "tokenizer.json")
         if tokenizer.vocabulary_size > manifest.architecture.vocabulary_size:
-            raise ArtifactError(f"{folder}: tokenizer.json has more words than the model")
+            raise ArtifactError(f"{folder}: tokenizer.json has more tokens than the model")
         engine.load()
         return ServedModel(
             manifest=manifest, tokenizer=tokenizer, engine=engine, provider=self.provider

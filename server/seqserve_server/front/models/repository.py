@@ -1,4 +1,4 @@
-"""The models of a server: which versions there are, which take calls, and which a call means."""
+"""Registry of model versions: which exist, which take calls, and which one serves a call."""
 
 from __future__ import annotations
 
@@ -20,13 +20,18 @@ from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.models.active_calls import ActiveCalls
 from seqserve_server.front.models.lifecycle import ModelState, Version
-from seqserve_server.front.models.traffic import Weights, chosen, portions, wrong_with
+from seqserve_server.front.models.traffic import (
+    Weights,
+    choose_version,
+    traffic_shares,
+    weights_error,
+)
 
-# How many versions, and how many characters of an unknown name, an error repeats.
-_MOST_LABELS = 20
-_MOST_NAME = 64
+# Limits of an error message: the versions it lists, the characters it repeats of an unknown name.
+_MAX_LABELS = 20
+_MAX_NAME_CHARACTERS = 64
 
-_ON_THE_WAY = {
+_RETRYABLE = {
     ModelState.LOADING: "is loading; call again soon",
     ModelState.DRAINING: "is being unloaded; call another version",
 }
@@ -34,54 +39,54 @@ _ON_THE_WAY = {
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True, eq=False)
 class ServedModel:
-    """A loaded version and what serves it."""
+    """A loaded version: its manifest, tokenizer and engine."""
 
     manifest: Manifest
     tokenizer: Tokenizer
     engine: RemoteEngine
     provider: Provider
     calls: ActiveCalls = field(default_factory=ActiveCalls)
-    """Those that have been given this version; it is there until they have ended."""
+    """Calls that were given this version; it stays loaded until they have ended."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Entry(Version):
-    """A version, and what serves it where it is loaded."""
+    """A version in the repository, with its model if it is loaded."""
 
     model: ServedModel | None = None
-    """There while it is ready or drains."""
+    """Set while the version is ready or draining."""
 
     @property
     def is_up(self) -> bool:
-        """Whether it takes calls, and its engine is there for them."""
+        """Whether it is ready and its engine process runs."""
         return self.state is ModelState.READY and self.model is not None and self.model.engine.is_up
 
 
 class Repository:
-    """The versions that are known, and how calls find theirs. Lives in the event loop."""
+    """The known versions, by name and number; used in the event loop."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        """Takes versions that are known already."""
+        """Starts with these versions."""
         self._versions: dict[str, dict[int, Entry]] = {}
         self._traffic: dict[str, Weights] = {}
         self.default = ""
-        """Name of the model that calls mean which name none; empty where they must name one."""
+        """Model of calls that name none; empty if calls must name one."""
         self.is_closed = False
-        """Whether the server shuts down, and no new call is given a version."""
+        """Whether the server shuts down; then no new call gets a version."""
         for entry in entries:
             self.add(entry)
 
     def choose_default(self, default: str = "") -> None:
-        """Decides which model is the default, once the first ones were loaded.
+        """Sets the default model, after the first models were loaded.
 
-        A model that comes later does not change what calls without a name mean.
+        A model that is added later does not change the default.
 
         Args:
-            default: Name of it; the only model where empty.
+            default: Name of the model; if empty, the only model that is ready, or none.
 
         Raises:
-            StartupError: Nothing is ready.
-            OptionError: The default is not.
+            StartupError: No model is ready.
+            OptionError: The named model is not ready.
         """
         ready = sorted({entry.name for entry in self.entries if entry.state is ModelState.READY})
         if not ready:
@@ -95,7 +100,7 @@ class Repository:
 
     @property
     def entries(self) -> list[Entry]:
-        """All versions, by name and number; from any thread."""
+        """All versions, sorted by name and number; may be read from any thread."""
         found = [
             entry
             for versions in self._versions.copy().values()
@@ -104,7 +109,7 @@ class Repository:
         return sorted(found, key=lambda entry: (entry.name, entry.version))
 
     def names(self) -> list[str]:
-        """Lists the models."""
+        """Lists the names of the models."""
         return sorted(self._versions)
 
     def versions(self, name: str) -> list[Entry]:
@@ -113,88 +118,88 @@ class Repository:
         return [found[number] for number in sorted(found)]
 
     def add(self, entry: Entry) -> None:
-        """Takes one more version."""
+        """Adds a version."""
         self._versions.setdefault(entry.name, {})[entry.version] = entry
 
     def remove(self, entry: Entry) -> None:
-        """Forgets a version."""
+        """Removes a version."""
         versions = self._versions[entry.name]
         del versions[entry.version]
         if not versions:
             del self._versions[entry.name]
 
     def models(self) -> list[ServedModel]:
-        """Lists what is loaded, what drains too."""
+        """Lists the loaded versions, including those that drain."""
         return [entry.model for entry in self.entries if entry.model]
 
     def find(self, name: str, version: int = 0) -> Entry:
-        """Finds the version that a caller asks about.
+        """Finds a version by name and number, whatever its state.
 
         Args:
-            name: Of the model; empty for the default.
-            version: 0 for the highest one that is ready, or of all where none is.
+            name: Name of the model; empty for the default.
+            version: 0 for the highest ready version, or the highest of all if none is ready.
 
         Raises:
-            ModelNotFound: There is none; the message lists those there are.
+            ModelNotFound: It does not exist; the message lists the versions that do.
         """
-        found = self._found(name, version)
+        found = self._matching(name, version)
         return max(found, key=lambda entry: (entry.state is ModelState.READY, entry.version))
 
     def resolve(self, name: str, version: int, key: str) -> ServedModel:
-        """Finds the version that serves a call; whoever keeps it counts in its ``calls``.
+        """Finds the version that serves a call. The caller must count the call in its ``calls``.
 
         Args:
-            name: Of the model; empty for the default.
-            version: 0 for one that traffic chooses.
-            key: Of the call; equal ones are given equal versions.
+            name: Name of the model; empty for the default.
+            version: 0 for a version chosen by the traffic weights.
+            key: Key of the call; equal keys get the same version.
 
         Raises:
-            ModelNotFound: There is none.
-            ModelUnavailable: It is not ready, but may soon be.
+            ModelNotFound: The version does not exist.
+            ModelUnavailable: It is not ready, but may be soon.
             ModelNotLoaded: It is not ready, and waiting does not help.
         """
-        found = self._found(name, version)
+        found = self._matching(name, version)
         ready = {
             entry.version: entry.model
             for entry in found
             if entry.model and entry.state is ModelState.READY
         }
         if not ready:
-            raise _why_not(found)
+            raise _unready_error(found)
         if len(ready) == 1:
             return next(iter(ready.values()))
-        return ready[chosen(self._weights(found[0].name), ready, key)]
+        return ready[choose_version(self._weights(found[0].name), ready, key)]
 
     def share(self, entry: Entry) -> float:
-        """Gives the part of the calls without a version that come to one."""
+        """Returns the share, 0 to 1, that an entry gets of the calls that name no version."""
         ready = [
             other.version for other in self.versions(entry.name) if other.state is ModelState.READY
         ]
-        return portions(self._weights(entry.name), ready).get(entry.version, 0.0)
+        return traffic_shares(self._weights(entry.name), ready).get(entry.version, 0.0)
 
-    def shared(self, name: str) -> list[int]:
-        """Lists the versions of a model that were given a weight."""
+    def weighted(self, name: str) -> list[int]:
+        """Lists the versions of a model that have a traffic weight."""
         return [version for version, weight in self._weights(name).items() if weight]
 
     def set_traffic(self, name: str, weights: Weights) -> list[Entry]:
-        """Shares the calls that name no version.
+        """Sets how the calls that name no version are divided among the versions of a model.
 
         Args:
-            name: Of the model; empty for the default.
-            weights: By version; empty for all calls to the highest one that is ready.
+            name: Name of the model; empty for the default.
+            weights: Weight of each version; if empty, the highest ready version gets all calls.
 
         Returns:
             All versions of the model.
 
         Raises:
-            ModelNotFound: The model or a version is not there.
-            InvalidRequest: The weights make no sense.
+            ModelNotFound: The model or a version does not exist.
+            InvalidRequest: The weights are invalid.
         """
-        found = self._found(name, 0)
-        if wrong := wrong_with(weights):
-            raise InvalidRequest("weights", wrong)
+        found = self._matching(name, 0)
+        if error := weights_error(weights):
+            raise InvalidRequest("weights", error)
         for version in weights:
-            self._found(name, version)
+            self._matching(name, version)
         name = found[0].name
         self._traffic[name] = dict(weights)
         return self.versions(name)
@@ -202,7 +207,7 @@ class Repository:
     def _weights(self, name: str) -> Weights:
         return self._traffic.get(name, {})
 
-    def _found(self, name: str, version: int) -> list[Entry]:
+    def _matching(self, name: str, version: int) -> list[Entry]:
         wanted = name or self.default
         versions = self._versions.get(wanted, {})
         if version:
@@ -216,27 +221,27 @@ class Repository:
 
     def _labels(self) -> str:
         labels = [entry.label for entry in self.entries]
-        more = f" and {len(labels) - _MOST_LABELS} more" if len(labels) > _MOST_LABELS else ""
-        return ", ".join(labels[:_MOST_LABELS]) + more
+        more = f" and {len(labels) - _MAX_LABELS} more" if len(labels) > _MAX_LABELS else ""
+        return ", ".join(labels[:_MAX_LABELS]) + more
 
 
 def _unknown(name: str, version: int) -> str:
     if not name:
         return "name a model (--model): the server has several and no --default-model"
-    # The name is the caller's, as long as a message may be.
-    asked = name if len(name) <= _MOST_NAME else name[:_MOST_NAME] + "…"
+    # A client may send a name as long as a message.
+    asked = name if len(name) <= _MAX_NAME_CHARACTERS else name[:_MAX_NAME_CHARACTERS] + "…"
     return f"no model {asked!r}" + (f" of version {version}" if version else "")
 
 
-def _why_not(entries: list[Entry]) -> ServiceError:
-    """Gives what a call gets where none of these versions is ready.
+def _unready_error(entries: list[Entry]) -> ServiceError:
+    """Makes the error of a call for which none of these versions is ready.
 
-    Those on the way are worth another try; what failed is not before somebody has mended it.
+    A retry makes sense only if a version is loading or draining.
     """
-    for state in _ON_THE_WAY:
+    for state in _RETRYABLE:
         for entry in entries:
             if entry.state is state:
-                return ModelUnavailable(f"{entry.label} {_ON_THE_WAY[state]}")
+                return ModelUnavailable(f"{entry.label} {_RETRYABLE[state]}")
     entry = max(entries, key=lambda entry: entry.version)
     if entry.state is ModelState.FAILED:
         return ModelNotLoaded(f"{entry.label} could not be loaded; see GetModel")

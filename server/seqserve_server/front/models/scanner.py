@@ -1,7 +1,7 @@
-"""What lies in the folder of a repository, look after look.
+"""Keeps the list of versions up to date with the repository's folder.
 
-Only what two looks in a row agree on counts, so that a copy under way is not taken for a model, nor
-a hiccup of a network disk for its end.
+A change counts only when two scans in a row agree. So a copy in progress is not loaded, and a short
+failure of a network disk does not unload a model.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from seqserve.errors import OptionError
 from seqserve_server.contract.errors import ModelUnavailable, StartupError
-from seqserve_server.front.models.folders import Files, files_of, is_whole, versions_in
+from seqserve_server.front.models.folders import Files, files_of, has_manifest, version_folders
 from seqserve_server.front.models.repository import Entry, Repository
 
 _BEING_WRITTEN = "its files are being written"
@@ -22,17 +22,17 @@ _Label = tuple[str, int]
 _log = logging.getLogger(__name__)
 
 
-class Inventory:
-    """Enters in a repository what lies in its folder. Lives in the loop, once that runs."""
+class Scanner:
+    """Scans a folder and updates the entries of a repository; used in the event loop."""
 
     def __init__(self, folder: Path, repository: Repository) -> None:
-        """Takes both; nothing is looked at before :meth:`begin`."""
+        """Reads nothing before :meth:`open`."""
         self._folder = folder
         self._repository = repository
         self._seen: dict[_Label, Files] = {}
 
-    def begin(self) -> None:
-        """Enters what is there; this first look is believed. Blocks.
+    def open(self) -> None:
+        """Adds all versions in the folder; this first scan needs no second one. Blocks.
 
         Raises:
             OptionError: The folder cannot be read.
@@ -44,7 +44,7 @@ class Inventory:
                 " and a clone of seqserve has one"
             )
         try:
-            self._seen = self._look()
+            self._seen = self._read()
         except OSError as error:
             raise OptionError(f"--model-repository: {self._folder}: {error.strerror}") from None
         if not self._seen:
@@ -55,30 +55,30 @@ class Inventory:
         for (name, version), files in self._seen.items():
             self._repository.add(Entry(name=name, version=version, files=files))
 
-    async def look(self) -> bool:
-        """Looks once, and tells whether the folder could be read; else nothing has changed."""
+    async def scan(self) -> bool:
+        """Scans once; returns False, and changes nothing, if the folder cannot be read."""
         try:
-            seen = await asyncio.to_thread(self._look)
+            seen = await asyncio.to_thread(self._read)
         except OSError as error:
             _log.warning("the model repository cannot be read: %s", error)
             return False
         before, self._seen = self._seen, seen
         for label, files in seen.items():
-            self._note(label, files, is_still=before.get(label) == files)
+            self._update(label, files, is_stable=before.get(label) == files)
         for entry in self._repository.entries:
             label = (entry.name, entry.version)
             if label not in seen and label not in before:
-                entry.vanishes()
+                entry.mark_missing()
         return True
 
     async def find(self, name: str) -> None:
-        """Enters those versions of a model that no look has seen.
+        """Adds the versions of a model that no scan has seen yet.
 
         Raises:
             ModelUnavailable: The folder cannot be read.
         """
         try:
-            folders = await asyncio.to_thread(versions_in, self._folder)
+            folders = await asyncio.to_thread(version_folders, self._folder)
         except OSError as error:
             raise ModelUnavailable(
                 f"the model repository cannot be read: {error.strerror}"
@@ -87,26 +87,26 @@ class Inventory:
             if folder.parent.name == name:
                 version = int(folder.name)
                 self._entry(name, version)
-                # Seen, too: a look that is under way may have listed the folder before.
+                # A scan in progress may have listed the folder before this version was there.
                 self._seen.setdefault((name, version), ())
 
-    def _look(self) -> dict[_Label, Files]:
+    def _read(self) -> dict[_Label, Files]:
         return {
             (folder.parent.name, int(folder.name)): files_of(folder)
-            for folder in versions_in(self._folder)
+            for folder in version_folders(self._folder)
         }
 
-    def _note(self, label: _Label, files: Files, *, is_still: bool) -> None:
+    def _update(self, label: _Label, files: Files, *, is_stable: bool) -> None:
         entry = self._entry(*label)
-        if not is_whole(files):
-            entry.changes(_NO_MANIFEST)
-        elif is_still:
-            entry.lies_still(files)
+        if not has_manifest(files):
+            entry.mark_unstable(_NO_MANIFEST)
+        elif is_stable:
+            entry.mark_stable(files)
         else:
-            entry.changes(_BEING_WRITTEN)
+            entry.mark_unstable(_BEING_WRITTEN)
 
     def _entry(self, name: str, version: int) -> Entry:
-        """Finds a version that is in the folder, and enters one that is new."""
+        """Finds the entry of a version in the folder, and adds it if it is new."""
         for entry in self._repository.versions(name):
             if entry.version == version:
                 return entry

@@ -1,4 +1,4 @@
-"""How the calls that name no version are shared among the versions of a model."""
+"""Divides calls that name no version among the versions of a model, by weight."""
 
 from __future__ import annotations
 
@@ -10,36 +10,37 @@ from typing import TypeAlias
 from seqserve.errors import OptionError
 
 Weights: TypeAlias = Mapping[int, int]
-"""Weight of each version; a version that is not there has none."""
+"""Weight of each version; a version that is not listed has weight 0."""
 
-MOST_WEIGHT = 1_000_000
+MAX_WEIGHT = 1_000_000
 _SHARE = re.compile(r"([1-9][0-9]{0,8})=([0-9]{1,7})")
 
 
-def portions(weights: Weights, ready: Collection[int]) -> dict[int, float]:
-    """Gives the share of each version that is ready; they add up to 1 where any is.
+def traffic_shares(weights: Weights, ready: Collection[int]) -> dict[int, float]:
+    """Computes the share of each ready version; the shares sum to 1 if any version is ready.
 
-    Where no version that is ready has a weight, the highest one has all.
+    If no ready version has a weight, the highest one gets all calls.
     """
     weighted = _weighted(weights, ready)
     total = sum(weight for _, weight in weighted)
     return {version: weight / total for version, weight in weighted}
 
 
-def chosen(weights: Weights, ready: Collection[int], key: str) -> int:
-    """Chooses a version that is ready.
+def choose_version(weights: Weights, ready: Collection[int], key: str) -> int:
+    """Chooses a ready version by weight.
 
     Args:
-        weights: By version.
-        ready: The versions that are; at least one.
-        key: Of the call. Equal keys choose alike; different ones as if dice were thrown.
+        weights: Weight of each version.
+        ready: Versions that are ready; at least one.
+        key: Key of the call. Equal keys get the same version; a hash of it is the random number.
     """
     weighted = _weighted(weights, ready)
     if len(weighted) > 1:
-        place = _number(key) % sum(weight for _, weight in weighted)
+        digest = blake2b(key.encode(), digest_size=8).digest()
+        rest = int.from_bytes(digest, "big") % sum(weight for _, weight in weighted)
         for version, weight in weighted[:-1]:
-            place -= weight
-            if place < 0:
+            rest -= weight
+            if rest < 0:
                 return version
     return weighted[-1][0]
 
@@ -49,18 +50,14 @@ def _weighted(weights: Weights, ready: Collection[int]) -> list[tuple[int, int]]
     return found or [(version, 1) for version in [max(ready, default=0)] if version]
 
 
-def _number(key: str) -> int:
-    return int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "big")
-
-
 def parse_traffic(texts: Sequence[str]) -> dict[str, dict[int, int]]:
-    """Reads ``--traffic``: for each model the weights of its versions.
+    """Parses ``--traffic`` into the weights of each model's versions.
 
     Args:
-        texts: Each as ``NAME:VERSION=WEIGHT,VERSION=WEIGHT``.
+        texts: Each one ``NAME:VERSION=WEIGHT,VERSION=WEIGHT``.
 
     Raises:
-        OptionError: One is not of that form, or a model is given twice.
+        OptionError: A text has another form, or a model is given twice.
     """
     traffic: dict[str, dict[int, int]] = {}
     for text in texts:
@@ -74,19 +71,18 @@ def parse_traffic(texts: Sequence[str]) -> dict[str, dict[int, int]]:
             )
         if name in traffic:
             raise OptionError(f"--traffic: {name} is given twice; put its versions together")
-        wrong = wrong_with(weights)
-        if wrong:
-            raise OptionError(f"--traffic: {text!r}: {wrong}")
+        if error := weights_error(weights):
+            raise OptionError(f"--traffic: {text!r}: {error}")
         traffic[name] = weights
     return traffic
 
 
-def wrong_with(weights: Weights) -> str:
-    """Says what is wrong with weights; nothing where they are right."""
+def weights_error(weights: Weights) -> str:
+    """Describes what is wrong with weights; empty if they are valid."""
     if any(version < 1 for version in weights):
         return "versions begin at 1"
-    if any(not 0 <= weight <= MOST_WEIGHT for weight in weights.values()):
-        return f"a weight is from 0 to {MOST_WEIGHT}"
+    if any(not 0 <= weight <= MAX_WEIGHT for weight in weights.values()):
+        return f"a weight is from 0 to {MAX_WEIGHT}"
     if weights and not any(weights.values()):
         return "all weights are 0; give one version more"
     return ""

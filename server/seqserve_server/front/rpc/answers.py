@@ -1,4 +1,4 @@
-"""What the engine gives back, as messages of ``seqserve.v1``."""
+"""Writes the engine's results as messages of ``seqserve.v1``."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _STOP_REASONS = {
 
 
 def floats(data: bytes) -> array[float]:
-    """Reads numbers of 32 bits in the order of this machine."""
-    numbers = array("f")
-    numbers.frombytes(data)
-    return numbers
+    """Decodes float32 values in this machine's byte order."""
+    values = array("f")
+    values.frombytes(data)
+    return values
 
 
 def response_of(
@@ -36,16 +36,16 @@ def response_of(
     replaces: bool,
     attends: bool,
 ) -> generation_pb2.GenerateResponse:
-    """Builds the answer of Generate.
+    """Builds the response of Generate.
 
     Args:
-        model: Who answered.
+        model: The model that answered.
         source: Token ids of the source.
-        timeline: When the request reached each stage.
-        answer: The answer of the engine.
-        terms: Those of the request, in its order, as they were sent.
-        replaces: Whether tokens for what is unknown are replaced.
-        attends: Whether attention is shown.
+        timeline: When the engine request reached each stage.
+        answer: Its result.
+        terms: The terms of the request as they were sent, in its order.
+        replaces: Whether to replace unknown tokens by source tokens.
+        attends: Whether to return attention.
     """
     response = generation_pb2.GenerateResponse(
         model=model.manifest.name,
@@ -60,21 +60,17 @@ def response_of(
         if replaces:
             hypothesis = _replaced(hypothesis, source, model)
         message = _hypothesis(hypothesis, model.tokenizer)
-        message.unmet_terms.extend(terms[number] for number in hypothesis.unmet_terms)
+        message.unmet_terms.extend(terms[index] for index in hypothesis.unmet_terms)
         if attends:
             message.attention.extend(_attention(hypothesis, len(source)))
         response.hypotheses.append(message)
     return response
 
 
-def text_of(hypothesis: Hypothesis, tokenizer: Tokenizer) -> str:
-    """Gives the text of a hypothesis, without a stop sequence."""
-    return tokenizer.decode(hypothesis.token_ids)[: hypothesis.text_length]
-
-
 def _hypothesis(hypothesis: Hypothesis, tokenizer: Tokenizer) -> generation_pb2.Hypothesis:
     return generation_pb2.Hypothesis(
-        text=text_of(hypothesis, tokenizer),
+        # Without the stop sequence.
+        text=tokenizer.decode(hypothesis.token_ids)[: hypothesis.text_length],
         tokens=tokenizer.tokens(hypothesis.token_ids),
         token_ids=hypothesis.token_ids,
         # Fields that are None stay unset.
@@ -82,18 +78,18 @@ def _hypothesis(hypothesis: Hypothesis, tokenizer: Tokenizer) -> generation_pb2.
         normalized_score=hypothesis.normalized_score,
         stop_reason=_STOP_REASONS[hypothesis.stop_reason],
         token_scores=hypothesis.token_scores,
-        top_tokens=[_top_tokens(ranking, tokenizer) for ranking in hypothesis.top_tokens],
+        top_tokens=[_top_tokens(top, tokenizer) for top in hypothesis.top_tokens],
     )
 
 
-def _top_tokens(ranking: list[tuple[int, float]], tokenizer: Tokenizer) -> generation_pb2.TopTokens:
-    ids = [word for word, _ in ranking]
-    scores = [score for _, score in ranking]
+def _top_tokens(top: list[tuple[int, float]], tokenizer: Tokenizer) -> generation_pb2.TopTokens:
+    ids = [token_id for token_id, _ in top]
+    scores = [score for _, score in top]
     return generation_pb2.TopTokens(tokens=tokenizer.tokens(ids), token_ids=ids, scores=scores)
 
 
 def _rows(hypothesis: Hypothesis, width: int) -> list[array[float]]:
-    """Gives the attention of each token to the source."""
+    """Splits the attention of a hypothesis into one row of source weights per token."""
     weights = floats(hypothesis.attention)
     return [weights[begin : begin + width] for begin in range(0, len(weights), width)]
 
@@ -103,29 +99,29 @@ def _attention(hypothesis: Hypothesis, width: int) -> list[generation_pb2.TokenA
 
 
 def _replaced(hypothesis: Hypothesis, source: list[int], model: ServedModel) -> Hypothesis:
-    """Puts the source token that was attended to most in the place of what is unknown.
+    """Replaces each unknown token by the source token that it attends to most.
 
     Source: Luong et al. 2015, "Addressing the Rare Word Problem in Neural Machine Translation";
-    by attention as in Jean et al. 2015, section 4.1. The end token of the source is not taken.
+    by attention as in Jean et al. 2015, section 4.1. The end token of the source is left out.
     """
     unk = model.manifest.tokens.unk
     if unk not in hypothesis.token_ids:
         return hypothesis
     ids = list(hypothesis.token_ids)
-    words = len(source) - 1
-    for place, weights in enumerate(_rows(hypothesis, len(source))):
-        if ids[place] == unk and words:
-            ids[place] = source[max(range(words), key=weights.__getitem__)]
+    candidates = range(len(source) - 1)
+    for index, weights in enumerate(_rows(hypothesis, len(source))):
+        if ids[index] == unk and candidates:
+            ids[index] = source[max(candidates, key=weights.__getitem__)]
     length = hypothesis.text_length
     if length is not None:
-        # As much is cut from the end as before.
+        # The same number of characters stays cut off: the stop sequence.
         decode = model.tokenizer.decode
         length += len(decode(ids)) - len(decode(hypothesis.token_ids))
     return hypothesis._replace(token_ids=ids, text_length=length)
 
 
 def weights_of(data: bytes, heads: int, queries: int, keys: int) -> generation_pb2.AttentionWeights:
-    """Builds the weights of all layers and heads from float32 ``[L, H, Q, K]``."""
+    """Builds the message of all layers and heads from float32 ``[L, H, Q, K]``."""
     weights = floats(data)
     return generation_pb2.AttentionWeights(
         layers=len(weights) // (heads * queries * keys),
@@ -139,7 +135,7 @@ def weights_of(data: bytes, heads: int, queries: int, keys: int) -> generation_p
 def _timings(timeline: Timeline) -> generation_pb2.Timings:
     arrived_s = timeline.arrived_s
     if not timeline.encode_began_s:
-        # It waited until its time limit.
+        # Its time limit passed in the queue.
         waited_ms = 1e3 * (timeline.finished_s - arrived_s)
         return generation_pb2.Timings(queue_ms=waited_ms, total_ms=waited_ms)
     return generation_pb2.Timings(

@@ -12,9 +12,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import TypeAlias
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.errors import Draining, InvalidRequest, ServiceError
+from seqserve_server.contract.errors import Draining, ServiceError
+from seqserve_server.front.rpc.calls.server_call import current
 from seqserve_server.front.rpc.calls.wire import Unreadable
-from seqserve_server.front.telemetry.call_record import current
 
 Requests: TypeAlias = AsyncIterator[generation_pb2.GenerateBulkRequest | Unreadable]
 Answer: TypeAlias = Callable[
@@ -92,9 +92,9 @@ class Bulk:
             if not isinstance(request, Unreadable):
                 tasks.create_task(self._run(request))
             elif request.id is not None:
-                self._respond(request.id, _failed(_within(request.error)))
+                self._respond(request.id, _failed(request))
             else:
-                self._cut_short = request.error
+                self._cut_short = request
                 return
             await self._room.acquire()
 
@@ -116,8 +116,3 @@ class Bulk:
 
 def _failed(error: ServiceError) -> generation_pb2.Outcome:
     return generation_pb2.Outcome(failure=current.get().failed(error))
-
-
-def _within(error: InvalidRequest) -> InvalidRequest:
-    """Names the field as in a call of its own."""
-    return InvalidRequest(error.field.removeprefix("request."), error.reason)

@@ -21,7 +21,7 @@ from seqserve_server.front.rpc.answers import response_of, weights_of
 from seqserve_server.front.rpc.batch import answer_all
 from seqserve_server.front.rpc.bulk import Bulk, Requests
 from seqserve_server.front.rpc.calls.call import MAX_REFUSALS, EngineCall
-from seqserve_server.front.rpc.calls.resolution import model_of_call
+from seqserve_server.front.rpc.calls.server_call import current
 from seqserve_server.front.rpc.options.known_options import KnownOptions
 from seqserve_server.front.rpc.options.options import default_options, priority_of
 from seqserve_server.front.rpc.options.terms import applying, for_source
@@ -32,7 +32,6 @@ from seqserve_server.front.rpc.options.validation import (
     check_target,
     check_target_tokens,
 )
-from seqserve_server.front.telemetry.call_record import current
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -218,7 +217,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         priority = priority_of(request.priority)
         if not patient:
             # First, so that a refusal costs little.
-            model.engine.refusals.check(QueueKey(current.get().holder, priority))
+            model.engine.refusals.check(QueueKey(current.get().client_id, priority))
         options = self._options.read(model, request.options)
         source = await _source(model, request.source)
         options = for_source(options, request.options.terms, request.source)
@@ -227,7 +226,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         )
 
     def _model(self, request: _Request) -> ServedModel:
-        return model_of_call(self._repository, request.model, request.version)
+        return current.get().resolve(self._repository, request.model, request.version)
 
 
 async def _source(model: ServedModel, text: str) -> list[int]:
@@ -270,7 +269,7 @@ def _of_call(context: Context) -> dict[str, Any]:
     return {
         "arrived_s": record.began_s,
         "deadline_s": None if remaining_s is None else time.monotonic() + remaining_s,
-        "client_id": record.holder,
+        "client_id": record.client_id,
         "call_id": record.request_id,
     }
 

@@ -1,17 +1,12 @@
-"""``seqserve.v1.ModelService``: converts and delegates."""
+"""``seqserve.v1.ModelService``: lists, loads and unloads models."""
 
 from __future__ import annotations
-
-from typing import Any
-
-import grpc
 
 from seqserve.v1 import model_pb2, model_pb2_grpc
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.repository import Entry
 from seqserve_server.front.models.rollout import Rollout
-
-Context = grpc.aio.ServicerContext[Any, Any]
+from seqserve_server.front.rpc.calls.wire import Context
 
 _STATES = {
     ModelState.AVAILABLE: model_pb2.MODEL_STATE_AVAILABLE,
@@ -23,7 +18,7 @@ _STATES = {
 
 
 class ModelServicer(model_pb2_grpc.ModelServiceServicer):
-    """Tells which models there are, and changes what is loaded."""
+    """Converts between messages and the models of the server."""
 
     def __init__(self, rollout: Rollout) -> None:
         """Takes the models."""
@@ -33,7 +28,7 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
     async def ListModels(
         self, request: model_pb2.ListModelsRequest, context: Context
     ) -> model_pb2.ListModelsResponse:
-        """Lists every version, in whatever state."""
+        """Lists every version, whatever its state."""
         models = [self._model(entry) for entry in self._repository.entries]
         return model_pb2.ListModelsResponse(models=models)
 
@@ -47,21 +42,21 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
     async def LoadModel(
         self, request: model_pb2.LoadModelRequest, context: Context
     ) -> model_pb2.LoadModelResponse:
-        """Answers when the version takes calls."""
+        """Loads a version; answers when it takes calls."""
         entry = await self._rollout.load(request.model, request.version)
         return model_pb2.LoadModelResponse(model=self._model(entry))
 
     async def UnloadModel(
         self, request: model_pb2.UnloadModelRequest, context: Context
     ) -> model_pb2.UnloadModelResponse:
-        """Answers when the version's process has ended."""
+        """Unloads a version; answers when its process has ended."""
         entry = await self._rollout.unload(request.model, request.version)
         return model_pb2.UnloadModelResponse(model=self._model(entry))
 
     async def SetTraffic(
         self, request: model_pb2.SetTrafficRequest, context: Context
     ) -> model_pb2.SetTrafficResponse:
-        """Shares calls from now on."""
+        """Sets the weights by which calls that name no version are shared."""
         entries = self._rollout.set_traffic(request.model, dict(request.weights))
         models = [self._model(entry) for entry in entries]
         return model_pb2.SetTrafficResponse(models=models)

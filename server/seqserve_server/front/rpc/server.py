@@ -1,4 +1,4 @@
-"""The gRPC server of one process: its services and limits, how it begins and how it ends.
+"""Runs the gRPC server: registers the services, starts, publishes health and drains.
 
 Source: gRPC health checking protocol, https://github.com/grpc/grpc/blob/master/doc/health-checking.md.
 """
@@ -42,12 +42,12 @@ _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 _UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
 
-# How long the bytes of the last answers may take to leave; watchers of health hold it all.
+# Time for the bytes of the last responses to leave. A client that watches health uses all of it.
 _FLUSH_S = 1.0
 
 
 class Server:
-    """All services on one port, over the engines of a repository."""
+    """All services on one port, on the models of one repository."""
 
     def __init__(
         self,
@@ -57,17 +57,17 @@ class Server:
         security: Security | None = None,
         tracing: Tracing | None = None,
     ) -> None:
-        """Takes the port; no call is answered before :meth:`start`.
+        """Binds the port; calls are answered after :meth:`start`.
 
         Args:
-            options: Of the command.
+            options: Options of ``seqserve serve``.
             rollout: The models.
-            metrics: Where calls are counted.
-            security: What protects the port; nothing where None.
-            tracing: Where they are traced, if they are.
+            metrics: Counts calls.
+            security: TLS and tokens; None for neither.
+            tracing: Traces calls; None to trace none.
 
         Raises:
-            StartupError: The port is taken, or the address is none of this machine.
+            StartupError: The port is taken, or the address is not one of this machine.
         """
         self._rollout = rollout
         self._repository = rollout.repository
@@ -83,56 +83,53 @@ class Server:
         self._add_services()
         self.port = self._bind(address_of(options.host, options.port), security.certificates)
         self._is_serving = False
-        self._told: dict[str, int] = {}
-        self._telling = asyncio.Lock()
+        self._published: dict[str, int] = {}
+        self._publishing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Starts the engines and answers calls from now on."""
+        """Starts the engines, then answers calls."""
         await self._rollout.start()
         self._rollout.on_change = self._on_change
-        await self._tell_health()
+        await self._publish_health()
         await self._server.start()
         self._is_serving = True
 
     @property
     def is_ready(self) -> bool:
-        """Whether calls are taken, and an engine is there for them."""
+        """Whether the server takes calls and has an engine for them."""
         return self._is_serving and any(entry.is_up for entry in self._repository.entries)
 
     def _on_change(self) -> None:
-        task = asyncio.create_task(self._tell_health())
+        task = asyncio.create_task(self._publish_health())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _tell_health(self) -> None:
-        # One after the other, so that what is told last is how it is.
-        async with self._telling:
+    async def _publish_health(self) -> None:
+        # One at a time, so that the last update published is the newest.
+        async with self._publishing:
             statuses = self._statuses()
-            for name in self._told.keys() - statuses.keys():
-                await self._health.set(name, _UNKNOWN)
-            for name, status in statuses.items():
-                if self._told.get(name) != status:
-                    await self._health.set(name, status)
-            self._told = statuses
+            for name, status in (dict.fromkeys(self._published, _UNKNOWN) | statuses).items():
+                await self._health.set(name, status)
+            self._published = statuses
 
     async def drain(self, timeout_s: float) -> bool:
-        """Finishes the calls that were accepted, queued ones too, refuses new ones, and ends.
+        """Refuses new calls, finishes those that were accepted, queued ones too, and stops.
 
         Args:
-            timeout_s: How long that may take; what is left then ends with UNAVAILABLE.
+            timeout_s: Time for that; calls that run longer end with UNAVAILABLE.
 
         Returns:
-            Whether every call was finished.
+            Whether every call finished.
         """
         self._is_serving = False
         await self._health.enter_graceful_shutdown()
-        # New calls are refused at once, before any is waited for.
+        # Before waiting, so that new calls are refused at once.
         self._rollout.close()
         self._draining.set()
-        finished = await self._interceptor.active.wait_none(timeout_s)
+        finished = await self._interceptor.active.wait_idle(timeout_s)
         if not finished:
-            error = Draining("the server has shut down while the call ran; call another one")
+            error = Draining("the server shut down while the call ran; call another one")
             self._interceptor.end_all(error)
         await self._server.stop(_FLUSH_S)
         await self._rollout.stop()
@@ -163,16 +160,16 @@ class Server:
         except RuntimeError:
             bound = 0
         if not bound:
-            # gRPC does not say which, and is stricter than what has read the files.
+            # gRPC does not say which, and checks the files more strictly than we do.
             others = ", or gRPC refuses the files of --tls-certificate" if certificates else ""
             raise StartupError(
                 f"--port: cannot listen on {address}: another server does, or --host is no address"
-                f" of this machine{others}; --port 0 takes any free one"
+                f" of this machine{others}; --port 0 takes any free port"
             )
         return bound
 
     def _statuses(self) -> dict[str, int]:
-        """Gives the health of the whole, of each service, of each model and of each version."""
+        """Gives the health of the server, and of each service, model and version."""
         is_up = any(entry.is_up for entry in self._repository.entries)
         whole = _SERVING if is_up else _NOT_SERVING
         statuses = dict.fromkeys(("", *_SERVICES), whole)

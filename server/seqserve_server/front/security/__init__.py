@@ -1,1 +1,1 @@
-"""TLS, tokens, and the files they are reloaded from."""
+"""TLS and tokens, and the files they are reloaded from."""

@@ -1,4 +1,4 @@
-"""The file of ``--tokens``: by which tokens callers are known, and what each may do."""
+"""The file of ``--tokens``: the tokens that clients may show, and the scopes of each."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from seqserve.token_entry import TokenEntry, digest_of
 from seqserve_server.front.security.reloading import Reloaded
 
 _OPTION = flag_of("tokens")
-_MOST_BYTES = 1 << 20
+_MAX_FILE_BYTES = 1 << 20
 
 
 class Tokens:
-    """The entries of the file, as it is now; a broken one leaves those that were."""
+    """The current entries of the file; if the file is broken, the last valid ones."""
 
     def __init__(self, path: Path) -> None:
-        """Reads them.
+        """Reads the file.
 
         Raises:
-            OptionError: The file cannot be read, or a line is malformed; its number is named.
+            OptionError: The file cannot be read, or a line is malformed; the message names it.
         """
         self._file = Reloaded("tokens", {_OPTION: path}, lambda: _read(path))
 
     def find(self, token: str) -> TokenEntry | None:
         """Finds the entry of a token.
 
-        It takes as long for one that is there as for one that is not, whatever they have in common.
+        Takes the same time for known and unknown tokens, so that timing reveals nothing.
         """
         digest, found = digest_of(token), None
         for entry in self._file.value:
@@ -37,7 +37,7 @@ class Tokens:
         return found
 
     def __len__(self) -> int:
-        """Gives how many there are."""
+        """Returns the number of tokens."""
         return len(self._file.value)
 
 
@@ -51,7 +51,7 @@ def _read(path: Path) -> tuple[TokenEntry, ...]:
         except OptionError as error:
             raise OptionError(f"{_OPTION}: {path}, line {number}: {error}") from None
         if entry.digest in entries:
-            raise OptionError(f"{_OPTION}: {path}, line {number}: the hash was there before")
+            raise OptionError(f"{_OPTION}: {path}, line {number}: the hash is a duplicate")
         entries[entry.digest] = entry
     if not entries:
         raise OptionError(f"{_OPTION}: {path} holds no token; `seqserve token` makes one")
@@ -61,12 +61,12 @@ def _read(path: Path) -> tuple[TokenEntry, ...]:
 def _lines(path: Path) -> list[str]:
     try:
         with path.open("rb") as file:
-            data = file.read(_MOST_BYTES + 1)
+            data = file.read(_MAX_FILE_BYTES + 1)
     except OSError as error:
         raise OptionError(f"{_OPTION}: {path} cannot be read: {error.strerror}") from None
-    if len(data) > _MOST_BYTES:
-        raise OptionError(f"{_OPTION}: {path} is larger than {_MOST_BYTES} bytes")
+    if len(data) > _MAX_FILE_BYTES:
+        raise OptionError(f"{_OPTION}: {path} is larger than {_MAX_FILE_BYTES} bytes")
     try:
         return data.decode().splitlines()
     except UnicodeDecodeError:
-        raise OptionError(f"{_OPTION}: {path} is no text") from None
+        raise OptionError(f"{_OPTION}: {path} is not UTF-8 text") from None

@@ -1,4 +1,4 @@
-"""What protects the server's port: TLS, tokens, and the refusal to do without by oversight."""
+"""Protection of the gRPC port by TLS and tokens; refuses an unprotected port that is reachable."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from seqserve_server.front.security.tls import Certificates, certificates_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Security:
-    """Who may read what crosses the port, and who may call."""
+    """TLS and tokens of the gRPC port."""
 
     certificates: Certificates | None = None
-    """None where connections are not encrypted."""
+    """None if connections are not encrypted."""
     tokens: Tokens | None = None
-    """None where callers need not show one."""
+    """None if clients need no token."""
 
 
 def security_of(options: ServeOptions) -> Security:
-    """Reads what the options name, and notes in the log what is missing.
+    """Reads the files that the options name; logs a warning if protection is missing.
 
     Raises:
-        OptionError: A file is broken; or other machines could reach the port, it is not protected,
-            and ``--insecure`` does not say that this is meant.
+        OptionError: A file is broken, or the port is reachable from other machines and unprotected
+            without ``--insecure``.
     """
     security = Security(
         certificates=certificates_of(
@@ -42,8 +42,8 @@ def security_of(options: ServeOptions) -> Security:
             raise OptionError(
                 f"--host: other machines reach {options.host}, and there is no"
                 f" {' and no '.join(missing)}. Give --tls-certificate and --tls-key, and --tokens"
-                " or --tls-client-ca; or say --insecure where the network itself keeps strangers"
-                " out. docs/security.md tells how"
+                " or --tls-client-ca; or --insecure if the network itself keeps strangers out."
+                " docs/security.md explains how"
             )
         facts = {"host": options.host, "missing": ", ".join(missing)}
         logs.event("insecure", facts, logging.WARNING)
@@ -53,7 +53,7 @@ def security_of(options: ServeOptions) -> Security:
 def _missing(security: Security) -> list[str]:
     missing = []
     if security.certificates is None:
-        # A token that is sent in clear is everybody's.
+        # Without encryption anyone on the network can read the tokens.
         missing.append("encryption")
     asks_clients = security.certificates is not None and security.certificates.asks_clients
     if security.tokens is None and not asks_clients:

@@ -1,4 +1,4 @@
-"""What is read from files that change while the server runs: certificates, tokens."""
+"""Reloads files that change while the server runs: certificates and tokens."""
 
 from __future__ import annotations
 
@@ -13,44 +13,52 @@ from typing import Generic, TypeAlias, TypeVar
 from seqserve.errors import OptionError
 from seqserve_server.contract import logs
 
-# Why files cannot be read may pass without a trace in them: a right to their folder, a disk.
-_AGAIN_S = 1.0
+# A broken file may become readable without any change to it: permissions of its folder, a disk.
+_RETRY_INTERVAL_S = 1.0
 
 T = TypeVar("T")
 _Stamp: TypeAlias = tuple[int, int, int, int] | None
 
 
 class Reloaded(Generic[T]):
-    """Reads files again once they have changed; while they are broken, what they held stays.
+    """A value read from files, reloaded when they change; broken files leave the last valid value.
 
-    Whoever asks looks at the files, so there is no thread that watches. May be shared by threads.
+    Each access checks the files, so no thread has to watch them. Threads may share it.
     """
 
-    def __init__(self, what: str, files: Mapping[str, Path], read: Callable[[], T]) -> None:
-        """Reads for the first time.
+    def __init__(
+        self,
+        what: str,
+        files: Mapping[str, Path],
+        read: Callable[[], T],
+        retry_interval_s: float = _RETRY_INTERVAL_S,
+    ) -> None:
+        """Reads the files for the first time.
 
         Args:
-            what: How the log names it.
-            files: By the options that name them.
-            read: Reads them; raises OptionError where they are broken.
+            what: Name for the log.
+            files: Path of each file by the option that names it.
+            read: Reads the files; raises OptionError if they are broken.
+            retry_interval_s: Time between two reads of broken files that do not change.
 
         Raises:
-            OptionError: They are broken.
+            OptionError: The files are broken.
         """
         self._what = what
         self._files = files
         self._read = read
+        self._retry_interval_s = retry_interval_s
         self._lock = threading.Lock()
-        self._stamps = self._now()
+        self._stamps = self._current()
         self._value = self._read_plain()
-        self._told: tuple[list[_Stamp], str] | None = None
-        """Of what is broken, the files and the reason that the log has; None where all is well."""
-        self._again_s = 0.0
+        self._error: tuple[list[_Stamp], str] | None = None
+        """Files and reason of the last error that was logged; None if the files are valid."""
+        self._retry_at_s = 0.0
 
     @property
     def value(self) -> T:
-        """What the files hold, or held when they were last sound."""
-        if self._is_due(self._now()):
+        """The value of the files now, or when they were last valid."""
+        if self._is_due(self._current()):
             with self._lock:
                 self._reload()
         return self._value
@@ -58,44 +66,44 @@ class Reloaded(Generic[T]):
     def _is_due(self, stamps: list[_Stamp]) -> bool:
         if stamps != self._stamps:
             return True
-        return self._told is not None and time.monotonic() >= self._again_s
+        return self._error is not None and time.monotonic() >= self._retry_at_s
 
     def _reload(self) -> None:
-        stamps = self._now()
+        stamps = self._current()
         if not self._is_due(stamps):
-            # Another thread was first.
+            # Another thread has reloaded them.
             return
         try:
             value = self._read_plain()
         except OptionError as error:
             self._keep(stamps, str(error))
             return
-        # Where they changed while they were read, the parts may not be of one time.
-        if self._now() == stamps:
-            self._stamps, self._value, self._told = stamps, value, None
+        # Files that changed while they were read may not belong together; the next access retries.
+        if self._current() == stamps:
+            self._stamps, self._value, self._error = stamps, value, None
             files = ", ".join(map(str, self._files.values()))
             logs.event(f"{self._what} read again", {"files": files})
 
     def _keep(self, stamps: list[_Stamp], reason: str) -> None:
-        told = stamps, reason
-        if told != self._told:
+        error = stamps, reason
+        if error != self._error:
             logs.event(f"{self._what} kept", {"reason": reason}, logging.ERROR)
-        self._stamps, self._told = stamps, told
-        self._again_s = time.monotonic() + _AGAIN_S
+        self._stamps, self._error = stamps, error
+        self._retry_at_s = time.monotonic() + self._retry_interval_s
 
     def _read_plain(self) -> T:
         for option, path in self._files.items():
-            # A pipe would be waited for, and everybody with it.
+            # Reading a pipe would block, and with it every call.
             if os.path.exists(path) and not os.path.isfile(path):
-                raise OptionError(f"{option}: {path} is no plain file")
+                raise OptionError(f"{option}: {path} is not a regular file")
         return self._read()
 
-    def _now(self) -> list[_Stamp]:
+    def _current(self) -> list[_Stamp]:
         return [_stamp(path) for path in self._files.values()]
 
 
 def _stamp(path: Path) -> _Stamp:
-    """Tells one content of a file, and who may read it, from another; None where there is none."""
+    """Identifies the content and the permissions of a file; None if there is no file."""
     try:
         found = path.stat()
     except OSError:

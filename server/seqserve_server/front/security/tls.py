@@ -1,4 +1,4 @@
-"""The certificate that the server shows, and the authorities of those that it wants to see."""
+"""TLS certificate of the server, and authorities for client certificates."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class Certificates:
     """
 
     def __init__(self, certificate: Path, key: Path, client_ca: Path | None) -> None:
-        """Reads them.
+        """Reads the files.
 
         Args:
-            certificate: The server's, with those that lead to its authority behind it, PEM.
-            key: Its private key, PEM.
-            client_ca: Authorities that must have signed a client's certificate, PEM; no client is
-                asked for one where None.
+            certificate: Certificate of the server, followed by its intermediates, PEM.
+            key: Private key of the certificate, PEM.
+            client_ca: Authorities that must have signed a client's certificate, PEM; if None,
+                clients need no certificate.
 
         Raises:
-            OptionError: A file cannot be read, or they do not belong together.
+            OptionError: A file cannot be read, or key and certificate do not match.
         """
         self._certificate, self._key, self._client_ca = certificate, key, client_ca
         files = {_CERTIFICATE: certificate, _KEY: key}
@@ -40,17 +40,17 @@ class Certificates:
 
     @property
     def asks_clients(self) -> bool:
-        """Whether clients must show a certificate too."""
+        """Whether clients must show a certificate (mutual TLS)."""
         return self._client_ca is not None
 
     def credentials(self) -> grpc.ServerCredentials:
-        """Gives what a port is opened with."""
+        """Makes the credentials of a gRPC port."""
         shown = self._files.value
 
         def fetch() -> grpc.ServerCertificateConfiguration | None:
             nonlocal shown
             before, shown = shown, self._files.value
-            # None: as before.
+            # None means unchanged.
             return None if shown is before else shown
 
         return grpc.dynamic_ssl_server_credentials(
@@ -70,10 +70,10 @@ class Certificates:
 def certificates_of(
     certificate: Path | None, key: Path | None, client_ca: Path | None
 ) -> Certificates | None:
-    """Reads what the options name; None where they name nothing.
+    """Reads the files that the options name; returns None if none is given.
 
     Raises:
-        OptionError: One needs another, or a file is broken.
+        OptionError: An option lacks the one it needs, or a file is broken.
     """
     if certificate is None and key is None and client_ca is None:
         return None

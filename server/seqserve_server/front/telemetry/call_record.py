@@ -1,33 +1,25 @@
-"""What is known of the call at hand, for its line in the log, the metrics and its trace."""
+"""Collects what the log, the metrics and the trace report about one call."""
 
 from __future__ import annotations
 
 import re
 import secrets
 import time
-from collections.abc import Callable, Sequence
-from contextvars import ContextVar
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
-from seqserve.v1 import generation_pb2
-from seqserve_server.contract.errors import ServiceError
 from seqserve_server.contract.events import Event, Timeline
 from seqserve_server.contract.request import Spec
-from seqserve_server.front.models.repository import ServedModel
-from seqserve_server.front.rpc.calls.status import failure_within
 
 REQUEST_ID = "x-request-id"
 Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
+
 # Of W3C Trace Context, https://www.w3.org/TR/trace-context/.
 _TRACE_KEYS = ("traceparent", "tracestate")
 # A call may have any number of requests; a trace that shows more of them is of no use.
-_MOST_TRACED = 64
+_MAX_TRACED = 64
 _SANE_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,64}")
-
-
-caller: ContextVar[str] = ContextVar("caller", default="")
-"""Name of the token of the call that comes in."""
 
 
 class EndedRequest(NamedTuple):
@@ -41,12 +33,12 @@ class EndedRequest(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Trace:
-    """What the trace of a call is made of once it is over."""
+    """What the spans of a call are made of once it is over."""
 
     parent: dict[str, str]
-    """What the caller sent of its own trace."""
+    """The client's trace headers."""
     requests: list[EndedRequest] = field(default_factory=list)
-    """The first ones that ended."""
+    """The first requests that ended."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,28 +46,24 @@ class CallRecord:
     """One call, from its arrival on."""
 
     path: str
-    """Of the method, as gRPC writes it: ``/package.Service/Method``."""
+    """The method as gRPC writes it: ``/package.Service/Method``."""
     request_id: str
-    origin: str = ""
-    """Where it comes from, which stands for a caller whom no token names."""
+    peer: str = ""
+    """The client's network address, or the name that a trusted proxy gives it."""
+    auth_name: str = ""
+    """Name of the token; empty if it has none, or the server needs none."""
     began_s: float = field(default_factory=time.monotonic)
     model: str = ""
-    """Empty until it is known to exist, so that no caller can make up labels."""
-    caller: str = field(default_factory=lambda: caller.get())
-    """Name of the token that was shown; empty where it has none, or none was asked for."""
+    """Empty until the model is known to exist, so that clients cannot make up metric labels."""
     facts: dict[str, float] = field(default_factory=dict)
-    """What else its line in the log says: counts and times, never text."""
+    """Counts and times for the log line and the trace; never text."""
     trace: Trace | None = None
-    """None where calls are not traced."""
-    kept: list[ServedModel] = field(default_factory=list)
-    """The versions it was given, which stay loaded until its end."""
-    refused: Callable[[str, Exception], None] = lambda model, error: None
-    """Called for each of its requests that ends with an error."""
+    """None if calls are not traced."""
 
     @property
-    def holder(self) -> str:
-        """Among whom the queue is shared out."""
-        return self.caller or self.origin
+    def client_id(self) -> str:
+        """Names the client whose share of the queue the call uses."""
+        return self.auth_name or self.peer
 
     @property
     def method(self) -> str:
@@ -83,66 +71,25 @@ class CallRecord:
         return self.path.rpartition(".")[2].replace("/", ".")
 
     def ended(self, request: EndedRequest) -> None:
-        """Notes a request of the call that the engine is done with; one refused may come again."""
+        """Adds an ended engine request to the trace; a retry replaces the try before it."""
         if self.trace is None:
             return
         others = [each for each in self.trace.requests if each.spec is not request.spec]
-        if len(others) >= _MOST_TRACED:
+        if len(others) >= _MAX_TRACED:
             return
         self.trace.requests[:] = others
         if not request.timeline.finished_s:
             request.timeline.finished_s = time.monotonic()
         self.trace.requests.append(request)
 
-    def keep(self, model: ServedModel) -> None:
-        """Counts this call among those of a version, so that it is there until the end."""
-        model.calls.enter()
-        self.kept.append(model)
-
-    def kept_of(self, name: str, version: int) -> ServedModel | None:
-        """Finds a version that the call keeps already; 0 for any of that name."""
-        for model in self.kept:
-            if model.manifest.name == name and version in (0, model.manifest.version):
-                return model
-        return None
-
-    def release(self) -> None:
-        """Leaves every version; the call is over."""
-        while self.kept:
-            self.kept.pop().calls.leave()
-
-    def part(self, began_s: float) -> CallRecord:
-        """Begins the record of one of many sources, which came at a time of its own."""
+    def part(self, began_s: float) -> Self:
+        """Makes the record of one of many requests, with its own arrival time and facts."""
         return replace(self, began_s=began_s, facts={})
-
-    def request(self, began_s: float) -> CallRecord:
-        """Begins the record of one of many requests, each of which finds a version of its own.
-
-        It is to be released when it has been answered.
-        """
-        return replace(self, began_s=began_s, facts={}, kept=[])
-
-    def failed(self, error: ServiceError) -> generation_pb2.Failure:
-        """Notes that one of many requests has failed, and gives what it is answered."""
-        self.refused(self.model, error)
-        return failure_within(error, self.request_id)
-
-    def answered(self, response: generation_pb2.GenerateResponse) -> None:
-        """Counts one of many sources; the response of one that failed is empty."""
-        self.add(
-            sources=1,
-            source_tokens=response.source_tokens,
-            generated_tokens=response.generated_tokens,
-        )
 
     def add(self, **counts: float) -> None:
         """Adds to facts that are sums."""
         for name, count in counts.items():
             self.facts[name] = self.facts.get(name, 0) + count
-
-
-current: ContextVar[CallRecord] = ContextVar("call")
-"""Of the handler that runs."""
 
 
 def trace_of(metadata: Metadata | None) -> Trace:
@@ -152,7 +99,7 @@ def trace_of(metadata: Metadata | None) -> Trace:
 
 
 def request_id(metadata: Metadata | None) -> str:
-    """Takes the caller's id for the call where it is a sane one, or makes one."""
+    """Takes the client's id for the call if it is well-formed, or makes a new one."""
     for key, value in metadata or ():
         if key == REQUEST_ID and isinstance(value, str) and _SANE_ID.fullmatch(value):
             return value

@@ -1,7 +1,6 @@
-"""What Prometheus sees of the engines: their statistics and their state, asked for at each scrape.
+"""Collects the metrics of all engines at each scrape.
 
-A model may have several versions, each with an engine of its own; the model's statistics are the
-sum of theirs.
+Each version of a model has its own engine; the series of a model are sums over its versions.
 """
 
 from __future__ import annotations
@@ -13,34 +12,39 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Protocol
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+    UnknownMetricFamily,
+)
 from prometheus_client.registry import Collector
 
 from seqserve_server.contract.messages import StatsReply
 from seqserve_server.contract.request import Priority
 from seqserve_server.contract.stats import COUNTERS, HISTOGRAMS, EngineStats
 
-# An engine that does not answer within it is shown as it was.
-_PATIENCE_S = 2.0
+_TIMEOUT_S = 2.0
 
 
 class ReportingEngine(Protocol):
-    """An engine that tells how it is doing."""
+    """An engine that can be asked for its stats."""
 
     slots: int
-    """Rows that may run at once."""
+    """Maximum number of running rows."""
     cache_bytes: int
-    """Bytes of keys and values."""
+    """Size of the key and value caches."""
     last_reply: StatsReply
-    """The newest statistics."""
+    """Its last reply."""
 
     def ask(self) -> Future[StatsReply]:
-        """Asks; from any thread."""
+        """Asks for a new reply; may be called from any thread."""
 
 
 @dataclass(slots=True)
 class _Model:
-    """What all engines of a model have told."""
+    """Sums over the engines of a model."""
 
     queue_depth: int = 0
     low_queue_depth: int = 0
@@ -66,32 +70,37 @@ _GAUGES: dict[str, tuple[str, Callable[[_Model], int]]] = {
 
 
 class EnginesCollector(Collector):
-    """Asks the engines at each scrape."""
+    """Asks all engines for their stats at each scrape."""
 
-    def __init__(self) -> None:
-        """Begins with no model."""
+    def __init__(self, timeout_s: float = _TIMEOUT_S) -> None:
+        """Starts without engines.
+
+        Args:
+            timeout_s: How long a scrape waits for engines; a late one is shown with its last reply.
+        """
+        self._timeout_s = timeout_s
         self._engines: dict[str, list[ReportingEngine]] = {}
-        # Of engines that were taken away: counters never fall.
+        # Stats of engines that were removed, so that counters never fall.
         self._past: dict[str, EngineStats] = {}
         self._lock = Lock()
 
     def add(self, model: str, engine: ReportingEngine) -> None:
-        """Shows one more engine of a model."""
+        """Adds an engine of a model."""
         with self._lock:
             self._engines.setdefault(model, []).append(engine)
 
     def remove(self, model: str, engine: ReportingEngine) -> None:
-        """Shows an engine no longer; its last statistics stay part of the model's."""
+        """Removes an engine; its last stats stay in the counters of its model."""
         with self._lock:
             self._engines[model].remove(engine)
             self._past.setdefault(model, EngineStats()).add(engine.last_reply.stats)
 
     def describe(self) -> list[GaugeMetricFamily]:
-        """Tells nothing beforehand: what there is depends on the models."""
+        """Declares no families: their series depend on the models."""
         return []
 
-    def collect(self) -> Iterator[GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily]:
-        """Gives every family with the values of now."""
+    def collect(self) -> Iterator[Metric]:
+        """Yields every family with its current values."""
         models = self._ask()
         yield from _gauges(models)
         yield from _counters(models)
@@ -99,14 +108,14 @@ class EnginesCollector(Collector):
         yield from _histograms(models)
 
     def _ask(self) -> dict[str, _Model]:
-        """Asks all engines, so that none waits for another."""
+        """Sends all questions first, so that the engines answer in parallel."""
         models, asked = {}, []
         with self._lock:
             for name, engines in self._engines.items():
                 model = models[name] = _Model()
                 model.stats.add(self._past.get(name, EngineStats()))
                 asked += [(model, engine, engine.ask()) for engine in engines]
-        end_s = time.monotonic() + _PATIENCE_S
+        end_s = time.monotonic() + self._timeout_s
         for model, engine, future in asked:
             try:
                 report = future.result(max(0.0, end_s - time.monotonic()))
@@ -137,9 +146,14 @@ def _gauges(models: _Models) -> Iterator[GaugeMetricFamily]:
         yield family
 
 
-def _counters(models: _Models) -> Iterator[CounterMetricFamily]:
+def _counters(models: _Models) -> Iterator[Metric]:
     for name, text in COUNTERS.items():
-        family = CounterMetricFamily(f"seqserve_{name}", text, labels=["model"])
+        family: CounterMetricFamily | UnknownMetricFamily
+        if name in HISTOGRAMS:
+            # OpenMetrics names a counter without its suffix, so both families would have one name.
+            family = UnknownMetricFamily(f"seqserve_{name}_total", text, labels=["model"])
+        else:
+            family = CounterMetricFamily(f"seqserve_{name}", text, labels=["model"])
         for label, model in models.items():
             family.add_metric([label], model.stats.totals[name])
         yield family

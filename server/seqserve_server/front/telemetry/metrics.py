@@ -1,8 +1,8 @@
-"""What Prometheus sees of a server: every call, every model, and each model's engines.
+"""Prometheus metrics of a server: calls, models and engines.
 
-Names and labels are a contract; labels are few and bounded, never text, ids or addresses. The id of
-a call stands in an exemplar alone.
-Buckets are geometric, so that quantiles are as exact at 1 ms as at 10 s.
+Names and labels are part of the API. The values of a label are few and bounded: no text, ids or
+addresses; only an exemplar has the id of a call. Histogram buckets are geometric, so that quantiles
+have the same relative precision at 1 ms as at 10 s.
 """
 
 from __future__ import annotations
@@ -24,19 +24,17 @@ from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar
 
-from seqserve_server.contract.errors import Draining, InvalidRequest, QueueFull
 from seqserve_server.contract.histogram import Histogram
 from seqserve_server.contract.stats import REQUEST_BOUNDS
 from seqserve_server.front.telemetry.engine_metrics import EnginesCollector, ReportingEngine
+from seqserve_server.front.telemetry.outcomes import rejection_of
 
 ReadVersions: TypeAlias = Callable[[], list[tuple[str, int, str]]]
-"""Gives name, number and state of every version, from any thread."""
-
-_REFUSALS: dict[type[Exception], str] = {Draining: "draining", InvalidRequest: "invalid"}
+"""Returns name, number and state of every version; called from any thread."""
 
 
 class _Durations(Collector):
-    """Durations of calls by model and method, each bucket with the last call that fell into it."""
+    """Call durations by model and method; each bucket keeps its last call as an exemplar."""
 
     def __init__(self) -> None:
         self._histograms: dict[tuple[str, str], tuple[Histogram, dict[int, Exemplar]]] = {}
@@ -50,7 +48,7 @@ class _Durations(Collector):
         last[histogram.observe(duration_s)] = Exemplar(call, duration_s, time.time())
 
     def describe(self) -> list[HistogramMetricFamily]:
-        """Nothing beforehand: methods appear when they are called."""
+        """Declares no families: a method appears when it is first called."""
         return []
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
@@ -70,13 +68,13 @@ class _Durations(Collector):
 
 
 class _Versions(Collector):
-    """The state of each version, as it is at the scrape."""
+    """The state of each version at the time of the scrape."""
 
     def __init__(self) -> None:
         self.read: ReadVersions = list
 
     def describe(self) -> list[GaugeMetricFamily]:
-        """Nothing beforehand: versions come and go."""
+        """Declares no families: versions come and go."""
         return []
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -94,8 +92,8 @@ class Metrics:
     """All metrics of a server."""
 
     def __init__(self) -> None:
-        """Registers everything, so that each name is there from the first scrape on."""
-        # A second series for each counter, with the time of its start, that no rule here reads.
+        """Registers all metrics, so that each name is there from the first scrape on."""
+        # They would add a series with the start time to each counter, which no rule of ours reads.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
@@ -124,13 +122,13 @@ class Metrics:
         return Counter(f"seqserve_{name}", text, labels, registry=self.registry)
 
     def show_versions(self, read: ReadVersions) -> None:
-        """Shows the state of each version at each scrape from now on."""
+        """Sets the function that reads the states of all versions at each scrape."""
         self._versions.read = read
 
     def model_loaded(
         self, model: str, version: int, precision: str, provider: str, engine: ReportingEngine
     ) -> None:
-        """Notes a version that is ready, and shows its engine at each scrape from now on."""
+        """Counts a version that is ready, and adds its engine to the scrapes."""
         self._engines.add(model, engine)
         self._model_info.labels(model, str(version), precision, provider).set(1)
         self._model_loads.labels("success").inc()
@@ -138,23 +136,22 @@ class Metrics:
     def model_unloaded(
         self, model: str, version: int, precision: str, provider: str, engine: ReportingEngine
     ) -> None:
-        """Notes a version that is no longer there; what its engine has counted stays counted."""
+        """Removes the engine of a version from the scrapes; its counters stay in the sums."""
         self._engines.remove(model, engine)
         self._model_info.remove(model, str(version), precision, provider)
 
     def model_failed(self) -> None:
-        """Notes a model that could not be loaded."""
+        """Counts a version that could not be loaded."""
         self._model_loads.labels("failure").inc()
 
     def called(
         self, model: str, method: str, code: str, duration_s: float, call: dict[str, str]
     ) -> None:
-        """Notes a call that is over; ``call`` is what finds it again, a trace or a line of log."""
+        """Counts a finished call; the exemplar ``call`` is the id of its trace or log line."""
         self._requests.labels(method, code, model).inc()
         self._durations.observe(model, method, duration_s, call)
 
     def refused(self, model: str, error: Exception) -> None:
-        """Notes what a call, or one of its many requests, ended with, where that is a refusal."""
-        reason = error.bound.value if isinstance(error, QueueFull) else _REFUSALS.get(type(error))
-        if reason:
+        """Counts a call, or one request of a bulk call, if its error is a refusal."""
+        if reason := rejection_of(error):
             self._rejected.labels(reason, model).inc()

@@ -1,4 +1,4 @@
-"""The HTTP port for machines that watch: ``/metrics``, ``/healthz`` and ``/readyz``."""
+"""HTTP server for monitoring: ``/metrics``, ``/healthz`` and ``/readyz``."""
 
 from __future__ import annotations
 
@@ -10,92 +10,113 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 
 from prometheus_client import CollectorRegistry
 
 from seqserve_server.contract.errors import StartupError
-from seqserve_server.front.telemetry.exposition import exposed
-
-# Each connection holds a thread of the server's. Few are wanted at a time; one who takes longer to
-# ask and to read is cut off.
-_MOST_CONNECTIONS = 64
-_TIMEOUT_S = 10.0
-# How soon the port closes once it is told to, and how late a connection is cut off.
-_POLL_S = 0.1
+from seqserve_server.front.telemetry.exposition import render
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScrapeLimits:
+    """Bounds what scrapers can hold; each connection has a thread."""
+
+    max_connections: int = 64
+    """Connections at a time; further ones are closed at once."""
+    timeout_s: float = 10.0
+    """Time that a scraper has to send its request and to read the answer."""
+    poll_s: float = 0.1
+    """Delay of a close or a cut-off."""
+
+
+_LIMITS = ScrapeLimits()
 
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+    def __init__(
+        self,
+        address: tuple[str, int],
+        handler: type[BaseHTTPRequestHandler],
+        limits: ScrapeLimits,
+    ) -> None:
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
+        self._limits = limits
         self._deadlines: dict[socket.socket, float] = {}
         super().__init__(address, handler)
 
     def server_bind(self) -> None:
-        """Binds without looking up the name of the host, which can take long and is not used."""
+        """Binds without the reverse lookup of the host name, which can be slow and is not used."""
         TCPServer.server_bind(self)
 
     def process_request(self, request: socket.socket, client_address: object) -> None:  # type: ignore[override]
-        """Answers in a thread, or hangs up where too many are under way."""
-        if len(self._deadlines) >= _MOST_CONNECTIONS:
+        """Answers in a thread; closes the connection if there are too many."""
+        if len(self._deadlines) >= self._limits.max_connections:
             self.shutdown_request(request)
             return
-        self._deadlines[request] = time.monotonic() + _TIMEOUT_S
+        self._deadlines[request] = time.monotonic() + self._limits.timeout_s
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: socket.socket) -> None:  # type: ignore[override]
-        """Hangs up."""
+        """Closes a connection."""
         self._deadlines.pop(request, None)
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Cuts off who has taken too long, however busily."""
+        """Cuts off connections that took too long, even if they still send."""
         self._cut_off(time.monotonic())
 
     def server_close(self) -> None:
-        """Stops listening, and cuts off whoever is there."""
+        """Stops listening, and cuts off all connections."""
         super().server_close()
         self._cut_off(math.inf)
 
     def _cut_off(self, now_s: float) -> None:
         for request, deadline_s in self._deadlines.copy().items():
             if deadline_s <= now_s:
-                # Its thread finds nobody there any more; it may have just hung up itself.
+                # The thread of the connection ends then; it may have closed the socket meanwhile.
                 with suppress(OSError):
                     request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Logs a fault of ours; a scraper that hangs up is its own affair."""
+        """Logs faults of the server, but not scrapers that close the connection."""
         if not isinstance(sys.exception(), OSError):
             _log.exception("a scrape failed")
 
 
 class ScrapeServer:
-    """Answers from threads of its own."""
+    """Serves metrics and probes from its own threads."""
 
     def __init__(
-        self, host: str, port: int, registry: CollectorRegistry, ready: Callable[[], bool]
+        self,
+        host: str,
+        port: int,
+        registry: CollectorRegistry,
+        ready: Callable[[], bool],
+        limits: ScrapeLimits = _LIMITS,
     ) -> None:
-        """Listens at once.
+        """Starts to listen.
 
         Args:
-            host: Address.
-            port: 0 for any free one.
-            registry: What ``/metrics`` shows.
-            ready: Whether the server takes calls; what ``/readyz`` answers.
+            host: Address to listen on.
+            port: 0 for any free port.
+            registry: Metrics that ``/metrics`` shows.
+            ready: Tells ``/readyz`` whether the server takes calls.
+            limits: Bounds of connections.
 
         Raises:
-            StartupError: The port is taken, or the address is none of this machine.
+            StartupError: The port is taken, or the address does not belong to this machine.
         """
         handler = _handler(registry, ready)
         try:
-            self._server = _Server((host, port), handler)
+            self._server = _Server((host, port), handler, limits)
         except (OSError, UnicodeError) as error:
             raise StartupError(
                 f"--metrics-port: cannot listen on {host} port {port}: {error};"
@@ -103,7 +124,7 @@ class ScrapeServer:
             ) from None
         self.port = int(self._server.server_address[1])
         self._thread = threading.Thread(
-            target=self._server.serve_forever, args=(_POLL_S,), name="scrape", daemon=True
+            target=self._server.serve_forever, args=(limits.poll_s,), name="scrape", daemon=True
         )
         self._thread.start()
 
@@ -126,7 +147,7 @@ def _handler(
             """Answers a scrape or a probe."""
             path = self.path.partition("?")[0]
             if path == "/metrics":
-                self._send(200, *exposed(registry, self.headers.get("Accept", "")))
+                self._send(200, *render(registry, self.headers.get("Accept", "")))
             elif path == "/healthz":
                 self._send(200, b"alive\n")
             elif path == "/readyz":
@@ -143,6 +164,6 @@ def _handler(
                 self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Says nothing: a probe every second is no news."""
+            """Logs nothing: probes come every second."""
 
     return Handler

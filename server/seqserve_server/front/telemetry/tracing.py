@@ -1,16 +1,16 @@
 """Traces of calls, sent to an OpenTelemetry collector; needs the extra ``tracing``.
 
-A call becomes a span once it is over, for then its times are all known, and nothing of tracing runs
-while it is served::
+A call becomes a span when it has ended. All its times are known then, and tracing costs nothing
+while the call is served::
 
-    seqserve.v1.GenerationService/Generate   the call, within the caller's span where it sent one
-    ├── queue                                from arrival until the engine took it
+    seqserve.v1.GenerationService/Generate   the call; a child of the client's span if it sent one
+    ├── queue                                from arrival until a worker takes it
     ├── encode
-    └── decode                               or teach, where a known target was run
+    └── decode                               or teach, for a known target
 
-Each source of a call that has many has a span ``source`` around these. Spans wait in a queue of
-fixed size and leave in batches from a thread of their own; where it is full the oldest are dropped.
-Attributes are counts, names and ids, never text.
+In a call with many sources each one has a span ``source`` around these. Spans wait in a queue of
+fixed size, which drops the oldest when it is full; a thread sends them in batches. Attributes are
+counts, names and ids, never text.
 Sources: OpenTelemetry semantic conventions for gRPC,
 https://opentelemetry.io/docs/specs/semconv/rpc/grpc/; W3C Trace Context,
 https://www.w3.org/TR/trace-context/.
@@ -24,7 +24,6 @@ import time
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-import grpc
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
@@ -41,71 +40,67 @@ from seqserve_server.contract.errors import StartupError
 from seqserve_server.contract.events import Failed, Finished
 from seqserve_server.contract.request import ScoreSpec
 from seqserve_server.front.telemetry.call_record import CallRecord, EndedRequest
+from seqserve_server.front.telemetry.outcomes import Outcome
 
 _NAME = "seqserve"
 _PREFIX = "seqserve."
-# A collector that does not answer must not keep the server from ending.
+# A collector that does not answer must not delay the end of the server for longer.
 _FLUSH_S = 5.0
-# Collectors answer with next to nothing.
+# Answers of a collector are small.
 _MAX_MESSAGE_BYTES = 1 << 20
-# What the conventions count as a fault of the server; with other codes the caller is wrong.
-_FAULTS = {
-    grpc.StatusCode.UNKNOWN,
-    grpc.StatusCode.DEADLINE_EXCEEDED,
-    grpc.StatusCode.UNIMPLEMENTED,
-    grpc.StatusCode.INTERNAL,
-    grpc.StatusCode.UNAVAILABLE,
-    grpc.StatusCode.DATA_LOSS,
-}
-# Its warnings repeat what callers have sent for a trace.
+# Its warnings repeat trace headers that clients have sent.
 logging.getLogger("opentelemetry.trace").setLevel(logging.ERROR)
 
 Attributes = dict[str, str | int | float]
 
 
 class Interval(NamedTuple):
-    """What a request went through, on the monotonic clock."""
+    """One phase of a request, on the monotonic clock."""
 
     name: str
     began_s: float
     ended_s: float
     attributes: Attributes
     error: str = ""
-    """Kind of the error that it ended with."""
+    """Type of the error that ended it; empty if there was none."""
 
 
 class Tracing:
-    """Makes spans of calls that are over."""
+    """Turns calls that have ended into spans."""
 
-    def __init__(self, exporter: SpanExporter, sample_ratio: float) -> None:
-        """Sends nothing before the first call is over.
+    def __init__(
+        self, exporter: SpanExporter, sample_ratio: float, flush_s: float = _FLUSH_S
+    ) -> None:
+        """Starts the thread that sends spans.
 
         Args:
-            exporter: Takes the spans.
-            sample_ratio: Share of calls that become spans, where the caller has not decided it.
+            exporter: Sends the spans.
+            sample_ratio: Share of calls that are traced, unless the client has decided it.
+            flush_s: Time to send the last spans when the server stops.
         """
         self._exporter = exporter
+        self._flush_s = flush_s
         self._propagator = TraceContextTextMapPropagator()
         resource = Resource({"service.name": _NAME, "service.version": __version__})
         self._provider = TracerProvider(
             sampler=ParentBased(TraceIdRatioBased(sample_ratio)),
-            # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES of the environment win.
+            # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES in the environment take precedence.
             resource=resource.merge(OTELResourceDetector().detect()),
             shutdown_on_exit=False,
         )
         self._provider.add_span_processor(BatchSpanProcessor(exporter))
         self._tracer = self._provider.get_tracer(_NAME, __version__)
 
-    def ended(self, record: CallRecord, code: grpc.StatusCode, ended_s: float) -> str:
+    def ended(self, record: CallRecord, outcome: Outcome, ended_s: float) -> str:
         """Makes the spans of a call.
 
         Args:
             record: The call.
-            code: How it ended.
-            ended_s: When, on the monotonic clock.
+            outcome: How it ended.
+            ended_s: Its end on the monotonic clock.
 
         Returns:
-            The id of its trace; empty where it was left out of the sample.
+            The id of its trace; empty if the call is not in the sample.
         """
         if record.trace is None:
             return ""
@@ -114,24 +109,24 @@ class Tracing:
             _full_name(record),
             context=self._propagator.extract(record.trace.parent),
             kind=SpanKind.SERVER,
-            attributes=_of_call(record, code),
+            attributes=_of_call(record, outcome),
             start_time=clock.ns(record.began_s),
         )
         if not span.is_recording():
             return ""
-        if code in _FAULTS:
-            _mark(span, code.name)
+        if outcome.is_fault:
+            _mark(span, outcome.code.name)
         self._add_requests(record.trace.requests, set_span_in_context(span, Context()), clock)
         span.end(clock.ns(ended_s))
         return format_trace_id(span.get_span_context().trace_id)
 
     def close(self) -> None:
-        """Sends what is left, but waits for no collector that does not answer; blocks."""
+        """Sends the remaining spans, or gives up after a few seconds; blocks."""
         flush = threading.Thread(target=self._provider.shutdown, daemon=True)
         flush.start()
-        flush.join(_FLUSH_S)
+        flush.join(self._flush_s)
         if flush.is_alive():
-            # Ends the try that is under way.
+            # Ends the export in progress.
             self._exporter.shutdown()
 
     def _add_requests(self, ended: list[EndedRequest], within: Context, clock: _Clock) -> None:
@@ -147,7 +142,7 @@ class Tracing:
                 self._add(interval, around, clock)
 
     def _add(self, interval: Interval, within: Context, clock: _Clock) -> Context:
-        """Makes a span, and gives what others within it need."""
+        """Makes a span and returns the context for its children."""
         span = self._tracer.start_span(
             interval.name,
             context=within,
@@ -168,7 +163,7 @@ def tracing_to(endpoint: str, sample_ratio: float) -> Tracing:
         sample_ratio: See :class:`Tracing`.
 
     Raises:
-        StartupError: The endpoint is none.
+        StartupError: The endpoint is not a URL of this form.
     """
     try:
         parts = urlsplit(endpoint)
@@ -187,7 +182,7 @@ def tracing_to(endpoint: str, sample_ratio: float) -> Tracing:
 
 
 class _Clock:
-    """From the monotonic clock to nanoseconds since 1970, by one difference for a whole call."""
+    """Converts monotonic seconds to Unix nanoseconds, with one offset for a whole call."""
 
     def __init__(self) -> None:
         self._offset_ns = time.time_ns() - time.monotonic_ns()
@@ -205,12 +200,12 @@ def _mark(span: Span, error: str) -> None:
     span.set_attribute("error.type", error)
 
 
-def _of_call(record: CallRecord, code: grpc.StatusCode) -> Attributes:
+def _of_call(record: CallRecord, outcome: Outcome) -> Attributes:
     model: Attributes = {"model": record.model} if record.model else {}
     return {
         "rpc.system.name": "grpc",
         "rpc.method": _full_name(record),
-        "rpc.response.status_code": code.name,
+        "rpc.response.status_code": outcome.code.name,
         **_ours({"request_id": record.request_id, **model, **record.facts}),
     }
 
@@ -220,7 +215,7 @@ def _ours(attributes: Attributes) -> Attributes:
 
 
 def _intervals(request: EndedRequest) -> list[Interval]:
-    """Lists what a request went through; where one interval ends the next begins."""
+    """Lists the phases of a request; each ends where the next one begins."""
     _, timeline, event = request
     begun = [("queue", timeline.arrived_s, Attributes())]
     begun += [one for one in _work(request) if one[1]]
@@ -235,7 +230,7 @@ def _intervals(request: EndedRequest) -> list[Interval]:
 
 
 def _work(request: EndedRequest) -> list[tuple[str, float, Attributes]]:
-    """Lists the work of an engine for a request, and when it began; 0 where it did not."""
+    """Lists the phases in the engine and their begin; 0 if a phase did not begin."""
     spec, timeline, event = request
     source: Attributes = {"source_tokens": len(spec.source)}
     if isinstance(spec, ScoreSpec):

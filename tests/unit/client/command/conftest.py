@@ -1,4 +1,4 @@
-"""The command in this process, for what needs no standard input."""
+"""Runs commands in this process, without standard input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..fake_server import FakeServer
 def seqserve(
     server: FakeServer, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str, str]]:
-    """Runs a sub-command against the server; gives exit status, output and errors."""
+    """Runs a command against the server; returns exit status, output and errors."""
 
     def run(command: str, *argv: str) -> tuple[int, str, str]:
         status = main([command, "--target", server.target, *argv])

@@ -16,10 +16,10 @@ HANDSHAKE = "Tls handshake failed: SSL routines:OPENSSL_internal:CERTIFICATE_VER
         (Unauthenticated("UNAUTHENTICATED", "send a token"), "SEQSERVE_TOKEN gives the token"),
     ],
 )
-def test_says_what_to_do(error: SeqserveError, advised: str) -> None:
+def test_an_error_gets_advice(error: SeqserveError, advised: str) -> None:
     assert advised in advice_on(error)
 
 
 @pytest.mark.parametrize("error", [OptionError("--port: no"), InternalError("INTERNAL", "fault")])
-def test_says_nothing_where_the_error_says_enough(error: SeqserveError) -> None:
+def test_an_error_that_needs_no_advice_gets_none(error: SeqserveError) -> None:
     assert advice_on(error) == ""

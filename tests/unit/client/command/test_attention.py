@@ -1,4 +1,4 @@
-"""What ``seqserve attention`` draws of the fake's weights, which ``answers`` describes."""
+"""``seqserve attention`` with the weights of the fake server, see ``answers``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Run = Callable[..., tuple[int, str, str]]
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def test_numbers_where_there_is_no_terminal(seqserve: Run) -> None:
+def test_numbers_are_the_default_without_a_terminal(seqserve: Run) -> None:
     status, out, err = seqserve("attention", "good day", "Guten Tag heute")
     assert (status, err) == (0, "")
     assert out.splitlines() == [
@@ -34,7 +34,7 @@ def test_numbers_where_there_is_no_terminal(seqserve: Run) -> None:
 
 
 def picture(out: str) -> list[str]:
-    """The rows of a drawing, heading and legend left out."""
+    """The rows of a drawing without heading and legend."""
     return out.splitlines()[2:-2]
 
 
@@ -66,7 +66,7 @@ def test_layers_and_heads_count_from_0(seqserve: Run) -> None:
 
 
 @pytest.mark.parametrize("flag", ["--layer", "--head"])
-def test_a_layer_or_head_that_is_not_there(seqserve: Run, flag: str) -> None:
+def test_a_layer_or_head_out_of_range(seqserve: Run, flag: str) -> None:
     assert seqserve("attention", flag, "2", "a") == (
         2,
         "",
@@ -82,7 +82,7 @@ def test_a_layer_or_head_that_is_not_there(seqserve: Run, flag: str) -> None:
         ({"TERM": "dumb"}, "▓"),
     ],
 )
-def test_a_terminal_is_painted(
+def test_a_terminal_gets_colours_or_shades(
     seqserve: Run, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], sign: str
 ) -> None:
     for name, value in {"TERM": "xterm", "NO_COLOR": "", **environ}.items():
@@ -93,7 +93,7 @@ def test_a_terminal_is_painted(
     assert "0.67" not in out
 
 
-def test_what_is_wider_than_the_terminal_is_drawn_below(
+def test_columns_beyond_the_width_of_the_terminal_are_drawn_below(
     seqserve: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)

@@ -17,7 +17,7 @@ def test_columns_stand_below_each_other() -> None:
 @pytest.mark.parametrize(
     ("text", "width"), [("", 0), ("▁gut", 4), ("咖啡", 4), ("e\u0301", 1), ("a\u200d", 1)]
 )
-def test_what_a_text_takes_in_a_terminal(text: str, width: int) -> None:
+def test_the_width_of_a_text_in_a_terminal(text: str, width: int) -> None:
     assert width_of(text) == width
 
 

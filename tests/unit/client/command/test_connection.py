@@ -1,4 +1,4 @@
-"""Options of the commands that call a server: encryption, and the caller's token."""
+"""Options of the commands that call a server: encryption and token."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[TLS | None, str | None]]:
-    """With what each client was made."""
+    """The arguments of each client."""
     told: list[tuple[TLS | None, str | None]] = []
 
     def client(target: str, *, timeout_s: float, tls: TLS | None, token: str | None) -> None:
@@ -47,14 +47,14 @@ def read(*argv: str, **environ: str) -> ConnectionOptions:
         ),
     ],
 )
-def test_any_option_of_tls_turns_it_on(
+def test_any_tls_option_turns_tls_on(
     told: list[tuple[TLS | None, str | None]], argv: list[str], tls: TLS | None
 ) -> None:
     read(*argv).connect()
     assert told == [(tls, None)]
 
 
-def test_what_a_server_in_the_same_environment_shows_is_not_the_callers(
+def test_a_client_ignores_the_certificate_of_a_server_in_the_same_environment(
     told: list[tuple[TLS | None, str | None]],
 ) -> None:
     read(
@@ -65,7 +65,7 @@ def test_what_a_server_in_the_same_environment_shows_is_not_the_callers(
     assert told == [(None, None)]
 
 
-def test_a_file_goes_before_the_variable(
+def test_a_token_file_overrides_the_variable(
     told: list[tuple[TLS | None, str | None]], tmp_path: Path
 ) -> None:
     file = tmp_path / "web.token"

@@ -12,37 +12,43 @@ from hypothesis import strategies as st
 
 from seqserve import GenerateOptions, Priority, requests
 from seqserve.command.decoding import DecodingOptions
+from seqserve.declarations import DECLARATIONS
+from seqserve.errors import OptionError
 from seqserve.options import flag_of, parse, variable_of
 
 NAMES = sorted(set(GenerateOptions.__annotations__) - {"model", "version"})
 # No token holds white space: it is what the words of a sequence are parted by.
 TOKENS = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1)
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
-SHARES = ("top_p", "min_p", "prefix_bias_beta", "min_alternative_expansion_prob")
-NUMBERS = {name: st.floats(0, 1, width=32) for name in SHARES}
 VALUES: dict[Any, st.SearchStrategy[Any]] = {
-    int: st.integers(1, 2**31 - 1),
-    float: st.floats(0, 1e6, width=32),
     bool: st.booleans(),
     str: TEXTS,
     Sequence[str]: st.lists(TEXTS, min_size=1, max_size=3),
     Sequence[Sequence[str]]: st.lists(
         st.lists(TOKENS, min_size=1, max_size=3), min_size=1, max_size=3
     ),
-    # What comes before the first = is the source.
+    # The source is the text before the first =.
     Mapping[str, str]: st.dictionaries(
         TEXTS.filter(lambda text: "=" not in text), TEXTS, min_size=1, max_size=3
     ),
     Priority: st.sampled_from(Priority),
 }
-SAID = st.fixed_dictionaries(
+
+
+def values_of(name: str) -> st.SearchStrategy[Any]:
+    kind = typing.get_args(typing.get_type_hints(GenerateOptions)[name])[0]
+    if kind not in (int, float):
+        return VALUES[kind]
+    declared = DECLARATIONS[name]
+    low, high = declared.minimum, declared.maximum
+    if kind is int:
+        return st.integers(low, 2**31 - 1 if high is None else high)
+    return st.floats(low, high, width=32)
+
+
+KEYWORDS = st.fixed_dictionaries(
     {},
-    optional={
-        name: NUMBERS.get(
-            name, VALUES[typing.get_args(typing.get_type_hints(GenerateOptions)[name])[0]]
-        )
-        for name in NAMES
-    },
+    optional={name: values_of(name) for name in NAMES},
 )
 
 
@@ -54,7 +60,7 @@ def test_every_option_has_a_flag() -> None:
     assert sorted(field.name for field in dataclasses.fields(DecodingOptions)) == NAMES
 
 
-def test_what_is_not_given_is_left_to_the_server() -> None:
+def test_options_that_are_not_given_are_not_sent() -> None:
     assert not requests.generate_request("a", **read().decoding()).HasField("options")
 
 
@@ -63,15 +69,15 @@ def text_of(value: Any) -> str:
 
 
 def elements_of(value: Any) -> list[str]:
-    """What is said each time that a flag is repeated."""
+    """Returns the value of each repetition of a flag."""
     if isinstance(value, dict):
         return ["=".join(pair) for pair in value.items()]
     return [" ".join(each) if isinstance(each, list) else each for each in value]
 
 
-def flags_of(said: GenerateOptions) -> list[str]:
+def flags_of(keywords: GenerateOptions) -> list[str]:
     flags = []
-    for name, value in said.items():
+    for name, value in keywords.items():
         if isinstance(value, bool):
             flags.append(flag_of(name if value else f"no_{name}"))
         else:
@@ -80,15 +86,15 @@ def flags_of(said: GenerateOptions) -> list[str]:
     return flags
 
 
-@given(SAID)
-def test_flags_say_what_keywords_say(said: GenerateOptions) -> None:
-    by_flag = requests.generate_request("a", **read(*flags_of(said)).decoding())
-    assert by_flag == requests.generate_request("a", **said)
+@given(KEYWORDS)
+def test_flags_give_the_same_request_as_keywords(keywords: GenerateOptions) -> None:
+    by_flag = requests.generate_request("a", **read(*flags_of(keywords)).decoding())
+    assert by_flag == requests.generate_request("a", **keywords)
 
 
-def variables_of(said: GenerateOptions) -> dict[str, str]:
+def variables_of(keywords: GenerateOptions) -> dict[str, str]:
     variables = {}
-    for name, value in said.items():
+    for name, value in keywords.items():
         if isinstance(value, list | dict):
             variables[variable_of(name)] = shlex.join(elements_of(value))
         else:
@@ -96,16 +102,16 @@ def variables_of(said: GenerateOptions) -> dict[str, str]:
     return variables
 
 
-@given(SAID)
-def test_variables_say_what_keywords_say(said: GenerateOptions) -> None:
-    if said.get("target_prefix") == "":
+@given(KEYWORDS)
+def test_variables_give_the_same_request_as_keywords(keywords: GenerateOptions) -> None:
+    if keywords.get("target_prefix") == "":
         # An empty variable counts as not set.
-        del said["target_prefix"]
-    by_variable = requests.generate_request("a", **read(**variables_of(said)).decoding())
-    assert by_variable == requests.generate_request("a", **said)
+        del keywords["target_prefix"]
+    by_variable = requests.generate_request("a", **read(**variables_of(keywords)).decoding())
+    assert by_variable == requests.generate_request("a", **keywords)
 
 
-def test_the_help_teaches_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_has_groups(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         read("--help")
     shown = capsys.readouterr().out
@@ -114,8 +120,34 @@ def test_the_help_teaches_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
         "options:",
         "length:",
         "beam search:",
-        "alternatives, so many as --num-hypotheses says:",
+        "alternatives, as many as --num-hypotheses:",
         "sampling, in place of search; any of these switches it on:",
         "constraints; tokens are written as --json shows them, with ▁ for a space:",
         "output:",
     ]
+
+
+def test_the_help_shows_what_the_proto_declares(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        read("--help")
+    shown = " ".join(capsys.readouterr().out.split())
+    assert (
+        "--patience NUMBER Search ends when --beam-size times this many hypotheses are finished."
+        " Above 0 and at most 16; 1 by default. [SEQSERVE_PATIENCE]" in shown
+    )
+    assert "--terms SOURCE=TARGET Words" in shown
+    assert "--suppress-sequences WORDS Sequences of tokens" in shown
+    assert "With --json: return the log-probability of each token." in shown
+
+
+@pytest.mark.parametrize(
+    ("flag", "reason"),
+    [
+        ("--beam-size=0", "0 is less than 1, the smallest allowed"),
+        ("--min-p=1.5", "1.5 is more than 1, the largest allowed"),
+        ("--patience=x", "'x' is not a number"),
+    ],
+)
+def test_bounds_of_the_proto_hold_for_flags(flag: str, reason: str) -> None:
+    with pytest.raises(OptionError, match=f"^{flag.partition('=')[0]}: {reason}$"):
+        read(flag)

@@ -52,7 +52,7 @@ def test_a_line_that_fails_is_reported_and_left_empty(server: FakeServer) -> Non
     ]
 
 
-def test_a_line_is_answered_before_the_next_one_comes(server: FakeServer) -> None:
+def test_a_line_is_answered_before_the_next_one_arrives(server: FakeServer) -> None:
     process = subprocess.Popen(
         [*COMMAND, "--target", server.target], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -111,13 +111,13 @@ def test_lines_that_fail_are_reported_in_their_place(server: FakeServer) -> None
     ]
 
 
-def test_what_befalls_every_line_of_a_file_ends_the_run(server: FakeServer) -> None:
+def test_an_error_that_concerns_every_line_of_a_file_ends_the_run(server: FakeServer) -> None:
     done = pipe(server, b"a\nfail NOT_FOUND\nb\n", *BULK)
     assert (done.returncode, done.stdout) == (1, b"A\n")
     assert done.stderr == b"seqserve: NOT_FOUND: not_found, says the fake\n"
 
 
-def test_a_line_of_a_pipe_is_answered_before_the_next_one_comes(server: FakeServer) -> None:
+def test_a_line_of_a_pipe_is_answered_before_the_next_one_arrives(server: FakeServer) -> None:
     process = subprocess.Popen(
         [*COMMAND, *BULK, "--target", server.target], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -254,7 +254,9 @@ def test_a_text_that_fails(run: Run, form: list[str]) -> None:
 
 @pytest.mark.parametrize("form", [[], ["--stream"]])
 @pytest.mark.parametrize("code", ["NOT_FOUND", "UNAUTHENTICATED", "PERMISSION_DENIED"])
-def test_what_befalls_every_line_ends_the_run(run: Run, form: list[str], code: str) -> None:
+def test_an_error_that_concerns_every_line_ends_the_run(
+    run: Run, form: list[str], code: str
+) -> None:
     status, out, err = run(*form, "--concurrency", "1", "a", f"fail {code}", "b")
     assert (status, out) == (1, "A\n")
     assert err.splitlines()[0] == f"seqserve: {code}: {code.lower()}, says the fake"
@@ -267,6 +269,14 @@ def test_verbose(run: Run) -> None:
     )
     assert run("--verbose", "good day") == (0, "GOOD DAY\n", report)
     assert run("--verbose", "--stream", "good day") == (0, "GOOD DAY\n", report)
+    report = report.replace(", score -1.500", "")
+    assert run("--verbose", "--no-return-scores", "good day") == (0, "GOOD DAY\n", report)
+
+
+def test_a_score_that_was_not_computed_is_null(run: Run) -> None:
+    _, out, _ = run("--json", "--no-return-scores", "good day")
+    (hypothesis,) = objects(out)[0]["hypotheses"]
+    assert (hypothesis["score"], hypothesis["normalized_score"]) == (None, None)
 
 
 def objects(out: str) -> list[dict[str, Any]]:
@@ -295,7 +305,7 @@ def test_json_has_what_was_asked_for(run: Run, form: list[str]) -> None:
     assert answered["source_pieces"] == ["good", "day", "</s>"]
     best, second = answered["hypotheses"]
     assert (best["score"], second["score"], second["normalized_score"]) == (-1.5, -2.5, -1.5)
-    # Not a number, for a token of a prefix; JSON has no word for it.
+    # NaN, for a token of a prefix; JSON has none.
     assert best["token_scores"] == [None, -0.5, -0.5]
     assert best["top_tokens"] == [[{"token": "T0", "token_id": 0, "score": -0.5}]] * 3
     assert best["attention"] == [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
@@ -344,7 +354,7 @@ def test_wrong_usage(run: Run, argv: list[str], message: str) -> None:
     assert err.startswith(f"seqserve: {message}")
 
 
-def test_a_file_that_is_not_there(run: Run, tmp_path: Path) -> None:
+def test_a_missing_file(run: Run, tmp_path: Path) -> None:
     status, out, err = run("--file", str(tmp_path / "none"))
     assert (status, out) == (2, "")
     assert err == f"seqserve: --file: {tmp_path}/none: No such file or directory\n"

@@ -1,19 +1,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from seqserve.command.columns import width_of
-from seqserve.command.heat_map import Style, heat_map
+from seqserve.command.heat_map import Style, svg_map, text_map
 
+SVG = "{http://www.w3.org/2000/svg}"
 NAMES = st.lists(st.sampled_from(["a", "▁Kaffee", "咖啡", "schmeckt"]), min_size=1, max_size=9)
+MARKUP = st.lists(
+    st.sampled_from(["a", "▁Kaffee", "咖啡", "</s>", 'a "b" & c']), min_size=1, max_size=9
+)
 
 
 def test_numbers() -> None:
-    assert heat_map([[0.0, 1.0], [0.256, 0.744]], ["a", "bcd"], ["x", "tokens"], Style.NUMBERS) == [
+    assert text_map([[0.0, 1.0], [0.256, 0.744]], ["a", "bcd"], ["x", "tokens"], Style.NUMBERS) == [
         "       x tokens",
         "a   0.00   1.00",
         "bcd 0.26   0.74",
@@ -22,7 +28,7 @@ def test_numbers() -> None:
 
 def test_shades() -> None:
     weights = [[0.0, 0.125, 0.126, 0.5, 1.0]]
-    assert heat_map(weights, ["a"], ["v", "w", "x", "咖", "z"], Style.SHADES) == [
+    assert text_map(weights, ["a"], ["v", "w", "x", "咖", "z"], Style.SHADES) == [
         "   v  w  x 咖  z",
         "a       ░░ ▒▒ ██",
         "",
@@ -31,7 +37,7 @@ def test_shades() -> None:
 
 
 def test_colours_end_where_their_cell_ends() -> None:
-    (_, row, _, legend) = heat_map([[0.0, 1.0]], ["a"], ["x", "yyy"], Style.COLOURS)
+    (_, row, _, legend) = text_map([[0.0, 1.0]], ["a"], ["x", "yyy"], Style.COLOURS)
     assert row == "a \x1b[48;5;16m  \x1b[0m \x1b[48;5;229m   \x1b[0m"
     assert legend.startswith("0 \x1b[48;5;16m  \x1b[0m\x1b[48;5;17m")
     assert legend.endswith("\x1b[48;5;229m  \x1b[0m 1")
@@ -48,7 +54,7 @@ def test_every_weight_is_drawn_once_and_fits(
             max_size=len(rows),
         )
     )
-    lines = heat_map(weights, rows, columns, style, width)
+    lines = text_map(weights, rows, columns, style, width)
     drawn = lines if style is Style.NUMBERS else lines[:-2]
     bare = [re.sub("\x1b[^m]*m", "", line) for line in drawn]
     widest = max(map(width_of, rows)) + 1 + max(4, *map(width_of, columns))
@@ -63,5 +69,31 @@ def test_every_weight_is_drawn_once_and_fits(
 
 
 @pytest.mark.parametrize("style", Style)
-def test_weights_above_1_by_rounding_do_no_harm(style: Style) -> None:
-    assert heat_map([[1.0000001]], ["a"], ["x"], style) == heat_map([[1.0]], ["a"], ["x"], style)
+def test_a_weight_above_1_by_rounding_is_drawn_as_1(style: Style) -> None:
+    assert text_map([[1.0000001]], ["a"], ["x"], style) == text_map([[1.0]], ["a"], ["x"], style)
+
+
+def drawn(lines: Iterable[str]) -> ElementTree.Element:
+    return ElementTree.fromstring("\n".join(lines))
+
+
+def test_a_larger_weight_has_a_darker_cell() -> None:
+    picture = drawn(svg_map([[0.0, 0.256], [0.744, 1.0000001]], ["a", "b"], ["x", "y"], "title"))
+    [cells] = picture.iter(f"{SVG}g")
+    assert [cell.get("fill-opacity") for cell in cells] == ["0.00", "0.26", "0.74", "1.00"]
+    places = [(cell.get("x"), cell.get("y")) for cell in cells]
+    assert [x for x, _ in places[:2]] == [x for x, _ in places[2:]]
+    assert places[0][1] == places[1][1] != places[2][1]
+
+
+@given(MARKUP, MARKUP)
+def test_names_are_escaped_and_cells_lie_within_the_picture(
+    rows: list[str], columns: list[str]
+) -> None:
+    picture = drawn(svg_map([[0.5] * len(columns)] * len(rows), rows, columns, "a <title> & more"))
+    texts = [element.text for element in picture.iter(f"{SVG}text")]
+    assert texts == ["a <title> & more", *columns, *rows]
+    _, _, width, height = map(float, picture.attrib["viewBox"].split())
+    for cell in picture.iterfind(f"{SVG}g/{SVG}rect"):
+        assert float(cell.attrib["x"]) + float(cell.attrib["width"]) <= width
+        assert float(cell.attrib["y"]) + float(cell.attrib["height"]) <= height

@@ -6,7 +6,7 @@ from seqserve.command.json_line import json_line
 from seqserve.results import StopReason
 
 
-def test_a_line_that_every_reader_of_json_reads() -> None:
+def test_a_line_is_json_that_every_parser_reads() -> None:
     facts = {
         "text": "Grüße",
         "reason": StopReason.EOS,

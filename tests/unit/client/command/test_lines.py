@@ -14,7 +14,7 @@ def test_lines(tmp_path: Path) -> None:
     assert list(lines_of(file)) == ["grüße", "", "lone \r stays", "\xa0", "last"]
 
 
-def test_bytes_that_are_no_text_spoil_their_own_line_only(tmp_path: Path) -> None:
+def test_bytes_that_are_not_utf_8_affect_only_their_own_line(tmp_path: Path) -> None:
     file = tmp_path / "source.txt"
     file.write_bytes(b"a\n\xff\nb\n")
     assert list(lines_of(file)) == ["a", "\udcff", "b"]

@@ -57,16 +57,16 @@ def test_sources_are_read_no_further_ahead() -> None:
         with pytest.raises(Empty):
             waits.get(timeout=0.05)
         assert [next(restored), next(restored)] == [(0, "A"), (1, "B")]
-        # The last one that was given counts until the next one is asked for.
+        # The last outcome counts until the next one is requested.
         assert waits.get(timeout=PATIENCE_S) == 3
         with pytest.raises(Empty):
             waits.get(timeout=0.05)
-    # Who leaves does not keep the reader waiting.
+    # Leaving wakes the reader.
     thread.join(PATIENCE_S)
     assert not thread.is_alive() and waits.empty()
 
 
-def test_what_fails_says_so() -> None:
+def test_a_failure_is_raised() -> None:
     def outcomes() -> Iterator[tuple[int, str]]:
         yield 0, "A"
         raise OSError("no more")

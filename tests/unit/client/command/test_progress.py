@@ -1,15 +1,16 @@
 from __future__ import annotations
 
 import io
+from contextlib import closing
 
 from tests.clock import Clock
 
 from seqserve.command.progress import Progress
 
 
-def test_it_is_written_over_now_and_then() -> None:
+def test_the_line_is_overwritten_now_and_then() -> None:
     clock, stream = Clock(), io.StringIO()
-    with Progress(stream, "lines", is_shown=True, clock=clock) as progress:
+    with closing(Progress(stream, "lines", is_shown=True, clock=clock)) as progress:
         for _ in range(3000):
             clock.now_s += 0.125
             progress.advance()
@@ -23,9 +24,9 @@ def test_it_is_written_over_now_and_then() -> None:
     )
 
 
-def test_it_is_not_shown_where_nobody_sees_it() -> None:
+def test_nothing_is_written_if_it_is_not_shown() -> None:
     stream = io.StringIO()
-    with Progress(stream, "lines", is_shown=False) as progress:
+    with closing(Progress(stream, "lines", is_shown=False)) as progress:
         progress.advance()
         progress.clear()
     assert stream.getvalue() == ""

@@ -55,7 +55,7 @@ def test_a_failure(seqserve: Run) -> None:
     )
 
 
-def test_both_texts_are_wanted(seqserve: Run) -> None:
+def test_both_texts_are_required(seqserve: Run) -> None:
     status, out, err = seqserve("score", "a")
     assert (status, out) == (2, "")
     assert "required: TARGET_TEXT; see `seqserve score --help`" in err

@@ -1,4 +1,4 @@
-"""Streams that cannot be used, of a process of its own; a full disk is /dev/full."""
+"""Broken standard streams, in a process of its own; /dev/full is a full disk."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..fake_server import FakeServer
 
 
 def shell(server: FakeServer, arguments: str) -> tuple[int, str, str]:
-    """Runs the command with what a shell can do to its streams."""
+    """Runs the command with redirections of the shell."""
     command = f"exec {sys.executable} -m seqserve {arguments}"
     done = subprocess.run(
         ["sh", "-c", command.replace("TARGET", server.target)],
@@ -59,7 +59,7 @@ def test_all_closed(server: FakeServer) -> None:
     assert shell(server, "generate --target TARGET a <&- >&- 2>&-") == (1, "", "")
 
 
-def test_arguments_that_are_no_text(server: FakeServer) -> None:
+def test_arguments_that_are_not_utf_8(server: FakeServer) -> None:
     status, _, errors = shell(server, "generate --target $(printf '\\377:1') a")
     told = "seqserve: target: '\\udcff:1' has a character that no address has\n"
     assert (status, errors) == (2, told)

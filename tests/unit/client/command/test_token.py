@@ -15,7 +15,7 @@ def test_the_token_and_its_line(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr()
     token = shown.out.removesuffix("\n")
     note, line = shown.err.splitlines()
-    # So that all of it may go into the file.
+    # A comment, so that standard error as a whole is a valid file of tokens.
     assert note.startswith("# ")
     expected = TokenEntry(digest=digest_of(token), scopes=frozenset([Scope.GENERATE]), name="web")
     assert TokenEntry.parse(line) == expected
@@ -65,7 +65,7 @@ def test_a_last_line_without_an_end_is_ended(
         (["--tokens", "/"], "--tokens: / cannot be written"),
     ],
 )
-def test_what_is_wrong_is_named_and_no_token_shown(
+def test_an_error_names_the_option_and_shows_no_token(
     argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["token", *argv]) == 2

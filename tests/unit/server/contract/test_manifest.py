@@ -65,7 +65,7 @@ def test_written_manifest_reads_the_same(artifact: Path, tmp_path: Path) -> None
 
 
 def test_verification_survives(artifact: Path) -> None:
-    numbers = {"sentences": 9, "sentences_equal": 9, "tokens": 50, "largest_logit_difference": 1e-5}
+    numbers = {"sentences": 9, "sentences_equal": 9, "tokens": 50, "max_logprob_difference": 1e-5}
     numbers["top1_agreement"] = 1.0
     scores = dict.fromkeys(("bleu_torch", "bleu_artifact", "chrf_torch", "chrf_artifact"), 30)
     texts = dict.fromkeys(
@@ -75,7 +75,7 @@ def test_verification_survives(artifact: Path) -> None:
     verification = Manifest.load(artifact).verification
     assert isinstance(verification, Verification)
     assert verification.bleu_torch == 30.0
-    assert verification.largest_logit_difference == 1e-5
+    assert verification.max_logprob_difference == 1e-5
 
 
 def test_self_test_may_be_missing(artifact: Path) -> None:
@@ -114,8 +114,8 @@ MALFORMED: list[tuple[str, Any, str]] = [
     ("architecture.heads", DELETE, r"architecture\.heads: missing"),
     ("architecture.decoder_layers", 0, r"decoder_layers: 0 is less than 1"),
     ("architecture.config", 7, r"architecture\.config: not an object"),
-    ("tokens.eos", 384, r"tokens\.eos: 384 is not a word"),
-    ("tokens.pad", -1, r"tokens\.pad: -1 is not a word"),
+    ("tokens.eos", 384, r"tokens\.eos: 384 is not a token id"),
+    ("tokens.pad", -1, r"tokens\.pad: -1 is not a token id"),
     ("requirements.onnxruntime", "new", r"requirements\.onnxruntime: 'new' is not a version"),
     ("verification", {}, r"verification\.data: missing"),
     ("verification", DELETE, r"verification: missing"),
@@ -248,7 +248,7 @@ def test_what_is_no_plain_file_is_not_even_opened(artifact: Path, file: str) -> 
     (artifact / file).unlink()
     # Who opens it waits for somebody to write.
     os.mkfifo(artifact / file)
-    with pytest.raises(ArtifactError, match=rf"{file}: is no plain file"):
+    with pytest.raises(ArtifactError, match=rf"{file}: is not a regular file"):
         Manifest.load(artifact)
 
 

@@ -48,7 +48,7 @@ ALL, GUIDED, NEITHER = "among all", "guided", "neither"
 )
 def test_rows_are_looked_at_only_where_more_is_asked_for(options: dict[str, Any], how: str) -> None:
     found = made(**options)
-    assert (found.needs_distribution, found.is_guided) == (how is ALL, how is not NEITHER)
+    assert (found.needs_distribution, found.is_inspected) == (how is ALL, how is not NEITHER)
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,9 @@ def test_some_words_are_banned_only_by_what_bans() -> None:
         {"suppressed": ((3, 4),)},
         {"no_repeat_ngram_size": 2},
     ):
-        assert made(**banning).may_ban
+        assert made(**banning).may_suppress
     free = made(stops=("a",), end_ids=(5,), prefix=(1, 2), repetition_penalty=2.0)
-    assert not free.may_ban
+    assert not free.may_suppress
 
 
 def test_attention_is_needed_where_it_is_shown_or_ranks() -> None:

@@ -64,9 +64,9 @@ def test_a_text_ends_with_the_end_token(tokenizer: Tokenizer) -> None:
 
 def test_what_is_cut_keeps_its_end_token(tokenizer: Tokenizer) -> None:
     ids = tokenizer.encode("The coffee tastes good.")
-    assert tokenizer.cut(ids, len(ids)) == ids
-    assert tokenizer.cut(ids, 3) == [*ids[:2], tokenizer.eos_id]
-    assert tokenizer.cut(ids, 1) == [tokenizer.eos_id]
+    assert tokenizer.truncate(ids, len(ids)) == ids
+    assert tokenizer.truncate(ids, 3) == [*ids[:2], tokenizer.eos_id]
+    assert tokenizer.truncate(ids, 1) == [tokenizer.eos_id]
 
 
 def test_the_end_token_cannot_be_typed(tokenizer: Tokenizer) -> None:

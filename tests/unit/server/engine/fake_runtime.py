@@ -19,11 +19,11 @@ from seqserve_server.contract.manifest import (
     Manifest,
     Provenance,
     Requirements,
-    Tokens,
+    SpecialTokens,
 )
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.packing import CrossKV, starts_of
-from seqserve_server.engine.runtime import Sizes
+from seqserve_server.engine.step import StepSizes
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 WORDS = 50
@@ -49,7 +49,7 @@ def make_manifest(**changes: Any) -> Manifest:
             config={},
         ),
         "limits": Limits(max_source_length=MAX_SOURCE, max_target_length=MAX_TARGET),
-        "tokens": Tokens(pad=PAD, bos=BOS, eos=EOS, unk=UNK),
+        "tokens": SpecialTokens(pad=PAD, bos=BOS, eos=EOS, unk=UNK),
         "requirements": Requirements(opset=21, onnxruntime="1.23"),
         "provenance": Provenance(command="", commit="", data_licence="", attribution=""),
         "verification": None,
@@ -101,7 +101,7 @@ class FakeStep:
         self._runtime = runtime
         self._inputs, self._outputs = inputs, outputs
 
-    def run(self, rows: int, sizes: Sizes) -> None:
+    def run(self, rows: int, sizes: StepSizes) -> None:
         self._places, self._projected = sizes.biases, sizes.projects
         self._runtime.rows.append(rows)
         self._runtime.scored.append(bool(self._inputs["return_logprobs"]))

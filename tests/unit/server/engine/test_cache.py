@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +19,7 @@ from tests.unit.server.engine.fake_runtime import (
 
 from seqserve_server.contract.manifest import Limits
 from seqserve_server.engine.cache import SlotCache
-from seqserve_server.engine.runtime import Sizes
+from seqserve_server.engine.step import StepSizes
 
 
 class Sayer(FakeRuntime):
@@ -80,43 +81,49 @@ def test_moved_row_goes_on_where_it_was() -> None:
     assert stayed == alone(SOURCES[1], 7)[3:]
 
 
-def banned(cache: SlotCache, rows: int) -> list[list[int]]:
-    """What each row was kept from saying in the last step, as the graph was told."""
+def request(cache: SlotCache, allowed: Sequence[int] = (), **changes: Any) -> None:
+    """Asks the next steps for some outputs, and for nothing else."""
+    nothing: dict[str, Any] = {"top_k": 0, "logits": False, "projects": True}
+    cache.request(allowed=np.array(allowed, np.int64), **nothing | changes)
+
+
+def masked(cache: SlotCache, rows: int) -> list[list[int]]:
+    """The tokens of each row whose logits the graph masked in the last step."""
     inputs, _ = cache._buffers()
-    places = cache._ban_places
-    index = inputs["bias_tokens"][: rows * places].reshape(rows, places)
-    value = inputs["bias_values"][: rows * places].reshape(rows, places)
+    width = cache._mask_width
+    index = inputs["bias_tokens"][: rows * width].reshape(rows, width)
+    value = inputs["bias_values"][: rows * width].reshape(rows, width)
     return [sorted(set(index[row][value[row] < -1e29].tolist())) for row in range(rows)]
 
 
-def test_bans_hold_until_told_else() -> None:
+def test_a_mask_holds_until_it_is_changed_or_lifted() -> None:
     cache = filled(Sayer())
-    cache.ban(1, [7, 8, 9])
-    cache.ban(2, [EOS])
+    cache.suppress(1, [7, 8, 9])
+    cache.suppress(2, [EOS])
     for _ in range(2):
         cache.advance(3)
-        assert banned(cache, 3) == [[], [7, 8, 9], [EOS]]
-    cache.unban(1)
+        assert masked(cache, 3) == [[], [7, 8, 9], [EOS]]
+    cache.release(1)
     cache.advance(3)
-    assert banned(cache, 3) == [[], [], [EOS]]
-    cache.ban(0, [4, 5])
+    assert masked(cache, 3) == [[], [], [EOS]]
+    cache.suppress(0, [4, 5])
     cache.advance(1)
-    assert banned(cache, 1) == [[4, 5]]
-    # More rows than were laid out before.
+    assert masked(cache, 1) == [[4, 5]]
+    # More rows than the mask was written for.
     cache.advance(3)
-    assert banned(cache, 3) == [[4, 5], [], [EOS]]
-    cache.unban(0)
-    cache.unban(2)
+    assert masked(cache, 3) == [[4, 5], [], [EOS]]
+    cache.release(0)
+    cache.release(2)
     cache.advance(1)
     cache.advance(3)
-    assert banned(cache, 3) == [[], [], []]
+    assert masked(cache, 3) == [[], [], []]
 
 
 class Teller(FakeRuntime):
     """Gives each word that is allowed a score of its own in each row."""
 
     def step(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
-        def run(rows: int, sizes: Sizes) -> None:
+        def run(rows: int, sizes: StepSizes) -> None:
             self.allowed = inputs["allowed_tokens"][: sizes.allowed_groups].copy()  # [G, 4]
             told = np.arange(rows)[:, None, None] * 1000 + self.allowed  # [B, G, 4]
             outputs["allowed_logits"][: rows * sizes.allowed_groups] = told.reshape(-1, GROUP)
@@ -124,61 +131,60 @@ class Teller(FakeRuntime):
         return SimpleNamespace(run=run)
 
 
-def test_words_allowed_are_laid_in_groups_until_told_else() -> None:
+def test_allowed_tokens_are_laid_in_groups_until_others_are_requested() -> None:
     runtime = Teller()
     cache = filled(runtime)
     every = list(range(WORDS - 1, -1, -1))
     for words in ([9, 4, 7, 7, 30], every, [5]):
-        cache.allow(words)
+        request(cache, words)
         for rows in (3, 2):
             cache.advance(rows)
             assert runtime.allowed.shape == (-(-len(words) // GROUP), GROUP)
             assert runtime.allowed.ravel()[: len(words)].tolist() == words
             for row in range(rows):
-                told = cache.allowed_scores(row).tolist()
+                told = cache.allowed_logits(row).tolist()
                 assert told == [row * 1000 + word for word in words]
-    cache.allow([])
+    request(cache)
     cache.advance(3)
     assert runtime.allowed.shape == (0, GROUP)
-    assert cache.allowed_scores(2).tolist() == []
+    assert cache.allowed_logits(2).tolist() == []
 
 
-def test_a_step_that_does_not_project_leaves_last_words_to_others() -> None:
+def test_a_step_that_does_not_project_keeps_the_newest_tokens() -> None:
     cache = filled(FakeRuntime())
-    cache.projects = False
+    request(cache, projects=False)
     for step in range(3):
         before = cache.tokens[:, 0].tolist()
         cache.advance(3)
         assert cache.tokens[:, 0].tolist() == before
         for row, source in enumerate(SOURCES):
             cache.tokens[row, 0] = alone(source, step + 1)[-1]
-    cache.projects = True
+    request(cache)
     assert words_of(cache, 2, 3) == [alone(source, 5)[3:] for source in SOURCES]
 
 
-def test_a_step_that_does_not_project_is_asked_for_nothing_of_all_words() -> None:
-    asked: list[Sizes] = []
+def test_a_step_that_does_not_project_computes_nothing_over_the_vocabulary() -> None:
+    asked: list[StepSizes] = []
 
     class Asked(FakeRuntime):
         def step(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
             return SimpleNamespace(run=lambda rows, sizes: asked.append(sizes))
 
     cache = filled(Asked())
-    cache.ranked, cache.shows_scores = 8, True
-    cache.ban(0, [5, 6, 7])
-    cache.allow([5])
-    for cache.projects in (True, False):
+    cache.suppress(0, [5, 6, 7])
+    for projects in (True, False):
+        request(cache, [5], top_k=8, logits=True, projects=projects)
         cache.advance(3)
-    assert asked == [Sizes(4, 8, WORDS, 1), Sizes(1, 0, 0, 1, projects=False)]
+    assert asked == [StepSizes(4, 8, WORDS, 1), StepSizes(1, 0, 0, 1, projects=False)]
 
 
-def test_moved_row_keeps_its_bans_and_nobody_elses() -> None:
+def test_a_moved_row_keeps_its_own_mask() -> None:
     cache = filled(Sayer())
-    cache.ban(2, [7])
-    cache.ban(0, [8])
+    cache.suppress(2, [7])
+    cache.suppress(0, [8])
     cache.move(2, 0)
     cache.advance(3)
-    assert banned(cache, 3) == [[7], [], []]
+    assert masked(cache, 3) == [[7], [], []]
 
 
 def test_branch_copies_what_rows_have_said() -> None:

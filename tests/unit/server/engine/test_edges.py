@@ -57,7 +57,7 @@ def test_words_that_are_kept_give_the_text_also_where_characters_come_in_bytes()
     options = DecodingOptions(max_decoding_length=20, stops=("!",))
     end = Constraints(options, 0, len(words), raw.decode).end(said)
     assert end is not None
-    assert raw.decode(said[: end.kept])[: end.text_length] == "€€"
+    assert raw.decode(said[: end.length])[: end.text_length] == "€€"
 
 
 def test_text_before_a_stop_is_whole_where_what_is_unknown_is_replaced() -> None:

@@ -31,15 +31,15 @@ def artifact(tiny_artifact: Path, tmp_path: Path) -> Path:
 def test_encoder_gives_key_and_value_of_each_layer(tiny_runtime: Runtime) -> None:
     sources = [[5, 6, 2], [7, 2], [2]]
     memory = tiny_runtime.encode(sources)
-    assert [array.shape for array in memory.kept] == [(6, 32)] * 2
+    assert [array.shape for array in memory.packed] == [(6, 32)] * 2
     assert [array.shape for array in memory.last] == [(3, 1, 32)] * 2
     for index, source in enumerate(sources):
         alone = tiny_runtime.encode([source])
         assert memory.length(index) == len(source)
-        for together, single in zip(memory.kept, alone.kept, strict=True):
+        for together, single in zip(memory.packed, alone.packed, strict=True):
             # Bit for bit: neither neighbours nor what attention is padded with may be seen.
             np.testing.assert_array_equal(memory.of_source(together, index), single)
-        for kept, last in zip(memory.kept, memory.last, strict=True):
+        for kept, last in zip(memory.packed, memory.last, strict=True):
             np.testing.assert_array_equal(last[index, 0], memory.of_source(kept, index)[-1])
 
 
@@ -186,7 +186,7 @@ def test_step_without_scores_finds_the_same_words(tiny_runtime: Runtime) -> None
         cache.join(0, memory, 0)
     for _ in range(5):
         scored.advance(1)
-        plain.advance(1, scored=False)
+        plain.advance(1, return_logprobs=False)
         assert scored.tokens[0, 0] == plain.tokens[0, 0]
         assert scored.log_probabilities[0] < 0
         assert plain.log_probabilities[0] == 0.0
@@ -204,7 +204,7 @@ def test_step_without_scores_finds_the_same_words(tiny_runtime: Runtime) -> None
         pytest.param("tiny_row_scaled_artifact", marks=pytest.mark.parity),
     ],
 )
-def test_words_allowed_score_as_among_all_whatever_runs_beside(
+def test_allowed_tokens_have_the_logits_of_the_whole_vocabulary_whatever_runs_beside(
     request: pytest.FixtureRequest, fixture: str
 ) -> None:
     from seqserve_server.engine.cache import SlotCache
@@ -214,23 +214,23 @@ def test_words_allowed_score_as_among_all_whatever_runs_beside(
     words = runtime.manifest.architecture.vocabulary_size
     sources = [[5, 6, 7, 2], [8, 2], [2], [9, 10, 11, 12, 13, 2], [14, 15, 2]]
     whole, some = SlotCache(runtime, 5), SlotCache(runtime, 5)
-    whole.shows_scores = True
-    some.projects = False
+    nothing = np.empty(0, np.int64)
+    whole.request(top_k=0, logits=True, allowed=nothing, projects=True)
     for row in range(5):
         for cache in (whole, some):
             cache.join(row, runtime.encode([sources[row]]), 0)
     draw = np.random.default_rng(4)
     for rows, count in [(5, words), (1, words), (4, 1), (5, 65), (3, 64), (2, 200)]:
         allowed = draw.permutation(words)[:count]
-        some.allow(allowed)
+        some.request(top_k=0, logits=False, allowed=allowed, projects=False)
         some.tokens[:rows] = whole.tokens[:rows]
         whole.advance(rows)
         some.advance(rows)
         for row in range(rows):
-            scores = whole.scores(row)
-            np.testing.assert_array_equal(some.allowed_scores(row), scores[allowed])
+            scores = whole.logits(row)
+            np.testing.assert_array_equal(some.allowed_logits(row), scores[allowed])
             if count == words:
-                assert allowed[some.allowed_scores(row).argmax()] == whole.tokens[row, 0]
+                assert allowed[some.allowed_logits(row).argmax()] == whole.tokens[row, 0]
 
 
 def test_a_step_that_does_not_project_gives_nothing_of_all_words(tiny_runtime: Runtime) -> None:
@@ -239,16 +239,16 @@ def test_a_step_that_does_not_project_gives_nothing_of_all_words(tiny_runtime: R
     cache, memory = SlotCache(tiny_runtime, 2), tiny_runtime.encode([[5, 6, 2], [7, 2]])
     for row in range(2):
         cache.join(row, memory, row)
-    cache.ranked, cache.shows_scores, cache.projects = 3, True, False
-    cache.ban(0, [5, 6, 7])
+    cache.request(top_k=3, logits=True, allowed=np.empty(0, np.int64), projects=False)
+    cache.suppress(0, [5, 6, 7])
     cache.log_probabilities[:] = 1.0
     for scored in (True, False):
         cache.tokens[:, 0] = 9
-        cache.advance(2, scored=scored)
+        cache.advance(2, return_logprobs=scored)
         assert cache.tokens[:, 0].tolist() == [9, 9]
         assert cache.log_probabilities.tolist() == [1.0, 1.0]
-        assert not cache.scores(0).any()
-        assert not cache.best([0, 1])[0].any()
+        assert not cache.logits(0).any()
+        assert not cache.top_tokens([0, 1])[0].any()
 
 
 def test_no_thread_shares_a_group_of_words(artifact: Path, manifest: Manifest) -> None:
@@ -275,5 +275,5 @@ def test_cache_is_of_the_type_that_the_graph_keeps(
     for runtime, kept in ((tiny_runtime, np.float32), (rounded, np.int8)):
         assert runtime.cache_type == kept
         memory = runtime.encode([[5, 6, 2], [7, 8, 2]])
-        assert {array.dtype for array in memory.kept} == {np.dtype(kept)}
+        assert {array.dtype for array in memory.packed} == {np.dtype(kept)}
         assert {array.dtype for array in memory.last} == {np.dtype(np.float32)}

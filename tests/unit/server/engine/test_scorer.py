@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import time
 from dataclasses import replace
 from typing import Any
@@ -80,6 +81,7 @@ def forced(
     model: Transformer, source: list[int], target: list[int]
 ) -> tuple[list[float], list[np.ndarray[Any, Any]]]:
     """Runs a target in one pass: the log-probability of each token, and all attention weights."""
+    model = copy.deepcopy(model).double()
     record = AttentionRecord()
     lengths = torch.tensor([len(source)])
     memory = model.encode(torch.tensor([source]), lengths, record)

@@ -1,4 +1,4 @@
-"""The parts put together: what a probe is told of the event loop."""
+"""Readiness of the server, as a probe sees it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import asyncio
 import threading
 from typing import cast
 
-import pytest
-
-from seqserve_server.front import app
+from seqserve_server.front.app import is_ready
 from seqserve_server.front.rpc.server import Server
 
 
@@ -19,17 +17,16 @@ class Ready:
 READY = cast(Server, Ready())
 
 
-async def test_ready_is_what_the_server_says() -> None:
+async def test_readiness_is_that_of_the_server() -> None:
     loop = asyncio.get_running_loop()
-    assert await asyncio.to_thread(app._is_ready, READY, loop)
+    assert await asyncio.to_thread(is_ready, READY, loop)
 
 
-async def test_a_loop_that_hangs_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "_ANSWER_S", 0.05)
+async def test_a_loop_that_hangs_is_not_ready() -> None:
     answers: list[bool] = []
     loop = asyncio.get_running_loop()
-    probe = threading.Thread(target=lambda: answers.append(app._is_ready(READY, loop)))
+    probe = threading.Thread(target=lambda: answers.append(is_ready(READY, loop, timeout_s=0.05)))
     probe.start()
-    # The loop does nothing else meanwhile.
+    # It blocks the loop.
     probe.join(10)
     assert answers == [False]

@@ -1,4 +1,4 @@
-"""What was freed is no longer held."""
+"""Freed memory goes back to the operating system."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from seqserve_server.front import memory_trim as freed
-from seqserve_server.front.memory_trim import give_back_freed
+from seqserve_server.front import memory_trim as module
+from seqserve_server.front.memory_trim import trim_memory
 
 MB = 64
 
@@ -23,20 +23,20 @@ def resident_mb() -> float:
 @pytest.mark.skipif(
     sys.platform != "linux" or os.confstr("CS_GNU_LIBC_VERSION") is None, reason="needs glibc"
 )
-async def test_what_lies_between_pieces_in_use_goes_back() -> None:
+async def test_freed_memory_between_blocks_in_use_is_returned() -> None:
     # Large enough to be malloc's own, small enough to come from its arena.
     pieces = [bytearray(8 << 10) for _ in range(MB << 7)]
     kept = pieces[::64]
     del pieces
     before_mb = resident_mb()
-    giving = asyncio.create_task(give_back_freed(0.01))
+    trimming = asyncio.create_task(trim_memory(0.01))
     async with asyncio.timeout(30.0):
         while resident_mb() > before_mb - MB / 2:
             await asyncio.sleep(0.01)
-    giving.cancel()
+    trimming.cancel()
     assert len(kept) == MB << 1
 
 
-async def test_where_nothing_is_kept_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(freed, "_trim", lambda: None)
-    await give_back_freed(0.0)
+async def test_without_malloc_trim_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_malloc_trim", lambda: None)
+    await trim_memory(0.0)

@@ -1,26 +1,24 @@
-"""Who may call what: each method needs a scope, and a token that has it.
+"""Checks that a call shows a token with the scope that its method needs.
 
-Stands before everything else that surrounds a call, so that nothing of a refused one is read. A
-method that the table does not list needs the admin scope.
+Runs before the other interceptor, so that no request of a refused call is read. A method that the
+table does not list needs the admin scope.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
 
 import grpc
 
 from seqserve.bearer import token_of
 from seqserve.token_entry import Scope
 from seqserve_server.contract.errors import PermissionDenied, ServiceError, Unauthenticated
+from seqserve_server.front.rpc.calls.server_call import auth_name
+from seqserve_server.front.rpc.calls.wire import Handler
 from seqserve_server.front.security.auth_tokens import Tokens
-from seqserve_server.front.telemetry.call_record import caller
-
-Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 
 SCOPES: dict[str, Scope | None] = {
-    # Probes and balancers ask for it and have no token; it says which models are up, no more.
+    # Probes and load balancers have no token; they learn which models are up, and no more.
     "/grpc.health.v1.Health/": None,
     "/inference.GRPCInferenceService/ServerLive": None,
     "/inference.GRPCInferenceService/ServerReady": None,
@@ -36,11 +34,11 @@ SCOPES: dict[str, Scope | None] = {
     "/seqserve.v1.ModelService/UnloadModel": Scope.ADMIN,
     "/seqserve.v1.ModelService/SetTraffic": Scope.ADMIN,
 }
-"""What a method needs, or all methods of a service that are not there by themselves."""
+"""The scope of a method; the name of a service stands for its methods that have no row."""
 
 
 def scope_of(method: str) -> Scope | None:
-    """Gives the scope that a method needs; None where it needs no token.
+    """Gives the scope that a method needs; None if it needs no token.
 
     Args:
         method: As gRPC writes it, ``/package.Service/Method``.
@@ -52,14 +50,14 @@ def scope_of(method: str) -> Scope | None:
 
 
 class AuthorizationInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
-    """Lets calls through that show a token which is good for them."""
+    """Refuses calls without a token, or whose token lacks the scope of the method."""
 
     def __init__(self, tokens: Tokens, refusing: Callable[[str, ServiceError], Handler]) -> None:
-        """Takes what decides, and what ends a call.
+        """Takes the tokens, and how calls are refused.
 
         Args:
-            tokens: Those that callers may have.
-            refusing: Makes the handler of a method whose call is to end with an error.
+            tokens: The tokens that the server accepts.
+            refusing: Makes a handler that ends each call of a method with an error.
         """
         self._tokens = tokens
         self._refusing = refusing
@@ -69,11 +67,11 @@ class AuthorizationInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Handler:
-        """Finds the handler, or one that refuses."""
+        """Finds the handler of a call, or one that refuses it."""
         method = handler_call_details.method
         error = self._refusal(method, handler_call_details)
         handler = await continuation(handler_call_details)
-        # What nobody serves needs no protection, and its name is the caller's.
+        # A method that does not exist needs no protection, and its name must not become a label.
         return handler if error is None or handler is None else self._refusing(method, error)
 
     def _refusal(self, method: str, details: grpc.HandlerCallDetails) -> ServiceError | None:
@@ -83,5 +81,5 @@ class AuthorizationInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type
         entry = self._tokens.find(token_of(details.invocation_metadata or ()))
         if entry is None:
             return Unauthenticated()
-        caller.set(entry.name)
+        auth_name.set(entry.name)
         return None if scope in entry.scopes else PermissionDenied(scope.value)

@@ -20,7 +20,8 @@ from seqserve_server.contract.events import (
 from seqserve_server.contract.request import GenerateSpec, Spec
 from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.rpc.calls.deadline import has_passed
-from seqserve_server.front.telemetry.call_record import CallRecord, EndedRequest, current
+from seqserve_server.front.rpc.calls.server_call import ServerCall, current
+from seqserve_server.front.telemetry.call_record import EndedRequest
 
 MAX_REFUSALS = 8
 """Waits are as long as the queue is, so a few of them are enough unless others flood it."""
@@ -48,7 +49,7 @@ class EngineCall:
         self._changed = asyncio.Event()
         self._unread: list[int] = []
         self._last: Event | None = None
-        self._record: CallRecord | None = current.get(None)
+        self._record: ServerCall | None = current.get(None)
 
     async def finished(self) -> Finished:
         """Submits the request and waits for the whole answer.

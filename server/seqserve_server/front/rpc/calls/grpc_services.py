@@ -1,73 +1,66 @@
-"""gRPC's own services, health and reflection, as far as they are not left as they are.
+"""Adapts gRPC's own services, health and reflection, whose calls are neither counted nor logged.
 
-Their calls are neither counted nor logged. But what they cannot read is the caller's fault, which
-gRPC by itself would take for the server's.
-Source: gRPC health checking protocol, https://github.com/grpc/grpc/blob/master/doc/health-checking.md.
+Source: gRPC health checking protocol,
+https://github.com/grpc/grpc/blob/master/doc/health-checking.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any, TypeAlias
+from typing import Any
 
 import grpc
 from google.protobuf.message import Message
 from grpc_health.v1 import health, health_pb2
 
 from seqserve_server.front.rpc.calls.status import failure_of
-from seqserve_server.front.rpc.calls.wire import Unreadable, tolerant_of
-
-Context = grpc.aio.ServicerContext[Any, Any]
-Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
+from seqserve_server.front.rpc.calls.wire import (
+    Context,
+    Handler,
+    Unreadable,
+    behaviour_of,
+    rewrapped,
+)
 
 
 class HealthServicer(health.aio.HealthServicer):  # type: ignore[misc, name-defined]
-    """Says of a service or a model that is named whether it is up."""
+    """Reports whether a service or a model is up."""
 
     async def Check(
         self, request: health_pb2.HealthCheckRequest, context: Context
     ) -> health_pb2.HealthCheckResponse:
-        """Tells how it is now; what was removed is not found, as what never was."""
+        """Reports the status now; NOT_FOUND for a name that was removed or never existed."""
         response: health_pb2.HealthCheckResponse = await super().Check(request, context)
-        # Only Watch may say so.
+        # The protocol has this status for Watch alone.
         if response.status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN:
             await context.abort(grpc.StatusCode.NOT_FOUND)
         return response
 
     async def List(self, request: Message, context: Context) -> None:
-        """Refuses, as a server may: who shows no token is not to learn which models there are."""
+        """Refuses, as the protocol allows: a client without a token must not learn model names."""
         await context.abort(
-            grpc.StatusCode.UNIMPLEMENTED, "Check and Watch tell of one name; ListModels has them"
+            grpc.StatusCode.UNIMPLEMENTED,
+            "Check and Watch report one name; ModelService.ListModels lists models",
         )
 
 
-def legible(method: str, handler: Handler) -> Handler:
-    """Wraps a handler, so that only what can be read comes to it.
-
-    Args:
-        method: As gRPC writes it, ``/package.Service/Method``.
-        handler: Of that method.
-    """
-    behave: Any = handler.unary_unary or handler.unary_stream or handler.stream_stream
+def legible(handler: Handler) -> Handler:
+    """Wraps a handler so that malformed requests end the call with INVALID_ARGUMENT."""
+    behaviour = behaviour_of(handler)
 
     async def answer(request: Message | Unreadable, context: Context) -> Any:
-        return await behave(await _read(request, context), context)
+        return await behaviour(await _read(request, context), context)
 
     async def answers(requests: AsyncIterator[Message | Unreadable], context: Context) -> Any:
         readable = (await _read(request, context) async for request in requests)
-        async for response in behave(readable, context):
+        async for response in behaviour(readable, context):
             yield response
 
-    deserialize, serialize = tolerant_of(method, handler), handler.response_serializer
-    if handler.request_streaming:
-        return grpc.stream_stream_rpc_method_handler(answers, deserialize, serialize)
-    if handler.response_streaming:
-        return grpc.unary_stream_rpc_method_handler(answer, deserialize, serialize)
-    return grpc.unary_unary_rpc_method_handler(answer, deserialize, serialize)
+    return rewrapped(handler, answers if handler.request_streaming else answer)
 
 
 async def _read(request: Message | Unreadable, context: Context) -> Message:
     if isinstance(request, Unreadable):
-        failure = failure_of(request.error, "")
-        await context.abort(failure.code, failure.message, failure.trailers)
+        failure = failure_of(request, "")
+        await context.abort(failure.outcome.code, failure.message, failure.trailers)
     return request

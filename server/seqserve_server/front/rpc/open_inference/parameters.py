@@ -1,6 +1,6 @@
-"""Options of a request as parameters of the Open Inference Protocol, by their names.
+"""Reads the parameters of a request as the fields of ``GenerationOptions`` of the same names.
 
-Source: Triton's parameters of its own,
+Source: Triton's own parameters,
 https://github.com/triton-inference-server/server/blob/main/docs/protocol/extension_parameters.md.
 """
 
@@ -16,17 +16,17 @@ from google.protobuf.descriptor import FieldDescriptor
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.front.rpc.open_inference.pb import open_inference_pb2
-from seqserve_server.front.rpc.open_inference.tensors import MOST_NAME
+from seqserve_server.front.rpc.open_inference.tensors import MAX_NAME
 
 Options = generation_pb2.GenerationOptions
 Parameter = open_inference_pb2.InferParameter
 Value: TypeAlias = bool | int | float | str
 
-# Triton's own, about queues and sequences that are not here. What bounds a call is its deadline, or
-# ``time_limit_ms``.
+# Triton's own, about queues and sequences, which do not exist here: a deadline or ``time_limit_ms``
+# bounds a call.
 _TRITONS = {"priority", "timeout", "sequence_id", "sequence_start", "sequence_end"}
 _TRITONS_PREFIX = "triton_"
-# What scores are wanted for is said by the outputs, and of the rest no tensor could be made.
+# The outputs of the request say whether scores are wanted; for the others there is no tensor.
 _NOT_HERE = {"return_scores", "return_token_scores", "return_top_tokens", "return_attention"}
 _FIELDS = {field.name: field for field in Options.DESCRIPTOR.fields if field.name not in _NOT_HERE}
 _TEXT = ("string_param",)
@@ -41,10 +41,10 @@ _KINDS = {
 
 
 def options_of(parameters: Mapping[str, Parameter]) -> Options:
-    """Reads options; ``front.rpc.options`` checks their values.
+    """Reads the options; ``front.rpc.options`` checks their values.
 
     Raises:
-        InvalidRequest: One is unknown, or not of the type of its field.
+        InvalidRequest: A parameter is unknown, or its value is not of the type of its field.
     """
     options = Options()
     for name in sorted(parameters):
@@ -52,25 +52,35 @@ def options_of(parameters: Mapping[str, Parameter]) -> Options:
             continue
         field = _FIELDS.get(name)
         if field is None:
-            # Fields are logged, and this name is the caller's own.
+            # The log shows fields, and must not show a name that the client made up.
             raise InvalidRequest(
                 "parameters",
-                f"hold {name!r:.{MOST_NAME}}, which is no option of this call;"
-                " docs/protocols.md lists them",
+                f"{name!r:.{MAX_NAME}} is no option of this call;"
+                " docs/protocols.md lists the options",
             )
-        # Every single value of options may be left out; what never is, is a list.
-        if not field.has_presence:
-            _set_list(options, name, str(_value(parameters[name], name, _TEXT)))
+        # Every single-valued field is optional and so has presence; lists have none.
+        if field.has_presence:
+            value = _value(parameters[name], name, _KINDS[field.cpp_type])
+            reason = f"is {value}, which is out of range"
         else:
-            _set(options, name, _value(parameters[name], name, _KINDS[field.cpp_type]))
+            value = _value(parameters[name], name, _TEXT)
+            reason = "must be JSON of a list as GenerationOptions has it"
+        try:
+            if field.has_presence:
+                setattr(options, name, value)
+            else:
+                # Parameters have no list type.
+                json_format.ParseDict({name: json.loads(str(value))}, options)
+        except (ValueError, RecursionError, json_format.ParseError):
+            raise InvalidRequest(f"parameters.{name}", reason) from None
     return options
 
 
 def flag(parameters: Mapping[str, Parameter], name: str) -> bool:
-    """Reads a parameter that is no option; False where it is not there.
+    """Reads a parameter that is no option; False if it is absent.
 
     Raises:
-        InvalidRequest: It is not of type bool.
+        InvalidRequest: The parameter is no bool.
     """
     return name in parameters and bool(_value(parameters[name], name, ("bool_param",)))
 
@@ -78,25 +88,9 @@ def flag(parameters: Mapping[str, Parameter], name: str) -> bool:
 def _value(parameter: Parameter, name: str, kinds: tuple[str, ...]) -> Value:
     kind = parameter.WhichOneof("parameter_choice")
     if kind not in kinds:
-        raise _wrong(name, f"is given as {kind or 'nothing'}; it must be {' or '.join(kinds)}")
+        given = kind or "nothing"
+        raise InvalidRequest(
+            f"parameters.{name}", f"is given as {given}; it must be {' or '.join(kinds)}"
+        )
     value: Value = getattr(parameter, kind)
     return value
-
-
-def _set(options: Options, name: str, value: Value) -> None:
-    try:
-        setattr(options, name, value)
-    except ValueError:
-        raise _wrong(name, f"is {value}, which is out of its range") from None
-
-
-def _set_list(options: Options, name: str, text: str) -> None:
-    # Parameters have no lists.
-    try:
-        json_format.ParseDict({name: json.loads(text)}, options)
-    except (ValueError, RecursionError, json_format.ParseError):
-        raise _wrong(name, "is no JSON of a list as GenerationOptions has it there") from None
-
-
-def _wrong(name: str, reason: str) -> InvalidRequest:
-    return InvalidRequest(f"parameters.{name}", reason)

@@ -1,6 +1,6 @@
-"""The tensors that every model takes and gives: described, asked for, and filled.
+"""The tensors of every model: describes them, and reads which outputs a request wants.
 
-All models are alike: texts go in, and for each hypothesis a tensor holds one fact of it.
+All models have the same tensors: texts go in, and each output tensor has one value per hypothesis.
 """
 
 from __future__ import annotations
@@ -16,16 +16,14 @@ from seqserve_server.front.rpc.open_inference.pb import open_inference_pb2
 from seqserve_server.front.rpc.open_inference.tensors import (
     BYTES,
     FP32,
-    MOST_NAME,
+    MAX_NAME,
     TEXT,
-    add_output,
     refuse_parameters,
 )
-from seqserve_server.front.rpc.options.validation import MOST_SOURCES
+from seqserve_server.front.rpc.options.validation import MAX_SOURCES
 
 Hypothesis = generation_pb2.Hypothesis
 Request = open_inference_pb2.ModelInferRequest
-Response = open_inference_pb2.ModelInferResponse
 Metadata = open_inference_pb2.ModelMetadataResponse
 Config = open_inference_pb2.ModelConfig
 
@@ -39,18 +37,18 @@ _CONFIG_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A tensor that can be asked for."""
+    """An output tensor."""
 
     name: str
     datatype: str
     value: Callable[[Hypothesis], Any]
-    """Reads an element."""
+    """Gives the element for a hypothesis."""
     missing: Any
-    """What stands where fewer hypotheses were found than wanted."""
+    """The element for a hypothesis that was wanted and not found."""
     is_score: bool = False
 
     def elements(self, hypotheses: Sequence[Hypothesis], count: int) -> list[Any]:
-        """Gives as many elements, for the hypotheses of one text."""
+        """Gives ``count`` elements for the hypotheses of one text."""
         found = [self.value(hypothesis) for hypothesis in hypotheses]
         return found + [self.missing] * (count - len(found))
 
@@ -78,12 +76,7 @@ OUTPUTS = {
 
 
 def metadata_of(name: str, versions: Sequence[int]) -> Metadata:
-    """Describes a model as the protocol does.
-
-    Args:
-        name: Of the model.
-        versions: Those that are loaded.
-    """
+    """Describes a model, with its loaded versions, as the protocol does."""
     return Metadata(
         name=name,
         versions=[str(version) for version in versions],
@@ -98,7 +91,7 @@ def metadata_of(name: str, versions: Sequence[int]) -> Metadata:
 
 def config_of(name: str) -> Config:
     """Describes a model as Triton's configuration does."""
-    config = Config(name=name, platform=_PLATFORM, max_batch_size=MOST_SOURCES)
+    config = Config(name=name, platform=_PLATFORM, max_batch_size=MAX_SOURCES)
     config.input.add(name=TEXT, data_type=_CONFIG_TYPES[BYTES], dims=[1])
     for output in OUTPUTS.values():
         config.output.add(name=output.name, data_type=_CONFIG_TYPES[output.datatype], dims=[-1])
@@ -106,41 +99,17 @@ def config_of(name: str) -> Config:
 
 
 def outputs_of(request: Request) -> list[Output]:
-    """Lists what a request wants, in its order; everything where it says nothing.
+    """Lists the outputs that a request wants, in its order; all if it names none.
 
     Raises:
-        InvalidRequest: It wants what there is not, or wants it in a way that there is not.
+        InvalidRequest: An output does not exist, or has parameters.
     """
     for wanted in request.outputs:
         if wanted.name not in OUTPUTS:
             raise InvalidRequest(
-                "outputs", f"have {wanted.name!r:.{MOST_NAME}}; there are {', '.join(OUTPUTS)}"
+                "outputs",
+                f"{wanted.name!r:.{MAX_NAME}} is unknown; choose from {', '.join(OUTPUTS)}",
             )
         refuse_parameters(f"outputs.{wanted.name}", wanted.parameters)
     names = dict.fromkeys(wanted.name for wanted in request.outputs)
     return [OUTPUTS[name] for name in names or OUTPUTS]
-
-
-def fill(
-    response: Response,
-    outputs: Sequence[Output],
-    answers: Sequence[Sequence[Hypothesis]],
-    *,
-    width: int,
-    is_flat: bool,
-    is_raw: bool,
-) -> None:
-    """Adds the tensors that are wanted.
-
-    Args:
-        response: Where to.
-        outputs: Which.
-        answers: The hypotheses of each text, best first.
-        width: Hypotheses that were wanted of each text.
-        is_flat: Whether the shape is [N]; else it is [N, width].
-        is_raw: Whether elements are wanted as raw bytes.
-    """
-    shape = [len(answers)] if is_flat else [len(answers), width]
-    for output in outputs:
-        values = [value for found in answers for value in output.elements(found, width)]
-        add_output(response, output.name, output.datatype, shape, values, is_raw=is_raw)

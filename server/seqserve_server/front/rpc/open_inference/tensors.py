@@ -1,8 +1,8 @@
-"""Tensors of the Open Inference Protocol, in both of its encodings: typed lists, or raw bytes.
+"""Reads and writes tensors in both encodings of the protocol: typed lists and raw bytes.
 
 Source: Open Inference Protocol, "Tensor Data",
 https://github.com/kserve/open-inference-protocol/blob/main/specification/protocol/inference_grpc.md.
-The length before each element of BYTES is what Triton and its clients write,
+Raw elements of BYTES follow their length, as Triton and its clients write them,
 https://github.com/triton-inference-server/client (``serialize_byte_tensor``).
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.front.rpc.open_inference.pb import open_inference_pb2
-from seqserve_server.front.rpc.options.validation import MOST_SOURCES
+from seqserve_server.front.rpc.options.validation import MAX_SOURCES
 
 Request = open_inference_pb2.ModelInferRequest
 Response = open_inference_pb2.ModelInferResponse
@@ -23,36 +23,36 @@ Response = open_inference_pb2.ModelInferResponse
 TEXT = "text"
 """The one input of every model."""
 BYTES, FP32 = "BYTES", "FP32"
-MOST_NAME = 64
-"""Characters of a name of the caller's that an error repeats."""
+MAX_NAME = 64
+"""Max. characters of a client's text that an error repeats."""
 
 _LENGTH = struct.Struct("<I")
 _RAW = "raw_input_contents"
-_MOST_SIZES = 4
+_MAX_SIZES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Texts:
-    """What the input of a request holds."""
+    """The input of a request."""
 
     texts: list[str]
     is_flat: bool
-    """Whether its shape is [N] and not [N, 1]."""
+    """Whether its shape is ``[N]`` rather than ``[N, 1]``."""
     is_raw: bool
-    """Whether it came as raw bytes; the answer goes as it came."""
+    """Whether it was encoded as raw bytes; the response uses the same encoding."""
 
 
 def texts_of(request: Request) -> Texts:
     """Reads the input of a request.
 
     Raises:
-        InvalidRequest: It is not one tensor of texts, or its elements are not what its shape says.
+        InvalidRequest: It is not one tensor of texts, or its elements do not match its shape.
     """
     tensor = _only_input(request)
     count = _count(tensor)
     is_raw = bool(request.raw_input_contents)
     elements = _raw_elements(request, count) if is_raw else _typed_elements(tensor, count)
-    texts = [_text(element, number) for number, element in enumerate(elements)]
+    texts = [_text(element, index) for index, element in enumerate(elements)]
     return Texts(texts=texts, is_flat=len(tensor.shape) == 1, is_raw=is_raw)
 
 
@@ -65,15 +65,15 @@ def add_output(
     *,
     is_raw: bool,
 ) -> None:
-    """Adds a tensor to an answer.
+    """Adds a tensor to a response.
 
     Args:
-        response: The answer.
-        name: Of the tensor.
-        datatype: Of the tensor.
-        shape: Of the tensor.
-        values: Its elements, the last size changing fastest.
-        is_raw: Whether they are wanted as raw bytes.
+        response: The response.
+        name: Name of the tensor.
+        datatype: :data:`BYTES` or :data:`FP32`.
+        shape: Shape of the tensor.
+        values: The elements in row-major order.
+        is_raw: Whether to encode them as raw bytes.
     """
     output = response.outputs.add(name=name, datatype=datatype, shape=shape)
     if is_raw:
@@ -83,34 +83,34 @@ def add_output(
 
 
 def packed(elements: Sequence[bytes]) -> bytes:
-    """Writes elements of BYTES, each after its length."""
+    """Encodes elements of BYTES, each after its length."""
     return b"".join(part for element in elements for part in (_LENGTH.pack(len(element)), element))
 
 
 def unpacked(data: bytes, count: int) -> list[bytes]:
-    """Reads as many elements of BYTES.
+    """Decodes ``count`` elements of BYTES.
 
     Raises:
-        ValueError: They are not so many; the message says what is wrong.
+        ValueError: The data has fewer or more; the message says where.
     """
     elements = []
-    place = 0
-    for number in range(count):
-        begin = place + _LENGTH.size
+    end = 0
+    for index in range(count):
+        begin = end + _LENGTH.size
         if begin > len(data):
-            raise ValueError(f"ends before element {number} of {count}")
-        (length,) = _LENGTH.unpack_from(data, place)
-        place = begin + length
-        if place > len(data):
-            raise ValueError(f"ends within element {number}, which has {length} bytes")
-        elements.append(data[begin:place])
-    if place < len(data):
-        raise ValueError(f"has {len(data) - place} bytes after element {count - 1}, the last one")
+            raise ValueError(f"ends before element {index} of {count}")
+        (length,) = _LENGTH.unpack_from(data, end)
+        end = begin + length
+        if end > len(data):
+            raise ValueError(f"ends within element {index}, which has {length} bytes")
+        elements.append(data[begin:end])
+    if end < len(data):
+        raise ValueError(f"has {len(data) - end} bytes after element {count - 1}, the last one")
     return elements
 
 
-def _packed_floats(numbers: Sequence[float]) -> bytes:
-    return struct.pack(f"<{len(numbers)}f", *numbers)
+def _packed_floats(values: Sequence[float]) -> bytes:
+    return struct.pack(f"<{len(values)}f", *values)
 
 
 _RAW_FORMS: dict[str, Callable[[Sequence[Any]], bytes]] = {BYTES: packed, FP32: _packed_floats}
@@ -118,14 +118,15 @@ _TYPED_LISTS = {BYTES: "bytes_contents", FP32: "fp32_contents"}
 
 
 def refuse_parameters(field: str, names: Iterable[str]) -> None:
-    """Refuses what is said of a tensor beside its elements, such as that they are elsewhere.
+    """Refuses parameters of a tensor, such as one that puts its data in shared memory.
 
     Raises:
-        InvalidRequest: Something is.
+        InvalidRequest: The tensor has a parameter.
     """
     for name in names:
         raise InvalidRequest(
-            f"{field}.parameters", f"hold {name!r:.{MOST_NAME}}; none are taken there"
+            f"{field}.parameters",
+            f"{name!r:.{MAX_NAME}} is unknown; tensors have no parameters",
         )
 
 
@@ -133,12 +134,12 @@ def _only_input(request: Request) -> Request.InferInputTensor:
     names = [tensor.name for tensor in request.inputs]
     if names != [TEXT]:
         others = [name for name in names if name != TEXT]
-        found = f"has {others[0]!r:.{MOST_NAME}}" if others else f"has {len(names)} of them"
-        raise InvalidRequest("inputs", f"{found}; a call has one, {TEXT!r}")
+        found = f"has {others[0]!r:.{MAX_NAME}}" if others else f"has {len(names)} tensors"
+        raise InvalidRequest("inputs", f"{found}; send one, {TEXT!r}")
     tensor = request.inputs[0]
     if tensor.datatype != BYTES:
         raise InvalidRequest(
-            f"inputs.{TEXT}.datatype", f"is {tensor.datatype!r:.{MOST_NAME}}; it must be {BYTES!r}"
+            f"inputs.{TEXT}.datatype", f"is {tensor.datatype!r:.{MAX_NAME}}; it must be {BYTES!r}"
         )
     refuse_parameters(f"inputs.{TEXT}", tensor.parameters)
     return tensor
@@ -146,21 +147,21 @@ def _only_input(request: Request) -> Request.InferInputTensor:
 
 def _count(tensor: Request.InferInputTensor) -> int:
     shape = tensor.shape
-    if len(shape) in (1, 2) and 1 <= shape[0] <= MOST_SOURCES and shape[1:] in ([], [1]):
+    if len(shape) in (1, 2) and 1 <= shape[0] <= MAX_SOURCES and shape[1:] in ([], [1]):
         return shape[0]
-    shown = ", ".join(str(size) for size in shape[:_MOST_SIZES])
-    more = ", …" if len(shape) > _MOST_SIZES else ""
+    shown = ", ".join(str(size) for size in shape[:_MAX_SIZES])
+    more = ", …" if len(shape) > _MAX_SIZES else ""
     raise InvalidRequest(
         f"inputs.{TEXT}.shape",
-        f"is [{shown}{more}]; it must be [N] or [N, 1], with N from 1 to {MOST_SOURCES}",
+        f"is [{shown}{more}]; it must be [N] or [N, 1], with N from 1 to {MAX_SOURCES}",
     )
 
 
 def _raw_elements(request: Request, count: int) -> list[bytes]:
     if request.inputs[0].HasField("contents"):
-        raise InvalidRequest(_RAW, f"are given beside inputs.{TEXT}.contents; give one of them")
+        raise InvalidRequest(_RAW, f"is given beside inputs.{TEXT}.contents; send one of the two")
     if len(request.raw_input_contents) > 1:
-        raise InvalidRequest(_RAW, f"are {len(request.raw_input_contents)}; there is one input")
+        raise InvalidRequest(_RAW, f"has {len(request.raw_input_contents)} entries; send one")
     try:
         return unpacked(request.raw_input_contents[0], count)
     except ValueError as error:
@@ -175,13 +176,13 @@ def _typed_elements(tensor: Request.InferInputTensor, count: int) -> Sequence[by
     elements = tensor.contents.bytes_contents
     if len(elements) != count:
         raise InvalidRequest(
-            f"{field}.bytes_contents", f"are {len(elements)}; by its shape they are {count}"
+            f"{field}.bytes_contents", f"has {len(elements)} elements; the shape says {count}"
         )
     return elements
 
 
-def _text(element: bytes, number: int) -> str:
+def _text(element: bytes, index: int) -> str:
     try:
         return element.decode()
     except UnicodeDecodeError:
-        raise InvalidRequest(f"inputs.{TEXT}[{number}]", "is not valid UTF-8") from None
+        raise InvalidRequest(f"inputs.{TEXT}[{index}]", "is not valid UTF-8") from None

@@ -1,1 +1,1 @@
-"""Decoding options of a request: bounds, rules, and the engine's form of them."""
+"""Reads and checks the options and texts of a request."""

@@ -1,31 +1,31 @@
-"""Checks the texts that a caller sent, before anything is computed."""
+"""Checks source and target texts before and after they are tokenized."""
 
 from __future__ import annotations
 
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.manifest import Manifest
 
-MOST_SOURCES = 1024
-"""Sources that one call takes."""
-# A token rarely has more characters; a longer text is refused before it is tokenised.
-_MOST_CHARACTERS_PER_TOKEN = 32
+MAX_SOURCES = 1024
+"""Maximum number of sources in one call."""
+# A token rarely has more characters; a longer text is refused before it is tokenized.
+_MAX_CHARACTERS_PER_TOKEN = 32
 
 
 def check_count(sources: int) -> None:
-    """Refuses a batch of no source, or of more than :data:`MOST_SOURCES`.
+    """Checks the number of sources in a batch.
 
     Raises:
-        InvalidRequest: It is one.
+        InvalidRequest: It is not 1 to :data:`MAX_SOURCES`.
     """
-    if not 1 <= sources <= MOST_SOURCES:
-        raise InvalidRequest("sources", f"are {sources}; a call takes 1 to {MOST_SOURCES}")
+    if not 1 <= sources <= MAX_SOURCES:
+        raise InvalidRequest("sources", f"are {sources}; a call takes 1 to {MAX_SOURCES}")
 
 
 def check_source(source: str, manifest: Manifest) -> None:
-    """Refuses a source that need not be tokenised to be known as wrong.
+    """Checks a source before it is tokenized.
 
     Raises:
-        InvalidRequest: It is empty or far too long.
+        InvalidRequest: The source is empty or far too long.
     """
     if not source.strip():
         raise InvalidRequest("source", "is empty")
@@ -33,32 +33,32 @@ def check_source(source: str, manifest: Manifest) -> None:
 
 
 def check_target(target: str, manifest: Manifest) -> None:
-    """Refuses a target that need not be tokenised to be known as wrong; an empty one is fine.
+    """Checks a target, which may be empty, before it is tokenized.
 
     Raises:
-        InvalidRequest: It is far too long.
+        InvalidRequest: The target is far too long.
     """
     _check_length("target", target, manifest.limits.max_target_length, manifest)
 
 
 def _check_length(field: str, text: str, limit: int, manifest: Manifest) -> None:
-    if len(text) > limit * _MOST_CHARACTERS_PER_TOKEN:
+    if len(text) > limit * _MAX_CHARACTERS_PER_TOKEN:
         raise InvalidRequest(
             field, f"has {len(text):,} characters; {manifest.label} takes at most {limit} tokens"
         )
 
 
 def check_source_tokens(tokens: list[int], manifest: Manifest) -> None:
-    """Refuses a source with more tokens than the model reads, or none but the end token.
+    """Checks a tokenized source.
 
     Raises:
-        InvalidRequest: It is one.
+        InvalidRequest: The source has too many tokens, or only the end token.
     """
     limit = manifest.limits.max_source_length
     if len(tokens) > limit:
         raise InvalidRequest(
             "source",
-            f"has {len(tokens)} tokens, the end token counted; {manifest.label} reads at most"
+            f"has {len(tokens)} tokens with the end token; {manifest.label} reads at most"
             f" {limit}: split it into sentences",
         )
     if len(tokens) < 2:
@@ -66,10 +66,10 @@ def check_source_tokens(tokens: list[int], manifest: Manifest) -> None:
 
 
 def check_target_tokens(tokens: list[int], manifest: Manifest) -> None:
-    """Refuses a target with more tokens than the model writes, the end token not counted.
+    """Checks a tokenized target.
 
     Raises:
-        InvalidRequest: It is one.
+        InvalidRequest: The target has too many tokens; the end token does not count.
     """
     limit = manifest.limits.max_target_length
     if len(tokens) - 1 > limit:

@@ -6,7 +6,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from tests.unit.server.engine.decoding.table import EOS, Rows, Steps, after, always, anything
+from tests.unit.server.engine.decoding.table import EOS, Rig, Steps, after, always, anything
 
 from seqserve_server.contract.events import Finished
 from seqserve_server.engine.request import Request
@@ -14,7 +14,7 @@ from seqserve_server.engine.request import Request
 A, B, C, D, E, F, G = 1, 2, 3, 4, 5, 6, 7
 
 
-def copies(rows: Rows) -> list[tuple[int, int]]:
+def copies(rows: Rig) -> list[tuple[int, int]]:
     """Steps; gives which rows were copied where."""
     with mock.patch.object(rows.cache, "branch", wraps=rows.cache.branch) as branch:
         rows.step()
@@ -25,7 +25,7 @@ def copies(rows: Rows) -> list[tuple[int, int]]:
     ]
 
 
-def answers(rows: Rows) -> list[tuple[Request, Finished]]:
+def answers(rows: Rig) -> list[tuple[Request, Finished]]:
     """Steps until all have their answer."""
     found = []
     while rows.held:
@@ -39,7 +39,7 @@ def alone(seed: int, **options: Any) -> Any:
 
 
 def test_beam_that_goes_on_stays_where_it_is() -> None:
-    rows = Rows()
+    rows = Rig()
     table = after({(): {A: 0.6, B: 0.4}, (A,): {C: 1.0}, (B,): {D: 1.0}})
     rows.join([1, 0], table, beam_size=2)
     rows.step()
@@ -49,7 +49,7 @@ def test_beam_that_goes_on_stays_where_it_is() -> None:
 
 
 def test_beams_that_only_change_their_order_are_not_copied() -> None:
-    rows = Rows()
+    rows = Rig()
     table = after({(): {A: 0.6, B: 0.4}, (A,): {C: 0.5, EOS: 0.3, D: 0.2}, (B,): {D: 1.0}})
     rows.join([0, 1], table, beam_size=2)
     rows.step()
@@ -59,7 +59,7 @@ def test_beams_that_only_change_their_order_are_not_copied() -> None:
 
 
 def test_beam_with_two_children_is_copied_once() -> None:
-    rows = Rows()
+    rows = Rig()
     table = after({(): {A: 0.9, B: 0.1}, (A,): {C: 0.6, D: 0.4}, (B,): {EOS: 1.0}})
     rows.join([0, 1], table, beam_size=2)
     rows.step()
@@ -68,7 +68,7 @@ def test_beam_with_two_children_is_copied_once() -> None:
 
 
 def test_searches_are_copied_each_within_its_rows() -> None:
-    rows = Rows()
+    rows = Rig()
     table = after({(): {A: 0.9, B: 0.1}, (A,): {C: 0.6, D: 0.4}})
     for places in ([4, 1], [0, 5], [3, 2]):
         rows.join(places, table, beam_size=2)
@@ -80,7 +80,7 @@ def test_searches_are_copied_each_within_its_rows() -> None:
 
 def test_searches_of_different_age_are_searched_as_alone() -> None:
     """What is copied for one is no shorter than what the oldest has said."""
-    rows, requests = Rows(slots=18), []
+    rows, requests = Rig(slots=18), []
     found: list[tuple[Request, Finished]] = []
     for seed in range(6):
         places = range(len(rows.held), len(rows.held) + 3)
@@ -105,7 +105,7 @@ BEAM: dict[str, Any] = {
 
 @pytest.mark.parametrize("seed", range(5))
 def test_rows_of_a_search_may_be_moved_at_every_step(seed: int) -> None:
-    rows = Rows(slots=4)
+    rows = Rig(slots=4)
     request = rows.join([0, 1, 2], anything(seed), **BEAM)
     hole, found = 3, []
     while rows.held:
@@ -120,7 +120,7 @@ def test_rows_of_a_search_may_be_moved_at_every_step(seed: int) -> None:
 
 
 def test_search_that_leaves_takes_none_along() -> None:
-    rows = Rows(slots=9)
+    rows = Rig(slots=9)
     requests = [
         rows.join([3 * n, 3 * n + 1, 3 * n + 2], anything(n), **BEAM | {"min_decoding_length": 9})
         for n in range(3)
@@ -136,7 +136,7 @@ def test_search_that_leaves_takes_none_along() -> None:
 
 
 def test_search_that_ends_takes_none_along() -> None:
-    rows = Rows()
+    rows = Rig()
     short, long = after({(): {EOS: 0.6, A: 0.4}}), always({A: 0.6, B: 0.4})
     requests = [
         rows.join(places, table, beam_size=2, num_hypotheses=2)
@@ -176,7 +176,7 @@ def test_ends_of_one_search_are_not_those_of_another() -> None:
         {"patience": 2.0},
         {"return_top_tokens": 5},
     ]
-    rows, requests = Rows(slots=3 * len(kinds)), []
+    rows, requests = Rig(slots=3 * len(kinds)), []
     for kind in kinds:
         places = range(len(rows.held), len(rows.held) + 3)
         requests.append(rows.join(places, table, beam_size=3, **kind))
@@ -188,7 +188,7 @@ def test_ends_of_one_search_are_not_those_of_another() -> None:
 
 def test_longest_search_has_room_to_be_moved_about() -> None:
     """As many searches as there are rows for, the last one ending last."""
-    rows = Rows(slots=8)
+    rows = Rig(slots=8)
     table = always({A: 0.6, B: 0.4})
     requests = [
         rows.join([2 * n, 2 * n + 1], table, beam_size=2, max_decoding_length=2 + n)
@@ -199,7 +199,7 @@ def test_longest_search_has_room_to_be_moved_about() -> None:
 
 def test_bans_follow_the_hypotheses_that_they_are_meant_for() -> None:
     table = always({A: 0.6, B: 0.3, C: 0.1})
-    rows = Rows()
+    rows = Rig()
     rows.join([1, 0, 2], table, beam_size=3, no_repeat_ngram_size=1, max_decoding_length=3)
     for _ in range(2):
         rows.step()

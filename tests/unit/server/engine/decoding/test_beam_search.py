@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.server.engine.decoding.table import (
     EOS,
     WORDS,
-    Rows,
+    Rig,
     Steps,
     Table,
     after,
@@ -434,7 +434,7 @@ def test_improbable_alternatives_of_a_beam_are_left_out(least: float, count: int
 
 
 def test_alternatives_of_a_beam_that_are_left_out_are_free_at_once() -> None:
-    rows = Rows()
+    rows = Rig()
     options = {"return_alternatives": True, "min_alternative_expansion_prob": 0.2}
     rows.join([5, 0, 1, 2, 4, 3], FORK, beam_size=2, num_hypotheses=3, **options)
     assert rows.step() == ([3, 4], [])

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from seqserve_server.engine.cache import MASKED_LOGIT
 from seqserve_server.engine.decoding.beam_step import (
     Candidates,
-    continued_by,
-    ranked,
-    settled,
-    succession,
+    continue_with,
+    rank,
+    reorder,
+    select_next,
 )
 from seqserve_server.engine.packing import Array
 
@@ -31,7 +31,7 @@ def test_continuations_are_ranked_as_by_a_stable_sort(
     scores = random.choice([0.0, -1.0, -2.0, -np.inf], (groups, size))
     words = random.integers(0, 50, (groups, size, each))
     found = -random.integers(0, 3, words.shape).astype(float)
-    together = ranked(scores, words, found)
+    together = rank(scores, words, found)
     for group in range(groups):
         every = [
             (
@@ -48,31 +48,31 @@ def test_continuations_are_ranked_as_by_a_stable_sort(
 
 
 def test_what_is_forbidden_does_not_count() -> None:
-    found = ranked(
+    found = rank(
         np.array([[-1.0, -2.0]]),
         np.array([[[7, 8], [7, 8]]]),
         np.array([[[-3.0, MASKED_LOGIT]] * 2]),
     )
     assert found.totals.tolist() == [[-4.0, -5.0, -np.inf, -np.inf]]
-    assert found.words.tolist() == [[7, 7, 8, 8]]
+    assert found.tokens.tolist() == [[7, 7, 8, 8]]
 
 
 def test_parts_of_larger_arrays_are_ranked_too() -> None:
     """The graph may have listed more words than these beams look at."""
     listed = np.arange(12).reshape(1, 2, 6)
-    found = ranked(np.zeros((1, 2)), listed[..., :4], -listed[..., :4].astype(float))
-    assert found.words.tolist() == [[0, 1, 2, 3]]
+    found = rank(np.zeros((1, 2)), listed[..., :4], -listed[..., :4].astype(float))
+    assert found.tokens.tolist() == [[0, 1, 2, 3]]
     assert found.totals.tolist() == [[0.0, -1.0, -2.0, -3.0]]
 
 
 def test_beams_that_say_the_same_keep_their_scores() -> None:
     scores = np.array([-1.0, -2.0, -np.inf])
-    forced = continued_by(scores, 7, math.nan)
+    forced = continue_with(scores, 7, math.nan)
     assert forced.beams.tolist() == [[0, 1, 2]]
-    assert forced.words.tolist() == [[7, 7, 7]]
+    assert forced.tokens.tolist() == [[7, 7, 7]]
     assert np.isnan(forced.log_probabilities).all()
     assert forced.totals.tolist() == [scores.tolist()]
-    chosen = continued_by(scores, 7, -0.5)
+    chosen = continue_with(scores, 7, -0.5)
     assert chosen.log_probabilities.tolist() == [[-0.5] * 3]
     assert chosen.totals.tolist() == [[-1.5, -2.5, -np.inf]]
 
@@ -89,14 +89,14 @@ def test_candidates_are_taken_by_place_and_by_search() -> None:
     some = all_of_them.at(np.array([[2, 0], [1, 1]]))
     assert some.beams.tolist() == [[2, 0], [4, 4]]
     assert some.totals.tolist() == [[302.0, 300.0], [304.0, 304.0]]
-    assert all_of_them.of(1).words.tolist() == [103, 104, 105]
-    assert all_of_them.of(np.array([False, True])).words.tolist() == [[103, 104, 105]]
+    assert all_of_them.of(1).tokens.tolist() == [103, 104, 105]
+    assert all_of_them.of(np.array([False, True])).tokens.tolist() == [[103, 104, 105]]
 
 
 def test_what_is_missing_among_others_does_not_count() -> None:
     all_of_them = numbered(2, 3)
     all_of_them.put(1, numbered(1, 2))
-    assert all_of_them.words[:, :2].tolist() == [[100, 101], [100, 101]]
+    assert all_of_them.tokens[:, :2].tolist() == [[100, 101], [100, 101]]
     assert all_of_them.totals.tolist() == [[300.0, 301.0, 302.0], [300.0, 301.0, -np.inf]]
 
 
@@ -119,7 +119,7 @@ def test_each_that_ends_is_replaced_by_the_next_that_does_not(
             max_size=groups,
         )
     )
-    places = succession(np.array(ends), beams)
+    places = select_next(np.array(ends), beams)
     assert places.tolist() == [next_beams(row, beams) for row in ends]
 
 
@@ -132,7 +132,7 @@ def test_next_rows_hold_what_their_parents_held_with_few_copies(
     rows = random.permutation(groups * size + 3)[: groups * size].reshape(groups, size)
     parents = random.integers(0, size, rows.shape)
     held = random.permutation(1000)[: rows.max() + 1]
-    moves = settled(rows, parents)
+    moves = reorder(rows, parents)
     after = held.copy()
     after[moves.targets] = held[moves.sources]
     np.testing.assert_array_equal(
@@ -160,7 +160,7 @@ def test_next_rows_hold_what_their_parents_held_with_few_copies(
 def test_first_child_takes_its_parents_row(
     parents: list[int], rows: list[int], copies: dict[int, int]
 ) -> None:
-    moves = settled(np.array([[6, 4, 5]]), np.array([parents]))
+    moves = reorder(np.array([[6, 4, 5]]), np.array([parents]))
     assert moves.rows.tolist() == [rows]
     assert dict(zip(moves.targets.tolist(), moves.sources.tolist(), strict=True)) == copies
 
@@ -168,5 +168,5 @@ def test_first_child_takes_its_parents_row(
 def test_rows_and_beams_are_left_as_they_are() -> None:
     rows, beams = np.array([[3, 1], [0, 2]]), np.array([[1, 1], [0, 0]])
     before: list[Array] = [rows.copy(), beams.copy()]
-    settled(rows, beams)
+    reorder(rows, beams)
     np.testing.assert_array_equal([rows, beams], before)

@@ -10,11 +10,11 @@ from tests.unit.server.engine.requests import generation
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason
 from seqserve_server.engine.decoding.constraints import Constraints, End
 from seqserve_server.engine.decoding.hypotheses import (
-    Ended,
+    FinishedHypothesis,
     HypothesisPool,
     PartialHypothesis,
     best,
-    place_of,
+    rank_of,
 )
 
 EVERYTHING: dict[str, Any] = {"return_token_scores": True, "return_top_tokens": 2}
@@ -40,7 +40,7 @@ def test_one_word_more_makes_another_of_it() -> None:
     assert before == ([1], [-1.0], -1.0, [[(1, -1.0)]])
     assert one == ([1, 2], [-1.0, -0.5], -1.5, [[(1, -1.0)], RANKING])
     assert other.token_ids == [1, 3]
-    assert (other.score, other.rankings) == (-1.0, [[(1, -1.0)], []])
+    assert (other.score, other.top_tokens) == (-1.0, [[(1, -1.0)], []])
 
 
 def test_prefix_has_words_but_no_scores() -> None:
@@ -122,8 +122,8 @@ def test_rank_is_the_score_by_the_length(penalty: float, rank: float, scored: bo
     options = made(length_penalty=penalty, return_scores=scored)
     for text in (said(3, 1, 2), said(4, 2, prefix=(9,))):
         # Words that are cut off count too.
-        ended = Ended.of(text, End(StopReason.STOP_SEQUENCE, 1, 1), options)
-        assert ended.place == (False, 0, pytest.approx(-rank))
+        ended = FinishedHypothesis.of(text, End(StopReason.STOP_SEQUENCE, 1, 1), options)
+        assert ended.rank == (False, 0, pytest.approx(-rank))
         assert ended.hypothesis.token_ids == text.token_ids[:1]
 
 
@@ -132,12 +132,12 @@ def ended(
     rank: float,
     unmet: tuple[int, ...] = (),
     reason: StopReason = StopReason.EOS,
-) -> Ended:
+) -> FinishedHypothesis:
     hypothesis = Hypothesis([number], None, reason, unmet_terms=unmet)
-    return Ended(hypothesis, place_of(hypothesis, rank))
+    return FinishedHypothesis(hypothesis, rank_of(hypothesis, rank))
 
 
-def numbers(found: list[Ended]) -> list[int]:
+def numbers(found: list[FinishedHypothesis]) -> list[int]:
     return [entry.hypothesis.token_ids[0] for entry in found]
 
 
@@ -175,9 +175,9 @@ def answering(searches: int, **options: Any) -> HypothesisPool:
 
 def test_answer_comes_with_the_last_search_and_has_the_best_of_all() -> None:
     answer = answering(3, num_hypotheses=3)
-    assert answer.close([ended(1, -3.0), ended(2, -1.0)]) == []
-    assert answer.close([]) == []
-    [(request, found)] = answer.close([ended(3, -2.0), ended(4, -4.0)])
+    assert answer.add([ended(1, -3.0), ended(2, -1.0)]) == []
+    assert answer.add([]) == []
+    [(request, found)] = answer.add([ended(3, -2.0), ended(4, -4.0)])
     assert request is answer.request
     ought = [ended(2, 0.0), ended(3, 0.0), ended(1, 0.0)]
     assert found == Finished([entry.hypothesis for entry in ought])
@@ -185,5 +185,5 @@ def test_answer_comes_with_the_last_search_and_has_the_best_of_all() -> None:
 
 def test_answer_keeps_all_where_coverage_may_yet_raise_one() -> None:
     answer = answering(1, num_hypotheses=1, coverage_penalty=0.5)
-    [(_, found)] = answer.close([ended(number, -float(number)) for number in (3, 1, 2)])
+    [(_, found)] = answer.add([ended(number, -float(number)) for number in (3, 1, 2)])
     assert [one.token_ids for one in found.hypotheses] == [[1], [2], [3]]

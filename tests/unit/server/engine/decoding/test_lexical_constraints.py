@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.server.engine.decoding.table import EOS, WORDS, made
+from tests.unit.server.engine.decoding.table import EOS, WORDS
 
 from seqserve_server.engine.cache import MASKED_LOGIT
-from seqserve_server.engine.decoding.beam_step import ranked
-from seqserve_server.engine.decoding.lexical_constraints import Banks
-from seqserve_server.engine.decoding.processors import Distribution
+from seqserve_server.engine.decoding.beam_step import rank
+from seqserve_server.engine.decoding.distribution import Distribution
+from seqserve_server.engine.decoding.lexical_constraints import LexicalConstraints
+from seqserve_server.engine.decoding.processors import normalize
 
 A, B, C, D, E, F, G = 1, 2, 3, 4, 5, 6, 7
 
@@ -23,7 +24,7 @@ FALLING = {A: 0.3, B: 0.25, EOS: 0.15, C: 0.1, D: 0.08, E: 0.06, F: 0.04, G: 0.0
 def after(shares: dict[int, float], never: tuple[int, ...] = ()) -> Distribution:
     scores = np.array([math.log(shares[word]) for word in range(WORDS)], np.float32)
     scores[list(never)] += MASKED_LOGIT
-    return Distribution(scores, [], made())
+    return Distribution(scores, [], [normalize])
 
 
 def continued(
@@ -37,7 +38,9 @@ def continued(
     """Gives beam and word of each candidate, after beams of equal score unless told."""
     totals = np.zeros(len(said)) if scores is None else np.array(scores)
     found = [after(shares, never) for _ in said]
-    beams, words, log_probabilities, sums = Banks(terms, ends).candidates(totals, found, said)
+    beams, words, log_probabilities, sums = LexicalConstraints(terms, ends).candidates(
+        totals, found, said
+    )
     for beam, word, found_one, total in zip(
         beams[0], words[0], log_probabilities[0], sums[0], strict=True
     ):
@@ -51,8 +54,8 @@ ALONE = [0.0, -np.inf]
 
 
 def test_there_is_a_bank_for_each_number_of_words_that_may_have_been_said() -> None:
-    assert Banks(((A,),), [EOS]).count == 2
-    assert Banks(((A, B, C), (D, E)), [EOS]).count == 6
+    assert LexicalConstraints(((A,),), [EOS]).num_banks == 2
+    assert LexicalConstraints(((A, B, C), (D, E)), [EOS]).num_banks == 6
 
 
 def test_word_of_a_term_is_a_candidate_however_improbable_it_is() -> None:
@@ -147,12 +150,13 @@ def test_beams_that_have_said_all_terms_go_on_as_without(seed: int, size: int) -
     random = np.random.default_rng(seed)
     scores = -random.exponential(1.0, size)
     found = [
-        Distribution(random.normal(0, 2, 30).astype(np.float32), [], made()) for _ in range(size)
+        Distribution(random.normal(0, 2, 30).astype(np.float32), [], [normalize])
+        for _ in range(size)
     ]
     said = [[*random.integers(0, 30, 3).tolist(), A, B, C] for _ in range(size)]
-    ours = Banks(((A, B), (C,)), [EOS]).candidates(scores, found, said)
-    listed = [each.best(2 * size) for each in found]
-    plain = ranked(
+    ours = LexicalConstraints(((A, B), (C,)), [EOS]).candidates(scores, found, said)
+    listed = [each.top(2 * size) for each in found]
+    plain = rank(
         scores[None],
         np.stack([each.token_ids for each in listed])[None],
         np.stack([each.log_probabilities for each in listed])[None],

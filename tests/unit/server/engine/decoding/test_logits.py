@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqserve_server.engine.decoding.logits import largest, log_softmax, normalized, penalized
+from seqserve_server.engine.decoding.logits import largest, log_softmax, normalized
 
 numbers = st.floats(-50, 50, width=32)
 
@@ -25,20 +25,6 @@ def test_forbidden_word_takes_no_probability_and_breaks_nothing() -> None:
     assert found[[0, 2]].tolist() == pytest.approx([math.log(0.5)] * 2)
     assert found[1] < -1e29
     assert np.isfinite(found).all()
-
-
-@pytest.mark.parametrize("penalty", [1.5, 0.5])
-def test_words_that_were_said_lose_or_gain_whatever_their_sign(penalty: float) -> None:
-    scores = np.array([2.0, -2.0, 3.0, 0.0], np.float32)
-    found = penalized(scores, [1, 0, 1, 3], penalty)
-    # Once, however often a word was said.
-    assert found.tolist() == pytest.approx([2 / penalty, -2 * penalty, 3, 0])
-    assert scores.tolist() == [2, -2, 3, 0], "the scores themselves are changed"
-
-
-def test_nothing_said_changes_nothing() -> None:
-    scores = np.array([2.0, -2.0], np.float32)
-    np.testing.assert_array_equal(penalized(scores, [], 5.0), scores)
 
 
 @given(values=st.lists(st.integers(-3, 3), min_size=1, max_size=50), count=st.integers(0, 60))

@@ -11,7 +11,7 @@ from tests.unit.server.engine.decoding.table import (
     EOS,
     LEAST,
     WORDS,
-    Rows,
+    Rig,
     Steps,
     after,
     always,
@@ -36,7 +36,7 @@ Options = Callable[..., DecodingOptions]
 
 
 class Dictation:
-    """Rows whose best words are given by hand instead of by a model."""
+    """Rig whose best words are given by hand instead of by a model."""
 
     def __init__(self, *options: DecodingOptions) -> None:
         self.cache = SlotCache(FakeRuntime(), len(options))
@@ -103,7 +103,7 @@ def test_each_row_has_limits_of_its_own() -> None:
 
 
 def test_end_token_is_held_back_until_the_shortest_length_of_each() -> None:
-    rows, table = Rows(), always({EOS: 0.8, A: 0.2})
+    rows, table = Rig(), always({EOS: 0.8, A: 0.2})
     for row, shortest in enumerate((0, 2, 1)):
         rows.join([row], table, min_decoding_length=shortest)
     for ended in ([0], [2], [1]):
@@ -304,11 +304,11 @@ def test_prefix_has_no_scores() -> None:
 
 def test_word_of_the_prefix_is_the_newest_one() -> None:
     """What is streamed is not what the graph would have said."""
-    rows = Rows()
+    rows = Rig()
     rows.join([0], always({A: 1.0}), prefix=(C, D))
     for word in (C, D, A):
         rows.step()
-        assert rows.search.word(0) == word
+        assert rows.search.last_token(0) == word
 
 
 def test_temperature_changes_what_is_drawn_and_not_the_scores() -> None:
@@ -338,7 +338,8 @@ def test_few_best_words_are_drawn_alike_from_the_few_and_from_all() -> None:
     few = Steps(table, sampling=sampling, num_hypotheses=6)
     # A penalty that does nothing, but asks for all.
     every = Steps(table, sampling=sampling, num_hypotheses=6, repetition_penalty=1 + 1e-12)
-    assert (few.rows.cache.shows_scores, every.rows.cache.shows_scores) == (False, True)
+    shown = (few.rows.cache.num_logits > 0, every.rows.cache.num_logits > 0)
+    assert shown == (False, True)
     for one, other in zip(few.finish(), every.finish(), strict=True):
         assert one.token_ids == other.token_ids
         assert one.score == pytest.approx(other.score)
@@ -487,7 +488,7 @@ def test_improbable_alternatives_are_left_out_but_the_best_never_is(
 
 
 def test_alternatives_that_are_left_out_are_free_at_once() -> None:
-    rows = Rows()
+    rows = Rig()
     options = {"return_alternatives": True, "min_alternative_expansion_prob": 0.2}
     rows.join([3, 0, 1], FORK, num_hypotheses=3, **options)
     assert rows.step() == ([1], [])
@@ -546,7 +547,7 @@ def alone(options: dict[str, Any], seed: int) -> list[Hypothesis]:
     return Steps(anything(seed), **options).finish()
 
 
-def answer_of(request: Request, rows: Rows, turn: Callable[[], None] = lambda: None) -> str:
+def answer_of(request: Request, rows: Rig, turn: Callable[[], None] = lambda: None) -> str:
     """Steps until it has come; in between, others may take their turn."""
     while True:
         for owner, finished in rows.step().finished:
@@ -560,11 +561,11 @@ def test_row_that_is_moved_goes_on_as_it_would_have(name: str) -> None:
     """At each step it takes the place of another, and another joins where it was."""
     other: dict[str, Any] = {"sampling": drawing(1, top_k=3), "prefix": (A, A)}
     for seed in range(8):
-        rows = Rows(slots=2)
+        rows = Rig(slots=2)
         rows.join([0], always({F: 1.0}), **other)
         request = rows.join([1], anything(seed), **KINDS[name])
 
-        def swap(rows: Rows = rows, request: Request = request) -> None:
+        def swap(rows: Rig = rows, request: Request = request) -> None:
             [source] = [row for row, owner in rows.held.items() if owner is request]
             rows.leave(1 - source)
             rows.move(source, 1 - source)
@@ -576,7 +577,7 @@ def test_row_that_is_moved_goes_on_as_it_would_have(name: str) -> None:
 @pytest.mark.parametrize("before", KINDS)
 def test_slot_is_used_again_by_another_kind_without_a_trace(before: str) -> None:
     for number, options in enumerate(KINDS.values()):
-        rows = Rows(slots=2)
+        rows = Rig(slots=2)
         rows.join([0], always({F: 1.0}), **KINDS[before] | {"end_ids": (E,), "stops": ()})
         rows.join([1], always({F: 1.0}), max_decoding_length=100)
         rows.step()
@@ -586,7 +587,7 @@ def test_slot_is_used_again_by_another_kind_without_a_trace(before: str) -> None
 
 
 def test_beam_takes_the_rows_of_others_without_a_trace() -> None:
-    rows = Rows()
+    rows = Rig()
     for row, kind in enumerate(({}, {"sampling": drawing(top_k=2)}, {"prefix": (A, B)})):
         rows.join([row], always({F: 1.0}), **kind)
     rows.join([3], always({F: 1.0}), max_decoding_length=100)
@@ -597,7 +598,7 @@ def test_beam_takes_the_rows_of_others_without_a_trace() -> None:
 
 
 def test_end_token_is_held_back_until_the_shortest_length_and_no_longer() -> None:
-    rows = Rows(slots=3)
+    rows = Rig(slots=3)
     for place, shortest in enumerate((2, 4, 0)):
         rows.join([place], always({EOS: 0.9, A: 0.1}), min_decoding_length=shortest)
     lengths: dict[int, int] = {}

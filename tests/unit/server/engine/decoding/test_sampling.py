@@ -9,7 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqserve_server.contract.options import Sampling
-from seqserve_server.engine.decoding.sampling import Samplings, candidates, drawn, ordered
+from seqserve_server.engine.decoding.sampling import (
+    SamplingParams,
+    sample,
+    sorted_for_sampling,
+    weights_of,
+)
 from seqserve_server.engine.packing import Array
 
 # 1 in 1000 samples of the right distribution has a greater statistic, by degrees of freedom;
@@ -26,8 +31,8 @@ def how(
     return Sampling(temperature, top_k, top_p, min_p, seed=0)
 
 
-def rows_of(*samplings: Sampling) -> Samplings:
-    rows = Samplings.empty(len(samplings))
+def rows_of(*samplings: Sampling) -> SamplingParams:
+    rows = SamplingParams.empty(len(samplings))
     for row, sampling in enumerate(samplings):
         rows.put(row, sampling)
     return rows
@@ -35,19 +40,19 @@ def rows_of(*samplings: Sampling) -> Samplings:
 
 def kept(scores: Array, sampling: Sampling) -> tuple[list[int], list[float]]:
     """Gives the words that stay, best first, and their weights."""
-    words = ordered(scores, sampling)
-    [weights] = candidates(scores[None, words], rows_of(sampling))
+    words = sorted_for_sampling(scores, sampling)
+    [weights] = weights_of(scores[None, words], rows_of(sampling))
     return words[weights > 0].tolist(), weights[weights > 0].tolist()
 
 
 def draw(scores: Array, sampling: Sampling, number: float) -> int:
-    words = ordered(scores, sampling)
-    [place] = drawn(scores[None, words], rows_of(sampling), np.array([number]))
+    words = sorted_for_sampling(scores, sampling)
+    [place] = sample(scores[None, words], rows_of(sampling), np.array([number]))
     return int(words[place])
 
 
 def probabilities(scores: list[float], sampling: Sampling) -> dict[int, float]:
-    """Gives those of the words that may be drawn, by their definitions."""
+    """Gives those of the words that may be sample, by their definitions."""
     highest = max(scores)
     weights = [math.exp((score - highest) / sampling.temperature) for score in scores]
     whole = math.fsum(weights)
@@ -82,12 +87,12 @@ def probabilities(scores: list[float], sampling: Sampling) -> dict[int, float]:
 def test_words_are_drawn_as_often_as_they_are_probable(sampling: Sampling, count: int) -> None:
     random = np.random.default_rng(20)
     # As rows of which each has a number.
-    words = np.tile(ordered(SCORES, sampling), (DRAWS, 1))
-    places = drawn(SCORES[words], rows_of(*[sampling] * DRAWS), random.random(DRAWS))
+    words = np.tile(sorted_for_sampling(SCORES, sampling), (DRAWS, 1))
+    places = sample(SCORES[words], rows_of(*[sampling] * DRAWS), random.random(DRAWS))
     counts = Counter(words[np.arange(DRAWS), places].tolist())
     ought = probabilities(SCORES.tolist(), sampling)
     assert len(ought) == count
-    assert set(counts) <= set(ought), "a word was drawn that was sorted out"
+    assert set(counts) <= set(ought), "a word was sample that was sorted out"
     statistic = math.fsum(
         (counts[word] - DRAWS * share) ** 2 / (DRAWS * share) for word, share in ought.items()
     )
@@ -143,16 +148,18 @@ def test_top_p_has_what_it_needs_where_few_words_have_nearly_all() -> None:
 
 def test_all_words_are_looked_at_where_all_stay() -> None:
     for sampling in (how(), how(min_p=0.1), how(top_p=0.99), how(top_k=400)):
-        assert sorted(ordered(np.zeros(300, np.float32), sampling).tolist()) == list(range(300))
+        assert sorted(sorted_for_sampling(np.zeros(300, np.float32), sampling).tolist()) == list(
+            range(300)
+        )
 
 
 def test_best_word_comes_first_and_the_others_in_their_order() -> None:
-    assert ordered(SCORES, how()).tolist() == [3, 0, 1, 2, 4, 5, 6, 7, 8, 9]
+    assert sorted_for_sampling(SCORES, how()).tolist() == [3, 0, 1, 2, 4, 5, 6, 7, 8, 9]
 
 
 def test_no_more_words_than_top_k_are_ordered() -> None:
-    assert ordered(SCORES, how(top_k=3)).tolist() == [3, 8, 0]
-    assert ordered(SCORES, how(top_k=3, top_p=0.5)).tolist() == [3, 8, 0]
+    assert sorted_for_sampling(SCORES, how(top_k=3)).tolist() == [3, 8, 0]
+    assert sorted_for_sampling(SCORES, how(top_k=3, top_p=0.5)).tolist() == [3, 8, 0]
 
 
 def test_among_equals_the_first_of_the_vocabulary_is_kept() -> None:
@@ -211,14 +218,14 @@ def test_rows_are_drawn_together_as_alone(seed: int, count: int, listed: int) ->
     ]
     listing = -np.sort(random.exponential(2.0, (count, listed)).astype(np.float32), axis=1)
     numbers = random.random(count)
-    together = candidates(listing, rows_of(*samplings))
-    places = drawn(listing, rows_of(*samplings), numbers)
+    together = weights_of(listing, rows_of(*samplings))
+    places = sample(listing, rows_of(*samplings), numbers)
     for row, sampling in enumerate(samplings):
         few = listing[row : row + 1, : sampling.top_k or None]
-        alone = candidates(few, rows_of(sampling))
+        alone = weights_of(few, rows_of(sampling))
         np.testing.assert_array_equal(together[row, : few.shape[1]], alone[0])
         assert not together[row, few.shape[1] :].any()
-        assert places[row] == drawn(few, rows_of(sampling), numbers[row : row + 1])[0]
+        assert places[row] == sample(few, rows_of(sampling), numbers[row : row + 1])[0]
 
 
 def test_options_of_some_rows_are_theirs() -> None:

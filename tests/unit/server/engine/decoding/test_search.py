@@ -1,4 +1,4 @@
-"""Rows of every kind beside each other: what is asked of each step, and to whom answers go."""
+"""Rig of every kind beside each other: what is asked of each step, and to whom answers go."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.server.engine.decoding.table import (
     EOS,
     WORDS,
-    Rows,
+    Rig,
     Steps,
     after,
     always,
@@ -25,7 +25,7 @@ from seqserve_server.contract.events import Finished, StopReason
 from seqserve_server.contract.options import DecodingOptions, Sampling
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.beam_batch import BeamBatch
-from seqserve_server.engine.decoding.row_decoder import RowDecoder
+from seqserve_server.engine.decoding.rows import Rows
 from seqserve_server.engine.decoding.search import MAX_BEAM_SIZE, Search
 from seqserve_server.engine.request import Request
 
@@ -51,53 +51,53 @@ def test_most_that_any_request_asks_for_is_asked_for() -> None:
         return asked()
 
     def asked() -> tuple[bool, bool]:
-        return cache.ranked > 0, cache.shows_scores
+        return cache.top_k > 0, cache.num_logits > 0
 
     assert asked() == (False, False)
     join([50])
     assert asked() == (False, False)
     join(list(range(10)), beam_size=10)
     assert asked() == (True, False)
-    few = cache.ranked
+    few = cache.top_k
     assert 20 <= few < 30
     join([10], repetition_penalty=2.0)
     join([11], return_top_tokens=40)
     join([12], return_top_tokens=3)
     assert asked() == (True, True)
-    assert 40 <= cache.ranked < 50
+    assert 40 <= cache.top_k < 50
     leave(11)
-    assert cache.ranked == few
+    assert cache.top_k == few
     leave(*range(9))
-    assert cache.ranked == few
+    assert cache.top_k == few
     assert leave(9) == (True, True)
-    assert 3 <= cache.ranked < 20
+    assert 3 <= cache.top_k < 20
     assert leave(12) == (False, True)
     assert leave(10) == (False, False)
     assert leave(50, 51) == (False, False)
     # No more is ranked than there are words.
     join(list(range(MAX_BEAM_SIZE)), beam_size=MAX_BEAM_SIZE)
-    assert cache.ranked == make_manifest().architecture.vocabulary_size == 50
+    assert cache.top_k == make_manifest().architecture.vocabulary_size == 50
 
 
 def test_row_that_is_moved_goes_on_asking_until_it_leaves() -> None:
-    rows = Rows()
+    rows = Rig()
     rows.join([1], always({A: 1.0}), return_top_tokens=3)
     rows.join([2], always({A: 1.0}), repetition_penalty=2.0)
     rows.move(1, 0)
     rows.move(2, 1)
-    assert rows.cache.ranked
-    assert rows.cache.shows_scores
+    assert rows.cache.top_k
+    assert rows.cache.num_logits
     rows.leave(0, 1)
-    assert not rows.cache.ranked
-    assert not rows.cache.shows_scores
+    assert not rows.cache.top_k
+    assert not rows.cache.num_logits
 
 
 def test_plain_rows_run_beside_beams_and_keep_the_graphs_choice() -> None:
-    rows = Rows()
+    rows = Rig()
     beam = rows.join([0, 2], always({A: 0.6, EOS: 0.4}), beam_size=2)
     greedy = rows.join([1], always({C: 0.6, EOS: 0.4}), max_decoding_length=3)
     assert rows.step() == ([], [])
-    assert rows.search.word(1) == C
+    assert rows.search.last_token(1) == C
     ended = rows.step()
     assert ended.rows == [0, 2]
     assert [request for request, _ in ended.finished] == [beam]
@@ -109,7 +109,7 @@ def test_plain_rows_run_beside_beams_and_keep_the_graphs_choice() -> None:
 
 
 def test_rows_that_are_free_come_in_rising_order_whatever_they_were() -> None:
-    rows = Rows()
+    rows = Rig()
     ends = always({EOS: 0.6, A: 0.4})
     options = {"num_hypotheses": 2, "max_decoding_length": 1}
     rows.join([6, 1], ends, beam_size=2, **options)
@@ -124,30 +124,35 @@ def test_rows_that_are_free_come_in_rising_order_whatever_they_were() -> None:
 
 def test_row_that_is_not_there_may_leave() -> None:
     """A worker that fails lets all rows go, also those of a request that had not joined yet."""
-    rows = Rows()
+    rows = Rig()
     rows.search.leave(3)
     rows.join([0], always({A: 1.0}), max_decoding_length=1)
     assert rows.step().rows == [0]
 
 
-@pytest.mark.parametrize("beam_size", [1, 2])
-def test_request_that_could_not_join_leaves_no_trace(beam_size: int) -> None:
+FAULTS = {"in the rows": (Rows, "suppress"), "in the beams": (BeamBatch, "start")}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_request_that_could_not_join_leaves_no_trace(fault: str) -> None:
     """A worker that fails lets its rows go as if they had joined."""
-    rows = Rows()
-    rows.join([0], always({A: 1.0}), max_decoding_length=2)
-    options: dict[str, Any] = {"vocabulary": (EOS, A), "return_top_tokens": 2}
-    kind = BeamBatch if beam_size > 1 else RowDecoder
-    with mock.patch.object(kind, "join", side_effect=MemoryError), pytest.raises(MemoryError):
-        rows.join(range(1, 1 + beam_size), always({A: 1.0}), beam_size=beam_size, **options)
-    for row in range(1, 1 + beam_size):
-        rows.search.leave(row)
-    assert (rows.search._needs, rows.search._vocabularies._rows) == ({}, {(): 1})
-    assert (rows.cache.ranked, rows.cache.projects) == (0, True)
-    assert (rows.step().rows, rows.step().rows) == ([], [0])
+    rig = Rig()
+    rig.join([0], always({A: 1.0}), max_decoding_length=2)
+    options: dict[str, Any] = {
+        **{"vocabulary": (EOS, A), "return_top_tokens": 2},
+        **{"beam_size": 2, "min_decoding_length": 1},
+    }
+    with mock.patch.object(*FAULTS[fault], side_effect=MemoryError), pytest.raises(MemoryError):
+        rig.join([1, 2], always({A: 1.0}), **options)
+    for row in (1, 2):
+        rig.search.leave(row)
+    assert (rig.cache.top_k, rig.cache.num_logits, rig.cache.projects) == (0, 0, True)
+    assert (rig.step().rows, rig.step().rows) == ([], [0])
+    rig.search.assert_idle()
 
 
 def test_words_that_were_banned_are_free_for_the_next() -> None:
-    rows = Rows()
+    rows = Rig()
     table = always({EOS: 0.9, A: 0.1})
     rows.join([0], table, min_decoding_length=5)
     rows.step()
@@ -198,7 +203,7 @@ def test_requests_side_by_side_are_searched_as_alone(
     data: st.DataObject, plan: list[dict[str, Any]]
 ) -> None:
     """Bit for bit, whoever joins, ends or leaves beside them, and wherever their rows are."""
-    rows, requests = Rows(slots=60), list[Request]()
+    rows, requests = Rig(slots=60), list[Request]()
     found: list[tuple[Request, Finished]] = []
     gone: list[Request] = []
     for seed, options in enumerate(plan):
@@ -223,8 +228,8 @@ def test_requests_side_by_side_are_searched_as_alone(
         if request not in gone:
             [ours] = [finished.hypotheses for owner, finished in found if owner is request]
             assert repr(ours) == repr(Steps(anything(seed), **options).finish())
-    assert not rows.cache.ranked
-    assert not rows.cache.shows_scores
+    assert not rows.cache.top_k
+    assert not rows.cache.num_logits
 
 
 @pytest.mark.parametrize("options", KINDS, ids=str)
@@ -242,7 +247,7 @@ def test_what_is_not_asked_for_changes_nothing_else(options: dict[str, Any]) -> 
 FORK = after({(): {EOS: 0.6, A: 0.4}, (A,): {B: 0.9, C: 0.1}, (A, B): {C: 0.9, D: 0.1}})
 
 
-def cut(rows: Rows, request: Request) -> list[tuple[list[int], StopReason]]:
+def cut(rows: Rig, request: Request) -> list[tuple[list[int], StopReason]]:
     """Gives words and stop reasons of what a request has found so far."""
     found = rows.search.interrupt(request).hypotheses
     return [(one.token_ids, one.stop_reason) for one in found]
@@ -250,7 +255,7 @@ def cut(rows: Rows, request: Request) -> list[tuple[list[int], StopReason]]:
 
 @pytest.mark.parametrize("beam_size", [1, 2])
 def test_interrupted_request_has_its_own_words_and_no_others(beam_size: int) -> None:
-    rows = Rows()
+    rows = Rig()
     tables = [
         after({(): {word: 0.9, C: 0.1}, (word,): {D: 0.9, C: 0.1}, (C,): {D: 1.0}})
         for word in (A, B)
@@ -272,7 +277,7 @@ def test_interrupted_request_has_its_own_words_and_no_others(beam_size: int) -> 
 def test_interrupted_alternatives_are_those_that_have_ended_and_those_that_go_on(
     beam_size: int,
 ) -> None:
-    rows = Rows()
+    rows = Rig()
     request = rows.join(
         range(2 * beam_size), FORK, beam_size=beam_size, num_hypotheses=2, return_alternatives=True
     )
@@ -282,7 +287,7 @@ def test_interrupted_alternatives_are_those_that_have_ended_and_those_that_go_on
 
 @pytest.mark.parametrize("beam_size", [1, 2])
 def test_interrupted_alternatives_are_one_within_their_prefix(beam_size: int) -> None:
-    rows = Rows()
+    rows = Rig()
     options: dict[str, Any] = {"prefix": (C, D), "return_alternatives": True}
     places = range(3 * beam_size)
     request = rows.join(places, FORK, beam_size=beam_size, num_hypotheses=3, **options)
@@ -291,7 +296,7 @@ def test_interrupted_alternatives_are_one_within_their_prefix(beam_size: int) ->
 
 
 def test_interrupted_beam_has_what_has_ended_and_what_its_beams_say() -> None:
-    rows = Rows()
+    rows = Rig()
     request = rows.join([0, 1], FORK, beam_size=2, num_hypotheses=3)
     rows.step()
     rows.step()

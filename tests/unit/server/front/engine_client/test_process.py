@@ -37,6 +37,8 @@ from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.engine.offline import Offline
 from seqserve_server.front.engine_client.process import EngineProcess
 
+pytestmark = pytest.mark.slow
+
 PATIENCE_S = 60.0
 LIMITS = EngineLimits(workers=2, slots=4, max_queue=16, max_source_tokens_per_step=64)
 OPTIONS = DecodingOptions(max_decoding_length=12)

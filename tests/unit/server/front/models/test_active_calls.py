@@ -9,10 +9,10 @@ from seqserve_server.front.models.active_calls import ActiveCalls
 
 async def test_waits_for_the_last_one() -> None:
     calls = ActiveCalls()
-    assert await calls.wait_none(0.0)
+    assert await calls.wait_idle(0.0)
     calls.enter()
     calls.enter()
-    waiting = asyncio.create_task(calls.wait_none(60.0))
+    waiting = asyncio.create_task(calls.wait_idle(60.0))
     calls.leave()
     await asyncio.sleep(0)
     assert not waiting.done()
@@ -23,4 +23,4 @@ async def test_waits_for_the_last_one() -> None:
 async def test_time_may_run_out() -> None:
     calls = ActiveCalls()
     calls.enter()
-    assert not await calls.wait_none(0.001)
+    assert not await calls.wait_idle(0.001)

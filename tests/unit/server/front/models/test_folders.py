@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 
 from seqserve_server.contract.errors import ArtifactError
-from seqserve_server.front.models.folders import check_inside, files_of, is_whole, versions_in
+from seqserve_server.front.models.folders import (
+    check_inside,
+    files_of,
+    has_manifest,
+    version_folders,
+)
 
 
 def folder(repository: Path, *parts: str) -> Path:
@@ -22,7 +27,7 @@ def folder(repository: Path, *parts: str) -> Path:
 
 def test_versions_are_listed(tmp_path: Path) -> None:
     folders = [folder(tmp_path, name, version) for name, version in (("a", "2"), ("b.c-d", "10"))]
-    assert versions_in(tmp_path) == folders
+    assert version_folders(tmp_path) == folders
 
 
 @pytest.mark.parametrize(
@@ -31,7 +36,7 @@ def test_versions_are_listed(tmp_path: Path) -> None:
 )
 def test_odd_versions_are_passed_over(tmp_path: Path, name: str) -> None:
     folder(tmp_path, "m", name)
-    assert versions_in(tmp_path) == []
+    assert version_folders(tmp_path) == []
 
 
 def test_odd_names_are_passed_over(tmp_path: Path) -> None:
@@ -42,12 +47,12 @@ def test_odd_names_are_passed_over(tmp_path: Path) -> None:
     (folder(tmp_path, "m") / "3").write_text("a file")
     (tmp_path / "circle").symlink_to("circle")
     (tmp_path / "m" / "4").symlink_to("nowhere")
-    assert versions_in(tmp_path) == []
+    assert version_folders(tmp_path) == []
 
 
 def test_repository_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(OSError):
-        versions_in(tmp_path / "nowhere")
+        version_folders(tmp_path / "nowhere")
 
 
 def test_model_folder_that_is_not_for_us_is_passed_over(
@@ -63,7 +68,7 @@ def test_model_folder_that_is_not_for_us_is_passed_over(
         return real(place)
 
     monkeypatch.setattr(os, "listdir", listdir)
-    assert versions_in(tmp_path) == [version]
+    assert version_folders(tmp_path) == [version]
 
 
 @pytest.mark.parametrize("place", ["closed", "closed/1"])
@@ -74,7 +79,7 @@ def test_folder_that_may_not_be_looked_at_hides_no_other(
     version = folder(tmp_path, "m", "1")
     folder(tmp_path, "closed", "1")
     deny_look_at(tmp_path / place, monkeypatch)
-    assert versions_in(tmp_path) == [version]
+    assert version_folders(tmp_path) == [version]
 
 
 def test_repository_that_may_not_be_looked_at_is_no_empty_one(
@@ -84,7 +89,7 @@ def test_repository_that_may_not_be_looked_at_is_no_empty_one(
     for place in (tmp_path / "m", os.path.join(tmp_path, ".")):
         deny_look_at(place, monkeypatch)
     with pytest.raises(PermissionError):
-        versions_in(tmp_path)
+        version_folders(tmp_path)
 
 
 def deny_look_at(place: str | Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,19 +112,19 @@ def test_disk_that_fails_is_no_empty_folder(
     folder(tmp_path, "m", "1")
     monkeypatch.setattr(os, "listdir", listdir)
     with pytest.raises(OSError, match="Input/output"):
-        versions_in(tmp_path)
+        version_folders(tmp_path)
 
 
 def test_files_are_equal_as_long_as_nobody_writes(tmp_path: Path) -> None:
     assert files_of(tmp_path) == ()
     (tmp_path / "weights.bin").write_bytes(b"12")
     seen = [files_of(tmp_path)]
-    assert not is_whole(seen[0])
+    assert not has_manifest(seen[0])
     (tmp_path / "weights.bin").write_bytes(b"123")
     seen.append(files_of(tmp_path))
     (tmp_path / "manifest.json").write_text("{}")
     seen.append(files_of(tmp_path))
-    assert is_whole(seen[2])
+    assert has_manifest(seen[2])
     (tmp_path / "manifest.json").unlink()
     (tmp_path / "other").write_text("{}")
     (tmp_path / "other").rename(tmp_path / "manifest.json")

@@ -15,11 +15,11 @@ def version(
     state: ModelState = AVAILABLE,
     *,
     control: Control = Control.WATCH,
-    is_there: bool = True,
+    is_present: bool = True,
     files: object = "files",
 ) -> Version:
     return Version(
-        name="m", version=number, state=state, control=control, is_there=is_there, files=files
+        name="m", version=number, state=state, control=control, is_present=is_present, files=files
     )
 
 
@@ -30,24 +30,24 @@ def numbers(versions: list[Version]) -> list[int]:
 def test_from_the_folder_and_back() -> None:
     one = version(1)
     seen = []
-    for step in (one.begin, one.succeed, one.drain, one.end):
+    for step in (one.start_loading, one.finish_loading, one.start_draining, one.finish_draining):
         step()
         seen.append(one.state)
     assert seen == [LOADING, READY, DRAINING, AVAILABLE]
-    assert not one.is_gone
-    one.vanishes()
-    assert one.is_gone
+    assert not one.is_removable
+    one.mark_missing()
+    assert one.is_removable
 
 
 @pytest.mark.parametrize("state", list(ModelState))
 def test_no_step_is_left_out(state: ModelState) -> None:
     allowed = {
-        "begin": {AVAILABLE, FAILED},
-        "succeed": {LOADING},
+        "start_loading": {AVAILABLE, FAILED},
+        "finish_loading": {LOADING},
         "fail": {LOADING},
-        "forgive": {FAILED},
-        "drain": {READY},
-        "end": {DRAINING},
+        "reset": {FAILED},
+        "start_draining": {READY},
+        "finish_draining": {DRAINING},
     }
     for step, origins in allowed.items():
         one = version(1, state)
@@ -62,42 +62,42 @@ def test_no_step_is_left_out(state: ModelState) -> None:
 
 def test_failed_version_waits_for_other_files() -> None:
     one = version(1)
-    one.begin()
+    one.start_loading()
     one.fail("weights.bin: sha256")
-    one.lies_still("files")
+    one.mark_stable("files")
     assert (one.state, one.reason) == (FAILED, "weights.bin: sha256")
-    one.changes("its files are being written")
+    one.mark_unstable("its files are being written")
     assert one.state is FAILED
-    one.lies_still("other files")
+    one.mark_stable("other files")
     assert (one.state, one.reason) == (AVAILABLE, "")
 
 
 def test_files_that_change_while_they_are_loaded_get_another_chance() -> None:
     one = version(1)
-    one.begin()
-    one.lies_still("other files")
+    one.start_loading()
+    one.mark_stable("other files")
     one.fail("weights.bin: sha256")
-    one.lies_still("other files")
+    one.mark_stable("other files")
     assert one.state is AVAILABLE
 
 
 def test_what_is_being_written_is_not_loaded_and_says_so() -> None:
     one = version(1, files=None)
-    one.changes("its files are being written")
+    one.mark_unstable("its files are being written")
     assert one.reason and to_load([one], keep=0) == []
-    one.lies_still("files")
+    one.mark_stable("files")
     assert not one.reason and to_load([one], keep=0) == [one]
 
 
 def test_version_that_vanishes_while_it_loads_is_gone_only_after() -> None:
     one = version(1, LOADING)
-    one.vanishes()
-    assert not one.is_gone
-    one.succeed()
+    one.mark_missing()
+    assert not one.is_removable
+    one.finish_loading()
     assert to_drain([one], keep=0) == [one]
-    one.drain()
-    one.end()
-    assert one.is_gone and to_load([one], keep=0) == []
+    one.start_draining()
+    one.finish_draining()
+    assert one.is_removable and to_load([one], keep=0) == []
 
 
 def test_all_are_loaded_the_highest_first() -> None:
@@ -125,7 +125,7 @@ def test_older_ones_give_way_only_to_newer_ones_that_are_ready() -> None:
 
 
 def test_vanished_one_drains() -> None:
-    gone = version(2, READY, is_there=False)
+    gone = version(2, READY, is_present=False)
     assert to_drain([gone, version(1, READY)], keep=0) == [gone]
     assert to_drain([gone], keep=0) == [gone]
     # It makes room at once, and stays until who comes for it has come.
@@ -143,5 +143,5 @@ def test_will_of_people_wins() -> None:
 
 
 def test_version_with_a_share_is_kept() -> None:
-    assert to_drain([version(1, READY), version(2, READY)], keep=1, shared=[1]) == []
-    assert numbers(to_load([version(1), version(2, READY)], keep=1, shared=[1])) == [1]
+    assert to_drain([version(1, READY), version(2, READY)], keep=1, weighted=[1]) == []
+    assert numbers(to_load([version(1), version(2, READY)], keep=1, weighted=[1])) == [1]

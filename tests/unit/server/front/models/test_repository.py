@@ -138,13 +138,13 @@ def test_traffic_is_shared_among_those_that_are_ready() -> None:
     assert [found.share(one) for one in versions] == [0, 0, 1]
     assert found.set_traffic("", {1: 90, 2: 10}) == versions
     assert [found.share(one) for one in versions] == [0.9, 0.1, 0]
-    assert found.shared("m") == [1, 2]
-    versions[0].drain()
+    assert found.weighted("m") == [1, 2]
+    versions[0].start_draining()
     assert [found.share(one) for one in versions] == [0, 1, 0]
-    versions[1].drain()
+    versions[1].start_draining()
     assert [found.share(one) for one in versions] == [0, 0, 1]
     found.set_traffic("m", {})
-    assert found.shared("m") == []
+    assert found.weighted("m") == []
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_wrong_traffic_changes_nothing(
     found.set_traffic("m", {1: 1})
     with pytest.raises(error):
         found.set_traffic(name, weights)
-    assert found.shared("m") == [1]
+    assert found.weighted("m") == [1]
 
 
 @given(

@@ -27,6 +27,8 @@ from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.telemetry.metrics import Metrics
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def metrics() -> Metrics:
@@ -37,10 +39,10 @@ class Processes:
     """Launches real ones, and knows which of them are left."""
 
     def __init__(self) -> None:
-        self.launched: list[Noted] = []
+        self.launched: list[RecordedProcess] = []
 
-    def launch(self, setup: Setup) -> Noted:
-        self.launched.append(Noted(setup, LogFormat.TEXT, LogLevel.INFO))
+    def launch(self, setup: Setup) -> RecordedProcess:
+        self.launched.append(RecordedProcess(setup, LogFormat.TEXT, LogLevel.INFO))
         return self.launched[-1]
 
     @property
@@ -48,7 +50,7 @@ class Processes:
         return sum(not process.has_ended for process in self.launched)
 
 
-class Noted(EngineProcess):
+class RecordedProcess(EngineProcess):
     has_ended = False
 
     def end(self) -> None:
@@ -174,7 +176,7 @@ def test_version_whose_process_ends_by_itself(
     metrics: Metrics, models: Path, processes: Processes
 ) -> None:
     class Dying(Processes):
-        def launch(self, setup: Setup) -> Noted:
+        def launch(self, setup: Setup) -> RecordedProcess:
             process = processes.launch(setup)
             if setup.folder.name == "2":
                 os.kill(process.pid, signal.SIGKILL)

@@ -33,7 +33,7 @@ from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.engine_client.client import RemoteEngine
-from seqserve_server.front.models import scanner as inventory
+from seqserve_server.front.models import scanner as module
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.models.repository import Entry, Repository, ServedModel
@@ -46,7 +46,7 @@ READY, FAILED = ModelState.READY, ModelState.FAILED
 AVAILABLE, LOADING, DRAINING = ModelState.AVAILABLE, ModelState.LOADING, ModelState.DRAINING
 
 
-class Noted(ThreadHost):
+class RecordedHost(ThreadHost):
     has_ended = False
 
     def __init__(self, runtime: FakeRuntime) -> None:
@@ -58,12 +58,12 @@ class Noted(ThreadHost):
         self.has_ended = True
 
 
-class Desk:
+class FakeLoader:
     """Stands where a loader would be, and loads what a word says: ``sound`` or anything else."""
 
     def __init__(self, repository: Path) -> None:
         self.repository = repository
-        self.hosts: list[Noted] = []
+        self.hosts: list[RecordedHost] = []
         self.loads: list[int] = []
         self.may_load = threading.Event()
         self.may_load.set()
@@ -71,8 +71,8 @@ class Desk:
     def begin(self, name: str, version: int) -> RemoteEngine:
         return RemoteEngine(self._launch)
 
-    def _launch(self) -> Noted:
-        self.hosts.append(Noted(FakeRuntime()))
+    def _launch(self) -> RecordedHost:
+        self.hosts.append(RecordedHost(FakeRuntime()))
         return self.hosts[-1]
 
     def load(self, name: str, version: int, engine: RemoteEngine) -> ServedModel:
@@ -100,9 +100,9 @@ class Watched:
 
     def __init__(self, models: Path, **settings: Any) -> None:
         self.models = models
-        self.desk = Desk(models)
+        self.loader = FakeLoader(models)
         self.metrics = Metrics()
-        self.rollout = Rollout(Repository(), cast(Loader, self.desk), self.metrics, **settings)
+        self.rollout = Rollout(Repository(), cast(Loader, self.loader), self.metrics, **settings)
         self.repository = self.rollout.repository
 
     def write(self, version: int, word: str = "sound") -> Path:
@@ -111,9 +111,9 @@ class Watched:
         (folder / "manifest.json").write_text(word, encoding="utf-8")
         return folder
 
-    async def look(self, times: int = 2) -> None:
+    async def scan(self, times: int = 2) -> None:
         for _ in range(times):
-            await self.rollout.look()
+            await self.rollout.scan()
 
     def states(self) -> dict[int, ModelState]:
         return {entry.version: entry.state for entry in self.repository.entries}
@@ -146,9 +146,9 @@ async def watching(
     try:
         yield watched
     finally:
-        watched.desk.may_load.set()
+        watched.loader.may_load.set()
         await watched.rollout.stop()
-        for host in watched.desk.hosts:
+        for host in watched.loader.hosts:
             assert host.has_ended, "an engine was left behind"
 
 
@@ -161,10 +161,10 @@ async def until(is_so: Callable[[], bool]) -> None:
 async def test_version_that_appears_is_loaded_and_served(tmp_path: Path) -> None:
     async with watching(tmp_path, 1) as watched:
         watched.write(2)
-        await watched.look(1)
+        await watched.scan(1)
         assert watched.states() == {1: READY, 2: AVAILABLE}
         assert "being written" in watched.entry(2).reason
-        await watched.look(1)
+        await watched.scan(1)
         await watched.until(v1=READY, v2=READY)
         assert (watched.called(), watched.called(1)) == (2, 1)
 
@@ -183,34 +183,34 @@ async def test_copy_under_way_is_not_loaded(tmp_path: Path) -> None:
         folder.mkdir()
         for size in range(3):
             (folder / "weights.bin").write_bytes(bytes(size))
-            await watched.look(1)
-        await watched.look(2)
+            await watched.scan(1)
+        await watched.scan(2)
         assert watched.states() == {1: READY, 2: AVAILABLE}
         assert "manifest.json" in watched.entry(2).reason
         watched.write(2)
         for size in range(4, 7):
             (folder / "weights.bin").write_bytes(bytes(size))
-            await watched.look(1)
-        assert watched.desk.loads == [1]
-        await watched.look(1)
+            await watched.scan(1)
+        assert watched.loader.loads == [1]
+        await watched.scan(1)
         await watched.until(v1=READY, v2=READY)
 
 
 async def test_broken_version_replaces_nothing_and_is_tried_once(tmp_path: Path) -> None:
     async with watching(tmp_path, 1, keep=1) as watched:
         watched.write(2, "torn")
-        await watched.look(2)
+        await watched.scan(2)
         await watched.until(v1=READY, v2=FAILED)
         assert watched.entry(2).reason == "m/2: is torn"
-        await watched.look(3)
-        assert watched.desk.loads == [1, 2]
+        await watched.scan(3)
+        assert watched.loader.loads == [1, 2]
         assert watched.called() == 1
         with pytest.raises(ModelNotLoaded, match="m/2 could not be loaded"):
             watched.called(2)
         watched.write(2, "sound")
-        await watched.look(2)
+        await watched.scan(2)
         await watched.until(v1=AVAILABLE, v2=READY)
-        assert watched.desk.loads == [1, 2, 2]
+        assert watched.loader.loads == [1, 2, 2]
         assert watched.called() == 2
 
 
@@ -219,7 +219,7 @@ async def test_older_version_drains_only_when_its_calls_have_ended(tmp_path: Pat
         model = watched.repository.resolve("m", 1, "key")
         model.calls.enter()
         watched.write(2)
-        await watched.look(2)
+        await watched.scan(2)
         await watched.until(v1=DRAINING, v2=READY)
         assert watched.called() == 2
         with pytest.raises(ModelUnavailable, match="m/1 is being unloaded"):
@@ -229,7 +229,7 @@ async def test_older_version_drains_only_when_its_calls_have_ended(tmp_path: Pat
         model.calls.leave()
         await watched.until(v1=AVAILABLE, v2=READY)
         assert not model.engine.is_up
-        assert watched.desk.hosts[0].has_ended
+        assert watched.loader.hosts[0].has_ended
         with pytest.raises(ModelNotLoaded, match="m/1 is not loaded"):
             watched.called(1)
 
@@ -239,15 +239,15 @@ async def test_calls_that_never_end_hold_a_version_only_so_long(tmp_path: Path) 
         watched.repository.resolve("m", 1, "key").calls.enter()
         entry = await watched.rollout.unload("m", 1)
         assert entry.state is AVAILABLE
-        assert watched.desk.hosts[1].has_ended
+        assert watched.loader.hosts[1].has_ended
 
 
 async def test_vanished_version_drains_and_is_forgotten(tmp_path: Path) -> None:
     async with watching(tmp_path, 1, 2) as watched:
         shutil.rmtree(tmp_path / "m" / "2")
-        await watched.look(1)
+        await watched.scan(1)
         assert watched.states() == {1: READY, 2: READY}
-        await watched.look(1)
+        await watched.scan(1)
         await watched.until(v1=READY)
         assert watched.called() == 1
         with pytest.raises(ModelNotFound, match="there are m/1"):
@@ -256,36 +256,36 @@ async def test_vanished_version_drains_and_is_forgotten(tmp_path: Path) -> None:
 
 async def test_version_that_vanishes_while_it_loads(tmp_path: Path) -> None:
     async with watching(tmp_path, 1) as watched:
-        watched.desk.may_load.clear()
+        watched.loader.may_load.clear()
         watched.write(2)
-        await watched.look(2)
+        await watched.scan(2)
         assert watched.states() == {1: READY, 2: LOADING}
         shutil.rmtree(tmp_path / "m" / "2")
-        await watched.look(2)
+        await watched.scan(2)
         assert watched.called() == 1
-        watched.desk.may_load.set()
+        watched.loader.may_load.set()
         await watched.until(v1=READY)
-        assert watched.desk.hosts[1].has_ended
+        assert watched.loader.hosts[1].has_ended
 
 
 async def test_version_whose_folder_vanishes_once_it_is_read(tmp_path: Path) -> None:
     async with watching(tmp_path, 1) as watched:
         watched.write(2)
-        await watched.look(2)
+        await watched.scan(2)
         shutil.rmtree(tmp_path / "m" / "2")
-        await watched.look(2)
+        await watched.scan(2)
         await watched.until(v1=READY)
 
 
 async def test_older_version_comes_back_before_the_vanished_one_leaves(tmp_path: Path) -> None:
     async with watching(tmp_path, 1, 2, keep=1) as watched:
         assert watched.states() == {1: AVAILABLE, 2: READY}
-        watched.desk.may_load.clear()
+        watched.loader.may_load.clear()
         shutil.rmtree(tmp_path / "m" / "2")
-        await watched.look(2)
+        await watched.scan(2)
         assert watched.states() == {1: LOADING, 2: READY}
         assert watched.called() == 2
-        watched.desk.may_load.set()
+        watched.loader.may_load.set()
         await watched.until(v1=READY)
 
 
@@ -295,18 +295,18 @@ async def test_repository_that_cannot_be_read_changes_nothing(
     models = tmp_path / "models"
     async with watching(models, 1) as watched:
         models.rename(tmp_path / "away")
-        await watched.look(3)
+        await watched.scan(3)
         assert watched.states() == {1: READY}
         assert "cannot be read" in caplog.text
         (tmp_path / "away").rename(models)
-        await watched.look(2)
+        await watched.scan(2)
         assert watched.states() == {1: READY}
 
 
 async def test_unload_wins_over_the_watch_until_load(tmp_path: Path) -> None:
     async with watching(tmp_path, 1, 2) as watched:
         assert (await watched.rollout.unload("", 2)).state is AVAILABLE
-        await watched.look(3)
+        await watched.scan(3)
         assert watched.states() == {1: READY, 2: AVAILABLE}
         assert (await watched.rollout.load("m", 2)).state is READY
         assert watched.called() == 2
@@ -316,7 +316,7 @@ async def test_load_wins_over_the_number_that_is_kept(tmp_path: Path) -> None:
     async with watching(tmp_path, 1, 2, keep=1) as watched:
         assert watched.states() == {1: AVAILABLE, 2: READY}
         await watched.rollout.load("m", 1)
-        await watched.look(2)
+        await watched.scan(2)
         assert watched.states() == {1: READY, 2: READY}
 
 
@@ -326,7 +326,7 @@ async def test_load_finds_what_no_look_has_seen(tmp_path: Path) -> None:
         assert (await watched.rollout.load("", 0)).version == 7
         assert watched.called() == 7
         assert await watched.rollout.load("m", 7) is watched.entry(7)
-        assert watched.desk.loads == [1, 7]
+        assert watched.loader.loads == [1, 7]
 
 
 async def test_look_that_was_under_way_does_not_undo_a_load(
@@ -334,7 +334,7 @@ async def test_look_that_was_under_way_does_not_undo_a_load(
 ) -> None:
     async with watching(tmp_path, 1) as watched:
         has_listed, may_return = threading.Event(), threading.Event()
-        real = inventory.versions_in
+        real = module.version_folders
 
         def listed_before(repository: Path) -> list[Path]:
             found = real(repository)
@@ -343,18 +343,18 @@ async def test_look_that_was_under_way_does_not_undo_a_load(
                 assert may_return.wait(PATIENCE_S)
             return found
 
-        monkeypatch.setattr(inventory, "versions_in", listed_before)
-        look = asyncio.create_task(watched.rollout.look())
+        monkeypatch.setattr(module, "version_folders", listed_before)
+        scan = asyncio.create_task(watched.rollout.scan())
         assert await asyncio.to_thread(has_listed.wait, PATIENCE_S)
         watched.write(2)
-        watched.desk.may_load.clear()
+        watched.loader.may_load.clear()
         load = asyncio.create_task(watched.rollout.load("m", 2))
         await watched.until(v1=READY, v2=LOADING)
         may_return.set()
-        await look
-        watched.desk.may_load.set()
+        await scan
+        watched.loader.may_load.set()
         assert (await load).state is READY
-        await watched.look(2)
+        await watched.scan(2)
         assert watched.states() == {1: READY, 2: READY}
 
 
@@ -370,7 +370,7 @@ async def test_engine_that_cannot_be_listened_to_is_ended(
         watched.write(2)
         with pytest.raises(ModelNotLoaded, match="Too many open files"):
             await watched.rollout.load("m", 2)
-        assert watched.desk.hosts[1].has_ended
+        assert watched.loader.hosts[1].has_ended
         assert watched.called() == 1
 
 
@@ -381,7 +381,7 @@ async def test_load_of_a_broken_version_says_why(tmp_path: Path) -> None:
             # Asked for by hand, it is tried again.
             with pytest.raises(ModelNotLoaded, match="m/2 could not be loaded: m/2: is torn"):
                 await watched.rollout.load("m", 2)
-        assert watched.desk.loads == [1, 2, 2]
+        assert watched.loader.loads == [1, 2, 2]
         assert (await watched.rollout.unload("m", 2)).state is AVAILABLE
 
 
@@ -423,7 +423,7 @@ async def test_what_was_cancelled_last_is_counted(tmp_path: Path) -> None:
             stepping.set()
             assert may_step.wait(PATIENCE_S)
 
-        for host in watched.desk.hosts:
+        for host in watched.loader.hosts:
             host.runtime.before_step = step
         model = watched.repository.resolve("m", 2, "key")
         model.calls.enter()
@@ -446,12 +446,12 @@ async def test_what_was_cancelled_last_is_counted(tmp_path: Path) -> None:
 async def test_unload_while_it_loads(tmp_path: Path) -> None:
     async with watching(tmp_path, 1) as watched:
         watched.write(2)
-        watched.desk.may_load.clear()
+        watched.loader.may_load.clear()
         load = asyncio.create_task(watched.rollout.load("m", 2))
         await watched.until(v1=READY, v2=LOADING)
         unload = asyncio.create_task(watched.rollout.unload("m", 2))
         await asyncio.sleep(0)
-        watched.desk.may_load.set()
+        watched.loader.may_load.set()
         assert (await unload).state is AVAILABLE
         with pytest.raises(ModelNotLoaded, match="unloaded meanwhile"):
             await load
@@ -460,11 +460,11 @@ async def test_unload_while_it_loads(tmp_path: Path) -> None:
 async def test_caller_that_leaves_does_not_stop_the_load(tmp_path: Path) -> None:
     async with watching(tmp_path, 1) as watched:
         watched.write(2)
-        watched.desk.may_load.clear()
+        watched.loader.may_load.clear()
         load = asyncio.create_task(watched.rollout.load("m", 2))
         await watched.until(v1=READY, v2=LOADING)
         load.cancel()
-        watched.desk.may_load.set()
+        watched.loader.may_load.set()
         await watched.until(v1=READY, v2=READY)
 
 
@@ -482,7 +482,7 @@ async def test_traffic_from_the_start(tmp_path: Path) -> None:
         assert watched.called() == 1
         # A version that vanishes takes its share with it.
         shutil.rmtree(tmp_path / "m" / "1")
-        await watched.look(2)
+        await watched.scan(2)
         await watched.until(v2=READY)
         assert watched.called() == 2
 
@@ -490,7 +490,7 @@ async def test_traffic_from_the_start(tmp_path: Path) -> None:
 async def test_states_are_shown_to_prometheus(tmp_path: Path) -> None:
     async with watching(tmp_path, 1) as watched:
         watched.write(2, "torn")
-        await watched.look(2)
+        await watched.scan(2)
         await watched.until(v1=READY, v2=FAILED)
         read = watched.metrics.registry.get_sample_value
 
@@ -506,13 +506,13 @@ async def test_states_are_shown_to_prometheus(tmp_path: Path) -> None:
 
 async def test_stop_while_something_loads(tmp_path: Path) -> None:
     async with watching(tmp_path, 1) as watched:
-        watched.desk.may_load.clear()
+        watched.loader.may_load.clear()
         watched.write(2)
-        await watched.look(2)
-        await until(lambda: 2 in watched.desk.loads)
+        await watched.scan(2)
+        await until(lambda: 2 in watched.loader.loads)
         stop = asyncio.create_task(watched.rollout.stop())
         await asyncio.sleep(0.01)
-        watched.desk.may_load.set()
+        watched.loader.may_load.set()
         await asyncio.wait_for(stop, PATIENCE_S)
         assert watched.states()[2] is FAILED
 
@@ -528,18 +528,18 @@ async def test_server_that_drains_changes_nothing_any_more(tmp_path: Path) -> No
         with pytest.raises(Draining):
             watched.rollout.set_traffic("m", {1: 1})
         assert watched.states() == states
-        assert watched.repository.shared("m") == []
-        assert watched.desk.loads == [2]
+        assert watched.repository.weighted("m") == []
+        assert watched.loader.loads == [2]
 
 
 async def test_server_that_drains_while_something_loads(tmp_path: Path) -> None:
     async with watching(tmp_path, 1) as watched:
         watched.write(2)
-        watched.desk.may_load.clear()
+        watched.loader.may_load.clear()
         load = asyncio.create_task(watched.rollout.load("m", 2))
         await watched.until(v1=READY, v2=LOADING)
         watched.rollout.close()
-        watched.desk.may_load.set()
+        watched.loader.may_load.set()
         with pytest.raises(Draining):
             await load
 

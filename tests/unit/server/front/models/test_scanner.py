@@ -11,7 +11,7 @@ import pytest
 from seqserve.errors import OptionError
 from seqserve_server.contract.errors import ModelUnavailable, StartupError
 from seqserve_server.front.models.repository import Entry, Repository
-from seqserve_server.front.models.scanner import Inventory
+from seqserve_server.front.models.scanner import Scanner
 
 
 class Stock:
@@ -20,7 +20,7 @@ class Stock:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.repository = Repository()
-        self.inventory = Inventory(folder, self.repository)
+        self.scanner = Scanner(folder, self.repository)
 
     def write(self, version: int, content: str = "{}") -> None:
         place = self.folder / "m" / str(version)
@@ -35,7 +35,7 @@ class Stock:
 def stock(tmp_path: Path) -> Stock:
     stock = Stock(tmp_path / "models")
     stock.write(1)
-    stock.inventory.begin()
+    stock.scanner.open()
     return stock
 
 
@@ -46,41 +46,41 @@ def test_first_look_is_believed(stock: Stock) -> None:
 
 def test_folder_must_be_there_and_hold_something(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="is not a folder"):
-        Inventory(tmp_path / "nowhere", Repository()).begin()
+        Scanner(tmp_path / "nowhere", Repository()).open()
     with pytest.raises(StartupError, match="seqserve export"):
-        Inventory(tmp_path, Repository()).begin()
+        Scanner(tmp_path, Repository()).open()
 
 
 async def test_what_comes_counts_once_it_lies_still(stock: Stock) -> None:
     stock.write(2)
     for is_known in (False, True):
-        assert await stock.inventory.look()
+        assert await stock.scanner.scan()
         assert (stock.entry(2).files is not None) is is_known
     stock.write(2, "[]" * 9)
-    await stock.inventory.look()
+    await stock.scanner.scan()
     assert stock.entry(2).files is None
 
 
 async def test_what_vanishes_is_gone_at_the_second_look(stock: Stock) -> None:
     shutil.rmtree(stock.folder / "m" / "1")
-    for is_there in (True, False):
-        await stock.inventory.look()
-        assert stock.entry(1).is_there is is_there
+    for is_present in (True, False):
+        await stock.scanner.scan()
+        assert stock.entry(1).is_present is is_present
 
 
 async def test_what_was_found_between_looks_is_gone_at_the_second_one_too(stock: Stock) -> None:
     stock.write(2)
-    await stock.inventory.find("m")
+    await stock.scanner.find("m")
     shutil.rmtree(stock.folder / "m" / "2")
-    for is_there in (True, False):
-        await stock.inventory.look()
-        assert stock.entry(2).is_there is is_there
+    for is_present in (True, False):
+        await stock.scanner.scan()
+        assert stock.entry(2).is_present is is_present
 
 
 async def test_only_versions_of_the_model_are_found(stock: Stock) -> None:
     shutil.copytree(stock.folder / "m", stock.folder / "other")
     stock.write(2)
-    await stock.inventory.find("m")
+    await stock.scanner.find("m")
     assert [entry.label for entry in stock.repository.entries] == ["m/1", "m/2"]
     # Somebody may still write it.
     assert stock.entry(2).files is None
@@ -88,7 +88,7 @@ async def test_only_versions_of_the_model_are_found(stock: Stock) -> None:
 
 async def test_folder_that_cannot_be_read_changes_nothing(stock: Stock) -> None:
     os.rename(stock.folder, stock.folder.with_name("away"))
-    assert not await stock.inventory.look()
-    assert stock.entry(1).is_there
+    assert not await stock.scanner.scan()
+    assert stock.entry(1).is_present
     with pytest.raises(ModelUnavailable, match="cannot be read"):
-        await stock.inventory.find("m")
+        await stock.scanner.find("m")

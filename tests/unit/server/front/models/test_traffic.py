@@ -9,27 +9,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqserve.errors import OptionError
-from seqserve_server.front.models.traffic import chosen, parse_traffic, portions
+from seqserve_server.front.models.traffic import choose_version, parse_traffic, traffic_shares
 
 WEIGHTS = st.dictionaries(st.integers(1, 9), st.integers(0, 100))
 READY = st.sets(st.integers(1, 9), min_size=1)
 
 
 def test_highest_version_has_all_unless_told() -> None:
-    assert portions({}, [1, 3, 2]) == {3: 1.0}
-    assert chosen({}, [1, 3, 2], "any") == 3
+    assert traffic_shares({}, [1, 3, 2]) == {3: 1.0}
+    assert choose_version({}, [1, 3, 2], "any") == 3
 
 
 def test_weights_count_among_those_that_are_ready() -> None:
-    assert portions({1: 90, 2: 10}, [1, 2, 3]) == {1: 0.9, 2: 0.1}
-    assert portions({1: 90, 2: 10}, [2, 3]) == {2: 1.0}
-    assert portions({1: 90}, [2, 3]) == {3: 1.0}
-    assert portions({1: 90}, []) == {}
+    assert traffic_shares({1: 90, 2: 10}, [1, 2, 3]) == {1: 0.9, 2: 0.1}
+    assert traffic_shares({1: 90, 2: 10}, [2, 3]) == {2: 1.0}
+    assert traffic_shares({1: 90}, [2, 3]) == {3: 1.0}
+    assert traffic_shares({1: 90}, []) == {}
 
 
 def test_calls_are_shared_as_weights_say() -> None:
     keys = [f"call-{number}" for number in range(20_000)]
-    given = [chosen({1: 90, 2: 10}, [1, 2], key) for key in keys]
+    given = [choose_version({1: 90, 2: 10}, [1, 2], key) for key in keys]
     # Six deviations of a binomial: 6 * sqrt(20000 * 0.1 * 0.9).
     assert abs(given.count(2) - 2000) < 255
     # As if dice were thrown: a call tells nothing of the next.
@@ -39,11 +39,11 @@ def test_calls_are_shared_as_weights_say() -> None:
 
 @given(WEIGHTS, READY, st.text())
 def test_choice_is_one_that_has_a_share(weights: dict[int, int], ready: set[int], key: str) -> None:
-    shares = portions(weights, ready)
+    shares = traffic_shares(weights, ready)
     assert sum(shares.values()) == pytest.approx(1.0)
-    found = chosen(weights, ready, key)
+    found = choose_version(weights, ready, key)
     assert found in ready and shares[found] > 0
-    assert chosen(weights, sorted(ready), key) == found
+    assert choose_version(weights, sorted(ready), key) == found
 
 
 def test_option() -> None:

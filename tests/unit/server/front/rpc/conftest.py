@@ -1,4 +1,4 @@
-"""A service that runs for one test."""
+"""A running service for one test."""
 
 from __future__ import annotations
 

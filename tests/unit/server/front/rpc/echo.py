@@ -1,4 +1,10 @@
-"""A model that answers with its source, on the real engine: what surrounds it can be tested."""
+"""A model that answers with its source, for tests of everything around a model.
+
+``EchoRuntime`` stands for ``engine.runtime.Runtime``, that is ONNX Runtime with the graphs of a
+model; the real engine runs on it. Its encoder returns the source itself as keys, its decoder copies
+the next source token with a fixed score. Tests pause it (``may_run``, ``may_teach``), slow it down
+(``step_s``) or make it raise (``fault``). ``byte_tokenizer`` and ``manifest`` complete the model.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +24,11 @@ from seqserve_server.contract.manifest import (
     Manifest,
     Provenance,
     Requirements,
-    Tokens,
+    SpecialTokens,
 )
 from seqserve_server.contract.tokenizer import BOS, EOS, PAD, UNK, Tokenizer
 from seqserve_server.engine.packing import CrossKV, starts_of
-from seqserve_server.engine.runtime import Sizes
+from seqserve_server.engine.step import StepSizes
 
 Array = NDArray[Any]
 
@@ -32,10 +38,10 @@ MAX_SOURCE, MAX_TARGET = 64, 48
 
 
 def byte_tokenizer() -> Tokenizer:
-    """One token a byte, so that characters come in parts."""
+    """A tokenizer with one token per byte, so that characters are split between tokens."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    words = {word: number for number, word in enumerate([PAD, BOS, EOS, UNK, *alphabet])}
-    raw = tokenizers.Tokenizer(models.BPE(vocab=words, merges=[]))
+    vocabulary = {token: id_ for id_, token in enumerate([PAD, BOS, EOS, UNK, *alphabet])}
+    raw = tokenizers.Tokenizer(models.BPE(vocab=vocabulary, merges=[]))
     raw.add_special_tokens([PAD, BOS, EOS, UNK])
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     raw.decoder = decoders.ByteLevel()
@@ -54,7 +60,7 @@ def manifest(name: str = "echo", version: int = 1) -> Manifest:
         precision="fp32",
         architecture=shape,
         limits=Limits(max_source_length=MAX_SOURCE, max_target_length=MAX_TARGET),
-        tokens=Tokens(pad=0, bos=1, eos=2, unk=3),
+        tokens=SpecialTokens(pad=0, bos=1, eos=2, unk=3),
         requirements=Requirements(opset=23, onnxruntime="1.23"),
         provenance=Provenance(command="", commit="", data_licence="", attribution=""),
         verification=None,
@@ -63,7 +69,7 @@ def manifest(name: str = "echo", version: int = 1) -> Manifest:
 
 
 class EchoRuntime:
-    """Stands where ONNX Runtime would be: the memory of a source is the source."""
+    """Stands for the runtime of a model; see the top of the file."""
 
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
@@ -78,18 +84,18 @@ class EchoRuntime:
         self.may_teach.set()
 
     def encode(self, sources: Sequence[Sequence[int]]) -> CrossKV:
-        kept = np.array([word for source in sources for word in source], np.float32)[:, None]
+        keys = np.array([id_ for source in sources for id_ in source], np.float32)[:, None]
         last = np.array([source[-1] for source in sources], np.float32)[:, None, None]
-        return CrossKV([kept, kept], [last, last], starts_of(sources))
+        return CrossKV([keys, keys], [last, last], starts_of(sources))
 
-    def allowed_shape(self, words: int) -> tuple[int, int]:
-        return words, 1
+    def allowed_shape(self, tokens: int) -> tuple[int, int]:
+        return tokens, 1
 
     def step(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> EchoStep:
         return EchoStep(self, inputs, outputs)
 
     def teach(self, source: Array, lengths: Array, target: Array, outputs: list[str]) -> list[Any]:
-        """Scores each token as a step does; shows no attention."""
+        """Gives each token the score that a step gives; has no attention."""
         assert outputs == ["log_probabilities"]
         self.teaching.set()
         self.may_teach.wait(PATIENCE_S)
@@ -97,19 +103,19 @@ class EchoRuntime:
 
 
 class EchoStep:
-    """Gives each row the next word of its source."""
+    """One step: gives each row the next token of its source."""
 
     def __init__(
         self, runtime: EchoRuntime, inputs: dict[str, Array], outputs: dict[str, Array]
     ) -> None:
         self._runtime, self._inputs, self._outputs = runtime, inputs, outputs
 
-    def run(self, rows: int, sizes: Sizes) -> None:
+    def run(self, rows: int, sizes: StepSizes) -> None:
         self._runtime.may_run.wait(PATIENCE_S)
         time.sleep(self._runtime.step_s)
         if self._runtime.fault is not None:
             raise self._runtime.fault
         positions = self._inputs["lengths"][:rows]
-        words = self._inputs["cross_key_0"][np.arange(rows), 0, positions, 0]
-        self._outputs["next_tokens"][:rows, 0] = words
+        token_ids = self._inputs["cross_key_0"][np.arange(rows), 0, positions, 0]
+        self._outputs["next_tokens"][:rows, 0] = token_ids
         self._outputs["log_probabilities"][:rows] = TOKEN_SCORE

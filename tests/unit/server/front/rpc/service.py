@@ -1,6 +1,9 @@
-"""A whole service in the loop of a test: real gRPC, real engine, a model that echoes.
+"""The whole server for a test: real gRPC, real front, real engine, and a model that echoes.
 
-The engine is where the server's would be, at the other end of a socket, but in a thread.
+``Service`` stands for a running ``seqserve serve``. Two things are not real: the engine runs in a
+thread (``ThreadHost``) instead of a process of its own, at the other end of a real socket, and
+``EchoRuntime`` computes instead of ONNX Runtime. So a test calls through gRPC and can look at the
+engine's slots and queue.
 """
 
 from __future__ import annotations
@@ -42,7 +45,10 @@ if TYPE_CHECKING:
 
 
 class Hosts:
-    """Launches hosts, one after the other, as long as it may."""
+    """Stands for the launcher of engine processes: starts one thread host after the other.
+
+    A test clears ``may_launch`` to keep a crashed engine from being restarted.
+    """
 
     def __init__(self, runtime: EchoRuntime, limits: EngineLimits) -> None:
         self._runtime, self._limits = runtime, limits
@@ -62,6 +68,8 @@ class Hosts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
+    """A running server, the parts of it that tests look at, and a channel to it."""
+
     server: Server
     rollout: Rollout
     repository: Repository
@@ -73,7 +81,7 @@ class Service:
 
     @property
     def engine(self) -> Engine:
-        """The one behind the socket."""
+        """The engine at the other end of the socket."""
         return self.hosts.last.engine
 
     @property
@@ -89,19 +97,19 @@ class Service:
         return open_inference_pb2_grpc.GRPCInferenceServiceStub(self.channel)
 
     async def value(self, name: str, **labels: str) -> float:
-        """What a scrape shows of a series; 0 where it is not there."""
-        # A scrape waits for engines that answer through the loop.
+        """The value of a series at a scrape; 0 if it does not exist."""
+        # In a thread: a scrape waits for the engine, which answers through this loop.
         read = self.metrics.registry.get_sample_value
         return await asyncio.to_thread(read, f"seqserve_{name}", labels) or 0.0
 
     async def until_value(self, value: float, name: str, **labels: str) -> None:
-        """Waits for a value that is sure to come."""
+        """Waits until a series has a value."""
         async with asyncio.timeout(PATIENCE_S):
             while await self.value(name, **labels) != value:
                 await asyncio.sleep(0.002)
 
     async def scraped(self) -> dict[str, set[frozenset[str]]]:
-        """The names of all families, each with the label sets of its samples."""
+        """Names of all metric families, each with the label sets of its samples."""
         text = (await asyncio.to_thread(generate_latest, self.metrics.registry)).decode()
         return {
             family.name: {frozenset(sample.labels) - {"le"} for sample in family.samples}
@@ -110,7 +118,7 @@ class Service:
 
 
 def rollout_of(repository: Repository, metrics: Metrics) -> Rollout:
-    """A rollout of what is loaded already, over a folder that is not there."""
+    """A rollout of models that are loaded already, over a folder that does not exist."""
     loader = Loader(
         repository=Path("nowhere"),
         provider=Provider.CPU,
@@ -136,7 +144,7 @@ async def serving(
     security: Security | None = None,
     tracing: Tracing | None = None,
 ) -> AsyncIterator[Service]:
-    """Serves one model ``echo/2``, beside a broken ``echo/1``."""
+    """Serves ``echo/2``, beside ``echo/1`` and ``ruin/1``, which failed to load."""
     metrics = Metrics()
     described = manifest(version=2)
     runtime = EchoRuntime(described)
@@ -180,7 +188,7 @@ async def serving(
                 channel=channel,
             )
     finally:
-        # Whoever frees a server of gRPC that was not stopped waits for ever.
+        # A gRPC server that was not stopped hangs when it is freed.
         runtime.may_run.set()
         runtime.may_teach.set()
         await server.drain(PATIENCE_S)
@@ -195,13 +203,18 @@ def request(source: str, *, model: str = "", version: int = 0, **options: Any) -
     )
 
 
+async def awaited(call: Any) -> Any:
+    """Makes a coroutine of a call, for a task."""
+    return await call
+
+
 async def failure(call: Any) -> Any:
-    """Awaits a call that must fail, and gives its error, which has the methods of one."""
+    """Awaits a call that must fail, and returns its error."""
     try:
         await asyncio.wait_for(_to_its_end(call), PATIENCE_S)
     except grpc.RpcError as error:
         return error
-    raise AssertionError("the call went well")
+    raise AssertionError("the call succeeded")
 
 
 async def _to_its_end(call: Any) -> None:
@@ -213,13 +226,13 @@ async def _to_its_end(call: Any) -> None:
 
 
 def trailers(error: grpc.aio.AioRpcError) -> dict[str, Any]:
-    """Gives the trailing metadata of a failed call."""
+    """The trailing metadata of a failed call."""
     metadata: Any = error.trailing_metadata() or ()
     return dict(metadata)
 
 
 def details(error: grpc.aio.AioRpcError, kind: type[Message]) -> Any:
-    """Gives the attached detail of a kind; None where there is none."""
+    """The attached detail of a kind; None if there is none."""
     status = Status.FromString(trailers(error)["grpc-status-details-bin"])
     assert (status.code, status.message) == (error.code().value[0], error.details())
     for detail in status.details:
@@ -230,7 +243,7 @@ def details(error: grpc.aio.AioRpcError, kind: type[Message]) -> Any:
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    """Waits for a state that is sure to come, and fails where it does not."""
+    """Waits until a condition holds; fails after a timeout."""
     async with asyncio.timeout(PATIENCE_S):
         while not is_so():
             await asyncio.sleep(0.002)

@@ -1,4 +1,4 @@
-"""Answers of the engine as messages."""
+"""Results of the engine as messages."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def response(
     )
 
 
-def test_who_answered_and_how_much() -> None:
+def test_response_names_the_model_and_counts_tokens() -> None:
     found = response(
         Hypothesis(ids("abc"), -1.0, StopReason.EOS), Hypothesis(ids("d"), -2.0, StopReason.LENGTH)
     )
@@ -62,7 +62,7 @@ def test_who_answered_and_how_much() -> None:
     assert [one.text for one in found.hypotheses] == ["abc", "d"]
 
 
-def test_hypothesis_has_all_that_is_known_of_it() -> None:
+def test_hypothesis_carries_scores_and_top_tokens() -> None:
     hypothesis = Hypothesis(
         ids("aä"),
         -1.5,
@@ -73,7 +73,7 @@ def test_hypothesis_has_all_that_is_known_of_it() -> None:
     )
     [found] = response(hypothesis).hypotheses
     assert (found.text, list(found.token_ids)) == ("aä", ids("aä"))
-    assert list(found.tokens) == ["a", "Ã", "¤"], "as the vocabulary writes them"
+    assert list(found.tokens) == ["a", "Ã", "¤"], "as the vocabulary spells them"
     assert (found.score, found.normalized_score) == (-1.5, -0.375)
     assert list(found.token_scores) == [-0.5, -0.25, -0.25, -0.5]
     assert [len(step.tokens) for step in found.top_tokens] == [2, 0, 0, 0]
@@ -83,12 +83,12 @@ def test_hypothesis_has_all_that_is_known_of_it() -> None:
 
 
 @pytest.mark.parametrize("reason", StopReason, ids=lambda reason: reason.name)
-def test_reason_has_its_name_on_the_wire(reason: StopReason) -> None:
+def test_stop_reason_keeps_its_name_on_the_wire(reason: StopReason) -> None:
     [found] = response(Hypothesis(ids("a"), -1.0, reason)).hypotheses
     assert generation_pb2.StopReason.Name(found.stop_reason) == f"STOP_REASON_{reason.name}"
 
 
-def test_what_was_not_asked_for_is_not_there() -> None:
+def test_fields_that_were_not_requested_are_unset() -> None:
     found = response(Hypothesis(ids("ab"), None, StopReason.EOS))
     [hypothesis] = found.hypotheses
     assert {field.name for field, _ in hypothesis.ListFields()} == {
@@ -101,7 +101,7 @@ def test_what_was_not_asked_for_is_not_there() -> None:
 
 
 def test_unmet_terms_are_given_as_they_were_sent() -> None:
-    terms = [generation_pb2.Term(source=word, target=word.upper()) for word in ("a", "b", "c")]
+    terms = [generation_pb2.Term(source=text, target=text.upper()) for text in ("a", "b", "c")]
     first, second = response(
         Hypothesis(ids("x"), -1.0, StopReason.EOS, unmet_terms=(0, 2)),
         Hypothesis(ids("y"), -2.0, StopReason.EOS),
@@ -124,19 +124,19 @@ def test_text_ends_before_a_stop_sequence_also_within_a_token() -> None:
     assert nothing.text == ""
 
 
-def test_attention_has_a_row_for_each_token_and_a_weight_for_each_of_the_source() -> None:
+def test_attention_has_a_row_per_token_and_a_weight_per_source_token() -> None:
     rows = [[0.5, 0.25, 0.125, 0.125], [0.0, 0.0, 1.0, 0.0]]
     hypothesis = Hypothesis(ids("ab"), -1.0, StopReason.EOS, attention=packed(*rows))
     found = response(hypothesis, attends=True)
     assert list(found.source_pieces) == ["x", "y", "z", "</s>"]
     assert [list(row.weights) for row in found.hypotheses[0].attention] == rows
-    # It is known too where only what is unknown is replaced by it.
+    # With replace_unknowns the engine returns attention too, but the message leaves it out.
     silent = response(hypothesis, replaces=True)
     assert not silent.source_pieces
     assert not silent.hypotheses[0].attention
 
 
-def test_what_is_unknown_is_replaced_by_the_source_token_it_attended_to_most() -> None:
+def test_unknown_token_is_replaced_by_the_source_token_it_attends_to_most() -> None:
     a, b = ids("ab")
     hypothesis = Hypothesis(
         [a, UNK, b, UNK],
@@ -147,19 +147,19 @@ def test_what_is_unknown_is_replaced_by_the_source_token_it_attended_to_most() -
     [plain] = response(hypothesis).hypotheses
     assert list(plain.token_ids) == [a, UNK, b, UNK]
     [found] = response(hypothesis, replaces=True).hypotheses
-    # The end token of the source is nobody's translation.
+    # The end token of the source replaces nothing.
     assert found.text == "aybz"
     assert list(found.token_ids) == ids("aybz")
     assert list(found.tokens) == ["a", "y", "b", "z"]
 
 
-def test_what_is_known_is_not_replaced() -> None:
+def test_known_tokens_are_not_replaced() -> None:
     hypothesis = Hypothesis(ids("ab"), -1.0, StopReason.EOS, attention=packed([1, 0, 0, 0] * 2))
     [found] = response(hypothesis, replaces=True).hypotheses
     assert found.text == "ab"
 
 
-def test_timings_are_the_distances_between_the_stages() -> None:
+def test_timings_are_the_differences_between_stages() -> None:
     now_s = time.monotonic()
     timeline = Timeline(
         arrived_s=now_s - 1.0,
@@ -177,13 +177,13 @@ def test_timings_are_the_distances_between_the_stages() -> None:
     assert 1000 <= found.total_ms < 1000 + 20_000
 
 
-def test_weights_tell_their_layers() -> None:
-    numbers = [number / 4 for number in range(2 * 3 * 2 * 4)]
-    found = weights_of(array("f", numbers).tobytes(), heads=3, queries=2, keys=4)
+def test_attention_weights_state_their_layers() -> None:
+    weights = [index / 4 for index in range(2 * 3 * 2 * 4)]
+    found = weights_of(array("f", weights).tobytes(), heads=3, queries=2, keys=4)
     assert (found.layers, found.heads, found.queries, found.keys) == (2, 3, 2, 4)
-    assert list(found.weights) == numbers
+    assert list(found.weights) == weights
 
 
-def test_floats_are_read_as_they_were_written() -> None:
+def test_floats_survive_a_round_trip() -> None:
     assert floats(packed([1.5, -0.25])).tolist() == [1.5, -0.25]
     assert len(floats(b"")) == 0

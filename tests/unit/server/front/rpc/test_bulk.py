@@ -17,11 +17,11 @@ from tests.unit.server.front.rpc.service import Service, details, failure, reque
 
 from seqserve import AsyncClient, Result, RetryPolicy
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
-from seqserve_server.contract.errors import Draining, InvalidRequest
+from seqserve_server.contract.errors import Draining
 from seqserve_server.front.rpc.bulk import Bulk
 from seqserve_server.front.rpc.calls import status
+from seqserve_server.front.rpc.calls.server_call import ServerCall, current
 from seqserve_server.front.rpc.calls.wire import Unreadable
-from seqserve_server.front.telemetry.call_record import CallRecord, current
 
 METHOD = "GenerationService.GenerateBulk"
 PATH = f"/seqserve.v1.{METHOD.replace('.', '/')}"
@@ -152,9 +152,9 @@ async def test_one_that_cannot_be_read_has_its_own_failure(service: Service) -> 
     assert texts({9: outcomes.pop(9)}) == {9: "good"}
     found = {id_: (one.failure.code, one.failure.field) for id_, one in outcomes.items()}
     assert found == {
-        7: (INVALID, "source"),
-        8: (INVALID, "options.suppress_tokens"),
-        0: (INVALID, "source"),
+        7: (INVALID, "request"),
+        8: (INVALID, "request"),
+        0: (INVALID, "request"),
     }
 
 
@@ -488,7 +488,7 @@ async def answer(asked: Any) -> Any:
 
 @pytest.fixture
 def make() -> Callable[..., Bulk]:
-    current.set(CallRecord(path=PATH, request_id="mine"))
+    current.set(ServerCall(path=PATH, request_id="mine"))
 
     def make(answer: Answer = answer, most: int = 3) -> Bulk:
         return Bulk(answer, most, asyncio.Event())
@@ -571,9 +571,9 @@ async def test_unreadable_ones_are_bounded_too(make: Callable[..., Bulk]) -> Non
 
     async def requests() -> AsyncIterator[Any]:
         while True:
-            yield Unreadable(InvalidRequest("request.source", "is no UTF-8"), next(read))
+            yield Unreadable("is not UTF-8", next(read))
 
     async with aclosing(make(most=2).responses(requests())) as responses:
-        assert (await anext(responses)).outcome.failure.field == "source"
+        assert (await anext(responses)).outcome.failure.field == "request"
         await asyncio.sleep(0.01)
     assert next(read) == 2

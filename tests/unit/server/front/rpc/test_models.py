@@ -1,4 +1,4 @@
-"""What there is to be called, and how it is changed."""
+"""ModelService: lists, loads and unloads models."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def test_every_version_is_listed(service: Service) -> None:
     assert answer.models[0].state_reason == "weights.bin: damaged"
 
 
-async def test_description(service: Service) -> None:
+async def test_default_model_is_described_in_full(service: Service) -> None:
     answer = await service.models.GetModel(model_pb2.GetModelRequest())
     assert answer.model == model_pb2.Model(
         name="echo",
@@ -46,7 +46,7 @@ async def test_description(service: Service) -> None:
     )
 
 
-async def test_broken_version_can_be_looked_at(service: Service) -> None:
+async def test_failed_version_is_described_with_its_reason(service: Service) -> None:
     request = model_pb2.GetModelRequest(model="ruin")
     answer = await service.models.GetModel(request)
     assert answer.model.state == model_pb2.MODEL_STATE_FAILED
@@ -54,14 +54,14 @@ async def test_broken_version_can_be_looked_at(service: Service) -> None:
 
 
 @pytest.mark.parametrize(("name", "version"), [("nobody", 0), ("echo", 3), ("", 7)])
-async def test_unknown(service: Service, name: str, version: int) -> None:
+async def test_unknown_version_is_not_found(service: Service, name: str, version: int) -> None:
     request = model_pb2.GetModelRequest(model=name, version=version)
     error = await failure(service.models.GetModel(request))
     assert error.code() is grpc.StatusCode.NOT_FOUND
     assert "echo/1, echo/2, ruin/1" in (error.details() or "")
 
 
-async def test_version_is_unloaded(service: Service) -> None:
+async def test_unloaded_version_takes_no_calls(service: Service) -> None:
     request = model_pb2.UnloadModelRequest(model="echo", version=2)
     answer = await service.models.UnloadModel(request)
     assert answer.model == model_pb2.Model(
@@ -71,7 +71,7 @@ async def test_version_is_unloaded(service: Service) -> None:
     assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
 
 
-async def test_stream_under_way_keeps_its_version(service: Service) -> None:
+async def test_running_stream_keeps_its_version(service: Service) -> None:
     service.runtime.may_run.clear()
     stream = service.generation.GenerateStream(generate("streamed"))
     await until(lambda: service.engine.slots_in_use == 1)
@@ -87,7 +87,7 @@ async def test_stream_under_way_keeps_its_version(service: Service) -> None:
     await unload
 
 
-async def test_batch_that_has_yet_to_submit_keeps_its_version() -> None:
+async def test_batch_keeps_its_version_until_its_last_source() -> None:
     async with serving(slots=1) as service:
         service.runtime.may_run.clear()
         batch = generation_pb2.GenerateBatchRequest(sources=["a", "b", "c"])
@@ -102,23 +102,23 @@ async def test_batch_that_has_yet_to_submit_keeps_its_version() -> None:
         await unload
 
 
-async def test_unload_wants_a_version(service: Service) -> None:
+async def test_unload_requires_a_version(service: Service) -> None:
     error = await failure(service.models.UnloadModel(model_pb2.UnloadModelRequest(model="echo")))
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert details(error, BadRequest).field_violations[0].field == "version"
 
 
-async def test_load_from_a_folder_that_cannot_be_read(service: Service) -> None:
+async def test_load_from_an_unreadable_repository_is_unavailable(service: Service) -> None:
     error = await failure(service.models.LoadModel(model_pb2.LoadModelRequest(model="echo")))
     assert error.code() is grpc.StatusCode.UNAVAILABLE
     assert "cannot be read" in (error.details() or "")
 
 
-async def test_traffic_is_set(service: Service) -> None:
+async def test_set_traffic_gives_shares_to_ready_versions_only(service: Service) -> None:
     request = model_pb2.SetTrafficRequest(weights={1: 90, 2: 10})
     answer = await service.models.SetTraffic(request)
     shares = [(model.version, model.traffic_share) for model in answer.models]
-    # Version 1 is broken, so that its share goes to the other.
+    # Version 1 has failed, so its share goes to the other.
     assert shares == [(1, 0.0), (2, 1.0)]
 
 
@@ -131,7 +131,7 @@ async def test_traffic_is_set(service: Service) -> None:
         ({2: (1 << 32) - 1}, grpc.StatusCode.INVALID_ARGUMENT),
     ],
 )
-async def test_traffic_that_makes_no_sense(
+async def test_bad_traffic_weights_are_refused(
     service: Service, weights: dict[int, int], code: grpc.StatusCode
 ) -> None:
     request = model_pb2.SetTrafficRequest(model="echo", weights=weights)
@@ -139,7 +139,7 @@ async def test_traffic_that_makes_no_sense(
     assert error.code() is code
 
 
-async def test_bulk_call_keeps_a_version_only_as_long_as_it_is_used(service: Service) -> None:
+async def test_bulk_call_releases_a_version_between_requests(service: Service) -> None:
     call = service.generation.GenerateBulk()
     await call.write(generation_pb2.GenerateBulkRequest(id=1, request=generate("first")))
     assert (await call.read()).id == 1
@@ -149,7 +149,7 @@ async def test_bulk_call_keeps_a_version_only_as_long_as_it_is_used(service: Ser
     await call.done_writing()
 
 
-async def test_nothing_is_changed_once_the_server_drains() -> None:
+async def test_draining_server_refuses_changes_to_models() -> None:
     async with serving() as service:
         service.runtime.may_run.clear()
         stream = service.generation.GenerateStream(generate("streamed"))

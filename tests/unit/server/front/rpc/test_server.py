@@ -1,4 +1,4 @@
-"""The server as a whole: ports, health, reflection, draining, and nothing left behind."""
+"""The server as a whole: ports, health, reflection, draining, and no leaks."""
 
 from __future__ import annotations
 
@@ -71,7 +71,9 @@ async def until_health(service: Service, name: str, status: int) -> None:
         ("ruin", NOT_SERVING),
     ],
 )
-async def test_health(service: Service, name: str, status: int) -> None:
+async def test_health_of_server_services_models_and_versions(
+    service: Service, name: str, status: int
+) -> None:
     assert await health(service, name) == status
 
 
@@ -85,7 +87,7 @@ async def test_health_follows_the_versions(service: Service) -> None:
     for watch in watches:
         assert (await watch.read()).status == NOT_SERVING
     assert not service.server.is_ready
-    entry.vanishes()
+    entry.mark_missing()
     await service.rollout.unload("echo", 2)
     assert (await watches[1].read()).status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
     for name in ("echo/2", "never/1"):
@@ -106,14 +108,16 @@ async def test_reflection_lists_the_services(service: Service) -> None:
 
 
 @pytest.mark.parametrize("method", ["Health/Check", "Health/Watch", "Health/List"])
-async def test_request_to_health_that_cannot_be_read(service: Service, method: str) -> None:
+async def test_malformed_request_to_health_is_an_invalid_argument(
+    service: Service, method: str
+) -> None:
     call = service.channel.unary_stream(f"/grpc.health.v1.{method}")
     error = await failure(call(b"\x0a\x02\xc3\x28\xff"))
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert details(error, BadRequest).field_violations[0].field == "request"
 
 
-async def test_request_to_reflection_that_cannot_be_read(service: Service) -> None:
+async def test_malformed_request_to_reflection_is_an_invalid_argument(service: Service) -> None:
     path = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
     listing = reflection_pb2.ServerReflectionRequest(list_services="").SerializeToString()
     call = service.channel.stream_stream(path)(iter([listing, b"\x1a\x02\xc3\x28", listing]))
@@ -122,25 +126,29 @@ async def test_request_to_reflection_that_cannot_be_read(service: Service) -> No
     error = await failure(call)
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     violation = details(error, BadRequest).field_violations[0]
-    assert violation.field == "file_by_filename"
+    assert violation.field == "request"
 
 
-async def test_health_lists_no_models(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+async def test_health_refuses_to_list_models(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
     error = await failure(service.channel.unary_unary("/grpc.health.v1.Health/List")(b""))
     assert error.code() is grpc.StatusCode.UNIMPLEMENTED
     assert "ListModels" in (error.details() or "")
     assert caplog.text == ""
 
 
-async def test_port_that_is_taken(service: Service) -> None:
+async def test_port_in_use_fails_the_start(service: Service) -> None:
     options = ServeOptions(port=service.server.port)
     with pytest.raises(StartupError, match=f"127.0.0.1:{service.server.port}"):
         Server(options, rollout_of(service.repository, Metrics()), Metrics())
 
 
-async def test_files_that_only_grpc_refuses(certificates: Certificates, tmp_path: Path) -> None:
+async def test_key_that_only_grpc_refuses_fails_the_start(
+    certificates: Certificates, tmp_path: Path
+) -> None:
     certificate, key = certificates.server
-    # PKCS #8 of a version that there is not.
+    # PKCS #8 with a version that does not exist.
     later = tmp_path / "later.key"
     later.write_text(key.read_text().replace("MIGHAgEA", "MIGHAgEE"))
     security = Security(certificates=certificates_of(certificate, later, None))
@@ -148,12 +156,12 @@ async def test_files_that_only_grpc_refuses(certificates: Certificates, tmp_path
         Server(ServeOptions(port=0), rollout_of(Repository(), Metrics()), Metrics(), security)
 
 
-def test_addresses() -> None:
+def test_ipv6_hosts_are_bracketed() -> None:
     assert address_of("127.0.0.1", 1) == "127.0.0.1:1"
     assert address_of("::1", 1) == "[::1]:1"
 
 
-async def test_drain_finishes_what_was_accepted() -> None:
+async def test_drain_finishes_accepted_calls_and_refuses_new_ones() -> None:
     async with serving(slots=1) as service:
         service.runtime.may_run.clear()
         stream = service.generation.GenerateStream(request("streamed"))
@@ -175,7 +183,7 @@ async def test_drain_finishes_what_was_accepted() -> None:
         assert await drained
 
 
-async def test_drain_finishes_the_sources_of_a_batch_that_are_yet_to_be_submitted() -> None:
+async def test_drain_finishes_every_source_of_an_accepted_batch() -> None:
     async with serving(slots=1) as service:
         service.runtime.may_run.clear()
         many = generation_pb2.GenerateBatchRequest(sources=["a", "b", "c", "d"])
@@ -183,7 +191,7 @@ async def test_drain_finishes_the_sources_of_a_batch_that_are_yet_to_be_submitte
         await until(lambda: service.engine.slots_in_use == 1)
         drained = asyncio.ensure_future(service.server.drain(PATIENCE_S))
         await until(lambda: not service.server.is_ready)
-        # As a whole, so that the caller tries another server with all of it.
+        # A new batch is refused as a whole, so that the client sends all of it elsewhere.
         error = await failure(service.generation.GenerateBatch(many))
         assert error.code() is grpc.StatusCode.UNAVAILABLE
         service.runtime.may_run.set()
@@ -192,7 +200,7 @@ async def test_drain_finishes_the_sources_of_a_batch_that_are_yet_to_be_submitte
         assert await drained
 
 
-async def test_drain_that_runs_out_of_time_ends_calls(caplog: pytest.LogCaptureFixture) -> None:
+async def test_drain_ends_calls_at_its_timeout(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     sources = ["a", "b"]
     bulk = [
@@ -214,7 +222,7 @@ async def test_drain_that_runs_out_of_time_ends_calls(caplog: pytest.LogCaptureF
             ),
         }
         errors = asyncio.gather(*map(failure, calls.values()))
-        # Those that were taken to be encoded, and the others.
+        # Some requests run and the others wait.
         await until(lambda: service.engine.slots_in_use + service.engine.queue_depth == 8)
         asyncio.get_running_loop().call_later(0.3, service.runtime.may_run.set)
         assert not await service.server.drain(0.1)
@@ -236,7 +244,7 @@ async def test_drain_that_runs_out_of_time_ends_calls(caplog: pytest.LogCaptureF
             assert await service.value("requests_total", **labels) == 1
 
 
-async def test_drain_that_runs_out_of_time_does_not_wait_for_who_does_not_read(
+async def test_drain_at_its_timeout_does_not_wait_for_a_client_that_does_not_read(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -247,20 +255,20 @@ async def test_drain_that_runs_out_of_time_does_not_wait_for_who_does_not_read(
     ]
     narrow = [("grpc.http2.lookahead_bytes", 64), ("grpc.http2.bdp_probe", 0)]
     async with serving() as service:
-        # So that others are under way when the first is done.
+        # Slow enough that others still run when the first is done.
         service.runtime.step_s = 0.001
         target = f"127.0.0.1:{service.server.port}"
         async with grpc.aio.insecure_channel(target, options=narrow) as channel:
             call = generation_pb2_grpc.GenerationServiceStub(channel).GenerateBulk(iter(many))
             await anext(aiter(call))
-            # It is not over when it drains: the server waits for the caller to read on.
+            # The call is still open when the server drains: its responses wait for the client.
             assert not await asyncio.wait_for(service.server.drain(0.1), PATIENCE_S)
             assert (await failure(call)).code() is grpc.StatusCode.UNAVAILABLE
             [line] = [record.fields for record in caplog.records if hasattr(record, "fields")]
             assert (line["code"], line["reason"]) == ("UNAVAILABLE", "DRAINING")
 
 
-async def test_watchers_of_health_do_not_hold_the_drain() -> None:
+async def test_health_watchers_do_not_delay_the_drain() -> None:
     async with serving() as service:
         stub = health_pb2_grpc.HealthStub(service.channel)
         watch = stub.Watch(health_pb2.HealthCheckRequest(service="echo"))
@@ -270,7 +278,7 @@ async def test_watchers_of_health_do_not_hold_the_drain() -> None:
 
 
 class Drained:
-    """Stands where an engine would be, and notes what it is told to do."""
+    """Stands for the client of an engine; records its starts and stops."""
 
     slots = cache_bytes = 0
     is_up = True
@@ -285,7 +293,7 @@ class Drained:
         self._notes.append("stop")
 
 
-async def test_drain_ends_every_engine() -> None:
+async def test_drain_stops_every_engine() -> None:
     notes: list[str] = []
     tokenizer = byte_tokenizer()
     entries = [
@@ -309,10 +317,10 @@ async def test_drain_ends_every_engine() -> None:
     assert notes == ["start"] * 3 + ["stop"] * 3
 
 
-# ---- an engine that breaks down
+# ---- an engine that crashes
 
 
-async def test_calls_under_way_end_and_say_when_to_come_back(service: Service) -> None:
+async def test_engine_crash_ends_running_calls_with_a_retry_time(service: Service) -> None:
     service.runtime.may_run.clear()
     streamed = asyncio.ensure_future(failure(service.generation.GenerateStream(request("a"))))
     whole = asyncio.ensure_future(failure(service.generation.Generate(request("b"))))
@@ -325,7 +333,7 @@ async def test_calls_under_way_end_and_say_when_to_come_back(service: Service) -
     service.runtime.may_run.set()
 
 
-async def test_another_one_takes_over(service: Service) -> None:
+async def test_restarted_engine_takes_over(service: Service) -> None:
     await service.generation.Generate(request("before"))
     watch = health_pb2_grpc.HealthStub(service.channel).Watch(
         health_pb2.HealthCheckRequest(service="echo/2")
@@ -349,7 +357,7 @@ async def test_another_one_takes_over(service: Service) -> None:
     watch.cancel()
 
 
-async def test_server_ends_without_its_engine(service: Service) -> None:
+async def test_server_drains_without_its_engine(service: Service) -> None:
     service.hosts.may_launch.clear()
     service.hosts.last.break_down()
     await until(lambda: not service.remote.is_up)
@@ -362,7 +370,7 @@ async def _text_of(stream: grpc.aio.UnaryStreamCall) -> str:  # type: ignore[typ
 
 
 async def _mixed(service: Service) -> None:
-    """Calls that go well, a stream and one of many, one that fails, two that are cancelled."""
+    """Makes calls of each kind: three that succeed, one that fails, two that are cancelled."""
     await service.generation.Generate(request("good"))
     await _text_of(service.generation.GenerateStream(request("streamed")))
     await failure(service.generation.Generate(request("")))
@@ -378,7 +386,7 @@ async def _mixed(service: Service) -> None:
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts open files by /proc")
-async def test_calls_leave_nothing_behind(service: Service) -> None:
+async def test_calls_leak_no_memory_files_or_tasks(service: Service) -> None:
     for _ in range(5):
         await _mixed(service)
     await until(lambda: service.engine.slots_in_use == 0)

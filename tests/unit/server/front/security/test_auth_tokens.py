@@ -50,7 +50,7 @@ def test_old_and_new_stand_beside_each_other_until_the_old_goes(path: Path) -> N
         ("", "holds no token; `seqserve token` makes one"),
         ("# nobody\n", "holds no token"),
         (line("one") + "secret of somebody\n", "line 2: must be a SHA-256"),
-        (line("one") + "\n" + line("one", Scope.ADMIN), "line 3: the hash was there before"),
+        (line("one") + "\n" + line("one", Scope.ADMIN), "line 3: the hash is a duplicate"),
         ("\xff", "line 1: must be"),
         ("a" * ((1 << 20) + 1), "is larger than 1048576 bytes"),
     ],
@@ -67,7 +67,7 @@ def test_a_file_that_is_wrong(path: Path, text: str, message: str) -> None:
 
 def test_bytes_that_are_no_text(path: Path) -> None:
     path.write_bytes(b"\xff")
-    with pytest.raises(OptionError, match="is no text"):
+    with pytest.raises(OptionError, match="is not UTF-8 text"):
         Tokens(path)
 
 
@@ -77,7 +77,7 @@ def test_what_is_no_plain_file(path: Path) -> None:
     os.mkfifo(path)
     assert tokens.find("one") and tokens.find("two")
     for other in (path, path.parent, Path(os.devnull)):
-        with pytest.raises(OptionError, match=f"^--tokens: {other} is no plain file"):
+        with pytest.raises(OptionError, match=f"^--tokens: {other} is not a regular file"):
             Tokens(other)
 
 

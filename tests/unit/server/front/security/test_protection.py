@@ -49,7 +49,7 @@ def options(given: dict[str, dict[str, Any]], names: str, **others: Any) -> Serv
         ("tls mutual tokens", ""),
     ],
 )
-def test_an_open_port_needs_both_or_the_word_insecure(
+def test_a_reachable_port_needs_tls_and_tokens_or_insecure(
     given: dict[str, dict[str, Any]],
     caplog: pytest.LogCaptureFixture,
     host: str,

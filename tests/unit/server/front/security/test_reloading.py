@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from seqserve.errors import OptionError
-from seqserve_server.front.security import reloading as module
 from seqserve_server.front.security.reloading import Reloaded
 
 # Of the times that file systems note.
@@ -34,7 +33,7 @@ class Number:
     def read(self) -> int:
         self.reads += 1
         try:
-            # Whoever runs the tests may be allowed to read everything.
+            # The user who runs the tests may be root, who can read everything.
             if self.is_out_of_reach or not self.path.stat().st_mode & 0o400:
                 raise PermissionError
             return int(self.path.read_text())
@@ -47,8 +46,8 @@ def number(tmp_path: Path) -> Number:
     return Number(tmp_path / "number")
 
 
-def reloaded(number: Number) -> Reloaded[int]:
-    return Reloaded("number", {"--number": number.path}, number.read)
+def reloaded(number: Number, retry_interval_s: float = 1.0) -> Reloaded[int]:
+    return Reloaded("number", {"--number": number.path}, number.read, retry_interval_s)
 
 
 def events(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -88,55 +87,53 @@ def test_what_is_broken_leaves_what_was_and_is_told_once(
     assert file.value == 3
 
 
-def test_is_read_when_it_may_be_read(
-    number: Number, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_is_read_when_its_permissions_change(
+    number: Number, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "_AGAIN_S", 3600.0)
-    file = reloaded(number)
+    file = reloaded(number, retry_interval_s=3600.0)
     number.write("2")
     number.path.chmod(0)
     assert [file.value for _ in range(5)] == [1] * 5
     time.sleep(TICK_S)
-    # Changes nothing of the file but who may read it.
+    # Changes only the permissions.
     number.path.chmod(0o644)
     assert file.value == 2
     assert events(caplog).count("number kept") == 1
 
 
-def test_is_read_when_it_comes_within_reach(
-    number: Number, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_an_unreadable_file_is_retried_without_a_change(
+    number: Number, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As when a disk is back, or its folder may be looked into: the file itself is as it was."""
-    monkeypatch.setattr(module, "_AGAIN_S", 0.0)
-    file = reloaded(number)
+    """As when a disk is back, or its folder becomes readable."""
+    file = reloaded(number, retry_interval_s=0.0)
     number.write("2")
     number.is_out_of_reach = True
     assert [file.value for _ in range(5)] == [1] * 5
     assert events(caplog) == ["number kept"]
     number.is_out_of_reach = False
     assert file.value == 2
-    # From now on there is nothing to try again.
+    # Nothing is retried from now on.
     reads = number.reads
     assert [file.value for _ in range(5)] == [2] * 5
     assert number.reads == reads
 
 
-def test_what_is_broken_is_not_tried_at_each_look(number: Number) -> None:
+def test_a_broken_file_is_not_read_at_each_access(number: Number) -> None:
     file = reloaded(number)
     number.write("two")
     assert [file.value for _ in range(5)] == [1] * 5
     assert number.reads == 2
 
 
-def test_a_pipe_is_not_waited_for(number: Number, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_pipe_does_not_block(number: Number, caplog: pytest.LogCaptureFixture) -> None:
     file = reloaded(number)
     number.path.unlink()
     os.mkfifo(number.path)
     assert file.value == 1
     assert number.reads == 1
     (record,) = caplog.records
-    assert record.fields == {"reason": f"--number: {number.path} is no plain file"}  # type: ignore[attr-defined]
-    with pytest.raises(OptionError, match=r"^--number: .* is no plain file$"):
+    assert record.fields == {"reason": f"--number: {number.path} is not a regular file"}  # type: ignore[attr-defined]
+    with pytest.raises(OptionError, match=r"^--number: .* is not a regular file$"):
         reloaded(number)
 
 

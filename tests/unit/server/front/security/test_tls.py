@@ -99,8 +99,8 @@ def test_a_pipe_in_the_place_of_a_file_holds_up_no_connection(
         path.unlink()
         os.mkfifo(path)
         assert port.shown() == before
-        assert caplog.records[-1].fields == {"reason": f"{option}: {path} is no plain file"}  # type: ignore[attr-defined]
-        with pytest.raises(OptionError, match=f"^{option}: .* is no plain file"):
+        assert caplog.records[-1].fields == {"reason": f"{option}: {path} is not a regular file"}  # type: ignore[attr-defined]
+        with pytest.raises(OptionError, match=f"^{option}: .* is not a regular file"):
             Certificates(certificate, key, files.ca)
         path.unlink()
         path.write_bytes(content)

@@ -1,4 +1,4 @@
-"""What a scrape shows of engines: asked all at once, added up by model."""
+"""Scrapes of engines: asked in parallel, summed by model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from prometheus_client import CollectorRegistry
 from seqserve_server.contract.messages import StatsReply
 from seqserve_server.contract.stats import EngineStats
 from seqserve_server.engine.stats_recorder import StatsRecorder
-from seqserve_server.front.telemetry import engine_metrics as module
 from seqserve_server.front.telemetry.engine_metrics import EnginesCollector
 
 
@@ -21,7 +20,7 @@ def stats_of(rows: int) -> EngineStats:
 
 
 class Busy:
-    """Stands where a remote engine would be: it answers when it is let."""
+    """Stands where a remote engine would be: its answer can be held back."""
 
     slots = 8
     cache_bytes = 1000
@@ -70,10 +69,8 @@ def test_adding_up_leaves_the_reports_as_they_are(engines: EnginesCollector) -> 
         assert value(engines, "batch_rows_sum", model="m") == 12
 
 
-def test_engine_that_does_not_answer_is_shown_as_it_was(
-    engines: EnginesCollector, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_PATIENCE_S", 0.01)
+def test_engine_that_does_not_answer_is_shown_as_it_was() -> None:
+    engines = EnginesCollector(timeout_s=0.01)
     silent, other = Busy(5), Busy(7)
     silent.answers = False
     engines.add("m", silent)

@@ -1,4 +1,4 @@
-"""Metrics as OpenMetrics: the same series as in plain text, and the call behind a bucket."""
+"""OpenMetrics: the same series as in plain text, and exemplars."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as of_text
 from tests.unit.server.front.telemetry.test_metrics import metrics_of_a_server
 
-from seqserve_server.front.telemetry.exposition import exposed
+from seqserve_server.front.telemetry.exposition import render
 from seqserve_server.front.telemetry.metrics import Metrics
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,*/*;q=0.1"
@@ -20,7 +20,7 @@ Parse = Callable[[str], Iterable[Metric]]
 
 
 def series(metrics: Metrics, accept: str, parse: Parse) -> set[tuple[str, frozenset[object]]]:
-    text = exposed(metrics.registry, accept)[0].decode()
+    text = render(metrics.registry, accept)[0].decode()
     return {
         (sample.name, frozenset(sample.labels.items()))
         for family in parse(text)
@@ -35,16 +35,16 @@ def test_series_do_not_depend_on_the_format() -> None:
 
 
 @pytest.mark.parametrize("accept", ["", "*/*", "text/plain;version=0.0.4"])
-def test_who_does_not_ask_gets_plain_text(accept: str) -> None:
-    text, kind = exposed(metrics_of_a_server().registry, accept)
+def test_plain_text_is_the_default(accept: str) -> None:
+    text, kind = render(metrics_of_a_server().registry, accept)
     assert kind.startswith("text/plain") and b"# EOF" not in text and b" # {" not in text
 
 
-def test_bucket_tells_the_last_call_that_fell_into_it() -> None:
+def test_bucket_has_its_last_call_as_exemplar() -> None:
     metrics = Metrics()
     for id_, duration_s in (("first", 0.0101), ("second", 0.0102), ("slow", 30.0)):
         metrics.called("m", GENERATE, "OK", duration_s, {"trace_id": id_})
-    text = exposed(metrics.registry, OPENMETRICS)[0].decode()
+    text = render(metrics.registry, OPENMETRICS)[0].decode()
     exemplars = [
         sample.exemplar
         for family in of_openmetrics(text)
@@ -52,5 +52,5 @@ def test_bucket_tells_the_last_call_that_fell_into_it() -> None:
         for sample in family.samples
         if sample.exemplar
     ]
-    told = [(exemplar.labels["trace_id"], exemplar.value) for exemplar in exemplars]
-    assert told == [("second", 0.0102), ("slow", 30.0)]
+    found = [(exemplar.labels["trace_id"], exemplar.value) for exemplar in exemplars]
+    assert found == [("second", 0.0102), ("slow", 30.0)]

@@ -1,4 +1,4 @@
-"""The HTTP port: what each path answers."""
+"""The HTTP server for monitoring: paths, limits, faults."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from seqserve_server.contract.errors import StartupError
-from seqserve_server.front.telemetry import scrape as module
-from seqserve_server.front.telemetry.scrape import ScrapeServer
+from seqserve_server.front.telemetry.scrape import ScrapeLimits, ScrapeServer
 
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -105,13 +104,10 @@ def test_fault_is_logged_and_a_hang_up_is_not(
 
 
 @pytest.mark.parametrize("trickle", [b"", b"x", b"GET /healthz HTTP/1.1\r\nX: 1\r\n"])
-def test_who_takes_too_long_is_cut_off(
-    readiness: Readiness, monkeypatch: pytest.MonkeyPatch, trickle: bytes
-) -> None:
-    """Also one who sends a little now and then."""
-    monkeypatch.setattr(module, "_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(module, "_POLL_S", 0.02)
-    server = ScrapeServer("127.0.0.1", 0, CollectorRegistry(), readiness)
+def test_slow_client_is_cut_off(readiness: Readiness, trickle: bytes) -> None:
+    """Also a client that sends a little now and then."""
+    limits = ScrapeLimits(timeout_s=0.2, poll_s=0.02)
+    server = ScrapeServer("127.0.0.1", 0, CollectorRegistry(), readiness, limits)
     threads = threading.active_count()
     try:
         with connected(server) as connection:
@@ -132,10 +128,9 @@ def test_who_takes_too_long_is_cut_off(
         server.close()
 
 
-def test_no_more_connections_than_allowed(
-    scrape: ScrapeServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "_MOST_CONNECTIONS", 2)
+def test_no_more_connections_than_allowed(readiness: Readiness) -> None:
+    limits = ScrapeLimits(max_connections=2)
+    scrape = ScrapeServer("127.0.0.1", 0, CollectorRegistry(), readiness, limits)
     threads = threading.active_count()
     with connected(scrape), connected(scrape):
         until_threads(threads + 2)
@@ -145,6 +140,7 @@ def test_no_more_connections_than_allowed(
         assert threading.active_count() == threads + 2
     until_threads(threads)
     assert get(scrape, "/healthz")[0] == 200
+    scrape.close()
 
 
 def test_port_that_closes_leaves_nobody(readiness: Readiness) -> None:

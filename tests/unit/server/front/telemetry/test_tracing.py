@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
 import pytest_asyncio
 from opentelemetry.sdk.trace import ReadableSpan
@@ -33,12 +32,11 @@ from seqserve_server.front import app
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.security.auth_tokens import Tokens
 from seqserve_server.front.security.protection import Security
-from seqserve_server.front.telemetry import tracing
 from seqserve_server.front.telemetry.call_record import CallRecord, EndedRequest, Trace
-from seqserve_server.front.telemetry.exposition import exposed
+from seqserve_server.front.telemetry.exposition import render
+from seqserve_server.front.telemetry.outcomes import OK
 from seqserve_server.front.telemetry.tracing import Tracing, tracing_to
 
-OK = grpc.StatusCode.OK
 SECRET = "the words of a user"
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 SAMPLED, LEFT_OUT = f"00-{TRACE}-{PARENT}-01", f"00-{TRACE}-{PARENT}-00"
@@ -309,7 +307,7 @@ async def test_line_in_the_log_and_bucket_name_the_trace(
     [line] = [record.fields for record in caplog.records if hasattr(record, "fields")]
     assert line.get("trace_id") == trace_id
     registry = traced.service.metrics.registry
-    text, _ = await asyncio.to_thread(exposed, registry, "application/openmetrics-text")
+    text, _ = await asyncio.to_thread(render, registry, "application/openmetrics-text")
     assert f" # {{{found_by}}} " in text.decode()
 
 
@@ -440,12 +438,11 @@ class Broken(Stuck):
 async def test_calls_do_not_wait_for_the_collector(
     kind: type[Stuck], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tracing, "_FLUSH_S", 0.1)
     # So that it is full at once.
     monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "8")
     monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "4")
     exporter = kind()
-    slow = Tracing(exporter, 1.0)
+    slow = Tracing(exporter, 1.0, flush_s=0.1)
     async with serving(tracing=slow) as service:
         answers = [await service.generation.Generate(request("a")) for _ in range(10)]
     assert len(answers) == 10

@@ -97,21 +97,21 @@ class GRPCInferenceServiceServicer(object):
     """
 
     def ServerLive(self, request, context):
-        """Tells whether the server lives.
+        """Answers that the server is alive.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ServerReady(self, request, context):
-        """Tells whether the server takes calls.
+        """Reports whether the server takes calls.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ModelReady(self, request, context):
-        """Tells whether a model takes calls.
+        """Reports whether a model takes calls.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -139,14 +139,14 @@ class GRPCInferenceServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ModelStreamInfer(self, request_iterator, context):
-        """Triton's: runs a model for each request that comes, one after the other.
+        """Triton's: runs a model for each request of a stream, one after the other.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ModelConfig(self, request, context):
-        """Triton's: describes a model as its configuration there would.
+        """Triton's: gives the configuration of a model.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

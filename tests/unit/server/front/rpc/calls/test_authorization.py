@@ -1,4 +1,4 @@
-"""Tokens at the door: which calls need one, and what becomes of those that show none."""
+"""Authorization: which calls need a token, and how calls without one end."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ BAD: list[Metadata] = [
     (("authorization", "good"),),
     (("authorization", "Basic good"),),
     (("x-authorization", "Bearer good"),),
-    # One that others put before it is not passed over.
+    # The first of two counts.
     (*bearer("wrong"), *bearer("good")),
 ]
 
@@ -98,7 +98,7 @@ def tokens(tmp_path: Path) -> Path:
         ("/inference.GRPCInferenceService/RepositoryModelUnload", Scope.ADMIN),
     ],
 )
-def test_what_methods_need(method: str, scope: Scope | None) -> None:
+def test_method_needs_the_scope_of_its_row_or_service(method: str, scope: Scope | None) -> None:
     assert scope_of(method) is scope
 
 
@@ -118,11 +118,11 @@ def test_what_methods_need(method: str, scope: Scope | None) -> None:
         "",
     ],
 )
-def test_what_is_not_in_the_table_needs_admin(method: str) -> None:
+def test_unlisted_method_needs_the_admin_scope(method: str) -> None:
     assert scope_of(method) is Scope.ADMIN
 
 
-def test_every_method_of_ours_was_decided_on() -> None:
+def test_every_method_of_our_services_has_a_row() -> None:
     for file in (generation_pb2, model_pb2, open_inference_pb2):
         for service in file.DESCRIPTOR.services_by_name.values():
             for method in service.methods:
@@ -130,22 +130,22 @@ def test_every_method_of_ours_was_decided_on() -> None:
                 assert name in SCOPES or f"/{service.full_name}/" in SCOPES, name
 
 
-# ---- calls of every kind, with nothing behind the door but themselves
+# ---- calls of every shape, on a server with the two interceptors alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
-    """A server of one service, which nobody has decided on, with a method of each kind."""
+    """A server of one service that has no row in the table, with a method of each shape."""
 
     target: str
     reached: list[str]
-    """Where calls came: what was read of them, and which handlers ran."""
+    """What calls reached: requests that were read, and handlers that ran."""
 
     async def call(self, kind: str, metadata: Metadata, *, ends: bool = True) -> list[bytes]:
-        """Calls a method and gives its answers; a stream of requests may stay open.
+        """Calls a method and returns its responses; a stream of requests may stay open.
 
-        It takes the plain gRPC, in a thread: that of asyncio may put INTERNAL in place of the
-        status of a call that ends while something is still sent.
+        It uses synchronous gRPC in a thread, because asyncio's client may report INTERNAL for a
+        call that ends while requests are still being sent.
         """
         return await asyncio.to_thread(self._call, kind, metadata, ends)
 
@@ -203,11 +203,11 @@ async def door(tokens: Path) -> AsyncIterator[Door]:
     await server.start()
     yield Door(target=f"127.0.0.1:{port}", reached=reached)
     await server.stop(None)
-    await asyncio.wait_for(calls.active.wait_none(), PATIENCE_S)
+    await asyncio.wait_for(calls.active.wait_idle(), PATIENCE_S)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_every_kind_of_call_is_refused_alike(door: Door, kind: str) -> None:
+async def test_every_shape_of_call_is_refused_with_the_same_message(door: Door, kind: str) -> None:
     messages = set()
     for metadata in BAD:
         error = await failure(door.call(kind, metadata))
@@ -219,19 +219,19 @@ async def test_every_kind_of_call_is_refused_alike(door: Door, kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", ["stream_unary", "stream_stream"])
-async def test_a_stream_that_stays_open_is_refused_at_once(door: Door, kind: str) -> None:
+async def test_open_stream_is_refused_at_once(door: Door, kind: str) -> None:
     error = await failure(door.call(kind, (), ends=False))
     assert error.code() is UNAUTHENTICATED
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_every_kind_of_call_is_let_through(door: Door, kind: str) -> None:
+async def test_every_shape_of_call_passes_with_a_valid_token(door: Door, kind: str) -> None:
     assert await door.call(kind, GOOD) == [b"answer"]
     assert "ran" in door.reached
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_every_kind_of_call_is_denied(door: Door, kind: str) -> None:
+async def test_every_shape_of_call_is_denied_without_the_scope(door: Door, kind: str) -> None:
     error = await failure(door.call(kind, bearer("caller")))
     assert error.code() is DENIED
     assert error.details() == (
@@ -243,7 +243,9 @@ async def test_every_kind_of_call_is_denied(door: Door, kind: str) -> None:
 
 
 @pytest.mark.parametrize("metadata", [(), bearer("caller"), GOOD])
-async def test_what_nobody_serves_is_unimplemented(door: Door, metadata: Metadata) -> None:
+async def test_unknown_method_is_unimplemented_whatever_the_token(
+    door: Door, metadata: Metadata
+) -> None:
     async with grpc.aio.insecure_channel(door.target) as channel:
         error = await failure(channel.unary_unary("/x.Door/Window")(b"", metadata=metadata))
     assert error.code() is grpc.StatusCode.UNIMPLEMENTED
@@ -258,7 +260,7 @@ async def guarded(tokens: Path) -> AsyncIterator[Service]:
         yield service
 
 
-async def test_calls_need_a_token(guarded: Service) -> None:
+async def test_calls_of_the_service_need_a_token(guarded: Service) -> None:
     generate, models = guarded.generation.Generate, guarded.models.ListModels
     answer = await generate(request("a"), metadata=bearer("caller"))
     assert answer.hypotheses[0].text == "a"
@@ -271,13 +273,13 @@ async def test_calls_need_a_token(guarded: Service) -> None:
         guarded.generation.GenerateStream(request("a")),
     ):
         assert (await failure(call)).code() is UNAUTHENTICATED
-    # What changes the server is not what answers calls.
+    # The admin scope does not include generation.
     error = await failure(generate(request("a"), metadata=bearer("operator")))
     assert error.code() is DENIED
     assert guarded.engine.queue_depth == guarded.engine.slots_in_use == 0
 
 
-async def test_queue_is_shared_out_among_tokens(guarded: Service) -> None:
+async def test_queue_is_shared_among_token_names_or_else_peers(guarded: Service) -> None:
     submitted, submit = [], guarded.remote.submit
 
     def noted(spec: Spec, receive: Receive) -> int:
@@ -288,10 +290,12 @@ async def test_queue_is_shared_out_among_tokens(guarded: Service) -> None:
         patch.setattr(guarded.remote, "submit", noted)
         for token in ("caller", "good"):
             await guarded.generation.Generate(request("a"), metadata=bearer(token))
-    assert [spec.client_id for spec in submitted] == ["web", "127.0.0.1"], "where it has no name"
+    assert [spec.client_id for spec in submitted] == ["web", "127.0.0.1"], (
+        "the second token has no name"
+    )
 
 
-async def test_open_inference_is_guarded_too(guarded: Service) -> None:
+async def test_open_inference_needs_tokens_too(guarded: Service) -> None:
     inference, pb = guarded.inference, open_inference_pb2
     assert (await inference.ServerLive(pb.ServerLiveRequest())).live
     assert (await inference.ServerReady(pb.ServerReadyRequest())).ready
@@ -301,12 +305,12 @@ async def test_open_inference_is_guarded_too(guarded: Service) -> None:
     assert (await metadata(pb.ServerMetadataRequest(), metadata=bearer("caller"))).name
     load, asked = inference.RepositoryModelLoad, pb.RepositoryModelLoadRequest(model_name="echo")
     assert (await failure(load(asked, metadata=bearer("caller")))).code() is DENIED
-    # Past the door, where there is no folder.
+    # Authorized, and then fails because there is no folder.
     error = await failure(load(asked, metadata=bearer("operator")))
     assert error.code() is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_probes_need_none_and_reflection_does(guarded: Service) -> None:
+async def test_health_needs_no_token_and_reflection_needs_one(guarded: Service) -> None:
     health = health_pb2_grpc.HealthStub(guarded.channel)
     assert (await health.Check(health_pb2.HealthCheckRequest())).status == 1
     watch = health.Watch(health_pb2.HealthCheckRequest())
@@ -319,7 +323,9 @@ async def test_probes_need_none_and_reflection_does(guarded: Service) -> None:
     assert len(answers) == 1
 
 
-async def test_lines_in_the_log(guarded: Service, caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_line_names_the_token_and_never_shows_it(
+    guarded: Service, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
     generate = guarded.generation.Generate
     await generate(request("a"), metadata=bearer("caller"))
@@ -340,7 +346,7 @@ async def test_lines_in_the_log(guarded: Service, caplog: pytest.LogCaptureFixtu
         assert f"Bearer {token}" not in caplog.text
 
 
-async def test_refused_calls_are_counted(guarded: Service) -> None:
+async def test_refused_calls_are_counted_by_known_methods_only(guarded: Service) -> None:
     await failure(guarded.generation.Generate(request("a")))
     await failure(guarded.channel.unary_unary("/seqserve.v1.GenerationService/Made-up")(b""))
     labels = {"method": "GenerationService.Generate", "code": "UNAUTHENTICATED", "model": ""}
@@ -350,7 +356,7 @@ async def test_refused_calls_are_counted(guarded: Service) -> None:
     }
 
 
-async def test_a_token_is_good_until_its_line_goes(guarded: Service, tokens: Path) -> None:
+async def test_token_is_valid_until_its_line_is_removed(guarded: Service, tokens: Path) -> None:
     generate = guarded.generation.Generate
     before = tokens.read_text()
     tokens.write_text(before + line("new"))

@@ -1,4 +1,4 @@
-"""What bounds connections, at the gRPC of a real server."""
+"""Limits of connections, on a real gRPC server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from tests.unit.server.front.rpc.echo import PATIENCE_S
-from tests.unit.server.front.rpc.service import failure
+from tests.unit.server.front.rpc.service import awaited, failure
 
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.rpc.calls import connections
@@ -24,19 +24,19 @@ REQUEST = health_pb2.HealthCheckRequest()
 
 @asynccontextmanager
 async def listening(options: ServeOptions) -> AsyncIterator[str]:
-    """A server whose calls may last for ever; gives its address."""
+    """Runs a health server whose Watch calls never end; gives its address."""
     server = grpc.aio.server(options=connection_arguments(options))
     servicer = health.aio.HealthServicer()  # type: ignore[attr-defined]
     await servicer.set("", health_pb2.HealthCheckResponse.SERVING)
     health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
-    told = {"Peer": grpc.unary_unary_rpc_method_handler(_peer)}
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("x.StepEvents", told),))
+    handlers = {"Peer": grpc.unary_unary_rpc_method_handler(_peer)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("x.Test", handlers),))
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     try:
         await server.start()
         yield address
     finally:
-        # Whoever frees one that was not stopped waits for ever.
+        # A gRPC server that was not stopped hangs when it is freed.
         await server.stop(None)
 
 
@@ -45,14 +45,14 @@ async def _peer(request: bytes, context: Any) -> bytes:
 
 
 def connected(address: str) -> tuple[grpc.aio.Channel, Any]:
-    # A connection of its own.
+    # Not shared with other channels.
     alone = ("grpc.use_local_subchannel_pool", 1)
     soon = ("grpc.initial_reconnect_backoff_ms", 100)
     channel = grpc.aio.insecure_channel(address, [alone, soon])
     return channel, health_pb2_grpc.HealthStub(channel)
 
 
-async def test_no_more_connections_than_allowed() -> None:
+async def test_connections_beyond_the_limit_are_refused() -> None:
     async with listening(ServeOptions(max_connections=2)) as address:
         held = [connected(address) for _ in range(2)]
         for _, stub in held:
@@ -66,13 +66,13 @@ async def test_no_more_connections_than_allowed() -> None:
             await each.close()
 
 
-async def test_more_calls_of_a_connection_wait() -> None:
+async def test_calls_beyond_the_limit_of_a_connection_wait() -> None:
     async with listening(ServeOptions(max_calls_per_connection=2)) as address:
         channel, stub = connected(address)
         running = [stub.Watch(REQUEST) for _ in range(2)]
         for call in running:
             await call.read()
-        waiting = asyncio.ensure_future(_awaited(stub.Check(REQUEST, timeout=PATIENCE_S)))
+        waiting = asyncio.ensure_future(awaited(stub.Check(REQUEST, timeout=PATIENCE_S)))
         await asyncio.sleep(0.05)
         assert not waiting.done()
         running[0].cancel()
@@ -80,12 +80,12 @@ async def test_more_calls_of_a_connection_wait() -> None:
         await channel.close()
 
 
-async def test_calls_outlive_the_age_of_their_connection_and_none_is_lost() -> None:
+async def test_calls_survive_the_maximum_age_of_their_connection() -> None:
     async with listening(ServeOptions(max_connection_age_s=0.1)) as address:
         channel, stub = connected(address)
         running = stub.Watch(REQUEST)
         await running.read()
-        ask: Any = channel.unary_unary("/x.StepEvents/Peer")
+        ask: Any = channel.unary_unary("/x.Test/Peer")
         peers = set()
         async with asyncio.timeout(PATIENCE_S):
             while len(peers) < 3:
@@ -95,7 +95,7 @@ async def test_calls_outlive_the_age_of_their_connection_and_none_is_lost() -> N
         await channel.close()
 
 
-async def test_who_connects_and_says_nothing_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "_HANDSHAKE_TIMEOUT_MS", 200)
     async with listening(ServeOptions()) as address:
         host, _, port = address.rpartition(":")
@@ -104,7 +104,7 @@ async def test_who_connects_and_says_nothing_is_cut_off(monkeypatch: pytest.Monk
             assert await asyncio.to_thread(_all_of, mute)
 
 
-def test_open_files_bound_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limit_of_open_files_limits_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     def limit(files: int) -> int:
         monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
         arguments = dict(connection_arguments(ServeOptions()))
@@ -112,31 +112,27 @@ def test_open_files_bound_connections(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert limit(1024) == 1024 - 128
     assert limit(10) == 1
-    most = (1 << 31) - 1
-    assert limit(resource.RLIM_INFINITY) == most
-    assert limit(1 << 40) <= most
+    unlimited = (1 << 31) - 1
+    assert limit(resource.RLIM_INFINITY) == unlimited
+    assert limit(1 << 40) <= unlimited
 
 
-def test_our_own_client_does_not_ping_too_often() -> None:
+def test_python_client_pings_less_often_than_the_limit() -> None:
     from seqserve.target import channel_options
 
     client, server = dict(channel_options("x:1", 1)), dict(connection_arguments(ServeOptions()))
-    least_ms = server["grpc.http2.min_ping_interval_without_data_ms"]
-    assert client["grpc.keepalive_time_ms"] >= 2 * least_ms
+    min_interval_ms = server["grpc.http2.min_ping_interval_without_data_ms"]
+    assert client["grpc.keepalive_time_ms"] >= 2 * min_interval_ms
 
 
-def test_a_connection_may_have_more_calls_than_the_server_keeps() -> None:
-    """So that who is over the limit is told so, in place of waiting unseen."""
+def test_one_connection_can_overfill_the_queue_and_be_told_so() -> None:
+    """So that calls beyond the queue are refused, instead of waiting unseen in the connection."""
     options = ServeOptions()
     assert options.max_calls_per_connection > options.slots + options.max_queue
 
 
-async def _awaited(call: Any) -> Any:
-    return await call
-
-
 def _all_of(connection: socket.socket) -> bool:
-    """Reads to the end; True where the other side closed it."""
+    """Reads until the other side closes the connection."""
     try:
         while connection.recv(4096):
             pass

@@ -1,4 +1,4 @@
-"""A deadline that passed, told from a caller who went away."""
+"""Tells a passed deadline from a cancel."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from seqserve_server.front.rpc.calls.deadline import has_passed
         (None, 1000.0, False),
         (0.0, 1.0, True),
         (-3.0, 1.0, True),
-        # The server believes in up to one part of a hundred more than the caller waited.
+        # The wire rounds a timeout up by as much as 1 %.
         (0.09, 10.0, True),
         (0.5, 10.0, False),
         (0.02, 0.01, False),
     ],
 )
-def test_has_passed(remaining_s: float | None, elapsed_s: float, expected: bool) -> None:
+def test_deadline_has_passed_within_rounding_and_jitter(
+    remaining_s: float | None, elapsed_s: float, expected: bool
+) -> None:
     assert has_passed(remaining_s, elapsed_s) is expected

@@ -1,4 +1,4 @@
-"""What surrounds a call: its id, its line in the log, its place in the metrics, and its end."""
+"""The interceptor: ids, log lines, metrics, deadlines and cancels of calls."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ from typing import Any
 
 import grpc
 import pytest
-from tests.unit.server.front.rpc.service import Service, failure, request, serving, trailers, until
+from tests.unit.server.front.rpc.service import (
+    Service,
+    awaited,
+    failure,
+    request,
+    serving,
+    trailers,
+    until,
+)
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
 
@@ -18,7 +26,7 @@ SECRET = "the words of a user"
 
 
 def labels(method: str, code: str, model: str = "echo") -> dict[str, str]:
-    """Labels of calls that ended so."""
+    """Labels of calls that ended with a code."""
     return {"method": method, "code": code, "model": model}
 
 
@@ -26,27 +34,27 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
     return [record.fields for record in caplog.records if hasattr(record, "fields")]
 
 
-async def test_id_of_the_caller_comes_back(service: Service) -> None:
+async def test_reply_repeats_the_request_id_of_the_client(service: Service) -> None:
     call = service.generation.Generate(request("a"), metadata=(("x-request-id", "mine-1"),))
     await call
     assert dict(await call.trailing_metadata())["x-request-id"] == "mine-1"
 
 
 @pytest.mark.parametrize("given", ["", "x" * 65, "two words", 'a"b'])
-async def test_id_that_is_not_sane_is_replaced(service: Service, given: str) -> None:
+async def test_malformed_request_id_is_replaced(service: Service, given: str) -> None:
     call = service.generation.Generate(request("a"), metadata=(("x-request-id", given),))
     await call
     made = dict(await call.trailing_metadata())["x-request-id"]
     assert made != given and 0 < len(made) <= 64
 
 
-async def test_failed_calls_have_an_id_too(service: Service) -> None:
+async def test_failed_call_has_a_request_id(service: Service) -> None:
     metadata = (("x-request-id", "mine-2"),)
     error = await failure(service.generation.Generate(request(""), metadata=metadata))
     assert trailers(error)["x-request-id"] == "mine-2"
 
 
-async def test_every_reply_has_an_id(service: Service) -> None:
+async def test_every_reply_has_a_request_id_of_its_own(service: Service) -> None:
     generation, models = service.generation, service.models
     sources = generation_pb2.GenerateBatchRequest(sources=["a", ""])
     stream = generation.GenerateStream(request("a"))
@@ -69,7 +77,9 @@ async def test_every_reply_has_an_id(service: Service) -> None:
     assert len(ids) == len(calls) + len(failed)
 
 
-async def test_line_in_the_log(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_line_has_id_code_tokens_and_times(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
     await service.generation.Generate(request(SECRET), metadata=(("x-request-id", "mine-3"),))
     (line,) = lines(caplog)
@@ -85,7 +95,9 @@ async def test_line_in_the_log(service: Service, caplog: pytest.LogCaptureFixtur
     assert 0 <= times["queue_ms"] <= times["first_token_ms"] <= times["ms"]
 
 
-async def test_no_text_in_the_log(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_never_shows_text_of_requests(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
     await service.generation.Generate(request(SECRET))
     await failure(service.generation.Generate(request(SECRET * 50)))
@@ -96,7 +108,7 @@ async def test_no_text_in_the_log(service: Service, caplog: pytest.LogCaptureFix
     assert SECRET not in caplog.text + str(lines(caplog))
 
 
-async def test_a_refused_call_is_logged_by_reason_and_field(
+async def test_log_line_of_a_refused_call_has_reason_and_field(
     service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -121,10 +133,10 @@ async def test_a_refused_call_is_logged_by_reason_and_field(
     ],
     ids=lambda options: "-".join(options),
 )
-async def test_no_words_of_refused_options_in_the_log(
+async def test_log_never_shows_text_of_refused_options(
     service: Service, caplog: pytest.LogCaptureFixture, options: dict[str, Any]
 ) -> None:
-    """Though the answer may show them to the caller, whose they are."""
+    """The error message may repeat them, because only the client gets it."""
     caplog.set_level(logging.DEBUG)
     error = await failure(service.generation.Generate(request("a", **options)))
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
@@ -133,20 +145,20 @@ async def test_no_words_of_refused_options_in_the_log(
     assert SECRET not in caplog.text + str(line)
 
 
-async def test_fault_is_in_the_log_under_its_id(
+async def test_fault_is_logged_under_the_request_id(
     service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
     service.runtime.fault = ZeroDivisionError("what really happened")
     error = await failure(service.generation.Generate(request("a")))
     id_ = trailers(error)["x-request-id"]
     assert id_ in (error.details() or "")
-    told = [record for record in caplog.records if id_ in record.getMessage()]
-    # By the server, and by the engine, which knows why.
-    assert {record.name.rpartition(".")[2] for record in told} == {"interceptor", "engine"}
+    logged = [record for record in caplog.records if id_ in record.getMessage()]
+    # The engine logs the cause, the server the call.
+    assert {record.name.rpartition(".")[2] for record in logged} == {"interceptor", "engine"}
     assert "what really happened" in caplog.text
 
 
-async def test_deadline_in_the_queue() -> None:
+async def test_deadline_in_the_queue_ends_the_call_and_is_counted() -> None:
     async with serving(slots=1) as service:
         service.runtime.may_run.clear()
         first = asyncio.ensure_future(service.generation.Generate(request("first")))
@@ -182,7 +194,7 @@ async def test_cancel_frees_the_slot(service: Service, streamed: bool) -> None:
     service.runtime.step_s = 0.02
     stub = service.generation.GenerateStream if streamed else service.generation.Generate
     call = stub(request("a" * 48))
-    task = asyncio.ensure_future(call.read() if streamed else _awaited(call))
+    task = asyncio.ensure_future(call.read() if streamed else awaited(call))
     await until(lambda: service.engine.slots_in_use == 1)
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -196,17 +208,13 @@ async def test_cancel_frees_the_slot(service: Service, streamed: bool) -> None:
     assert await service.value("stop_total", model="echo", reason="eos") == 0
 
 
-async def _awaited(call: Any) -> Any:
-    return await call
-
-
 async def test_cancel_in_the_queue_leaves_the_queue() -> None:
     async with serving(slots=1) as service:
         service.runtime.may_run.clear()
         first = asyncio.ensure_future(service.generation.Generate(request("first")))
         await until(lambda: service.engine.slots_in_use == 1)
         call = service.generation.Generate(request("second"))
-        second = asyncio.ensure_future(_awaited(call))
+        second = asyncio.ensure_future(awaited(call))
         await until(lambda: service.engine.queue_depth == 1)
         call.cancel()
         await until(lambda: service.engine.queue_depth == 0)
@@ -217,7 +225,7 @@ async def test_cancel_in_the_queue_leaves_the_queue() -> None:
         assert await service.value("cancelled_total", model="echo") == 1
 
 
-async def test_channel_that_closes_frees_the_slot(service: Service) -> None:
+async def test_closed_channel_frees_the_slot(service: Service) -> None:
     service.runtime.step_s = 0.02
     async with grpc.aio.insecure_channel(f"127.0.0.1:{service.server.port}") as channel:
         call = generation_pb2_grpc.GenerationServiceStub(channel).GenerateStream(request("a" * 48))
@@ -232,13 +240,13 @@ async def test_calls_are_counted_and_timed(service: Service) -> None:
     await failure(service.generation.Generate(request("a", model="made up")))
     assert await service.value("requests_total", **labels(GENERATE, "OK")) == 1
     assert await service.value("requests_total", **labels(GENERATE, "INVALID_ARGUMENT")) == 1
-    # A name that a caller makes up must not become a label.
+    # A name that a client makes up must not become a label.
     assert await service.value("requests_total", **labels(GENERATE, "NOT_FOUND", model="")) == 1
     count = await service.value("request_duration_seconds_count", method=GENERATE, model="echo")
     assert count == 2
 
 
-async def test_refusals_within_a_call_are_counted_too(service: Service) -> None:
+async def test_refused_sources_within_a_call_are_counted(service: Service) -> None:
     batch = generation_pb2.GenerateBatchRequest(sources=["a", "", "b" * 99, "c"])
     response = await service.generation.GenerateBatch(batch)
     assert [one.HasField("failure") for one in response.outcomes] == [False, True, True, False]

@@ -1,4 +1,4 @@
-"""Each row of the table, as a caller sees it: status, message and attached details."""
+"""Errors as a client sees them: status, message and attached details."""
 
 from __future__ import annotations
 
@@ -16,43 +16,28 @@ from seqserve_server.contract import errors
 from seqserve_server.engine.engine import Engine
 from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.engine_client.refusals import RefusalCache
-from seqserve_server.front.rpc.calls.status import TABLE, failure_of
+from seqserve_server.front.rpc.calls.status import failure_of
 
 Code = grpc.StatusCode
 
 
-def test_every_error_of_a_call_has_a_row() -> None:
-    assert set(TABLE) == set(errors.ServiceError.__subclasses__())
-
-
-def test_reasons_tell_rows_apart() -> None:
-    assert len({row.reason for row in TABLE.values()}) == len(TABLE)
-
-
-def test_subclass_has_the_row_of_its_parent() -> None:
-    class Later(errors.Draining):
-        pass
-
-    assert failure_of(Later("later"), "id").code is Code.UNAVAILABLE
-
-
-def test_long_message_is_cut() -> None:
-    # Headers are bounded, and a client refuses the whole answer where they are too large.
+def test_long_message_is_truncated() -> None:
+    # Clients limit headers and refuse a reply whose headers are larger.
     failure = failure_of(errors.ModelNotFound("x" * 100_000), "id")
     sent = len(failure.message) + sum(len(value) for _, value in failure.trailers)
     assert sent < 4096
 
 
 @pytest.mark.parametrize("error", [errors.EngineFault("secret"), ZeroDivisionError("secret")])
-def test_fault_tells_nothing_but_the_id(error: Exception) -> None:
+def test_fault_reveals_only_the_request_id(error: Exception) -> None:
     failure = failure_of(error, "id-of-the-log")
-    assert failure.code is Code.INTERNAL
+    assert failure.outcome.code is Code.INTERNAL
     assert "id-of-the-log" in failure.message
     assert b"secret" not in failure.trailers[0][1] and "secret" not in failure.message
     assert Status.FromString(failure.trailers[0][1]).message == failure.message
 
 
-async def test_bad_field(service: Service) -> None:
+async def test_bad_field_is_named_in_the_details(service: Service) -> None:
     error = await failure(service.generation.Generate(request(" \n ")))
     assert error.code() is Code.INVALID_ARGUMENT
     (violation,) = details(error, BadRequest).field_violations
@@ -61,22 +46,22 @@ async def test_bad_field(service: Service) -> None:
     assert await service.value("rejected_total", reason="invalid", model="echo") == 1
 
 
-async def test_unknown_model(service: Service) -> None:
+async def test_unknown_model_is_not_found_and_lists_models(service: Service) -> None:
     error = await failure(service.generation.Generate(request("a", model="x" * 5000)))
     assert error.code() is Code.NOT_FOUND
     assert "echo/2" in (error.details() or "") and len(error.details() or "") < 300
     assert details(error, ErrorInfo).reason == "MODEL_NOT_FOUND"
 
 
-async def test_broken_model(service: Service) -> None:
+async def test_failed_model_gives_no_retry_time(service: Service) -> None:
     error = await failure(service.generation.Generate(request("a", model="echo", version=1)))
-    # Not UNAVAILABLE, after which clients would try again.
+    # Not UNAVAILABLE, after which clients retry.
     assert error.code() is Code.FAILED_PRECONDITION
     assert details(error, RetryInfo) is None
     assert details(error, ErrorInfo).reason == "MODEL_NOT_LOADED"
 
 
-async def test_model_without_a_teacher(service: Service) -> None:
+async def test_model_without_a_scorer_cannot_score(service: Service) -> None:
     service.runtime.can_score = False
     error = await failure(
         service.generation.Score(generation_pb2.ScoreRequest(source="a", target="b"))
@@ -86,7 +71,7 @@ async def test_model_without_a_teacher(service: Service) -> None:
     assert details(error, ErrorInfo).reason == "NO_TEACHER"
 
 
-async def test_full_queue() -> None:
+async def test_full_queue_gives_a_retry_time() -> None:
     async with serving(slots=1, max_queue=1) as service:
         service.runtime.may_run.clear()
         running = service.generation.Generate(request("a"))
@@ -104,19 +89,21 @@ async def test_full_queue() -> None:
         assert [answer.hypotheses[0].text for answer in answers] == ["a", "b"]
 
 
-def held(engine: Engine) -> int:
+def accepted(engine: Engine) -> int:
     return engine.slots_in_use + engine.queue_depth
 
 
-async def test_full_queue_is_not_asked_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_refused_client_is_refused_again_without_asking_the_engine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with serving(slots=1, max_queue=1) as service:
-        # A moment that does not pass.
+        # A clock that stands still.
         service.remote.refusals = RefusalCache(lambda: 0.0)
         service.runtime.may_run.clear()
         calls: list[asyncio.Future[Any]] = []
         for text in ("a", "b"):
             calls.append(asyncio.ensure_future(service.generation.Generate(request(text))))
-            await until(lambda: held(service.engine) == len(calls))
+            await until(lambda: accepted(service.engine) == len(calls))
         await failure(service.generation.Generate(request("c")))
         with monkeypatch.context() as patch:
             patch.delattr(RemoteEngine, "submit")
@@ -129,7 +116,7 @@ async def test_full_queue_is_not_asked_again_at_once(monkeypatch: pytest.MonkeyP
         await asyncio.gather(*calls)
 
 
-async def test_draining(service: Service) -> None:
+async def test_draining_engine_gives_a_retry_time(service: Service) -> None:
     service.remote.close()
     error = await failure(service.generation.Generate(request("a")))
     assert error.code() is Code.UNAVAILABLE
@@ -138,7 +125,7 @@ async def test_draining(service: Service) -> None:
     assert await service.value("rejected_total", reason="draining", model="echo") == 1
 
 
-async def test_fault_in_a_step(service: Service) -> None:
+async def test_fault_in_a_step_ends_the_call_and_not_the_engine(service: Service) -> None:
     service.runtime.fault = ZeroDivisionError("secret")
     error = await failure(service.generation.GenerateStream(request("a")))
     assert error.code() is Code.INTERNAL
@@ -149,7 +136,7 @@ async def test_fault_in_a_step(service: Service) -> None:
     assert answer.hypotheses[0].text == "a"
 
 
-async def test_too_large_message() -> None:
+async def test_message_over_the_limit_is_refused() -> None:
     async with serving(max_message_bytes=2048) as service:
         error = await failure(service.generation.Generate(request("a" * 4096)))
         assert error.code() is Code.RESOURCE_EXHAUSTED

@@ -1,4 +1,4 @@
-"""Requests of the Open Inference Protocol, as callers build them."""
+"""Builds requests and reads responses of the Open Inference Protocol, as its clients do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def asking(
     id: str = "",
     **parameters: Any,
 ) -> Request:
-    """Builds a request; whole numbers, numbers, yes or no, and texts become parameters."""
+    """Builds a request; keyword arguments become parameters of their type."""
     request = Request(model_name=model, model_version=version, id=id)
     elements = [text.encode() if isinstance(text, str) else text for text in texts]
     tensor = request.inputs.add(name="text", datatype="BYTES", shape=shape or [len(texts)])
@@ -46,11 +46,11 @@ def set_parameter(parameter: Any, value: bool | int | float | str) -> None:
 
 
 def tensors(response: Any) -> dict[str, list[Any]]:
-    """Reads the outputs of an answer in either encoding, each in rows as its shape says."""
+    """Reads the outputs of a response in either encoding, in rows of its shape."""
     read: dict[str, list[Any]] = {}
-    for place, output in enumerate(response.outputs):
+    for index, output in enumerate(response.outputs):
         if response.raw_output_contents:
-            flat = _unpacked(output.datatype, response.raw_output_contents[place])
+            flat = _unpacked(output.datatype, response.raw_output_contents[index])
         elif output.datatype == "BYTES":
             flat = [element.decode() for element in output.contents.bytes_contents]
         else:

@@ -1,4 +1,4 @@
-"""Parameters by the names of options: their types, and those that are none."""
+"""Parameters as options: names, types and errors."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def refused(name: str, parameter: Any, field: str = "") -> str:
     return caught.value.reason
 
 
-def test_nothing_gives_nothing() -> None:
+def test_no_parameters_give_no_options() -> None:
     assert made() == Options()
 
 
@@ -75,21 +75,21 @@ def test_every_option_is_either_taken_or_refused() -> None:
 
 
 @pytest.mark.parametrize("name", SET)
-def test_option(name: str) -> None:
+def test_parameter_sets_the_option_of_its_name(name: str) -> None:
     assert made(**{name: SET[name]}) == Options(**{name: SET[name]})
 
 
-def test_all_together() -> None:
+def test_all_options_can_be_set_together() -> None:
     assert made(**SET) == Options(**SET)
 
 
 @pytest.mark.parametrize("name", [*sorted(REFUSED), "beamSize", "source", ""])
-def test_what_is_no_option_is_named_but_in_no_field(name: str) -> None:
+def test_unknown_parameter_is_named_in_the_message_and_not_in_the_field(name: str) -> None:
     reason = refused(name, Parameter(bool_param=True), "parameters")
-    assert reason.startswith(f"hold {name!r}, which is no option")
+    assert reason.startswith(f"{name!r} is no option")
 
 
-def test_long_name_is_cut() -> None:
+def test_long_name_is_truncated() -> None:
     assert "no option" in refused("x" * 9999, Parameter(bool_param=True), "parameters")
 
 
@@ -97,7 +97,7 @@ def test_long_name_is_cut() -> None:
     "name",
     ["priority", "timeout", "sequence_id", "sequence_start", "sequence_end", "triton_anything"],
 )
-def test_those_of_triton_are_passed_over(name: str) -> None:
+def test_parameters_of_triton_are_ignored(name: str) -> None:
     assert options_of({name: Parameter(string_param="a")}) == Options()
 
 
@@ -116,13 +116,13 @@ def test_those_of_triton_are_passed_over(name: str) -> None:
         ("stop_sequences", {"int64_param": 1}),
     ],
 )
-def test_type_is_checked(name: str, given: dict[str, Any]) -> None:
+def test_parameter_of_the_wrong_type_is_refused(name: str, given: dict[str, Any]) -> None:
     reason = refused(name, Parameter(**given))
     assert (next(iter(given), None) or "nothing") in reason
     assert "it must be" in reason
 
 
-def test_whole_numbers_of_either_kind_are_taken() -> None:
+def test_signed_and_unsigned_integers_are_accepted() -> None:
     assert options_of({"beam_size": Parameter(uint64_param=4)}) == Options(beam_size=4)
     assert options_of({"temperature": Parameter(int64_param=2)}) == Options(temperature=2)
     assert options_of({"seed": Parameter(uint64_param=2**64 - 1)}) == Options(seed=2**64 - 1)
@@ -131,7 +131,7 @@ def test_whole_numbers_of_either_kind_are_taken() -> None:
 @pytest.mark.parametrize(
     ("name", "value"), [("beam_size", 2**31), ("beam_size", -(2**31) - 1), ("seed", -1)]
 )
-def test_number_that_does_not_fit(name: str, value: int) -> None:
+def test_integer_out_of_range_is_refused(name: str, value: int) -> None:
     assert f"{value}" in refused(name, Parameter(int64_param=value))
 
 
@@ -150,11 +150,11 @@ def test_number_that_does_not_fit(name: str, value: int) -> None:
         ("suppress_sequences", '[["a", "b"]]'),
     ],
 )
-def test_list_that_is_none(name: str, text: str) -> None:
+def test_malformed_json_list_is_refused(name: str, text: str) -> None:
     assert "JSON" in refused(name, Parameter(string_param=text))
 
 
-def test_flag() -> None:
+def test_flag_is_a_bool_and_false_if_absent() -> None:
     assert not flag({}, "stream")
     assert not flag({"stream": Parameter(bool_param=False)}, "stream")
     assert flag({"stream": Parameter(bool_param=True)}, "stream")

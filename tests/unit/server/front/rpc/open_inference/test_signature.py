@@ -1,34 +1,22 @@
-"""The tensors of a model: described twice, asked for, filled."""
+"""The tensors of a model: descriptions, and outputs that requests name."""
 
 from __future__ import annotations
 
-import math
-
 import pytest
-from tests.unit.server.front.rpc.open_inference.tensor import asking, tensors
+from tests.unit.server.front.rpc.open_inference.tensor import asking
 
-from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.front.rpc.open_inference.pb import open_inference_pb2
 from seqserve_server.front.rpc.open_inference.signature import (
-    OUTPUTS,
     config_of,
-    fill,
     metadata_of,
     outputs_of,
 )
 
-Hypothesis = generation_pb2.Hypothesis
-BEST = Hypothesis(
-    text="ä", score=-1.5, normalized_score=-0.5, stop_reason=generation_pb2.STOP_REASON_LENGTH
-)
-NEXT = Hypothesis(
-    text="b", score=-3.0, normalized_score=-1.0, stop_reason=generation_pb2.STOP_REASON_EOS
-)
 NAMES = ["text", "score", "normalized_score", "stop_reason"]
 
 
-def test_both_descriptions_agree() -> None:
+def test_metadata_and_configuration_agree() -> None:
     metadata, config = metadata_of("echo", [2, 10]), config_of("echo")
     assert (metadata.name, list(metadata.versions)) == ("echo", ["2", "10"])
     assert config.name == "echo"
@@ -48,43 +36,24 @@ def test_both_descriptions_agree() -> None:
     assert config.max_batch_size == 1024
 
 
-def test_wanted_outputs_keep_their_order() -> None:
+def test_requested_outputs_keep_their_order() -> None:
     assert [output.name for output in outputs_of(asking("a"))] == NAMES
     wanted = outputs_of(asking("a", outputs=["score", "text", "score"]))
     assert [output.name for output in wanted] == ["score", "text"]
 
 
-def test_output_that_there_is_not() -> None:
-    with pytest.raises(InvalidRequest, match="outputs: have 'logits'; there are text, score"):
+def test_unknown_output_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="outputs: 'logits' is unknown; choose from text"):
         outputs_of(asking("a", outputs=["text", "logits"]))
     with pytest.raises(InvalidRequest) as caught:
         outputs_of(asking("a", outputs=["x" * 9999]))
     assert len(str(caught.value)) < 300
 
 
-def test_output_in_a_way_that_there_is_not() -> None:
+def test_parameter_of_an_output_is_refused() -> None:
     request = asking("a", outputs=["score"])
     request.outputs[0].parameters["classification"].int64_param = 3
     with pytest.raises(InvalidRequest) as caught:
         outputs_of(request)
     assert caught.value.field == "outputs.score.parameters"
     assert "'classification'" in caught.value.reason
-
-
-@pytest.mark.parametrize("is_raw", [False, True])
-def test_what_was_not_found_is_empty(is_raw: bool) -> None:
-    response = open_inference_pb2.ModelInferResponse()
-    answers = [[BEST, NEXT], [NEXT]]
-    fill(response, list(OUTPUTS.values()), answers, width=2, is_flat=False, is_raw=is_raw)
-    assert tensors(response) == {
-        "text": [["ä", "b"], ["b", ""]],
-        "score": [[-1.5, -3.0], [-3.0, -math.inf]],
-        "normalized_score": [[-0.5, -1.0], [-1.0, -math.inf]],
-        "stop_reason": [["LENGTH", "EOS"], ["EOS", ""]],
-    }
-
-
-def test_flat_answer() -> None:
-    response = open_inference_pb2.ModelInferResponse()
-    fill(response, [OUTPUTS["text"]], [[BEST], [NEXT]], width=1, is_flat=True, is_raw=False)
-    assert tensors(response) == {"text": ["ä", "b"]}

@@ -1,4 +1,4 @@
-"""Tensors in both encodings, and what is said of those that are wrong."""
+"""Tensors in both encodings, and errors for malformed ones."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ TEXTS = st.lists(st.text(max_size=20), min_size=1, max_size=8)
 
 
 @given(ELEMENTS)
-def test_bytes_come_back(elements: list[bytes]) -> None:
+def test_packed_elements_survive_a_round_trip(elements: list[bytes]) -> None:
     assert packed(elements) == raw_of(*elements)
     assert unpacked(packed(elements), len(elements)) == elements
 
 
 @given(ELEMENTS, st.data())
-def test_bytes_cut_short_are_noticed(elements: list[bytes], data: st.DataObject) -> None:
+def test_truncated_elements_are_refused(elements: list[bytes], data: st.DataObject) -> None:
     whole = packed(elements)
     if whole:
         kept = data.draw(st.integers(0, len(whole) - 1))
@@ -42,7 +42,7 @@ def test_bytes_cut_short_are_noticed(elements: list[bytes], data: st.DataObject)
 
 
 @given(ELEMENTS, st.integers(1, 5))
-def test_more_or_fewer_than_said_are_noticed(elements: list[bytes], more: int) -> None:
+def test_wrong_number_of_elements_is_refused(elements: list[bytes], more: int) -> None:
     with pytest.raises(ValueError, match="ends before element"):
         unpacked(packed(elements), len(elements) + more)
     with pytest.raises(ValueError, match="after element"):
@@ -51,7 +51,7 @@ def test_more_or_fewer_than_said_are_noticed(elements: list[bytes], more: int) -
 
 @given(st.binary(max_size=60), st.integers(0, 6))
 @example(b"\xff\xff\xff\xff", 1)
-def test_whatever_comes_is_read_or_refused(data: bytes, count: int) -> None:
+def test_any_bytes_are_unpacked_or_refused(data: bytes, count: int) -> None:
     try:
         elements = unpacked(data, count)
     except ValueError:
@@ -61,7 +61,7 @@ def test_whatever_comes_is_read_or_refused(data: bytes, count: int) -> None:
 
 
 @given(TEXTS, st.booleans())
-def test_both_encodings_hold_the_same(texts: list[str], is_flat: bool) -> None:
+def test_both_encodings_give_the_same_texts(texts: list[str], is_flat: bool) -> None:
     shape = [len(texts)] if is_flat else [len(texts), 1]
     typed = texts_of(asking(*texts, shape=shape))
     raw = texts_of(asking(*texts, shape=shape, raw=True))
@@ -71,7 +71,7 @@ def test_both_encodings_hold_the_same(texts: list[str], is_flat: bool) -> None:
 
 
 @pytest.mark.parametrize("shape", [[2], [2, 1]])
-def test_outputs_in_both_encodings(shape: list[int]) -> None:
+def test_outputs_are_written_in_both_encodings(shape: list[int]) -> None:
     for is_raw in (False, True):
         response = open_inference_pb2.ModelInferResponse()
         add_output(response, "words", BYTES, shape, [b"a", b""], is_raw=is_raw)
@@ -106,7 +106,7 @@ def cut_short(request: Any) -> None:
 
 
 WRONG = {
-    "no input": (changed(lambda request: request.ClearField("inputs")), "inputs", "has 0 of them"),
+    "no input": (changed(lambda request: request.ClearField("inputs")), "inputs", "has 0 tensors"),
     "another input": (
         changed(lambda request: request.inputs.add(name="other")),
         "inputs",
@@ -120,7 +120,7 @@ WRONG = {
     "the input twice": (
         changed(lambda request: request.inputs.add(name="text")),
         "inputs",
-        "has 2 of them",
+        "has 2 tensors",
     ),
     "another type": (
         changed(lambda request: setattr(request.inputs[0], "datatype", "FP32")),
@@ -143,31 +143,35 @@ WRONG = {
         "inputs.text.shape",
         "N from 1 to 1024",
     ),
-    "fewer typed than said": (
+    "fewer typed than the shape says": (
         asking("a", shape=[2]),
         "inputs.text.contents.bytes_contents",
-        "are 1; by its shape they are 2",
+        "has 1 elements; the shape says 2",
     ),
-    "more typed than said": (
+    "more typed than the shape says": (
         asking("a", "b", shape=[1]),
         "inputs.text.contents.bytes_contents",
-        "are 2",
+        "has 2",
     ),
     "no elements at all": (
         changed(lambda request: request.inputs[0].ClearField("contents")),
         "inputs.text.contents.bytes_contents",
-        "are 0",
+        "has 0",
     ),
     "elements of another type": (
         changed(lambda request: request.inputs[0].contents.int_contents.append(1)),
         "inputs.text.contents",
         "int_contents",
     ),
-    "both encodings": (changed(with_contents, raw=True), "raw_input_contents", "give one of them"),
+    "both encodings": (
+        changed(with_contents, raw=True),
+        "raw_input_contents",
+        "send one of the two",
+    ),
     "raw for two inputs": (
         changed(lambda request: request.raw_input_contents.append(b""), raw=True),
         "raw_input_contents",
-        "are 2",
+        "has 2",
     ),
     "raw cut short": (
         changed(
@@ -183,7 +187,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("request_", "field", "reason"), WRONG.values(), ids=WRONG)
-def test_what_is_wrong_is_named(request_: Request, field: str, reason: str) -> None:
+def test_wrong_field_is_named(request_: Request, field: str, reason: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         texts_of(request_)
     assert caught.value.field == field

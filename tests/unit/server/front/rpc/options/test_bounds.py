@@ -1,19 +1,17 @@
-"""What the numbers among the options may be, and what callers are told of it."""
+"""Bounds that the proto declares: the server checks them and the engine shares them."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
+import dataclasses
 
 import pytest
 
+from seqserve.declarations import DECLARATIONS
 from seqserve.v1 import generation_pb2
+from seqserve_server.contract import limits
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.front.rpc.options.bounds import _BOUNDS, numbers_of
-
-ROOT = Path(__file__).parents[6]
-PROTO = (ROOT / "proto/seqserve/v1/generation.proto").read_text(encoding="utf-8")
-PAGE = (ROOT / "docs/decoding.md").read_text(encoding="utf-8")
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.front.rpc.options.bounds import check_bounds
 
 
 @pytest.mark.parametrize(
@@ -28,32 +26,37 @@ PAGE = (ROOT / "docs/decoding.md").read_text(encoding="utf-8")
         ("top_p", float("nan"), "nan"),
     ],
 )
-def test_a_value_that_is_refused_does_not_look_right(name: str, value: float, shown: str) -> None:
+def test_the_error_shows_enough_digits(name: str, value: float, shown: str) -> None:
     options = generation_pb2.GenerationOptions()
     setattr(options, name, value)
     with pytest.raises(InvalidRequest) as refused:
-        numbers_of(options)
+        check_bounds(options)
     assert str(refused.value).startswith(f"options.{name}: is {shown}; it must be ")
 
 
-def comment_of(name: str) -> str:
-    """Gives what the contract says of an option."""
-    found = re.search(rf"((?: +//.*\n)+) +optional \w+ {name} =", PROTO)
-    assert found is not None
-    return " ".join(line.strip(" /") for line in found[1].splitlines())
+def test_every_number_out_of_its_declared_bounds_is_refused() -> None:
+    for name, declared in DECLARATIONS.items():
+        for bound, step in ((declared.minimum, -1), (declared.maximum, 1)):
+            if bound is not None and name != "seed":
+                options = generation_pb2.GenerationOptions(**{name: bound + step})
+                with pytest.raises(
+                    InvalidRequest, match=rf"^options\.{name}: .*{declared.bounds}$"
+                ):
+                    check_bounds(options)
 
 
-@pytest.mark.parametrize("name", _BOUNDS)
-def test_the_contract_tells_every_bound(name: str) -> None:
-    bounds, comment = _BOUNDS[name], comment_of(name)
-    for edge in (bounds.least, bounds.most):
-        shown = "1/64" if edge == 1 / 64 else f"{edge:g}"
-        assert shown == "inf" or re.search(rf"\b{shown}\b", comment), f"{name}: {shown}"
+def test_limits_of_the_engine_are_those_of_the_proto() -> None:
+    assert DECLARATIONS["suppress_tokens"].max_items == limits.MAX_SUPPRESSED
+    assert DECLARATIONS["suppress_sequences"].max_items == limits.MAX_SUPPRESSED
+    assert DECLARATIONS["end_tokens"].max_items == limits.MAX_END_TOKENS
+    assert DECLARATIONS["return_top_tokens"].maximum == limits.MAX_TOP_K
 
 
-@pytest.mark.parametrize("name", _BOUNDS)
-def test_the_page_tells_what_is_most(name: str) -> None:
-    most = _BOUNDS[name].most
-    if f"`{name}`" in PAGE and 1 < most < float("inf"):
-        rows = [row for row in PAGE.splitlines() if row.startswith("| ") and f"`{name}`" in row]
-        assert any(f"{most:,.0f}" in row for row in rows)
+def test_defaults_of_the_engine_are_those_of_the_proto() -> None:
+    engine = {field.name: field.default for field in dataclasses.fields(DecodingOptions)}
+    common = [name for name in DECLARATIONS if DECLARATIONS[name].default is not None]
+    common = [name for name in common if name in engine]
+    assert len(common) > 12
+    assert {name: engine[name] for name in common} == {
+        name: DECLARATIONS[name].default for name in common
+    }

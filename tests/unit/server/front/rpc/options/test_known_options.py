@@ -1,4 +1,4 @@
-"""Options that come again are read once; what must differ each time is not."""
+"""Equal options are converted once, except random seeds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def model() -> ServedModel:
     )
 
 
-def test_same_options_are_read_once() -> None:
+def test_equal_options_are_converted_once() -> None:
     known, served = KnownOptions(), model()
     sent = Options(beam_size=3, target_prefix="ab")
     first = known.read(served, sent)
@@ -39,7 +39,7 @@ def test_same_options_are_read_once() -> None:
     assert known.read(served, Options(beam_size=2, target_prefix="ab")).beam_size == 2
 
 
-def test_each_version_reads_for_itself_and_is_not_kept() -> None:
+def test_each_model_has_its_own_cache_which_ends_with_it() -> None:
     known, served = KnownOptions(), model()
     other = model()
     assert known.read(served, Options()) is not known.read(other, Options())
@@ -48,20 +48,20 @@ def test_each_version_reads_for_itself_and_is_not_kept() -> None:
     assert len(known._known) == 1
 
 
-def test_seed_left_to_chance_is_another_one_each_time() -> None:
+def test_a_random_seed_differs_each_time() -> None:
     known, served = KnownOptions(), model()
     samplings = {known.read(served, Options(top_k=5)).sampling for _ in range(4)}
     assert len(samplings) == 4
 
 
-def test_bad_options_are_refused_each_time() -> None:
+def test_invalid_options_are_refused_each_time() -> None:
     known, served = KnownOptions(), model()
     for _ in range(2):
         with pytest.raises(InvalidRequest, match="beam_size"):
             known.read(served, Options(beam_size=0))
 
 
-def test_no_more_is_kept_than_fits() -> None:
+def test_the_cache_is_bounded() -> None:
     known, served = KnownOptions(), model()
     for number in range(600):
         known.read(served, Options(length_penalty=number / 600))

@@ -1,4 +1,4 @@
-"""What options a caller may send, and what the engine makes of them."""
+"""Options of a request: which are allowed, and what the engine gets."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from seqserve_server.front.rpc.options.options import decoding_options, priority
 
 MANIFEST = manifest()
 TOKENIZER = byte_tokenizer()
-MOST_ROWS = 8
+MAX_ROWS = 8
 
 Options = generation_pb2.GenerationOptions
 Tokens = generation_pb2.TokenSequence
 Term = generation_pb2.Term
 
 
-def made_of(options: Any, max_rows: int = MOST_ROWS) -> DecodingOptions:
+def convert_message(options: Any, max_rows: int = MAX_ROWS) -> DecodingOptions:
     return decoding_options(options, MANIFEST, TOKENIZER, max_rows)
 
 
-def made(**options: Any) -> DecodingOptions:
-    return made_of(Options(**options))
+def convert(**options: Any) -> DecodingOptions:
+    return convert_message(Options(**options))
 
 
 TEA = Term(source="tea", target="Tee")
 
 
 def refused(**options: Any) -> tuple[str, str]:
-    """Gives the field that is named and the reason."""
+    """Returns the field and the reason of the error."""
     with pytest.raises(InvalidRequest) as caught:
-        made(**options)
+        convert(**options)
     assert len(str(caught.value)) < 300
     return caught.value.field.removeprefix("options."), caught.value.reason
 
@@ -53,14 +53,14 @@ BIASED = {"beam_size": 2, "target_prefix": "a", "prefix_bias_beta": 0.1}
 DEFAULTS = DecodingOptions(max_decoding_length=MAX_TARGET)
 
 
-def test_nothing_set_gives_the_defaults_of_the_model() -> None:
-    assert made() == DEFAULTS
-    assert made(return_scores=True) == DEFAULTS
-    assert made().is_plain
+def test_no_options_are_the_defaults_of_the_model() -> None:
+    assert convert() == DEFAULTS
+    assert convert(return_scores=True) == DEFAULTS
+    assert convert().is_plain
 
 
-def test_what_is_set_to_its_default_changes_nothing() -> None:
-    assert made(
+def test_an_option_set_to_its_default_changes_nothing() -> None:
+    assert convert(
         max_decoding_length=MAX_TARGET,
         min_decoding_length=0,
         beam_size=1,
@@ -83,22 +83,22 @@ def test_what_is_set_to_its_default_changes_nothing() -> None:
     ) == DEFAULTS  # fmt: skip
 
 
-# Field, what is just allowed, what is just not, and what must be beside it.
+# Field, values that are just allowed, values that just are not, and options that it needs.
 BOUNDS: list[tuple[str, Sequence[float], Sequence[float], dict[str, Any]]] = [
-    ("max_decoding_length", [1, MAX_TARGET], [-1, 0, MAX_TARGET + 1], {}),
+    ("max_decoding_length", [1, MAX_TARGET], [-(2**31), -1, 0, MAX_TARGET + 1], {}),
     ("min_decoding_length", [0, MAX_TARGET], [-1, MAX_TARGET + 1], {}),
     ("min_decoding_length", [0, 7], [8], {"max_decoding_length": 7}),
-    ("beam_size", [1, MOST_ROWS], [-1, 0, MOST_ROWS + 1, 2**31 - 1], {}),
+    ("beam_size", [1, MAX_ROWS], [-1, 0, MAX_ROWS + 1, 2**31 - 1], {}),
     ("patience", [0.001, 16.0], [-1.0, 0.0, 16.1, math.inf, math.nan], {"beam_size": 4}),
     ("length_penalty", [0.0, 16.0], [-0.1, 16.1, math.inf, math.nan], {}),
     ("coverage_penalty", [0.0, 16.0], [-0.1, 16.1, math.inf, math.nan], {"beam_size": 4}),
     ("num_hypotheses", [1, 4], [-1, 0, 5], {"beam_size": 4}),
-    ("num_hypotheses", [1, MOST_ROWS], [0, MOST_ROWS + 1], {"temperature": 1.0}),
-    ("num_hypotheses", [1, MOST_ROWS], [0, MOST_ROWS + 1], {"return_alternatives": True}),
+    ("num_hypotheses", [1, MAX_ROWS], [0, MAX_ROWS + 1], {"temperature": 1.0}),
+    ("num_hypotheses", [1, MAX_ROWS], [0, MAX_ROWS + 1], {"return_alternatives": True}),
     (
         "num_hypotheses",
-        [1, MOST_ROWS // 3],
-        [MOST_ROWS // 3 + 1],
+        [1, MAX_ROWS // 3],
+        [MAX_ROWS // 3 + 1],
         {"return_alternatives": True, "beam_size": 3},
     ),
     (
@@ -124,18 +124,18 @@ BOUNDS: list[tuple[str, Sequence[float], Sequence[float], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("field", "good", "bad", "beside"), BOUNDS)
+@pytest.mark.parametrize(("field", "good", "bad", "needed"), BOUNDS)
 def test_bounds(
-    field: str, good: Sequence[float], bad: Sequence[float], beside: dict[str, Any]
+    field: str, good: Sequence[float], bad: Sequence[float], needed: dict[str, Any]
 ) -> None:
     for value in good:
-        options = made(**{field: value}, **beside)
+        options = convert(**{field: value}, **needed)
         place = options.sampling if field in Sampling._fields else options
         assert getattr(place, field) == pytest.approx(value)
     for value in bad:
-        named, reason = refused(**{field: value}, **beside)
+        named, reason = refused(**{field: value}, **needed)
         assert named == field
-        assert f"{value:g}" in reason, "it does not say what was sent"
+        assert (str(value) if isinstance(value, int) else f"{value:g}") in reason
 
 
 def test_every_number_has_its_bounds_tested() -> None:
@@ -144,18 +144,25 @@ def test_every_number_has_its_bounds_tested() -> None:
         for field in Options.DESCRIPTOR.fields
         if field.cpp_type not in (field.CPPTYPE_BOOL, field.CPPTYPE_STRING, field.CPPTYPE_MESSAGE)
     }
-    # Kept in another unit.
+    # The engine counts it in seconds; it has a test of its own.
     assert numbers - {"time_limit_ms"} == {field for field, *_ in BOUNDS}
 
 
+def test_lengths() -> None:
+    both = convert(min_decoding_length=7, max_decoding_length=7)
+    assert (both.min_decoding_length, both.max_decoding_length) == (7, 7)
+    assert convert(min_decoding_length=7).max_decoding_length == MAX_TARGET
+    assert convert(max_decoding_length=7).min_decoding_length == 0
+
+
 def test_time_limit() -> None:
-    assert made().time_limit_s == math.inf
+    assert convert().time_limit_s == math.inf
     for limit_ms in (1, 2500, 2**31 - 1):
-        assert made(time_limit_ms=limit_ms).time_limit_s == limit_ms / 1e3
+        assert convert(time_limit_ms=limit_ms).time_limit_s == limit_ms / 1e3
     for limit_ms in (0, -1):
         with pytest.raises(InvalidRequest, match=f"options.time_limit_ms: is {limit_ms}; .* 1"):
-            made(time_limit_ms=limit_ms)
-    assert made(time_limit_ms=5).is_plain, "it costs a step nothing"
+            convert(time_limit_ms=limit_ms)
+    assert convert(time_limit_ms=5).is_plain, "it costs a step nothing"
 
 
 def test_priority() -> None:
@@ -169,68 +176,68 @@ def test_priority() -> None:
         priority_of(7)
 
 
-def test_fewer_rows_are_offered_by_smaller_servers() -> None:
-    assert made_of(Options(beam_size=2), max_rows=2).beam_size == 2
+def test_rows_are_limited_by_the_slots_of_the_server() -> None:
+    assert convert_message(Options(beam_size=2), max_rows=2).beam_size == 2
     for options in (Options(beam_size=3), Options(top_k=5, num_hypotheses=3)):
         with pytest.raises(InvalidRequest, match="at most 2"):
-            made_of(options, max_rows=2)
+            convert_message(options, max_rows=2)
 
 
-def test_alternatives_are_no_more_than_a_step_ranks() -> None:
-    made_of(Options(return_alternatives=True, num_hypotheses=64), max_rows=100)
+def test_alternatives_are_limited_by_the_top_k_of_a_step() -> None:
+    convert_message(Options(return_alternatives=True, num_hypotheses=64), max_rows=100)
     with pytest.raises(InvalidRequest, match="at most 64 of them fit"):
-        made_of(Options(return_alternatives=True, num_hypotheses=65), max_rows=100)
+        convert_message(Options(return_alternatives=True, num_hypotheses=65), max_rows=100)
 
 
 @pytest.mark.parametrize("field", ["temperature", "top_k", "top_p", "min_p", "seed"])
-def test_each_field_of_sampling_turns_it_on(field: str) -> None:
-    sampling = made(**{field: 1}).sampling
+def test_each_sampling_option_switches_sampling_on(field: str) -> None:
+    sampling = convert(**{field: 1}).sampling
     assert sampling is not None
     plain = Sampling(1.0, 0, 1.0, 0.0, seed=0)
-    # What else is drawn from is the whole vocabulary; where it begins is left to chance.
+    # By default all tokens are sampled from, with a random seed.
     assert sampling._replace(seed=0) == plain._replace(**{field: 1})._replace(seed=0)
 
 
-def test_seed_is_random_unless_it_is_given() -> None:
-    seeds = {sampling.seed for _ in range(8) if (sampling := made(top_k=5).sampling)}
+def test_the_seed_is_random_by_default() -> None:
+    seeds = {sampling.seed for _ in range(8) if (sampling := convert(top_k=5).sampling)}
     assert len(seeds) == 8
     assert all(0 <= seed < 2**64 for seed in seeds)
-    assert made(seed=0).sampling == Sampling(1.0, 0, 1.0, 0.0, seed=0)
+    assert convert(seed=0).sampling == Sampling(1.0, 0, 1.0, 0.0, seed=0)
 
 
 def test_beam() -> None:
-    options = made(beam_size=5, patience=2.0, length_penalty=0.5, num_hypotheses=3)
+    options = convert(beam_size=5, patience=2.0, length_penalty=0.5, num_hypotheses=3)
     assert (options.beam_size, options.patience, options.length_penalty) == (5, 2.0, 0.5)
     assert (options.num_hypotheses, options.rows) == (3, 5)
     assert not options.is_plain
 
 
 def test_alternatives() -> None:
-    options = made(return_alternatives=True, beam_size=2, num_hypotheses=4)
+    options = convert(return_alternatives=True, beam_size=2, num_hypotheses=4)
     assert (options.return_alternatives, options.num_hypotheses, options.rows) == (True, 4, 8)
-    assert made(return_alternatives=True, min_alternative_expansion_prob=0.5).rows == 1
+    assert convert(return_alternatives=True, min_alternative_expansion_prob=0.5).rows == 1
 
 
-def test_a_prefix_may_be_preferred_in_place_of_forced() -> None:
-    options = made(beam_size=2, target_prefix_tokens=["a", "b"], prefix_bias_beta=0.25)
+def test_prefix_bias() -> None:
+    options = convert(beam_size=2, target_prefix_tokens=["a", "b"], prefix_bias_beta=0.25)
     assert (options.prefix, options.prefix_bias_beta) == (ids("ab"), 0.25)
 
 
-def test_terms_are_tokenised_in_their_order() -> None:
+def test_terms_are_tokenized_in_order() -> None:
     terms = [Term(source="tea", target="Tee"), Term(source="a", target="ä b")]
-    assert made(beam_size=2, terms=terms).terms == (ids("Tee"), ids("ä b"))
+    assert convert(beam_size=2, terms=terms).terms == (ids("Tee"), ids("ä b"))
 
 
-def test_vocabulary_is_rising_and_has_what_ends_a_hypothesis() -> None:
+def test_the_vocabulary_is_sorted_and_includes_end_tokens() -> None:
     eos = MANIFEST.tokens.eos
-    assert made(vocabulary_allow=["b", "a", "b"]).vocabulary == (eos, *ids("ab"))
-    assert made(vocabulary_allow=["a", "</s>"]).vocabulary == (eos, *ids("a"))
-    assert made(vocabulary_allow=["b"], end_tokens=["a"]).vocabulary == ids("ab")
-    assert made(end_tokens=["a"]).vocabulary == ()
+    assert convert(vocabulary_allow=["b", "a", "b"]).vocabulary == (eos, *ids("ab"))
+    assert convert(vocabulary_allow=["a", "</s>"]).vocabulary == (eos, *ids("a"))
+    assert convert(vocabulary_allow=["b"], end_tokens=["a"]).vocabulary == ids("ab")
+    assert convert(end_tokens=["a"]).vocabulary == ()
 
 
-def test_tokens_are_looked_up() -> None:
-    options = made(
+def test_tokens_become_token_ids() -> None:
+    options = convert(
         suppress_tokens=["a", "b"],
         suppress_sequences=[Tokens(tokens=["c", "d", "c"]), Tokens(tokens=["e"])],
         disable_unk=True,
@@ -243,19 +250,19 @@ def test_tokens_are_looked_up() -> None:
     assert options.prefix == ids("fg")
 
 
-def test_prefix_is_text_or_tokens() -> None:
-    assert made(target_prefix="Ä b").prefix == ids("Ä b")
+def test_the_prefix_is_text_or_tokens() -> None:
+    assert convert(target_prefix="Ä b").prefix == ids("Ä b")
     assert len(ids("Ä b")) == 4, "a token is a byte"
 
 
-def test_what_is_returned() -> None:
-    options = made(return_scores=False, return_token_scores=True, return_top_tokens=5)
+def test_return_options() -> None:
+    options = convert(return_scores=False, return_token_scores=True, return_top_tokens=5)
     assert not options.return_scores
     assert options.return_token_scores
     assert options.return_top_tokens == 5
-    assert made(return_attention=True).return_attention
-    # What is unknown is replaced by what it attended to.
-    assert made(replace_unknowns=True).return_attention
+    assert convert(return_attention=True).return_attention
+    # The replacement is the token that it attends to.
+    assert convert(replace_unknowns=True).return_attention
 
 
 FIELDS_OF_TOKENS: list[tuple[str, Any]] = [
@@ -268,13 +275,13 @@ FIELDS_OF_TOKENS: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("field", "value"), FIELDS_OF_TOKENS)
-def test_token_that_the_model_does_not_have(field: str, value: Any) -> None:
+def test_an_unknown_token_is_refused(field: str, value: Any) -> None:
     named, reason = refused(**{field: value})
     assert named == field
     assert "'nothing'" in reason
 
 
-def test_very_long_token_is_cut_where_it_is_quoted() -> None:
+def test_the_error_quotes_only_the_start_of_a_long_token() -> None:
     assert len(refused(end_tokens=["x" * 10_000])[1]) < 200
 
 
@@ -317,6 +324,7 @@ def test_very_long_token_is_cut_where_it_is_quoted() -> None:
         ("min_alternative_expansion_prob", {"min_alternative_expansion_prob": 0.1}),
         ("terms", {"terms": [TEA]}),
         ("terms", {"beam_size": 2, "terms": [TEA] * 2}),
+        ("terms", {"beam_size": 2, "terms": [Term(source=f"s{n}", target="t") for n in range(17)]}),
         ("terms", {"beam_size": 2, "terms": [TEA], "suppress_tokens": ["e"]}),
         ("terms", {"beam_size": 2, "terms": [TEA], "end_tokens": ["T"]}),
         ("terms", {"beam_size": 2, "terms": [TEA], "vocabulary_allow": ["e"]}),
@@ -347,17 +355,17 @@ def test_very_long_token_is_cut_where_it_is_quoted() -> None:
         ),
     ],
 )
-def test_what_contradicts_itself_or_is_too_much(field: str, options: dict[str, Any]) -> None:
+def test_contradictions_and_excess_are_refused(field: str, options: dict[str, Any]) -> None:
     assert refused(**options)[0] == field
 
 
-def test_just_as_much_as_is_taken() -> None:
+def test_lists_of_the_maximum_size_are_accepted() -> None:
     stops = ["ä" * 256, *("a" * n for n in range(1, 16))]
-    assert made(stop_sequences=stops).stops == tuple(stops)
-    many = made(suppress_tokens=["a"] * 200, suppress_sequences=[Tokens(tokens=["b", "b"])] * 56)
+    assert convert(stop_sequences=stops).stops == tuple(stops)
+    many = convert(suppress_tokens=["a"] * 200, suppress_sequences=[Tokens(tokens=["b", "b"])] * 56)
     assert len(many.suppressed) == 256
-    assert made(target_prefix="ab", max_decoding_length=3).prefix == ids("ab")
-    assert len(made(vocabulary_allow=["a"] * 4096).vocabulary) == 2
+    assert convert(target_prefix="ab", max_decoding_length=3).prefix == ids("ab")
+    assert len(convert(vocabulary_allow=["a"] * 4096).vocabulary) == 2
 
 
 @pytest.mark.parametrize(
@@ -382,16 +390,16 @@ def test_just_as_much_as_is_taken() -> None:
         {"beam_size": 2, "terms": [TEA], "vocabulary_allow": ["T", "e"]},
     ],
 )
-def test_what_only_looks_like_a_contradiction(options: dict[str, Any]) -> None:
-    made(**options)
+def test_combinations_that_do_not_contradict_each_other(options: dict[str, Any]) -> None:
+    convert(**options)
 
 
 @pytest.mark.parametrize(("number", "tag"), [(33, b"\x88\x02"), (2000, b"\x80\x7d")])
-def test_field_of_a_newer_client_is_not_passed_over(number: int, tag: bytes) -> None:
+def test_a_field_of_a_newer_client_is_refused(number: int, tag: bytes) -> None:
     newer = Options(max_decoding_length=5)
     newer.MergeFromString(tag + b"\x01")
     with pytest.raises(InvalidRequest) as caught:
-        made_of(newer)
+        convert_message(newer)
     assert caught.value.field == "options"
     assert str(number) in caught.value.reason
 
@@ -444,25 +452,25 @@ messages = (
 )
 
 
-def test_every_field_is_drawn() -> None:
+def test_every_field_has_a_strategy() -> None:
     assert set(FIELDS) == {field.name for field in Options.DESCRIPTOR.fields}
 
 
 @settings(deadline=None, max_examples=150)
 @given(message=messages)
-def test_any_message_gives_options_that_hold_or_names_what_is_wrong(message: Any) -> None:
+def test_any_message_is_converted_to_valid_options_or_refused_by_field(message: Any) -> None:
     try:
-        options = made_of(message)
+        options = convert_message(message)
     except InvalidRequest as error:
         names = {f"options.{field.name}" for field in Options.DESCRIPTOR.fields}
         assert error.field in names
         assert error.reason
         return
-    assert 1 <= options.rows <= MOST_ROWS
+    assert 1 <= options.rows <= MAX_ROWS
     assert 0 <= options.min_decoding_length <= options.max_decoding_length <= MAX_TARGET
     assert len(options.prefix) < options.max_decoding_length
     is_free = options.sampling is not None or options.return_alternatives
-    assert options.num_hypotheses <= (MOST_ROWS if is_free else options.beam_size)
+    assert options.num_hypotheses <= (MAX_ROWS if is_free else options.beam_size)
     assert options.beam_size == 1 or options.sampling is None
     assert all(options.suppressed)
     assert all(options.stops)

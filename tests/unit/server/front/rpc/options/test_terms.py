@@ -1,8 +1,6 @@
-"""Terms: what they may be, and which of them reach the engine."""
+"""Terms: which are allowed, and which of them reach the engine."""
 
 from __future__ import annotations
-
-from collections.abc import Set
 
 import pytest
 from tests.unit.server.front.rpc.echo import byte_tokenizer
@@ -10,7 +8,7 @@ from tests.unit.server.front.rpc.echo import byte_tokenizer
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.front.rpc.options.terms import applying, check_terms, for_source, words_of
+from seqserve_server.front.rpc.options.terms import applying, check_terms, for_source, target_ids
 
 TOKENIZER = byte_tokenizer()
 Term = generation_pb2.Term
@@ -25,20 +23,19 @@ def many(count: int) -> list[Term]:
     return [Term(source=f"s{number}", target="t") for number in range(count)]
 
 
-def test_each_target_is_a_text_of_its_own() -> None:
-    assert words_of([TEA, Term(source="a", target="ä b")], TOKENIZER) == (ids("Tee"), ids("ä b"))
-    assert words_of([], TOKENIZER) == ()
+def test_each_target_is_tokenized_by_itself() -> None:
+    assert target_ids([TEA, Term(source="a", target="ä b")], TOKENIZER) == (ids("Tee"), ids("ä b"))
+    assert target_ids([], TOKENIZER) == ()
 
 
-def test_control_token_that_is_typed_is_text() -> None:
-    [words] = words_of([Term(source="a", target="</s>")], TOKENIZER)
-    assert TOKENIZER.eos_id not in words
+def test_a_typed_control_token_is_text() -> None:
+    [token_ids] = target_ids([Term(source="a", target="</s>")], TOKENIZER)
+    assert TOKENIZER.eos_id not in token_ids
 
 
 @pytest.mark.parametrize(
     ("terms", "reason"),
     [
-        (many(17), "are 17; at most 16"),
         ([Term(source="", target="a")], "source is empty"),
         ([Term(source="a", target="")], "target is empty"),
         ([Term(source=" ", target="a")], "source is empty"),
@@ -48,62 +45,63 @@ def test_control_token_that_is_typed_is_text() -> None:
         ([TEA, Term(source="tea", target="Tasse")], "'tea' twice"),
     ],
 )
-def test_terms_refused(terms: list[Term], reason: str) -> None:
+def test_invalid_terms_are_refused(terms: list[Term], reason: str) -> None:
     with pytest.raises(InvalidRequest, match=reason) as caught:
-        words_of(terms, TOKENIZER)
+        target_ids(terms, TOKENIZER)
     assert caught.value.field == "options.terms"
 
 
-def test_as_many_and_as_long_as_they_may_be() -> None:
+def test_terms_of_the_maximum_number_and_length() -> None:
     terms = [*many(15), Term(source="a" * 256, target="ä" * 256)]
-    assert len(words_of(terms, TOKENIZER)) == 16
+    assert len(target_ids(terms, TOKENIZER)) == 16
 
 
-def test_target_no_character_of_which_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_target_without_known_characters_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(TOKENIZER), "encode", lambda self, text: [self.eos_id])
     with pytest.raises(InvalidRequest, match="'Tee', no character of which"):
-        words_of([TEA], TOKENIZER)
+        target_ids([TEA], TOKENIZER)
 
 
 def check(
-    never: Set[int] = frozenset(),
+    suppressed: tuple[int, ...] = (),
     ends: tuple[int, ...] = (TOKENIZER.eos_id,),
     vocabulary: tuple[int, ...] = (),
 ) -> None:
     terms = [CAKE, TEA]
-    check_terms(terms, words_of(terms, TOKENIZER), never, ends, vocabulary)
+    targets = target_ids(terms, TOKENIZER)
+    check_terms(terms, targets, set(suppressed), set(ends), set(vocabulary))
 
 
 def test_targets_that_can_be_generated() -> None:
     check()
-    check(never=set(ids("x")), ends=ids("y"), vocabulary=(*ids("KuchenTee"), *ids("x")))
+    check(suppressed=ids("x"), ends=ids("y"), vocabulary=(*ids("KuchenTee"), *ids("x")))
 
 
-def test_target_that_no_hypothesis_could_contain_is_named() -> None:
-    with pytest.raises(InvalidRequest, match="'Tee', which holds a token that is suppressed"):
-        check(never=set(ids("T")))
-    with pytest.raises(InvalidRequest, match="'Kuchen', which holds a token that ends"):
+def test_a_target_that_cannot_be_generated_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="'Tee', which has a token that is suppressed"):
+        check(suppressed=ids("T"))
+    with pytest.raises(InvalidRequest, match="'Kuchen', which has a token that ends"):
         check(ends=ids("xK"))
     with pytest.raises(InvalidRequest, match=r"'Tee', .* not in vocabulary_allow"):
         check(vocabulary=ids("Kuchen"))
 
 
-def test_only_terms_that_are_in_the_source_apply() -> None:
+def test_only_terms_in_the_source_apply() -> None:
     assert applying([TEA, CAKE], "a cake") == [CAKE]
     assert applying([TEA, CAKE], "cake and tea") == [TEA, CAKE], "in the order of the request"
-    assert applying([TEA], "Tea") == [], "exactly so"
+    assert applying([TEA], "Tea") == [], "case matters"
 
 
-def options(terms: list[Term], prefix: str = "", longest: int = 20) -> DecodingOptions:
+def options(terms: list[Term], prefix: str = "", limit: int = 20) -> DecodingOptions:
     return DecodingOptions(
-        max_decoding_length=longest,
+        max_decoding_length=limit,
         beam_size=2,
         prefix=ids(prefix) if prefix else (),
-        terms=words_of(terms, TOKENIZER),
+        terms=target_ids(terms, TOKENIZER),
     )
 
 
-def test_engine_is_told_the_terms_of_the_source() -> None:
+def test_the_engine_gets_the_terms_of_the_source() -> None:
     terms = [TEA, CAKE]
     asked = options(terms)
     assert for_source(asked, terms, "a cake").terms == (ids("Kuchen"),)
@@ -112,22 +110,22 @@ def test_engine_is_told_the_terms_of_the_source() -> None:
     assert asked.terms == (ids("Tee"), ids("Kuchen")), "other sources need them"
 
 
-def test_options_without_terms_are_left_as_they_are() -> None:
+def test_options_without_terms_do_not_change() -> None:
     asked = options([])
     assert for_source(asked, [], "tea") is asked
 
 
-def test_terms_of_the_source_must_fit_a_hypothesis() -> None:
+def test_terms_of_the_source_must_fit_the_maximum_length() -> None:
     terms = [TEA, CAKE]
-    just = options(terms, longest=9)
+    just = options(terms, limit=9)
     assert len(for_source(just, terms, "tea, cake").terms) == 2
-    short = options(terms, longest=8)
+    short = options(terms, limit=8)
     with pytest.raises(InvalidRequest, match=r"options\.terms: .* 9 tokens, .* is 8"):
         for_source(short, terms, "tea, cake")
     assert len(for_source(short, terms, "only tea").terms) == 1
 
 
-def test_prefix_takes_its_part_of_a_hypothesis_but_not_twice() -> None:
+def test_a_target_in_the_prefix_counts_once() -> None:
     with pytest.raises(InvalidRequest, match=" 9 tokens"):
-        for_source(options([TEA], prefix="Zum Te", longest=8), [TEA], "tea")
-    assert for_source(options([TEA], prefix="Zum Tee", longest=8), [TEA], "tea").terms
+        for_source(options([TEA], prefix="Zum Te", limit=8), [TEA], "tea")
+    assert for_source(options([TEA], prefix="Zum Tee", limit=8), [TEA], "tea").terms

@@ -1,0 +1,1 @@
+"""The asyncio client, from which ``make clients`` generates the blocking one."""

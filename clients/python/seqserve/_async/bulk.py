@@ -1,0 +1,148 @@
+"""An unbounded number of sources through one call; outcomes arrive as they are ready.
+
+The server reads on only while few requests are under way, and at most ``concurrency`` sources are
+between input and output here. If a call breaks, the next one is sent the requests without an
+answer, so the input is read only once.
+
+One task reads sources and one waits for answers, because each may be slow while the other is not;
+gRPC sends the requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Iterable
+from itertools import count
+
+from seqserve import requests
+from seqserve._async.groups import CallGroup
+from seqserve._async.pending import Outcome, PendingRequests, Request
+from seqserve._concurrency.tasks import (
+    Failure,
+    Queue,
+    Semaphore,
+    finished,
+    items_of,
+    start,
+    stop,
+)
+from seqserve._transport.method import Method
+from seqserve.arguments import checked_concurrency, checked_sources
+from seqserve.errors import CallError, InvalidArgument
+from seqserve.retry import Attempts
+from seqserve.v1 import generation_pb2
+
+
+class BulkRun:
+    """One bulk call, with the two tasks that feed it and read it."""
+
+    def __init__(
+        self,
+        group: CallGroup,
+        template: generation_pb2.GenerateRequest,
+        sources: Iterable[str] | AsyncIterable[str],
+        concurrency: int,
+        attempts: Attempts,
+    ) -> None:
+        """Starts nothing yet.
+
+        Args:
+            group: Sends the calls.
+            template: The request of every source, without the source.
+            sources: The texts; a task reads them.
+            concurrency: Maximum number of sources read whose outcome has not been yielded.
+            attempts: Decides on retries.
+
+        Raises:
+            InvalidArgument: The concurrency is less than 1, or the sources are one text.
+        """
+        self._calls = group.group()
+        self._template = template
+        self._sources = checked_sources(sources)
+        self._attempts = attempts
+        self._room = Semaphore(checked_concurrency(concurrency))
+        self._pending = PendingRequests()
+        self._outcomes: Queue[Outcome | BaseException | None] = Queue()
+        self._is_over = False
+        self._failure: BaseException | None = None
+
+    async def outcomes(self) -> AsyncGenerator[Outcome, None]:
+        """Generates from the sources and yields their outcomes as they arrive."""
+        reader = start(self._read, "seqserve-bulk")
+        exchange = start(self._exchange, "seqserve-bulk")
+        try:
+            while (outcome := await self._outcomes.get()) is not None:
+                if isinstance(outcome, BaseException):
+                    raise outcome
+                yield outcome
+                self._room.release()
+        finally:
+            self._is_over = True
+            self._room.release()
+            self._pending.close()
+            self._calls.cancel()
+            await stop(reader)
+            # It ends with its call. A cancelled task would leak the message that gRPC reads for it.
+            await finished(exchange)
+
+    async def _read(self) -> None:
+        try:
+            async for number, source in self._paced():
+                try:
+                    request = requests.generate_bulk_request(self._template, number, source)
+                except InvalidArgument as error:
+                    self._outcomes.put_nowait((number, error))
+                else:
+                    self._pending.put(request)
+        except Failure as error:
+            self._failure = error
+        self._pending.close()
+
+    async def _paced(self) -> AsyncIterator[tuple[int, str]]:
+        """Yields each source with its number when there is room for it."""
+        numbers = count()
+        await self._room.acquire()
+        async for source in items_of(self._sources):
+            yield next(numbers), source
+            await self._room.acquire()
+            if self._is_over:
+                return
+
+    async def _exchange(self) -> None:
+        try:
+            while await self._call():
+                pass
+        except Failure as error:
+            self._outcomes.put_nowait(error)
+        else:
+            self._outcomes.put_nowait(self._failure)
+
+    async def _call(self) -> bool:
+        """Sends the pending requests; tells whether another call is needed."""
+        queue = self._pending.begin()
+        first = await queue.get()
+        if first is None:
+            return False
+        sent = _requests_of(first, queue)
+        call = self._calls.call(Method.GENERATE_BULK, sent, self._attempts.remaining_s())
+        try:
+            async for response in call:
+                self._attempts.answered()
+                self._outcomes.put_nowait(self._pending.outcome_of(response))
+        except CallError as error:
+            delay_s = self._attempts.delay_after(error)
+            if delay_s is None:
+                raise
+        else:
+            self._pending.check_empty()
+            return False
+        finally:
+            call.cancel()
+        await self._calls.wait(delay_s)
+        return True
+
+
+async def _requests_of(first: Request, queue: Queue[Request | None]) -> AsyncIterator[Request]:
+    request: Request | None = first
+    while request is not None:
+        yield request
+        request = await queue.get()

@@ -1,0 +1,42 @@
+"""One call with its retries: the messages of the first attempt that the server answers.
+
+An attempt is repeated only while it has yielded nothing, so no message is yielded twice. Closing
+the generator cancels the call on the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from google.protobuf.message import Message
+
+from seqserve._async.groups import CallGroup
+from seqserve._transport.method import Method
+from seqserve.errors import CallError
+from seqserve.retry import Attempts
+
+
+async def messages_of(
+    group: CallGroup, method: Method, request: Message, attempts: Attempts
+) -> AsyncGenerator[Any, None]:
+    """Yields the messages of a call as they arrive.
+
+    Raises:
+        CallError: The last attempt failed, or an earlier one with an error that is not retried.
+    """
+    while True:
+        call = group.call(method, request, attempts.remaining_s())
+        answered = False
+        try:
+            async for message in call:
+                answered = True
+                yield message
+            return
+        except CallError as error:
+            delay_s = None if answered else attempts.delay_after(error)
+            if delay_s is None:
+                raise
+        finally:
+            call.cancel()
+        await group.wait(delay_s)

@@ -1,0 +1,270 @@
+"""The asyncio client: its calls are awaited on one event loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Self, Unpack
+
+from seqserve import requests, responses
+from seqserve._async.bulk import BulkRun
+from seqserve._async.groups import CallGroup
+from seqserve._async.model_client import AsyncModelClient
+from seqserve._async.streams import pieces_of
+from seqserve._async.transport import AsyncTransport
+from seqserve._async.worker_pool import WorkerPool
+from seqserve._transport.aio_channel import AsyncGrpcTransport
+from seqserve._transport.connection import Connection
+from seqserve._transport.metadata import MetadataSource
+from seqserve._transport.method import Method
+from seqserve.arguments import (
+    BULK_CONCURRENCY,
+    DEFAULT_CONCURRENCY,
+    DEFAULT_TARGET,
+    DEFAULT_TIMEOUT_S,
+    MAX_MESSAGE_BYTES,
+    checked_sources,
+)
+from seqserve.attention import AttentionResult
+from seqserve.decoding import GenerateOptions
+from seqserve.errors import CallError
+from seqserve.results import Piece, Result, ScoreResult
+from seqserve.retry import RetryPolicy
+from seqserve.tls import TLS
+
+
+class AsyncClient(AsyncModelClient):
+    """Generates texts with the models of a seqserve server. Cancelling a task cancels its call.
+
+    Example::
+
+        async with AsyncClient("localhost:50051") as client:
+            result = await client.generate("The coffee tastes good.")
+            print(result.text)
+            async for piece in client.stream("We watched a film."):
+                print(piece.text, end="", flush=True)
+
+    Every call takes ``timeout_s``, the time for the call and its retries, by default the client's.
+    The client retries a call if the server is unreachable, loading, draining or full, as
+    :class:`~seqserve.RetryPolicy` says. A call that fails raises a :class:`~seqserve.CallError`,
+    whose class names the reason.
+    """
+
+    def __init__(
+        self,
+        target: str = DEFAULT_TARGET,
+        *,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        tls: TLS | None = None,
+        token: str | None = None,
+        retry: RetryPolicy | None = None,
+        max_message_bytes: int = MAX_MESSAGE_BYTES,
+        metadata: MetadataSource | None = None,
+        transport: AsyncTransport | None = None,
+    ) -> None:
+        """Stores the settings; the first call connects.
+
+        Args:
+            target: Address of the server, ``host:port``, or of several: ``host:port,host:port``.
+            timeout_s: Default time for a call and its retries; ``math.inf`` for no limit.
+            tls: Encryption of the connection; none by default.
+            token: Token for a server that requires one; never sent over a network unencrypted.
+            retry: How often and how long to retry.
+            max_message_bytes: Maximum size of a response.
+            metadata: Returns pairs of texts to send with a call, such as ``x-request-id`` or
+                ``traceparent``; called for every attempt.
+            transport: Sends the calls, instead of gRPC.
+
+        Raises:
+            OptionError: The target is malformed or one of several hosts cannot be resolved, a file
+                of ``tls`` is invalid, or the token would be sent unencrypted.
+        """
+        self._transport = transport or AsyncGrpcTransport(
+            Connection(target, max_message_bytes, tls, token, metadata)
+        )
+        super().__init__(CallGroup(self._transport), retry or RetryPolicy(), timeout_s)
+
+    async def generate(
+        self,
+        source: str,
+        *,
+        timeout_s: float | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> Result:
+        """Generates from one source.
+
+        Args:
+            source: The text to generate from.
+            **options: See :class:`~seqserve.GenerateOptions`.
+        """
+        request = requests.generate_request(source, **options)
+        return await self._unary(Method.GENERATE, request, responses.result_of, timeout_s)
+
+    async def generate_many(
+        self,
+        sources: Iterable[str] | AsyncIterable[str],
+        *,
+        concurrency: int = DEFAULT_CONCURRENCY,
+        timeout_s: float | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> AsyncGenerator[Result, None]:
+        """Generates from many sources at once and yields the results in their order.
+
+        Reads sources only as results are taken: an endless iterable needs no more memory than a
+        short one. Leaving the loop, or closing the iterator, cancels the calls under way.
+
+        Args:
+            sources: The texts to generate from; a plain iterable must not block the event loop.
+            concurrency: Maximum number of calls at once.
+            timeout_s: Time for each call and its retries; the client's by default.
+            **options: See :class:`~seqserve.GenerateOptions`.
+
+        Raises:
+            CallError: A call failed. The results before it have been yielded, the calls after it
+                are cancelled.
+        """
+        group = self._calls.group()
+
+        async def generate(source: str) -> Result:
+            request = requests.generate_request(source, **options)
+            return await self._unary(
+                Method.GENERATE, request, responses.result_of, timeout_s, group
+            )
+
+        try:
+            pool = WorkerPool(generate, checked_sources(sources), concurrency)
+            async with aclosing(pool.outcomes()) as outcomes:
+                async for outcome in outcomes:
+                    yield outcome.result()
+        finally:
+            group.cancel()
+
+    async def generate_batch(
+        self,
+        sources: Sequence[str],
+        *,
+        timeout_s: float | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> list[Result | CallError]:
+        """Generates from up to 1024 sources in one call.
+
+        :meth:`generate_bulk` takes any number of sources.
+
+        Args:
+            sources: The texts to generate from, 1 to 1024.
+            **options: See :class:`~seqserve.GenerateOptions`.
+
+        Returns:
+            For each source, in order, its result or its own error.
+        """
+        request = requests.generate_batch_request(sources, **options)
+        read = partial(responses.outcomes_of, sources=len(sources))
+        return await self._unary(Method.GENERATE_BATCH, request, read, timeout_s)
+
+    def generate_bulk(
+        self,
+        sources: Iterable[str] | AsyncIterable[str],
+        *,
+        concurrency: int = BULK_CONCURRENCY,
+        timeout_s: float | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> AsyncGenerator[tuple[int, Result | CallError], None]:
+        """Generates from any number of sources in one call; yields results as they are ready.
+
+        The client holds at most ``concurrency`` sources and the server reads on only while few are
+        under way, so the iterable may be endless. Leaving the loop, or closing the iterator,
+        cancels the call.
+
+        If the server is unreachable or shuts down, another call is sent the sources without an
+        answer, within the limits of :class:`~seqserve.RetryPolicy`; every answer resets the count
+        of attempts.
+
+        Args:
+            sources: The texts to generate from; a plain iterable must not block the event loop.
+            concurrency: Maximum number of sources between input and output, whether the server
+                works on them or they are on their way.
+            timeout_s: Time for the whole call and its retries; no limit by default.
+            **options: See :class:`~seqserve.GenerateOptions`.
+
+        Yields:
+            The index of a source, from 0, and its result or its own error.
+        """
+        template = requests.generate_request("", **options)
+        attempts = self._attempts(math.inf if timeout_s is None else timeout_s)
+        return BulkRun(self._calls, template, sources, concurrency, attempts).outcomes()
+
+    def stream(
+        self,
+        source: str,
+        *,
+        timeout_s: float | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> AsyncGenerator[Piece, None]:
+        """Generates from one source and yields the text piece by piece as it is decoded.
+
+        The joined texts of the pieces are the text of the result; the last piece has no text but
+        the result. Leaving the loop, or closing the iterator, cancels the call on the server. A
+        stream is retried only before its first message.
+
+        Args:
+            source: The text to generate from.
+            timeout_s: Time for the whole stream and its retries; the client's by default.
+            **options: See :class:`~seqserve.GenerateOptions`.
+        """
+        request = requests.generate_request(source, **options)
+        return pieces_of(self._calls, request, self._attempts(timeout_s))
+
+    async def score(
+        self,
+        source: str,
+        target: str,
+        *,
+        model: str | None = None,
+        version: int | None = None,
+        timeout_s: float | None = None,
+    ) -> ScoreResult:
+        """Returns the log-probability of every token of a given target.
+
+        Args:
+            source: The source text.
+            target: The target text.
+            model: Name of the model; the server's default if None.
+            version: Version of the model; the highest valid one if None.
+        """
+        request = requests.score_request(source, target, model, version)
+        return await self._unary(Method.SCORE, request, responses.score_of, timeout_s)
+
+    async def attention(
+        self,
+        source: str,
+        target: str | None = None,
+        *,
+        model: str | None = None,
+        version: int | None = None,
+        timeout_s: float | None = None,
+    ) -> AttentionResult:
+        """Returns the attention weights of every layer and head.
+
+        Args:
+            source: The source text.
+            target: The target text; the output of greedy search if None.
+            model: Name of the model; the server's default if None.
+            version: Version of the model; the highest valid one if None.
+        """
+        request = requests.attention_request(source, target, model, version)
+        return await self._unary(Method.ATTENTION, request, responses.attention_of, timeout_s)
+
+    async def close(self) -> None:
+        """Cancels the calls under way and closes the connection."""
+        self._calls.cancel()
+        await self._transport.close()
+
+    async def __aenter__(self) -> Self:
+        """Returns the client itself."""
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        """Closes the client."""
+        await self.close()

@@ -1,0 +1,1 @@
+"""What tasks and threads do differently: the one part of the client that is written twice."""

@@ -1,0 +1,117 @@
+# Generated from seqserve/_async/model_client.py by `make clients`; do not edit.
+"""The calls of ModelService, and how any unary call is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import Any, TypeVar
+
+from google.protobuf.message import Message
+
+from seqserve import requests, responses
+from seqserve._sync.calls import messages_of
+from seqserve._sync.groups import CallGroup
+from seqserve._transport.method import Method
+from seqserve.results import Model
+from seqserve.retry import Attempts, RetryPolicy
+from seqserve.v1 import model_pb2
+
+R = TypeVar("R")
+
+
+class ModelClient:
+    """Lists the models of a server, loads and unloads them, and splits traffic among versions."""
+
+    def __init__(self, calls: CallGroup, retry: RetryPolicy, timeout_s: float) -> None:
+        """Stores the group that sends the calls, and the client's settings for them."""
+        self._calls = calls
+        self._retry = retry
+        self._timeout_s = timeout_s
+
+    def models(self, *, timeout_s: float | None = None) -> list[Model]:
+        """Lists every version of every model of the server."""
+        request = model_pb2.ListModelsRequest()
+        return self._unary(Method.LIST_MODELS, request, responses.models_of, timeout_s)
+
+    def model(
+        self,
+        name: str | None = None,
+        version: int | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> Model:
+        """Describes one version of a model, by default the highest one of the default model."""
+        request = requests.get_model_request(name, version)
+        return self._unary(Method.GET_MODEL, request, _model_of, timeout_s)
+
+    def load_model(
+        self,
+        name: str | None,
+        version: int | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> Model:
+        """Loads a version of a model and returns it when it takes calls.
+
+        The version stays loaded until :meth:`unload_model`, whatever the server's own rules are. If
+        the time runs out, the server still goes on loading.
+
+        Args:
+            name: Name of the model; the server's default if None.
+            version: The version; the highest one in the server's repository if None.
+
+        Raises:
+            FailedPrecondition: The version cannot be loaded; the message says why.
+        """
+        request = requests.load_model_request(name, version)
+        return self._unary(Method.LOAD_MODEL, request, _model_of, timeout_s)
+
+    def unload_model(
+        self, name: str | None, version: int, *, timeout_s: float | None = None
+    ) -> Model:
+        """Unloads a version of a model and returns it when its calls have ended.
+
+        The version stays unloaded until :meth:`load_model`, whatever the server's own rules are.
+
+        Args:
+            name: Name of the model; the server's default if None.
+            version: The version.
+        """
+        request = requests.unload_model_request(name, version)
+        return self._unary(Method.UNLOAD_MODEL, request, _model_of, timeout_s)
+
+    def set_traffic(
+        self, name: str | None, weights: Mapping[int, int], *, timeout_s: float | None = None
+    ) -> list[Model]:
+        """Splits the calls that name no version among the versions of a model.
+
+        Args:
+            name: Name of the model; the server's default if None.
+            weights: Weight by version, such as ``{1: 90, 2: 10}``; if empty, all calls go to the
+                highest version that is ready.
+
+        Returns:
+            Every version of the model, with its ``traffic_share``.
+        """
+        request = requests.set_traffic_request(name, weights)
+        return self._unary(Method.SET_TRAFFIC, request, responses.models_of, timeout_s)
+
+    def _unary(
+        self,
+        method: Method,
+        request: Message,
+        read: Callable[[Any], R],
+        timeout_s: float | None,
+        group: CallGroup | None = None,
+    ) -> R:
+        attempts = self._attempts(timeout_s)
+        with closing(messages_of(group or self._calls, method, request, attempts)) as messages:
+            return read(next(messages))
+
+    def _attempts(self, timeout_s: float | None) -> Attempts:
+        return Attempts(self._retry, self._timeout_s if timeout_s is None else timeout_s)
+
+
+def _model_of(response: Any) -> Model:
+    return responses.model_of(response.model)

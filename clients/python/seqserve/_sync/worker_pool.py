@@ -1,0 +1,107 @@
+# Generated from seqserve/_async/worker_pool.py by `make clients`; do not edit.
+"""Many calls at once, their outcomes in the order of the items; memory stays bounded.
+
+At most ``concurrency`` items are worked on, and at most :data:`~seqserve.arguments.WINDOW` times as
+many are between input and output. An outcome is yielded as soon as it and all before it are done,
+even while the input blocks its reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from typing import Generic, TypeVar
+
+from seqserve._concurrency.threads import (
+    Failure,
+    Future,
+    Lock,
+    Queue,
+    Semaphore,
+    fail,
+    items_of,
+    settled,
+    start,
+    stop,
+)
+from seqserve.arguments import WINDOW, checked_concurrency
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+class WorkerPool(Generic[A, R]):
+    """Threads that take turns at reading items, and work on them at the same time."""
+
+    def __init__(
+        self,
+        work: Callable[[A], R],
+        items: Iterable[A],
+        concurrency: int,
+    ) -> None:
+        """Starts nothing yet.
+
+        Args:
+            work: Function to apply to an item.
+            items: The items; the threads read them, one at a time.
+            concurrency: Maximum number of items worked on at once.
+
+        Raises:
+            InvalidArgument: The concurrency is less than 1.
+        """
+        self._work = work
+        self._items = items_of(items)
+        self._concurrency = checked_concurrency(concurrency)
+        self._reading = Lock()
+        self._room = Semaphore(concurrency * WINDOW)
+        self._futures: Queue[Future[R] | None] = Queue()
+        self._is_over = False
+
+    def outcomes(self) -> Generator[Future[R], None, None]:
+        """Yields a finished future for each item, in order.
+
+        If reading the items fails, a last future has the error.
+        """
+        workers = [start(self._run, "seqserve-many") for _ in range(self._concurrency)]
+        try:
+            while (future := self._futures.get()) is not None:
+                settled(future)
+                yield future
+                self._room.release()
+        finally:
+            self._is_over = True
+            self._room.release()
+            stop(*workers)
+
+    def _run(self) -> None:
+        while (taken := self._take()) is not None:
+            item, future = taken
+            try:
+                future.set_result(self._work(item))
+            except Failure as error:
+                fail(future, error)
+
+    def _take(self) -> tuple[A, Future[R]] | None:
+        with self._reading:
+            self._room.acquire()
+            if self._is_over:
+                # Wakes the next worker, which ends as well.
+                self._room.release()
+                return None
+            future: Future[R] = Future()
+            try:
+                item = next(self._items)
+            except StopIteration:
+                self._end()
+                return None
+            except Failure as error:
+                fail(future, error)
+                self._futures.put_nowait(future)
+                self._end()
+                return None
+            self._futures.put_nowait(future)
+            return item, future
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._room.release()
+        self._futures.put_nowait(None)

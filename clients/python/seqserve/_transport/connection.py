@@ -1,0 +1,72 @@
+"""The settings of a gRPC connection: address, encryption, and the metadata of every call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from seqserve._transport.metadata import Metadata, MetadataSource, checked_metadata
+from seqserve._transport.method import Method
+from seqserve.bearer import metadata_of
+from seqserve.target import channel_options, check_name, grpc_target, is_local
+from seqserve.tls import TLS
+from seqserve.v1 import generation_pb2_grpc, model_pb2_grpc
+
+
+class Connection:
+    """Makes channels to one target; itself it opens none."""
+
+    def __init__(
+        self,
+        target: str,
+        max_message_bytes: int,
+        tls: TLS | None = None,
+        token: str | None = None,
+        metadata: MetadataSource | None = None,
+    ) -> None:
+        """Checks the settings, which :class:`~seqserve.Client` describes.
+
+        Raises:
+            OptionError: See :class:`~seqserve.Client`.
+        """
+        self._address = grpc_target(target)
+        self._token = metadata_of(token, is_private=tls is not None or is_local(target))
+        self._source = metadata
+        if tls is not None:
+            check_name(target, tls.server_name)
+        server_name = tls.server_name if tls else None
+        self._options = channel_options(target, max_message_bytes, server_name)
+        self._credentials = tls.credentials() if tls else None
+
+    def channel(self) -> grpc.Channel:
+        """Makes a channel for threads."""
+        if self._credentials is None:
+            return grpc.insecure_channel(self._address, self._options)
+        return grpc.secure_channel(self._address, self._credentials, self._options)
+
+    def aio_channel(self) -> grpc.aio.Channel:
+        """Makes a channel for the running event loop."""
+        if self._credentials is None:
+            return grpc.aio.insecure_channel(self._address, self._options)
+        return grpc.aio.secure_channel(self._address, self._credentials, self._options)
+
+    def metadata(self) -> Metadata:
+        """Returns the metadata of the next call.
+
+        Raises:
+            InvalidArgument: The caller's metadata is malformed.
+        """
+        given = checked_metadata(self._source()) if self._source else ()
+        return (*given, *self._token)
+
+
+def callables(channel: Any) -> dict[Method, Any]:
+    """Returns the stub of every method."""
+    stubs = (
+        generation_pb2_grpc.GenerationServiceStub(channel),
+        model_pb2_grpc.ModelServiceStub(channel),
+    )
+    methods = {name: stub for each in stubs for name, stub in vars(each).items()}
+    return {method: methods[method.value] for method in Method}

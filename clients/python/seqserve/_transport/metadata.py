@@ -1,0 +1,52 @@
+"""Metadata that a caller adds to a call: accepted only in the form that gRPC sends.
+
+gRPC itself would report a malformed pair as a fault of the server, or raise errors of its own.
+Source: https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md, Custom-Metadata.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+from seqserve.errors import InvalidArgument
+
+Metadata: TypeAlias = tuple[tuple[str, str], ...]
+MetadataSource: TypeAlias = Callable[[], Iterable[tuple[str, str]]]
+"""Returns the metadata of a call; called for every attempt."""
+
+_KEY = re.compile(r"[a-z0-9_.-]+")
+_TEXT = re.compile(r"[\x20-\x7e]*")
+_BINARY = "-bin"
+
+
+def checked_metadata(given: Iterable[Any]) -> Metadata:
+    """Returns pairs of key and value unchanged.
+
+    Raises:
+        InvalidArgument: An element is no pair, or gRPC would not send it.
+    """
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise _refused(f"{type(given).__name__} is not a list of pairs of key and value")
+    return tuple(_checked(pair) for pair in given)
+
+
+def _checked(pair: Any) -> tuple[str, str]:
+    # A text of two characters would pass for a pair.
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise _refused(f"{type(pair).__name__} is not a pair of key and value")
+    key, value = pair
+    if not isinstance(key, str) or not _KEY.fullmatch(key):
+        raise _refused(f"the key {key!r:.80} must have only lower-case letters, digits and '-_.'")
+    # The error does not show the value, which may be a secret.
+    if key.endswith(_BINARY):
+        if not isinstance(value, bytes):
+            raise _refused(f"the value of {key!r} must be bytes, because the key ends in -bin")
+    elif not isinstance(value, str) or not _TEXT.fullmatch(value):
+        raise _refused(f"the value of {key!r} must be a text of printable ASCII characters")
+    return key, value
+
+
+def _refused(reason: str) -> InvalidArgument:
+    return InvalidArgument("INVALID_ARGUMENT", f"metadata: {reason}", field="metadata")

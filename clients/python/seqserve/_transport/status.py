@@ -1,0 +1,94 @@
+"""From a gRPC status and its details to an error of :mod:`seqserve.errors`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import grpc
+
+from seqserve import errors
+from seqserve._transport.details import METADATA_KEY, Details, read_details
+from seqserve.v1 import generation_pb2
+
+_CLASSES: dict[str, type[errors.CallError]] = {
+    "INVALID_ARGUMENT": errors.InvalidArgument,
+    "NOT_FOUND": errors.NotFound,
+    "FAILED_PRECONDITION": errors.FailedPrecondition,
+    "RESOURCE_EXHAUSTED": errors.Overloaded,
+    "DEADLINE_EXCEEDED": errors.DeadlineExceeded,
+    "CANCELLED": errors.Cancelled,
+    "UNAUTHENTICATED": errors.Unauthenticated,
+    "PERMISSION_DENIED": errors.PermissionDenied,
+    "UNAVAILABLE": errors.Unavailable,
+    "INTERNAL": errors.InternalError,
+    "UNKNOWN": errors.InternalError,
+}
+
+_REQUEST_ID = "x-request-id"
+
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+
+# Proxies, and gRPC itself, report a connection that broke under a call as INTERNAL with one of
+# these in the message.
+_BROKEN_CONNECTION = ("RST_STREAM", "Stream removed")
+
+
+def error_of(
+    code: grpc.StatusCode, details: str, metadata: Iterable[tuple[str, str | bytes]]
+) -> errors.CallError:
+    """Returns the error for a failed call.
+
+    Args:
+        code: Status of the call.
+        details: Its message.
+        metadata: Trailing metadata of the call.
+    """
+    attached, request_id = Details(), ""
+    for key, value in metadata:
+        if key == METADATA_KEY and isinstance(value, bytes):
+            attached = read_details(value)
+        elif key == _REQUEST_ID and isinstance(value, str):
+            request_id = value
+    return _class_of(code, details)(
+        code.name,
+        details,
+        field=attached.field,
+        retry_after_s=attached.retry_after_s,
+        request_id=request_id,
+    )
+
+
+def error_of_call(call: Any) -> errors.CallError:
+    """Returns the error for a failed call of gRPC, which is an exception with its status."""
+    return error_of(call.code(), call.details() or "", call.trailing_metadata() or ())
+
+
+def client_closed() -> errors.Cancelled:
+    """Returns the error for a call of a closed client."""
+    return errors.Cancelled("CANCELLED", "the client is closed")
+
+
+def call_cancelled() -> errors.Cancelled:
+    """Returns the error for a call that this side cancelled."""
+    return errors.Cancelled("CANCELLED", "the call was cancelled")
+
+
+def error_within(failure: generation_pb2.Failure) -> errors.CallError:
+    """Returns the error for one source of a call with many."""
+    code = _CODES.get(failure.code, grpc.StatusCode.UNKNOWN)
+    return _class_of(code, failure.message)(
+        code.name,
+        failure.message,
+        field=failure.field,
+        retry_after_s=failure.retry_after_ms * 1e-3 if failure.retry_after_ms else None,
+    )
+
+
+def _class_of(code: grpc.StatusCode, details: str) -> type[errors.CallError]:
+    if code is grpc.StatusCode.INTERNAL and any(sign in details for sign in _BROKEN_CONNECTION):
+        return errors.Unavailable
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "message larger than max" in details:
+        # gRPC's limit on bytes, not a full queue: a retry would not help.
+        return errors.InvalidArgument
+    return _CLASSES.get(code.name, errors.CallError)

@@ -1,0 +1,44 @@
+"""Arguments of the client itself: their defaults, and checks that name the wrong one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Iterable
+from typing import TypeVar
+
+from seqserve.errors import InvalidArgument
+
+DEFAULT_TARGET = "localhost:50051"
+DEFAULT_TIMEOUT_S = 30.0
+DEFAULT_CONCURRENCY = 32
+BULK_CONCURRENCY = 256
+"""More sources than a server runs at once, so that it never waits for the next one."""
+MAX_MESSAGE_BYTES = 64 << 20
+WINDOW = 4
+"""Maximum number of sources between input and output for each call under way, so that one slow
+answer delays few others."""
+
+S = TypeVar("S", bound=Iterable[str] | AsyncIterable[str])
+
+
+def checked_concurrency(concurrency: int) -> int:
+    """Returns a concurrency unchanged.
+
+    Raises:
+        InvalidArgument: It is less than 1.
+    """
+    if concurrency < 1:
+        reason = f"concurrency: {concurrency} is less than 1"
+        raise InvalidArgument("INVALID_ARGUMENT", reason, field="concurrency")
+    return concurrency
+
+
+def checked_sources(sources: S) -> S:
+    """Returns sources unchanged.
+
+    Raises:
+        InvalidArgument: They are one text, whose characters would pass for sources.
+    """
+    if isinstance(sources, str | bytes):
+        reason = f"sources: {sources!r:.80} is one text; give a list of texts"
+        raise InvalidArgument("INVALID_ARGUMENT", reason, field="sources")
+    return sources

@@ -1,0 +1,127 @@
+"""Keywords of the decoding options, typed and described.
+
+Generated from proto/seqserve/v1/generation.proto by `make proto`; do not edit.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TypedDict
+
+
+class GenerationOptions(TypedDict, total=False):
+    """The fields of the message ``GenerationOptions``; None leaves one to the server."""
+
+    time_limit_ms: int | None
+    """Milliseconds from the arrival of the call until it returns what is decoded by then, with stop
+    reason TIME_LIMIT; no limit by default. A deadline, in contrast, ends the call without an
+    answer. At least 1."""
+
+    max_decoding_length: int | None
+    """Maximum number of target tokens, with the prefix and without the end token; by default the
+    limit of the model. At least 1."""
+
+    min_decoding_length: int | None
+    """Minimum number of target tokens before the end token is allowed. At least 0; 0 by default."""
+
+    beam_size: int | None
+    """Hypotheses kept at every step: more find likelier texts and take longer; 1 is greedy search.
+    At least 1; 1 by default."""
+
+    patience: float | None
+    """Search ends when beam_size times this many hypotheses are finished. Above 0 and at most 16; 1
+    by default."""
+
+    length_penalty: float | None
+    """Hypotheses are ranked by their score divided by their length to this power: 0 favours short
+    texts, more than 1 long ones. At least 0 and at most 16; 1 by default."""
+
+    coverage_penalty: float | None
+    """Ranks hypotheses lower if they leave source tokens unattended, the more so the larger this
+    is. Needs a beam. At least 0 and at most 16; 0 by default."""
+
+    num_hypotheses: int | None
+    """Number of hypotheses to return, best first: at most beam_size, or the number of samples or
+    alternatives. At least 1; 1 by default."""
+
+    return_alternatives: bool | None
+    """Return hypotheses that differ in the first token after the prefix, each with a search of its
+    own."""
+
+    min_alternative_expansion_prob: float | None
+    """Leave out alternatives whose first token is less probable than this. At least 0 and at most
+    1; 0 by default."""
+
+    temperature: float | None
+    """Divides the logits: below 1 samples are more alike, above 1 they differ more. Above 0 and at
+    most 1000; 1 by default."""
+
+    top_k: int | None
+    """Sample from this many of the most probable tokens; 0 for all. At least 0; 0 by default."""
+
+    top_p: float | None
+    """Sample from the most probable tokens that together have at least this probability. Above 0
+    and at most 1; 1 by default."""
+
+    min_p: float | None
+    """Sample from tokens that have at least this share of the highest probability. At least 0 and
+    at most 1; 0 by default."""
+
+    seed: int | None
+    """Equal seeds give equal samples, whatever else the server does; random by default. At least
+    0."""
+
+    repetition_penalty: float | None
+    """Divides positive logits, and multiplies negative ones, of tokens that the hypothesis already
+    contains: above 1 they become less probable. At least 0.015625 and at most 64; 1 by default."""
+
+    no_repeat_ngram_size: int | None
+    """Generate no sequence of this many tokens twice; 0 to allow it. At least 0; 0 by default."""
+
+    disable_unk: bool | None
+    """Never generate the unknown token."""
+
+    replace_unknowns: bool | None
+    """Replace each unknown token by the source token that it attends to most."""
+
+    suppress_tokens: Sequence[str] | None
+    """Tokens that are never generated. At most 256."""
+
+    suppress_sequences: Sequence[Sequence[str]] | None
+    """Sequences of tokens that are never generated. At most 256."""
+
+    end_tokens: Sequence[str] | None
+    """Tokens that end a hypothesis, in place of the end token of the model. At most 64."""
+
+    stop_sequences: Sequence[str] | None
+    """Texts that end a hypothesis, which is cut before the first of them. At most 16."""
+
+    target_prefix: str | None
+    """Text that every hypothesis begins with."""
+
+    target_prefix_tokens: Sequence[str] | None
+    """Tokens that every hypothesis begins with, in place of target_prefix."""
+
+    prefix_bias_beta: float | None
+    """Prefer the prefix instead of forcing it: while a hypothesis follows the prefix, its next
+    token gets this share of the probability. Needs a beam. At least 0 and below 1; 0 by default."""
+
+    terms: Mapping[str, str] | None
+    """Words or phrases and their translations, which every hypothesis should contain if its source
+    contains the word or phrase. Needs a beam. At most 16."""
+
+    vocabulary_allow: Sequence[str] | None
+    """The only tokens that may be generated, besides those that end a hypothesis; all if empty. At
+    most 4096."""
+
+    return_scores: bool | None
+    """Return the score of each hypothesis; without scores a step is a little cheaper. True by
+    default."""
+
+    return_token_scores: bool | None
+    """Return the log-probability of each token."""
+
+    return_top_tokens: int | None
+    """Return this many of the most probable tokens of each step with their log-probabilities. At
+    least 0 and at most 64; 0 by default."""
+
+    return_attention: bool | None
+    """Return the attention of each target token to the source tokens."""

@@ -1,0 +1,72 @@
+"""The next token of one row: its probabilities, or the top tokens that the graph has listed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from seqserve_server.engine.cache import MASKED_LOGIT
+from seqserve_server.engine.decoding.logits import TokenLogprobs, largest
+from seqserve_server.engine.decoding.processors import Columns, Processor, column_of
+from seqserve_server.engine.packing import Array
+
+
+class TopTokens(NamedTuple):
+    """Tokens in the order of their probability, ``[K]`` each."""
+
+    token_ids: Array
+    log_probabilities: Array
+
+    def top(self, count: int) -> TopTokens:
+        """Gives the first ``count`` of them."""
+        return TopTokens(self.token_ids[:count], self.log_probabilities[:count])
+
+    def pairs(self, count: int) -> TokenLogprobs:
+        """Lists the first ``count`` of them, suppressed ones left out."""
+        tokens, found = self.token_ids[:count].tolist(), self.log_probabilities[:count].tolist()
+        return [pair for pair in zip(tokens, found, strict=True) if pair[1] > MASKED_LOGIT / 2]
+
+
+class Distribution:
+    """Log-probabilities of all tokens of a row, or of those that its request allows."""
+
+    def __init__(
+        self,
+        logits: Array,
+        output: Sequence[int],
+        processors: Sequence[Processor],
+        columns: Columns = None,
+    ) -> None:
+        """Runs the processors.
+
+        Args:
+            logits: From the graph, ``[N]``.
+            output: The row's tokens so far.
+            processors: Of its request.
+            columns: The token of each column; None for the whole vocabulary.
+        """
+        for process in processors:
+            logits = process(logits, output, columns)
+        self.log_probabilities = logits
+        """``[N]``"""
+        self._columns = columns
+
+    def token(self, column: int) -> int:
+        """Gives the token of a column."""
+        return int(column if self._columns is None else self._columns[column])
+
+    def log_probability(self, token: int) -> float:
+        """Gives that of a token; minus infinity where it is not allowed."""
+        column = column_of(token, self._columns)
+        return -math.inf if column is None else float(self.log_probabilities[column])
+
+    def top(self, count: int) -> TopTokens:
+        """Gives the most probable tokens."""
+        found = largest(self.log_probabilities, count)
+        tokens = found if self._columns is None else self._columns[found]
+        return TopTokens(tokens, self.log_probabilities[found])
+
+    def pairs(self, count: int) -> TokenLogprobs:
+        """Lists the most probable tokens, suppressed ones left out."""
+        return self.top(count).pairs(count)

@@ -1,0 +1,87 @@
+"""What may come next in a row whose request asks for more than the graph's own choice.
+
+Forced prefixes, alternatives and lists of top tokens are the same for every kind of search.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.engine.decoding.distribution import Distribution, TopTokens
+from seqserve_server.engine.decoding.rows import Rows
+from seqserve_server.engine.decoding.step_outputs import RequestedOutputs
+
+
+class Proposal(NamedTuple):
+    """What may come next in one row."""
+
+    found: TopTokens | Distribution | None = None
+    """None where the graph's own choice stands."""
+    only: tuple[int, float] | None = None
+    """The one token that comes next, and its log-probability: NaN where it is forced."""
+    top_tokens: Sequence[tuple[int, float]] = ()
+    """Top tokens of the step for the answer; empty unless asked for."""
+    is_dropped: bool = False
+    """Whether the row is an alternative that is too improbable."""
+
+
+class Proposals:
+    """Reads the outputs of the last step, row by row."""
+
+    def __init__(self, rows: Rows, outputs: RequestedOutputs) -> None:
+        """Takes the rows, and what steps compute for them."""
+        self._rows = rows
+        self._outputs = outputs
+
+    def of(self, row: int) -> Proposal:
+        """Proposes the next token of a row."""
+        state, length = self._rows.states[row], int(self._rows.cache.lengths[row])
+        options = state.options
+        forced = state.constraints.forced(length - 1)
+        if forced is not None:
+            return Proposal(only=(forced, math.nan))
+        is_branching = options.is_branching_token(length)
+        if not (state.processors or options.return_top_tokens or is_branching):
+            return Proposal()
+        found = self._found(row, length)
+        top_tokens = found.pairs(options.return_top_tokens)
+        if not is_branching:
+            return Proposal(found, None, top_tokens)
+        chosen = alternative(found, state.index, options)
+        return Proposal(found, chosen or found.pairs(1)[0], top_tokens, chosen is None)
+
+    def _found(self, row: int, length: int) -> TopTokens | Distribution:
+        state, cache = self._rows.states[row], self._rows.cache
+        if not state.processors:
+            tokens, log_probabilities = cache.top_tokens([row])
+            return TopTokens(tokens[0], log_probabilities[0])
+        output, allowed = self._rows.output(row, length - 1), state.options.vocabulary
+        if not allowed:
+            return Distribution(cache.logits(row), output, state.processors)
+        columns, logits = self._outputs.allowed_logits(row, allowed)
+        return Distribution(logits, output, state.processors, columns)
+
+
+def alternative(
+    found: TopTokens | Distribution, index: int, options: DecodingOptions
+) -> tuple[int, float] | None:
+    """Gives the first token of an alternative and its log-probability.
+
+    Args:
+        found: What may come after the prefix.
+        index: Which alternative, the most probable one first.
+        options: Of the request.
+
+    Returns:
+        None where it is too improbable; the first alternative never is.
+    """
+    pairs = found.pairs(index + 1)
+    if index == 0:
+        return pairs[0]
+    if len(pairs) <= index:
+        return None
+    is_probable = math.exp(pairs[index][1]) >= options.min_alternative_expansion_prob
+    return pairs[index] if is_probable else None

@@ -1,0 +1,197 @@
+"""The decoding state of every running row: rows join, move, branch and leave here, nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from seqserve_server.engine.cache import SlotCache
+from seqserve_server.engine.decoding.hypotheses import HypothesisPool, PartialHypothesis
+from seqserve_server.engine.decoding.logits import TokenLogprobs
+from seqserve_server.engine.decoding.processors import Processor, processors_of
+from seqserve_server.engine.decoding.sampling import SamplingParams
+from seqserve_server.engine.decoding.step_outputs import StepOutputs
+from seqserve_server.engine.packing import Array
+
+
+class RowState:
+    """What one row belongs to, and what is no array."""
+
+    __slots__ = (
+        *("beams", "constraints", "index", "is_dropped", "needs_proposals"),
+        *("options", "outputs", "pool", "processors"),
+    )
+
+    def __init__(self, pool: HypothesisPool, index: int, beams: list[int]) -> None:
+        """Reads the options of the row's request.
+
+        Args:
+            pool: Where its hypothesis goes.
+            index: Which of the request's samples or alternatives it decodes.
+            beams: Rows of its beam search, best first: one list for all of them; itself alone where
+                there is no beam.
+        """
+        self.pool = pool
+        self.index = index
+        self.beams = beams
+        self.options = pool.options
+        self.constraints = pool.constraints
+        self.needs_proposals = pool.options.needs_proposals
+        self.processors: tuple[Processor, ...] = (
+            processors_of(pool.options) if self.needs_proposals else ()
+        )
+        self.outputs: StepOutputs | None = None
+        """What it needs of each step, once that has been requested."""
+        self.is_dropped = False
+        """Whether it is an alternative that is too improbable."""
+
+
+class Rows:
+    """Arrays over all slots, and a :class:`RowState` for each row in use."""
+
+    def __init__(self, cache: SlotCache, max_tokens: int) -> None:
+        """Allocates room for the longest target in every slot.
+
+        Args:
+            cache: Keys and values of the same rows.
+            max_tokens: Longest target, the end token counted.
+        """
+        slots = cache.slots
+        self.cache = cache
+        self.states: dict[int, RowState] = {}
+        self.tokens = np.zeros((slots, max_tokens), np.int32)
+        self.log_probabilities = np.zeros((slots, max_tokens))
+        """Of each token; NaN where it was forced."""
+        self.scores = np.zeros(slots)
+        """Sums of the log-probabilities, forced tokens left out."""
+        self.max_lengths = np.zeros(slots, np.int32)
+        self.has_no_beam = np.zeros(slots, np.bool_)
+        self.num_without_beam = 0
+        self.is_inspected = np.zeros(slots, np.bool_)
+        """Rows without a beam that are looked at one by one after each step."""
+        self.samples = np.zeros(slots, np.bool_)
+        """Rows that sample among the top tokens of the graph."""
+        self.sampling = SamplingParams.empty(slots)
+        self.random = np.zeros((slots, max_tokens))
+        """Random numbers in [0, 1), one for each token of a row that samples."""
+        self._arrays = (
+            self.tokens,
+            self.log_probabilities,
+            self.scores,
+            self.max_lengths,
+            self.has_no_beam,
+            self.is_inspected,
+            self.samples,
+            self.random,
+            *self.sampling,
+        )
+        self._top_tokens: dict[int, list[TokenLogprobs]] = {}
+
+    def join(self, rows: Sequence[int], pool: HypothesisPool) -> None:
+        """Starts the rows of a request, each empty.
+
+        Args:
+            rows: As many as its options say, those of one beam search side by side.
+            pool: Where its hypotheses go.
+        """
+        options, size = pool.options, pool.options.beam_size
+        searches = [list(rows[begin : begin + size]) for begin in range(0, len(rows), size)]
+        for place, row in enumerate(rows):
+            self.states[row] = RowState(pool, place // size, searches[place // size])
+        is_inspected = size == 1 and (options.is_inspected or options.may_suppress)
+        for row in rows:
+            self.scores[row] = 0.0
+            self.max_lengths[row] = options.max_decoding_length
+            if size == 1:
+                self.has_no_beam[row] = True
+                self.num_without_beam += 1
+                self.is_inspected[row] = is_inspected
+            if options.sampling:
+                self._start_sampling(row)
+            if options.may_suppress:
+                self.suppress(row, [])
+
+    def _start_sampling(self, row: int) -> None:
+        state = self.states[row]
+        options = state.options
+        assert options.sampling is not None
+        # Each hypothesis has its own generator, so that no other row changes what it draws.
+        generator = np.random.default_rng([options.sampling.seed, state.index])
+        forced = 0 if options.prefix_bias_beta else len(options.prefix)
+        free = options.max_decoding_length - forced
+        self.random[row, forced:][:free] = generator.random(free)
+        self.sampling.put(row, options.sampling)
+        self.samples[row] = not options.needs_distribution
+
+    def move(self, source: int, target: int) -> None:
+        """Moves a row into the slot of one that has left."""
+        for array in self._arrays:
+            array[target] = array[source]
+        self.states[target] = state = self.states.pop(source)
+        if source in self._top_tokens:
+            self._top_tokens[target] = self._top_tokens.pop(source)
+        state.beams[state.beams.index(source)] = target
+        self.has_no_beam[source] = self.is_inspected[source] = self.samples[source] = False
+
+    def leave(self, row: int) -> RowState | None:
+        """Forgets a row, and ends its beam search; gives its state, None where no row was there."""
+        self.cache.release(row)
+        self._top_tokens.pop(row, None)
+        self.num_without_beam -= int(self.has_no_beam[row])
+        self.has_no_beam[row] = self.is_inspected[row] = self.samples[row] = False
+        state = self.states.pop(row, None)
+        if state is not None:
+            state.beams.clear()
+        return state
+
+    def branch(self, sources: Array, targets: Array, length: int) -> None:
+        """Copies rows over other rows of the same beam search, keys and values too.
+
+        Args:
+            sources: Rows, any of them more than once.
+            targets: As many rows, none of them among the sources.
+            length: Tokens that they hold, at most.
+        """
+        self.cache.branch(sources, targets)
+        for array in (self.tokens, self.log_probabilities):
+            array[targets, :length] = array[sources, :length]
+        if self._top_tokens:
+            for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
+                if source in self._top_tokens:
+                    self._top_tokens[target] = self._top_tokens[source].copy()
+
+    def append(
+        self, rows: Array, lengths: Array | int, tokens: Array, log_probabilities: Array
+    ) -> None:
+        """Appends one token to each of some rows.
+
+        Args:
+            rows: Which, of any shape.
+            lengths: Their tokens, this one counted.
+            tokens: One for each row.
+            log_probabilities: Of the tokens; NaN where they are forced.
+        """
+        self.tokens[rows, lengths - 1] = tokens
+        self.log_probabilities[rows, lengths - 1] = log_probabilities
+
+    def append_top(self, row: int, top_tokens: Sequence[tuple[int, float]]) -> None:
+        """Keeps the top tokens of the step that gave a row its newest token."""
+        self._top_tokens.setdefault(row, []).append(list(top_tokens))
+
+    def output(self, row: int, length: int) -> list[int]:
+        """Gives the first tokens of a row."""
+        return self.tokens[row, :length].tolist()  # type: ignore[no-any-return]
+
+    def hypothesis(self, row: int, length: int) -> PartialHypothesis:
+        """Gives a row's hypothesis: its first tokens and its score as it is now."""
+        return PartialHypothesis(
+            self.output(row, length),
+            self.log_probabilities[row, :length].tolist(),
+            float(self.scores[row]),
+            self._top_tokens.get(row, []),
+        )
+
+    def suppress(self, row: int, output: list[int]) -> None:
+        """Masks the tokens that a row must not generate after its output."""
+        self.cache.suppress(row, self.states[row].constraints.suppressed(output))

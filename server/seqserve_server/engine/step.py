@@ -1,0 +1,107 @@
+"""One decoder step over fixed buffers, by ONNX Runtime's I/O binding."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import onnxruntime as ort
+
+from seqserve_server.engine.packing import Array
+
+
+class StepSizes(NamedTuple):
+    """What a step computes beside the next tokens. A size of 0 switches its output off: the step
+    does not pay for it."""
+
+    biases: int = 1
+    """Tokens of each row whose logits are biased."""
+    top_k: int = 0
+    """Top tokens to list of each row."""
+    logits: int = 0
+    """Logits to return of each row, from token 0 on."""
+    allowed_groups: int = 0
+    """Groups of allowed tokens whose logits to return; see ``Runtime.allowed_shape``."""
+    projects: bool = True
+    """Whether rows are projected onto the whole vocabulary. If not, there are no next tokens, and
+    no top tokens may be asked for: ONNX Runtime 1.23 crashes where it ranks those of no row."""
+
+
+_SHARED = {"max_length", "max_source_length", "return_logprobs"}
+"""Inputs that all rows share."""
+_SIZED = {"top_k": "top_k", "num_logits": "logits", "allowed_tokens": "allowed_groups"}
+"""Inputs whose length is one of the sizes."""
+_ROW_SIZED = {
+    "bias_tokens": "biases",
+    "bias_values": "biases",
+    "top_tokens": "top_k",
+    "top_log_probabilities": "top_k",
+    "logits": "logits",
+    "allowed_logits": "allowed_groups",
+}
+"""Arrays with one of the sizes for each row, row after row on the first axis of their buffer."""
+_PROJECTED = {"projected_rows", "next_tokens", "log_probabilities", *_ROW_SIZED} - {
+    "allowed_logits"
+}
+"""Arrays of the rows that are projected onto the whole vocabulary."""
+INPUTS_AND_OUTPUTS = {*_SHARED, *_SIZED, *_ROW_SIZED, *_PROJECTED}
+"""What a decoder graph must have, its caches apart."""
+
+_MAX_BINDINGS = 1024
+
+
+class Step:
+    """A decoder step for any number of leading rows.
+
+    Inputs and outputs are bound to the buffers themselves, so a run copies nothing: keys and values
+    are written in place, and the next tokens land where the newest tokens are read.
+    """
+
+    def __init__(
+        self, session: ort.InferenceSession, inputs: dict[str, Array], outputs: dict[str, Array]
+    ) -> None:
+        """Keeps the buffers; a binding is made when it is first needed.
+
+        Args:
+            session: Of the decoder graph.
+            inputs: A buffer for each input. Its first axis is the row, except for inputs that are
+                shared or sized.
+            outputs: A buffer for each output.
+        """
+        self._session = session
+        self._inputs = inputs
+        self._outputs = outputs
+        # Kept, because a run without options makes its own each time.
+        self._options = ort.RunOptions()
+        self._bindings: dict[tuple[int, StepSizes], Any] = {}
+
+    def run(self, rows: int, sizes: StepSizes) -> None:
+        """Advances rows 0 to ``rows`` - 1 by one token."""
+        binding = self._bindings.get((rows, sizes))
+        if binding is None:
+            if len(self._bindings) >= _MAX_BINDINGS:
+                self._bindings.clear()
+            binding = self._bindings[rows, sizes] = self._bind(rows, sizes)
+        self._session._sess.run_with_iobinding(binding, self._options)
+
+    def _bind(self, rows: int, sizes: StepSizes) -> Any:
+        binding = self._session.io_binding()
+        for name, array in self._inputs.items():
+            shape = _shape(name, array, rows, sizes)
+            binding.bind_input(name, "cpu", 0, array.dtype, shape, array.ctypes.data)
+        for name, array in self._outputs.items():
+            shape = _shape(name, array, rows, sizes)
+            binding.bind_output(name, "cpu", 0, array.dtype, shape, array.ctypes.data)
+        return binding._iobinding
+
+
+def _shape(name: str, array: Array, rows: int, sizes: StepSizes) -> list[int]:
+    """Gives the shape of the part of a buffer that a step uses."""
+    if name in _SHARED:
+        return list(array.shape)
+    if name in _SIZED:
+        return [getattr(sizes, _SIZED[name]), *array.shape[1:]]
+    if name in _PROJECTED and not sizes.projects:
+        rows = 0
+    if name in _ROW_SIZED:
+        return [rows, getattr(sizes, _ROW_SIZED[name]), *array.shape[1:]]
+    return [rows, *array.shape[1:]]

@@ -1,0 +1,179 @@
+"""Brings one version into service and takes it out again; logs and counts what happened.
+
+A version takes calls only after its hashes were checked, its engine process is warm and its
+self-test has passed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from seqserve.errors import SeqserveError
+from seqserve_server.contract import logs
+from seqserve_server.contract.errors import EngineFault, ProviderError, StartupError
+from seqserve_server.front.engine_client.client import RemoteEngine
+from seqserve_server.front.models.loader import Loader
+from seqserve_server.front.models.repository import Entry, ServedModel
+from seqserve_server.front.telemetry.metrics import Metrics
+
+# If an engine does not send its last stats within this time, they are not counted.
+_STATS_TIMEOUT_S = 2.0
+
+_POLL_S = 0.01
+
+_log = logging.getLogger(__name__)
+
+
+class Deployment:
+    """Loads and unloads versions and moves their entries through the states."""
+
+    def __init__(self, loader: Loader, metrics: Metrics, drain_timeout_s: float) -> None:
+        """Loads nothing yet.
+
+        Args:
+            loader: Reads folders and starts engine processes.
+            metrics: Counts loads and shows the engines that run.
+            drain_timeout_s: Time that the calls of a version get to finish when it is unloaded.
+        """
+        self._loader = loader
+        self._metrics = metrics
+        self._drain_timeout_s = drain_timeout_s
+        self._loading: dict[Entry, RemoteEngine] = {}
+        self._closed = False
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when an engine goes up or down."""
+
+    @property
+    def loading_engines(self) -> list[RemoteEngine]:
+        """Engines of the versions that are loading."""
+        return list(self._loading.values())
+
+    def close(self) -> None:
+        """Ends the loads in progress; no version becomes ready from now on."""
+        self._closed = True
+        for engine in self.loading_engines:
+            engine.close()
+
+    def load_all(self, entries: Iterable[Entry]) -> None:
+        """Loads versions in parallel, before the event loop runs; blocks.
+
+        Raises:
+            ProviderError: The execution provider is not available.
+            StartupError: The caches do not fit in memory.
+        """
+        began_s = time.perf_counter()
+        for entry in entries:
+            entry.start_loading()
+            self._loading[entry] = self._loader.begin(entry.name, entry.version)
+        for entry, engine in list(self._loading.items()):
+            try:
+                model = self._loader.load(entry.name, entry.version, engine)
+            except (ProviderError, StartupError):
+                # The cause is this server's configuration: every other version would fail too.
+                raise
+            except Exception as error:
+                self._fail(entry, error)
+            else:
+                self._finish(entry, model, time.perf_counter() - began_s)
+            del self._loading[entry]
+
+    async def start(self, model: ServedModel) -> None:
+        """Connects the engine of a loaded model to the event loop."""
+        model.engine.on_change = lambda is_up: self.on_change()
+        await model.engine.start()
+
+    async def load(self, entry: Entry) -> None:
+        """Loads a version; afterwards its entry is READY, or FAILED with a reason."""
+        began_s = time.perf_counter()
+        try:
+            engine = await asyncio.to_thread(self._loader.begin, entry.name, entry.version)
+            self._loading[entry] = engine
+            try:
+                model = await self._start_up(entry, engine)
+            except BaseException:
+                await engine.stop()
+                raise
+            finally:
+                del self._loading[entry]
+        except Exception as error:
+            self._fail(entry, error)
+        else:
+            self._finish(entry, model, time.perf_counter() - began_s)
+
+    async def unload(self, entry: Entry) -> None:
+        """Waits for the calls of a draining version, then ends its process."""
+        model = entry.model
+        assert model is not None
+        began_s = time.perf_counter()
+        all_finished = await model.calls.wait_idle(self._drain_timeout_s)
+        with suppress(TimeoutError):
+            # The next scrape shows what the engine did since the last one.
+            async with asyncio.timeout(_STATS_TIMEOUT_S):
+                await _last_stats(model.engine)
+        await model.engine.stop()
+        manifest = model.manifest
+        self._metrics.model_unloaded(
+            manifest.name, manifest.version, manifest.precision, model.provider.value, model.engine
+        )
+        entry.model = None
+        entry.finish_draining()
+        seconds = time.perf_counter() - began_s
+        fields = {"model": entry.label, "all_finished": all_finished, "seconds": seconds}
+        logs.event("model unloaded", fields)
+
+    async def _start_up(self, entry: Entry, engine: RemoteEngine) -> ServedModel:
+        if self._closed:
+            engine.close()
+        model = await asyncio.to_thread(self._loader.load, entry.name, entry.version, engine)
+        if self._closed:
+            raise EngineFault("the server stops")
+        await self.start(model)
+        return model
+
+    def _finish(self, entry: Entry, model: ServedModel, seconds: float) -> None:
+        entry.model = model
+        entry.finish_loading()
+        precision, engine = model.manifest.precision, model.engine
+        provider = model.provider.value
+        self._metrics.model_loaded(entry.name, entry.version, precision, provider, engine)
+        fields = {
+            "model": entry.label,
+            "precision": precision,
+            "provider": provider,
+            "seconds": seconds,
+            "slots": engine.slots,
+            "cache_bytes": engine.cache_bytes,
+        }
+        logs.event("model loaded", fields)
+
+    def _fail(self, entry: Entry, error: Exception) -> None:
+        if self._closed:
+            entry.fail("the server stops")
+            return
+        if isinstance(error, SeqserveError):
+            reason = str(error)
+        else:
+            # A library may raise anything for a broken file; other versions go on loading.
+            _log.error("model %s", entry.label, exc_info=error)
+            reason = f"{entry.label}: cannot be read: {type(error).__name__}: {error}"
+        # Clients see the reason, but not where the repository is on this machine.
+        entry.fail(reason.replace(f"{self._loader.repository}{os.sep}", ""))
+        self._metrics.model_failed()
+        fields = {"model": entry.label, "reason": entry.reason}
+        logs.event("model failed", fields, logging.ERROR)
+
+
+async def _last_stats(engine: RemoteEngine) -> None:
+    """Waits until an engine is idle and its last report counts everything it did.
+
+    A cancelled call has ended at once, but is counted when its rows leave.
+    """
+    while (report := await asyncio.wrap_future(engine.ask())).slots_in_use or report.queue_depth:
+        await asyncio.sleep(_POLL_S)
+    # Rows leave a moment before the answers of their last step are counted.
+    await asyncio.wrap_future(engine.ask())

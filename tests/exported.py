@@ -1,0 +1,166 @@
+"""Artifacts that tests load, exported from random weights and cached in ``build/``.
+
+Tracing a graph takes seconds, so an export runs in a process beside the tests, and its result stays
+until a source file or a library that it came from has another content.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.metadata
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from tests import tiny
+
+_ROOT = Path(__file__).parents[1]
+CACHE = _ROOT / "build" / "exported-for-tests"
+_SOURCES = tuple(_ROOT / name for name in ("model", "export", "server", "tests"))
+_LIBRARIES = ("torch", "onnx", "onnxscript", "tokenizers")
+_STAMP = "sources.json"
+
+
+def _export_fp32(repository: Path) -> None:
+    _export_tiny(repository)
+
+
+def _export_int8(repository: Path) -> None:
+    """Exports with the defaults of ``seqserve export --precision int8``."""
+    from seqserve_export.precision import Caches, Scales
+
+    _export_tiny(repository, Scales.STATIC, Caches.FLOAT)
+
+
+def _export_row_scaled(repository: Path) -> None:
+    """Exports the other int8 scheme, a scale for each row and int8 caches, without a scorer."""
+    from tests.step_graphs import steps_only
+
+    from seqserve_export.precision import Caches, Scales
+
+    with steps_only():
+        _export_tiny(repository, Scales.ROW, Caches.INT8)
+
+
+def _export_tiny(repository: Path, *scheme: object) -> None:
+    from seqserve_export.artifact import write_artifact
+    from seqserve_export.quantization import quantize
+
+    tokenizer = tiny.make_tokenizer()
+    model = tiny.make_model(tokenizer)
+    if scheme:
+        model = quantize(model, tiny.make_calibration(model, tokenizer), *scheme)
+    write_artifact(model, tokenizer, repository, tiny.make_description(), verify=None)
+
+
+def _export_babble(repository: Path) -> None:
+    from tests.e2e.babble import export_babble
+
+    export_babble(repository, tiny.make_tokenizer(), tiny.make_description())
+
+
+EXPORTS: dict[str, Callable[[Path], None]] = {
+    "fp32": _export_fp32,
+    "int8": _export_int8,
+    "row-scaled": _export_row_scaled,
+    "babble": _export_babble,
+}
+"""What can be exported: each writes one version to a repository."""
+
+
+class Exporter:
+    """Exports in processes of its own, which tests wait for; warnings are errors there too."""
+
+    def __init__(self, folder: Path, cache: Path = CACHE) -> None:
+        """Starts nothing.
+
+        Args:
+            folder: Where each export is copied to, so that no test can damage the cache.
+            cache: Where exports are kept from run to run.
+        """
+        self._folder, self._cache = folder, cache
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def begin(self, *names: str) -> None:
+        """Starts the exports that the cache does not hold."""
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        for name in names:
+            if name in self._processes or is_current(self._cache / name):
+                continue
+            command = [sys.executable, "-W", "error", "-m", "tests.exported"]
+            with self._output(name).open("wb") as output:
+                self._processes[name] = subprocess.Popen(
+                    [*command, str(self._cache), name],
+                    env=environment,
+                    stdout=output,
+                    stderr=output,
+                )
+
+    def repository(self, name: str) -> Path:
+        """Waits for an export and gives a copy of its model repository."""
+        copy = self._folder / name
+        if not copy.exists():
+            self.begin(name)
+            process = self._processes.get(name)
+            assert process is None or process.wait() == 0, self._output(name).read_text()
+            shutil.copytree(self._cache / name / "models", copy)
+        return copy
+
+    def end(self) -> None:
+        """Ends the exports that no test has waited for."""
+        for process in self._processes.values():
+            process.kill()
+            process.wait()
+
+    def _output(self, name: str) -> Path:
+        return self._folder / f"{name}.txt"
+
+
+def is_current(folder: Path) -> bool:
+    """Tells whether a cached export came from the sources and libraries of now."""
+    try:
+        stamp = json.loads((folder / _STAMP).read_text())
+        return stamp == _stamp(map(Path, stamp["sources"]))
+    except (OSError, ValueError):
+        return False
+
+
+def _stamp(sources: Iterable[Path]) -> dict[str, dict[str, str]]:
+    """Gives the digest of each source file and the version of each library."""
+    return {
+        "sources": {
+            str(file): hashlib.sha256((_ROOT / file).read_bytes()).hexdigest() for file in sources
+        },
+        "libraries": {name: importlib.metadata.version(name) for name in _LIBRARIES},
+    }
+
+
+def _loaded_sources() -> list[Path]:
+    """Lists the files of model, export, server and tests that this process has imported."""
+    files = [Path(getattr(module, "__file__", None) or "/") for module in sys.modules.values()]
+    ours = {file for file in files if any(file.is_relative_to(folder) for folder in _SOURCES)}
+    return sorted(file.relative_to(_ROOT) for file in ours)
+
+
+def main(cache: Path, name: str, export: Callable[[Path], None]) -> None:
+    """Exports one artifact to the cache, unless another process has done so meanwhile."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if is_current(cache / name):
+            return
+        draft = cache / f"{name}.draft"
+        shutil.rmtree(draft, ignore_errors=True)
+        export(draft / "models")
+        (draft / _STAMP).write_text(json.dumps(_stamp(_loaded_sources()), indent=1))
+        shutil.rmtree(cache / name, ignore_errors=True)
+        draft.rename(cache / name)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], EXPORTS[sys.argv[2]])

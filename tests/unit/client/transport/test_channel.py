@@ -1,0 +1,437 @@
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextvars import ContextVar
+
+import grpc
+import pytest
+
+from seqserve import (
+    AsyncClient,
+    CallError,
+    Cancelled,
+    Client,
+    DeadlineExceeded,
+    InternalError,
+    InvalidArgument,
+    NotFound,
+    Overloaded,
+    PermissionDenied,
+    RetryPolicy,
+    StopReason,
+    Unauthenticated,
+    Unavailable,
+)
+
+from ..fake_server import PATIENCE_S, FakeServer
+
+ONCE = RetryPolicy(max_attempts=1)
+SOON = RetryPolicy(initial_backoff_s=0.01)
+
+
+def test_verbs(server: FakeServer) -> None:
+    with Client(server.target) as client:
+        result = client.generate("good day", model="m", version=7, max_decoding_length=5)
+        pieces = list(client.stream("good day"))
+        names = [model.name for model in client.models()]
+        score = client.score("good day", "Guten Tag", model="m")
+        attention = client.attention("good day", version=3)
+        assert (result.text, result.model, result.version) == ("GOOD DAY", "m", 7)
+        assert result.stop_reason is StopReason.EOS
+        assert "".join(piece.text for piece in pieces) == "GOOD DAY"
+        assert pieces[-1].result is not None and pieces[-1].result.text == "GOOD DAY"
+        assert names == ["capitals", "broken"]
+        assert (score.model, score.score) == ("m", -3.0)
+        assert (attention.version, attention.target_tokens) == (3, ("GOOD", "DAY", "</s>"))
+        assert client.model("broken", 1).state_reason.startswith("decoder.onnx")
+    assert server.requests[0].options.max_decoding_length == 5
+    assert not server.requests[0].options.HasField("min_decoding_length")
+
+
+async def test_async_verbs(server: FakeServer) -> None:
+    async with AsyncClient(server.target) as client:
+        result = await client.generate("good day", model="m", version=7)
+        pieces = [piece async for piece in client.stream("good day")]
+        names = [model.name for model in await client.models()]
+        score = await client.score("good day", "Guten Tag", model="m")
+        attention = await client.attention("good day", version=3)
+        assert (result.text, result.model, result.version) == ("GOOD DAY", "m", 7)
+        assert "".join(piece.text for piece in pieces) == "GOOD DAY"
+        assert pieces[-1].result is not None and pieces[-1].result.text == "GOOD DAY"
+        assert names == ["capitals", "broken"]
+        assert (score.model, score.score) == ("m", -3.0)
+        assert (attention.version, attention.target_tokens) == (3, ("GOOD", "DAY", "</s>"))
+        assert (await client.model()).is_default
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("INVALID_ARGUMENT", InvalidArgument),
+        ("NOT_FOUND", NotFound),
+        ("RESOURCE_EXHAUSTED", Overloaded),
+        ("DEADLINE_EXCEEDED", DeadlineExceeded),
+        ("CANCELLED", Cancelled),
+        ("UNAUTHENTICATED", Unauthenticated),
+        ("PERMISSION_DENIED", PermissionDenied),
+        ("UNAVAILABLE", Unavailable),
+        ("INTERNAL", InternalError),
+        ("UNIMPLEMENTED", CallError),
+    ],
+)
+def test_errors(server: FakeServer, code: str, kind: type[CallError]) -> None:
+    with Client(server.target, retry=ONCE) as client, pytest.raises(CallError) as failure:
+        client.generate(f"fail {code}")
+    error = failure.value
+    assert type(error) is kind
+    assert str(error) == f"{code}: {code.lower()}, says the fake"
+    assert error.field == ("source" if kind is InvalidArgument else "")
+    waits = kind in (Overloaded, Unavailable)
+    assert error.retry_after_s == (pytest.approx(0.02) if waits else None)
+
+
+async def test_async_errors(server: FakeServer) -> None:
+    async with AsyncClient(server.target, retry=ONCE) as client:
+        with pytest.raises(InvalidArgument) as refused:
+            await client.generate("fail INVALID_ARGUMENT")
+        with pytest.raises(Overloaded) as busy:
+            async for _ in client.stream("fail RESOURCE_EXHAUSTED"):
+                pass
+    assert refused.value.field == "source"
+    assert busy.value.retry_after_s == pytest.approx(0.02)
+
+
+def test_a_call_to_a_busy_server_is_retried(server: FakeServer) -> None:
+    with Client(server.target, retry=SOON) as client:
+        assert client.generate("busy 3 now").text == "BUSY 3 NOW"
+        assert "".join(piece.text for piece in client.stream("busy 2 s")) == "BUSY 2 S"
+    assert [request.source for request in server.requests] == ["busy 3 now"] * 4 + ["busy 2 s"] * 3
+
+
+async def test_an_async_call_to_a_busy_server_is_retried(server: FakeServer) -> None:
+    async with AsyncClient(server.target, retry=SOON) as client:
+        assert (await client.generate("busy 3 now")).text == "BUSY 3 NOW"
+    assert len(server.requests) == 4
+
+
+def test_leaving_a_stream_cancels_the_call(server: FakeServer) -> None:
+    with Client(server.target) as client:
+        for piece in client.stream("hang"):
+            assert piece.text == "H"
+            break
+        assert server.cancelled.wait(PATIENCE_S)
+
+
+async def test_leaving_an_async_stream_cancels_the_call(server: FakeServer) -> None:
+    async with AsyncClient(server.target) as client:
+        async for piece in client.stream("hang"):
+            assert piece.text == "H"
+            break
+        assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
+
+
+async def test_closing_an_async_stream_cancels_the_call(server: FakeServer) -> None:
+    async with AsyncClient(server.target) as client:
+        pieces = client.stream("hang")
+        await anext(pieces)
+        await pieces.aclose()
+        assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
+
+
+async def test_cancelling_the_task_cancels_the_call(server: FakeServer) -> None:
+    async with AsyncClient(server.target) as client:
+        task = asyncio.create_task(client.generate("hang"))
+        while not server.requests:
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await asyncio.to_thread(server.cancelled.wait, PATIENCE_S)
+
+
+def test_deadline(server: FakeServer) -> None:
+    with Client(server.target, timeout_s=math.inf) as client:
+        with pytest.raises(DeadlineExceeded):
+            client.generate("hang", timeout_s=0.1)
+        assert server.cancelled.wait(PATIENCE_S)
+
+
+async def test_async_deadline(server: FakeServer) -> None:
+    async with AsyncClient(server.target, timeout_s=0.1) as client:
+        with pytest.raises(DeadlineExceeded):
+            async for _ in client.stream("hang"):
+                pass
+
+
+def test_leaving_many_cancels_what_is_under_way(server: FakeServer) -> None:
+    with Client(server.target) as client:
+        for result in client.generate_many(["one", "hang two"], concurrency=2):
+            assert result.text == "ONE"
+            while len(server.requests) < 2:
+                time.sleep(0.01)
+            break
+        assert server.cancelled.wait(PATIENCE_S)
+
+
+def test_closing_the_client_cancels_what_is_under_way(server: FakeServer) -> None:
+    client = Client(server.target)
+    failures: list[CallError] = []
+
+    def call() -> None:
+        try:
+            client.generate("hang")
+        except CallError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    while not server.requests:
+        time.sleep(0.01)
+    client.close()
+    thread.join(PATIENCE_S)
+    assert [type(error) for error in failures] == [Cancelled]
+
+
+async def test_closing_the_async_client_cancels_what_is_under_way(server: FakeServer) -> None:
+    client = AsyncClient(server.target)
+
+    async def stream() -> None:
+        async for _ in client.stream("hang"):
+            pass
+
+    async def bulk() -> None:
+        async for _ in client.generate_bulk(["hang"]):
+            pass
+
+    async def many() -> None:
+        async for _ in client.generate_many(["hang"]):
+            pass
+
+    calls = [asyncio.ensure_future(call) for call in (client.generate("hang"), many())]
+    calls += [asyncio.ensure_future(call) for call in (stream(), bulk())]
+    while len(server.requests) < len(calls):
+        await asyncio.sleep(0.01)
+    await client.close()
+    outcomes = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), PATIENCE_S)
+    assert [type(outcome) for outcome in outcomes] == [Cancelled] * len(calls)
+
+
+LATER = RetryPolicy(initial_backoff_s=10 * PATIENCE_S, max_backoff_s=10 * PATIENCE_S)
+"""A delay so long that only a failing test waits for it."""
+
+
+def test_closing_the_client_ends_the_delay_before_a_retry(server: FakeServer) -> None:
+    client = Client(server.target, timeout_s=math.inf, retry=LATER)
+    failures: list[CallError] = []
+
+    def expect(call: Callable[[], object]) -> None:
+        try:
+            call()
+        except CallError as error:
+            failures.append(error)
+
+    calls: list[Callable[[], object]] = [
+        lambda: client.generate("busy 1 a"),
+        lambda: list(client.stream("busy 1 b")),
+        lambda: list(client.generate_many(["busy 1 c"])),
+        lambda: list(client.generate_bulk(["busy 1 d"])),
+    ]
+    threads = [threading.Thread(target=expect, args=[call], daemon=True) for call in calls]
+    for thread in threads:
+        thread.start()
+    while len(server.requests) < len(calls):
+        time.sleep(0.01)
+    client.close()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert [type(failure) for failure in failures] == [Cancelled] * len(calls)
+
+
+async def test_closing_the_async_client_ends_the_delay_before_a_retry(
+    server: FakeServer,
+) -> None:
+    client = AsyncClient(server.target, timeout_s=math.inf, retry=LATER)
+
+    async def bulk() -> None:
+        async for _ in client.generate_bulk(["busy 1 b"]):
+            pass
+
+    calls = [asyncio.ensure_future(call) for call in (client.generate("busy 1 a"), bulk())]
+    while len(server.requests) < len(calls):
+        await asyncio.sleep(0.01)
+    await client.close()
+    outcomes = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), PATIENCE_S)
+    assert [type(outcome) for outcome in outcomes] == [Cancelled] * len(calls)
+
+
+@pytest.mark.parametrize("timeout_s", [9e9, float(sys.maxsize)])
+async def test_a_timeout_beyond_the_range_of_grpc(server: FakeServer, timeout_s: float) -> None:
+    with Client(server.target, timeout_s=timeout_s) as client:
+        assert client.generate("a").text == "A"
+    async with AsyncClient(server.target, timeout_s=timeout_s) as async_client:
+        assert (await async_client.generate("a")).text == "A"
+
+
+def test_many_are_under_way_at_once_and_come_in_order(server: FakeServer) -> None:
+    sources = ["late 0", *(f"n {number}" for number in range(1, 60)), "late 60"]
+    with Client(server.target) as client:
+        results = list(client.generate_many(sources, concurrency=8))
+    assert [result.text for result in results] == [source.upper() for source in sources]
+    assert 1 < server.most_at_once <= 8
+
+
+async def test_async_many_are_under_way_at_once_and_come_in_order(server: FakeServer) -> None:
+    sources = ["late 0", *(f"n {number}" for number in range(1, 60)), "late 60"]
+    async with AsyncClient(server.target) as client:
+        results = [result async for result in client.generate_many(sources, concurrency=8)]
+    assert [result.text for result in results] == [source.upper() for source in sources]
+    assert 1 < server.most_at_once <= 8
+
+
+def test_a_closed_client_says_so(server: FakeServer) -> None:
+    client = Client(server.target)
+    client.models()
+    client.close()
+    with pytest.raises(Cancelled, match="the client is closed"):
+        client.generate("too late")
+
+
+async def test_a_closed_async_client_says_so(server: FakeServer) -> None:
+    client = AsyncClient(server.target)
+    await client.close()
+    with pytest.raises(Cancelled, match="the client is closed"):
+        await client.models()
+
+
+def test_no_server_there() -> None:
+    with Client("127.0.0.1:1", retry=ONCE) as client, pytest.raises(Unavailable):
+        client.generate("anybody?")
+
+
+def test_a_message_over_the_size_limit_is_not_a_full_queue(server: FakeServer) -> None:
+    with Client(server.target) as client, pytest.raises(InvalidArgument, match="larger than max"):
+        client.generate("long " * 300_000)
+    with (
+        Client(server.target, max_message_bytes=100) as client,
+        pytest.raises(InvalidArgument, match="larger than max"),
+    ):
+        client.generate("long " * 100)
+
+
+def test_several_servers_share_the_calls(server: FakeServer) -> None:
+    other = FakeServer()
+    try:
+        with Client(f"{server.target}, {other.target}") as client:
+            while not (server.requests and other.requests):
+                client.generate("whose turn?")
+    finally:
+        other.stop()
+
+
+def test_a_dead_server_among_several_is_skipped(server: FakeServer) -> None:
+    with Client(f"127.0.0.1:1,{server.target}") as client:
+        assert [client.generate(f"{n}").text for n in range(5)] == list("01234")
+
+
+def test_an_http_proxy_does_not_get_local_calls(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with Client(server.target, retry=ONCE) as client:
+        assert client.generate("direct").text == "DIRECT"
+
+
+trace: ContextVar[str] = ContextVar("trace", default="none")
+
+
+def traced() -> list[tuple[str, str]]:
+    return [("traceparent", trace.get())]
+
+
+def test_metadata_goes_with_every_attempt(server: FakeServer) -> None:
+    numbers = itertools.count()
+    with Client(
+        server.target, retry=SOON, metadata=lambda: [("x-attempt", str(next(numbers)))]
+    ) as client:
+        client.generate("busy 2 now")
+        list(client.stream("once"))
+    assert [sent["x-attempt"] for sent in server.metadata] == ["0", "1", "2", "3"]
+
+
+def test_metadata_goes_beside_the_token(server: FakeServer) -> None:
+    numbers = itertools.count()
+    with Client(
+        server.target,
+        token="abc",
+        retry=SOON,
+        metadata=lambda: [("x-attempt", str(next(numbers)))],
+    ) as client:
+        client.generate("busy 1 now")
+    assert [sent["x-attempt"] for sent in server.metadata] == ["0", "1"]
+    assert server.authorizations == ["Bearer abc"] * 2
+
+
+def test_the_calls_of_many_run_in_the_context_of_their_caller(server: FakeServer) -> None:
+    token = trace.set("the caller's")
+    with Client(server.target, metadata=traced) as client:
+        list(client.generate_many(["one", "two", "three"], concurrency=2))
+    trace.reset(token)
+    assert [sent["traceparent"] for sent in server.metadata] == ["the caller's"] * 3
+
+
+async def test_async_metadata(server: FakeServer) -> None:
+    token = trace.set("the caller's")
+    async with AsyncClient(server.target, token="abc", metadata=traced) as client:
+        await client.generate("one")
+        _ = [piece async for piece in client.stream("two")]
+        _ = [result async for result in client.generate_many(["three"])]
+    trace.reset(token)
+    assert [sent["traceparent"] for sent in server.metadata] == ["the caller's"] * 3
+    assert server.authorizations == ["Bearer abc"] * 3
+
+
+async def test_metadata_that_grpc_does_not_send_is_named(server: FakeServer) -> None:
+    def metadata() -> list[tuple[str, str]]:
+        return [("X-Request-Id", "a")]
+
+    async with AsyncClient(server.target, metadata=metadata) as async_client:
+        with Client(server.target, metadata=metadata) as client:
+            for call in (
+                lambda: client.generate("a"),
+                lambda: list(client.stream("a")),
+                lambda: list(client.generate_bulk(["a"])),
+            ):
+                with pytest.raises(InvalidArgument, match="metadata: the key 'X-Request-Id'"):
+                    call()
+        with pytest.raises(InvalidArgument, match="metadata"):
+            await async_client.generate("a")
+        for pieces in (async_client.stream("a"), async_client.generate_bulk(["a"])):
+            with pytest.raises(InvalidArgument, match="metadata"):
+                await anext(pieces)
+    assert server.requests == []
+
+
+def test_a_broken_connection_is_retried_before_the_first_message(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = server._begin
+    times: list[None] = []
+
+    def break_once(request: object, context: grpc.ServicerContext) -> None:
+        times.append(None)
+        if len(times) == 1:
+            context.abort(grpc.StatusCode.INTERNAL, "Received RST_STREAM with error code 2")
+        begin(request, context)
+
+    monkeypatch.setattr(server, "_begin", break_once)
+    with Client(server.target, retry=SOON) as client:
+        assert [piece.text for piece in client.stream("ab")] == ["A", "B", ""]
+    assert len(times) == 2
