@@ -15,10 +15,11 @@ from bench.load import MAX_DECODING_LENGTH
 from seqserve_server.contract.events import Event, Failed, Finished
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.request import Request
+from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.engine.engine import Engine, deliver
-from seqserve_server.engine.observer import NullObserver
+from seqserve_server.engine.engine import Engine
+from seqserve_server.engine.observer import Observer
+from seqserve_server.engine.request import Events, Request
 from seqserve_server.engine.runtime import Runtime
 from seqserve_server.front.config import ServeOptions
 
@@ -79,7 +80,7 @@ def _run(pipe: Connection, artifact: Path, sources: list[list[int]], in_flight: 
     options = ServeOptions(max_queue_s=60.0, caller_share=1.0)
     runtime = Runtime(artifact, Manifest.load(artifact), options.provider, options.threads)
     detokenize = Tokenizer.load(artifact / "tokenizer.json").decode
-    engine = Engine(runtime, options.engine_limits(), deliver, NullObserver(), detokenize)
+    engine = Engine(runtime, options.engine_limits(), _deliver, Observer(), detokenize)
     engine.warm_up()
     engine.start()
     pipe.send(None)
@@ -121,10 +122,11 @@ class _ClosedLoop:
             source = next(self._waiting, None)
         if source is not None:
             options = DecodingOptions(max_decoding_length=MAX_DECODING_LENGTH)
-            self._engine.submit(Request(source=source, options=options, receive=self._receive))
+            spec = GenerateSpec(source=source, options=options)
+            self._engine.submit(_LoopRequest(spec, self))
 
-    def _receive(self, event: Event) -> None:
-        """Is called from the threads of all workers."""
+    def receive(self, event: Event) -> None:
+        """Takes an event, from the threads of all workers."""
         if isinstance(event, Failed):
             self._error = event.error
             self._done.set()
@@ -135,3 +137,17 @@ class _ClosedLoop:
             if not self._left:
                 self._done.set()
             self._submit_next()
+
+
+class _LoopRequest(Request):
+    """A request of a closed loop."""
+
+    def __init__(self, spec: GenerateSpec, loop: _ClosedLoop) -> None:
+        super().__init__(spec)
+        self.loop = loop
+
+
+def _deliver(events: Events) -> None:
+    for request, event in events:
+        assert isinstance(request, _LoopRequest)
+        request.loop.receive(event)

@@ -133,7 +133,9 @@ def test_health_lists_nothing(channel: Any) -> None:
 
 
 @pytest.mark.parametrize(("method", "code"), [("Generate", "OK"), ("GenerateStream", "CANCELLED")])
-def test_client_that_reads_nothing_and_leaves(server: ServerProcess, method: str, code: str) -> None:
+def test_client_that_reads_nothing_and_leaves(
+    server: ServerProcess, method: str, code: str
+) -> None:
     labels = {"method": f"GenerationService.{method}", "code": code, "model": NAME}
     before = server.value("requests_total", **labels)
     headers = call(**{":path": f"/seqserve.v1.GenerationService/{method}"})

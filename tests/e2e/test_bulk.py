@@ -41,7 +41,9 @@ def test_in_one_call_as_alone(server: ServerProcess, client: Client) -> None:
     assert server.is_idle()
 
 
-def test_client_that_leaves_early_leaves_nothing_behind(server: ServerProcess, client: Client) -> None:
+def test_client_that_leaves_early_leaves_nothing_behind(
+    server: ServerProcess, client: Client
+) -> None:
     before = ended(server)
     # One whose answer comes, and others that would run for long.
     bulk = client.generate_bulk(itertools.chain([""], itertools.repeat("Nobody")), **ENDLESS)

@@ -143,9 +143,7 @@ def test_client_that_retries_is_answered(pair: ServerProcess) -> None:
             assert result.version == 2
 
 
-def test_engine_restart_is_retried_until_it_succeeds(
-    repository: Path, tmp_path: Path
-) -> None:
+def test_engine_restart_is_retried_until_it_succeeds(repository: Path, tmp_path: Path) -> None:
     weights = copy_version(repository, tmp_path / "models", 1) / "weights.bin"
     with (
         ServerProcess(tmp_path / "models", tmp_path) as server,

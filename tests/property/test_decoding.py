@@ -7,34 +7,33 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.reading import Reading
 from tests.reference import Reference
+from tests.unit.server.engine.requests import KeptRequest
 
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.events import Event, Finished, Hypothesis, Progress, StopReason
+from seqserve_server.contract.events import Finished, Hypothesis, Progress, StopReason
 from seqserve_server.contract.limits import EngineLimits, QueueLimits
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions, Sampling
 from seqserve_server.contract.provider import Provider
-from seqserve_server.contract.request import Priority, Request
-from seqserve_server.engine import scorer as teacher_module
-from seqserve_server.engine import worker as worker_module
-from seqserve_server.engine.engine import Engine, deliver
-from seqserve_server.engine.observer import NullObserver
+from seqserve_server.contract.request import GenerateSpec
+from seqserve_server.engine.answer import deliver, generate
+from seqserve_server.engine.engine import Engine
+from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.queue.scheduler import Scheduler
 from seqserve_server.engine.queue.score_queue import ScoreQueue
+from seqserve_server.engine.request import Request
 from seqserve_server.engine.runtime import Runtime
 from seqserve_server.engine.scorer import Scorer
 from seqserve_server.engine.worker import Worker
 
 EOS, WORDS = 2, 384
 MAX_SOURCE, MAX_TARGET, MOST_ROWS = 24, 20, 4
-PATIENCE_S = 60.0
 # Sums of float32 in another order differ by less; what is nearer than that may go either way.
 NEAR, ALIKE = 3e-5, 1e-4
 
@@ -178,38 +177,18 @@ arrivals = st.builds(
 )
 
 
-class Inbox:
-    """What one request was told, and a way to wait for its end."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-        self._ended = threading.Event()
-
-    def receive(self, event: Event) -> None:
-        self.events.append(event)
-        if not isinstance(event, Progress):
-            self._ended.set()
-
-    def answer(self) -> Finished:
-        assert self._ended.wait(PATIENCE_S), "a request was lost"
-        assert isinstance(self.events[-1], Finished), self.events[-1]
-        return self.events[-1]
-
-
 def make_engine(runtime: Runtime, *, workers: int, slots: int) -> Engine:
     limits = EngineLimits(
         workers=workers, slots=slots, max_queue=100, max_source_tokens_per_step=30
     )
-    return Engine(runtime, limits, deliver, NullObserver(), spelt)
+    return Engine(runtime, limits, deliver, Observer(), spelt)
 
 
 def alone(runtime: Runtime, source: tuple[int, ...], options: DecodingOptions) -> Finished:
     """Decodes one source in an engine that has never run another."""
-    inbox = Inbox()
     engine = make_engine(runtime, workers=1, slots=options.rows)
     engine.start()
-    engine.submit(Request(source=list(source), options=options, receive=inbox.receive))
-    answer = inbox.answer()
+    [answer] = generate(engine, [GenerateSpec(source=list(source), options=options)])
     engine.stop()
     return answer
 
@@ -222,25 +201,23 @@ class Day:
             QueueLimits(max_queue=1000), workers=workers, slots=workers * slots
         )
         self.workers = [
-            Worker(runtime, self.scheduler, slots, budget_tokens, NullObserver(), spelt)
+            Worker(runtime, self.scheduler, slots, budget_tokens, Observer(), spelt, idle_s=0.0)
             for _ in range(workers)
         ]
-        self.known = ScoreQueue(QueueLimits(max_queue=1000))
-        self.scorer = Scorer(runtime, self.known)
-        self.inboxes: list[Inbox] = []
-        self.cancellations: list[tuple[int, Request]] = []
+        self.score_queue = ScoreQueue(QueueLimits(max_queue=1000))
+        self.scorer = Scorer(runtime, self.score_queue, idle_s=0.0)
+        self.requests: list[KeptRequest] = []
+        self.cancellations: list[tuple[int, KeptRequest]] = []
+        # The second request of an answer that lacks attention, and the first one.
+        self.seconds: dict[Request, KeptRequest] = {}
         self.turns = 0
 
     def arrive(self, arrival: Arrival) -> None:
-        inbox = Inbox()
-        self.inboxes.append(inbox)
-        request = Request(
-            source=list(arrival.source),
-            options=arrival.options,
-            receive=inbox.receive,
-            streamed=arrival.streamed,
-            number=len(self.inboxes) - 1,
+        spec = GenerateSpec(
+            source=list(arrival.source), options=arrival.options, streamed=arrival.streamed
         )
+        request = KeptRequest(spec)
+        self.requests.append(request)
         self.scheduler.submit(request)
         if arrival.cancelled_after is not None:
             self.cancellations.append((self.turns + arrival.cancelled_after, request))
@@ -249,38 +226,33 @@ class Day:
         for when, request in self.cancellations:
             if when == self.turns:
                 self.scheduler.cancel(request)
-                self.known.cancel(request)
         for worker in self.workers:
-            for request, event in worker.turn():
-                if isinstance(event, Finished) and request.options.needs_attention:
-                    self.known.annotate(request, event)
+            for request, event in worker.step():
+                assert isinstance(request, KeptRequest)
+                if isinstance(event, Finished) and request.generate.lacks_attention(
+                    request.timeline
+                ):
+                    second = Request(replace(request.generate, answer=event))
+                    self.seconds[second] = request
+                    self.score_queue.submit(second)
                 else:
                     request.receive(event)
-        for request, event in self.scorer.turn():
-            assert self.scheduler.settle(request), "it was cancelled"
-            request.receive(event)
+        for second, event in self.scorer.step():
+            self.seconds.pop(second).receive(event)
         self.turns += 1
 
     @property
     def is_over(self) -> bool:
-        return not (
-            self.scheduler.running
-            or self.scheduler.queue_depth
-            or any(self.scheduler.decoded(priority) for priority in Priority)
-        )
+        return not (self.scheduler.running or self.scheduler.queue_depth or self.seconds)
 
     def run(self, plan: Sequence[Arrival]) -> None:
-        with (
-            mock.patch.object(worker_module, "_IDLE_S", 0.0),
-            mock.patch.object(teacher_module, "_IDLE_S", 0.0),
-        ):
-            for arrival in plan:
-                for _ in range(arrival.gap_turns):
-                    self.turn()
-                self.arrive(arrival)
-            while not self.is_over:
-                assert self.turns < 1000, "a request does not end"
+        for arrival in plan:
+            for _ in range(arrival.gap_turns):
                 self.turn()
+            self.arrive(arrival)
+        while not self.is_over:
+            assert self.turns < 1000, "a request does not end"
+            self.turn()
 
     def assert_empty(self) -> None:
         assert self.is_over
@@ -289,19 +261,19 @@ class Day:
 
 
 def assert_as_alone(runtime: Runtime, day: Day, plan: Sequence[Arrival]) -> None:
-    for inbox, arrival in zip(day.inboxes, plan, strict=True):
-        told = bool(inbox.events) and isinstance(inbox.events[-1], Finished)
+    for request, arrival in zip(day.requests, plan, strict=True):
+        told = bool(request.events) and isinstance(request.events[-1], Finished)
         assert told or arrival.cancelled_after is not None, "a request was lost"
         if not told:
             continue
         # As text, in which what is not a number is like itself and every bit of others is seen.
-        assert repr(inbox.answer()) == repr(alone(runtime, arrival.source, arrival.options))
-        assert_streamed(inbox, arrival)
+        assert repr(request.result) == repr(alone(runtime, arrival.source, arrival.options))
+        assert_streamed(request, arrival)
 
 
-def assert_streamed(inbox: Inbox, arrival: Arrival) -> None:
+def assert_streamed(request: KeptRequest, arrival: Arrival) -> None:
     """Words are told as they come; the last one of an answer comes with the answer."""
-    *progress, answer = inbox.events
+    *progress, answer = request.events
     assert isinstance(answer, Finished)
     words = [word for event in progress if isinstance(event, Progress) for word in event.token_ids]
     if not arrival.streamed or arrival.options.rows > 1:
@@ -425,11 +397,11 @@ def test_64_ways_to_decode_at_once_give_what_each_gives_alone(tiny_runtime: Runt
     plan = [((4 + 3 * number, 5 + number, EOS), numbered(number)) for number in range(64)]
     assert len({options for _, options in plan}) == 64
     engine = make_engine(tiny_runtime, workers=2, slots=24)
-    inboxes = [Inbox() for _ in plan]
+    found: dict[int, list[Finished]] = {}
 
     def call(part: int) -> None:
-        for (source, options), inbox in list(zip(plan, inboxes, strict=True))[part::4]:
-            engine.submit(Request(source=list(source), options=options, receive=inbox.receive))
+        specs = [GenerateSpec(source=list(one), options=options) for one, options in plan[part::4]]
+        found[part] = generate(engine, specs)
 
     threads = [threading.Thread(target=call, args=(part,)) for part in range(4)]
     engine.start()
@@ -437,7 +409,7 @@ def test_64_ways_to_decode_at_once_give_what_each_gives_alone(tiny_runtime: Runt
         thread.start()
     for thread in threads:
         thread.join()
-    answers = [inbox.answer() for inbox in inboxes]
+    answers = [found[number % 4][number // 4] for number in range(len(plan))]
     engine.stop()
     assert (engine.slots_in_use, engine.queue_depth) == (0, 0)
     for (source, options), answer in zip(plan, answers, strict=True):
@@ -467,7 +439,7 @@ def test_what_is_cancelled_leaves_its_neighbours_and_its_slots_alone(
     day = Day(tiny_runtime, 1, 12, 512)
     day.run(plan)
     day.assert_empty()
-    assert [bool(inbox.events) for inbox in day.inboxes] == [False] * 4 + [True] * 3
+    assert [bool(request.events) for request in day.requests] == [False] * 4 + [True] * 3
     assert_as_alone(tiny_runtime, day, plan)
 
 

@@ -1,33 +1,32 @@
-"""In a batch as alone: whatever runs beside a request, its tokens and score are the same."""
+"""A request gets the same tokens and score in a batch as alone, whatever runs beside it."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
-from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.reading import Reading
 from tests.reference import Reference
+from tests.unit.server.engine.requests import KeptRequest, keep
 
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.errors import ServiceError
 from seqserve_server.contract.events import Event, Finished, Progress, StopReason
 from seqserve_server.contract.limits import EngineLimits, QueueLimits
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.request import Request
-from seqserve_server.engine import worker as worker_module
-from seqserve_server.engine.engine import Engine, deliver
-from seqserve_server.engine.observer import NullObserver
+from seqserve_server.contract.request import GenerateSpec
+from seqserve_server.engine.engine import Engine
+from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.offline import Offline
 from seqserve_server.engine.queue.scheduler import Scheduler
+from seqserve_server.engine.request import Request
 from seqserve_server.engine.runtime import Runtime
 from seqserve_server.engine.worker import Worker
 
@@ -44,28 +43,32 @@ SETTINGS = settings(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """A request of a made-up day."""
+    """A request of a scenario."""
 
     source: tuple[int, ...]
-    longest: int
-    shortest: int
+    max_length: int
+    min_length: int
     streamed: bool
     scored: bool
-    gap_turns: int
-    """Turns of the workers between the arrival before and this one."""
+    gap_steps: int
+    """Steps of the workers between the previous arrival and this one."""
     cancelled_after: int | None
-    """Turns after which it is cancelled."""
+    """Steps after which it is cancelled."""
     attends: bool = False
-    """Whether it shows what it attended to."""
+    """Whether it returns attention."""
 
     @property
     def options(self) -> DecodingOptions:
         return DecodingOptions(
-            max_decoding_length=self.longest,
-            min_decoding_length=min(self.shortest, self.longest),
+            max_decoding_length=self.max_length,
+            min_decoding_length=min(self.min_length, self.max_length),
             return_scores=self.scored,
             return_attention=self.attends,
         )
+
+    def request(self) -> KeptRequest:
+        spec = GenerateSpec(source=list(self.source), options=self.options, streamed=self.streamed)
+        return KeptRequest(spec)
 
 
 sources = st.lists(st.integers(4, WORDS - 1), max_size=MAX_SOURCE - 1).map(
@@ -74,22 +77,22 @@ sources = st.lists(st.integers(4, WORDS - 1), max_size=MAX_SOURCE - 1).map(
 arrivals = st.builds(
     Arrival,
     source=sources,
-    longest=st.integers(1, MAX_TARGET),
-    shortest=st.sampled_from([0, 0, 1, 5, MAX_TARGET]),
+    max_length=st.integers(1, MAX_TARGET),
+    min_length=st.sampled_from([0, 0, 1, 5, MAX_TARGET]),
     streamed=st.booleans(),
     scored=st.booleans(),
-    gap_turns=st.integers(0, 4),
+    gap_steps=st.integers(0, 4),
     cancelled_after=st.none() | st.none() | st.integers(0, 8),
 )
 
 
-seeing = st.builds(
+attending = st.builds(
     lambda arrival, attends: replace(arrival, attends=attends), arrivals, st.booleans()
 )
 
 
 class Alone:
-    """Knows what a request gets with nothing beside it."""
+    """Knows the answer of a request with nothing beside it."""
 
     def __init__(self, offline: Offline) -> None:
         self.alone = cache(lambda source, options: offline.decode([list(source)], options)[0])
@@ -100,11 +103,11 @@ class Alone:
         # Always with its score, so that whether it is asked for changes nothing else either.
         ought = self.alone(arrival.source, replace(arrival.options, return_scores=True))
         assert last == (ought if arrival.scored else unscored(ought)), "not as alone"
-        words: list[int] = []
+        tokens: list[int] = []
         for event in progress:
             assert isinstance(event, Progress)
-            words += event.token_ids
-        assert words == (streamed(last) if arrival.streamed else [])
+            tokens += event.token_ids
+        assert tokens == (streamed(last) if arrival.streamed else [])
         return last
 
 
@@ -113,13 +116,13 @@ def unscored(answer: Finished) -> Finished:
 
 
 def streamed(answer: Finished) -> list[int]:
-    """Gives the words that are told before the answer, which brings its last one itself."""
-    words = answer.best.token_ids
-    return words if answer.best.stop_reason is StopReason.EOS else words[:-1]
+    """Returns the tokens that come before the answer, which brings its last one itself."""
+    tokens = answer.best.token_ids
+    return tokens if answer.best.stop_reason is StopReason.EOS else tokens[:-1]
 
 
 class Oracle(Alone):
-    """Knows also what it ought to get."""
+    """Knows also the answer of torch."""
 
     def __init__(self, offline: Offline, model: Transformer) -> None:
         super().__init__(offline)
@@ -157,65 +160,55 @@ def alone(rounded: Offline) -> Alone:
     return Alone(rounded)
 
 
-class Day:
-    """Requests that arrive, are cancelled and are answered, turn by turn."""
+class Scenario:
+    """Requests that arrive, are cancelled and are answered, step by step."""
 
     def __init__(self, runtime: Runtime, workers: int, slots: int, budget_tokens: int) -> None:
         self.scheduler = Scheduler(QueueLimits(max_queue=1000), workers=workers)
         self.workers = [
-            Worker(runtime, self.scheduler, slots, budget_tokens, NullObserver(), str)
+            Worker(runtime, self.scheduler, slots, budget_tokens, Observer(), str, idle_s=0.0)
             for _ in range(workers)
         ]
-        self.requests: list[Request] = []
-        self.events: dict[int, list[Event]] = {}
-        self.cancellations: list[tuple[int, int]] = []
-        self.turns = 0
+        self.requests: list[KeptRequest] = []
+        self.cancellations: list[tuple[int, KeptRequest]] = []
+        self.steps = 0
 
     def arrive(self, arrival: Arrival) -> None:
-        number = len(self.requests)
-        self.events[number] = []
-        request = Request(
-            source=list(arrival.source),
-            options=arrival.options,
-            receive=self.events[number].append,
-            streamed=arrival.streamed,
-        )
+        request = arrival.request()
         self.requests.append(request)
         self.scheduler.submit(request)
         if arrival.cancelled_after is not None:
-            self.cancellations.append((self.turns + arrival.cancelled_after, number))
+            self.cancellations.append((self.steps + arrival.cancelled_after, request))
 
-    def turn(self) -> None:
-        for when, number in self.cancellations:
-            if when == self.turns:
-                self.scheduler.cancel(self.requests[number])
+    def step(self) -> None:
+        for when, request in self.cancellations:
+            if when == self.steps:
+                self.scheduler.cancel(request)
         for worker in self.workers:
-            for request, event in worker.turn():
-                request.receive(event)
-        self.turns += 1
+            keep(worker.step())
+        self.steps += 1
 
     def run(self, plan: list[Arrival]) -> None:
         for arrival in plan:
-            for _ in range(arrival.gap_turns):
-                self.turn()
+            for _ in range(arrival.gap_steps):
+                self.step()
             self.arrive(arrival)
         while self.scheduler.running or self.scheduler.queue_depth:
-            self.turn()
+            self.step()
 
 
-def run_day(day: Day, plan: list[Arrival], oracle: Alone) -> None:
-    with mock.patch.object(worker_module, "_IDLE_S", 0.0):
-        day.run(plan)
-    assert (day.scheduler.running, day.scheduler.queue_depth) == (0, 0)
-    for number, arrival in enumerate(plan):
-        events = day.events[number]
-        ended = bool(events) and not isinstance(events[-1], Progress)
+def run_scenario(scenario: Scenario, plan: list[Arrival], oracle: Alone) -> None:
+    scenario.run(plan)
+    assert (scenario.scheduler.running, scenario.scheduler.queue_depth) == (0, 0)
+    scenario.scheduler.assert_idle()
+    for request, arrival in zip(scenario.requests, plan, strict=True):
+        ended = bool(request.events) and not isinstance(request.events[-1], Progress)
         assert ended or arrival.cancelled_after is not None, "a request was lost"
         if ended:
-            oracle.check(arrival, events)
+            oracle.check(arrival, request.events)
 
 
-days = given(
+scenarios = given(
     plan=st.lists(arrivals, min_size=1, max_size=14),
     workers=st.integers(1, 2),
     slots=st.integers(1, 5),
@@ -224,7 +217,7 @@ days = given(
 
 
 @settings(SETTINGS, max_examples=40)
-@days
+@scenarios
 def test_staggered_rows_decode_as_alone_and_as_torch(
     tiny_runtime: Runtime,
     oracle: Oracle,
@@ -233,11 +226,11 @@ def test_staggered_rows_decode_as_alone_and_as_torch(
     slots: int,
     budget_tokens: int,
 ) -> None:
-    run_day(Day(tiny_runtime, workers, slots, budget_tokens), plan, oracle)
+    run_scenario(Scenario(tiny_runtime, workers, slots, budget_tokens), plan, oracle)
 
 
 @settings(SETTINGS, max_examples=10)
-@days
+@scenarios
 def test_staggered_rows_decode_as_alone_where_all_is_rounded(
     rounded: Offline,
     alone: Alone,
@@ -246,62 +239,54 @@ def test_staggered_rows_decode_as_alone_where_all_is_rounded(
     slots: int,
     budget_tokens: int,
 ) -> None:
-    run_day(Day(rounded.runtime, workers, slots, budget_tokens), plan, alone)
+    run_scenario(Scenario(rounded.runtime, workers, slots, budget_tokens), plan, alone)
 
 
-class Counts(NullObserver):
-    """Notes whose end it was told of, and how often."""
+class Counts(Observer):
+    """Counts the ends of each request."""
 
     def __init__(self) -> None:
-        self.numbers: Counter[int] = Counter()
+        self.ends: Counter[int] = Counter()
 
     def ended(self, request: Request, event: Event) -> None:
-        self.numbers[id(request)] += 1
+        self.ends[id(request)] += 1
 
     def cancelled(self, request: Request) -> None:
-        self.numbers[id(request)] += 1
+        self.ends[id(request)] += 1
 
 
 @settings(SETTINGS, max_examples=15)
-@given(plan=st.lists(seeing, min_size=1, max_size=20), workers=st.integers(1, 3))
+@given(plan=st.lists(attending, min_size=1, max_size=20), workers=st.integers(1, 3))
 def test_threads_decode_as_alone_and_leave_nothing_behind(
     tiny_runtime: Runtime, oracle: Oracle, plan: list[Arrival], workers: int
 ) -> None:
-    ends = [threading.Event() for _ in plan]
-    events: list[list[Event]] = [[] for _ in plan]
     limits = EngineLimits(workers=workers, slots=4, max_queue=100, max_source_tokens_per_step=30)
     counts = Counts()
-    engine = Engine(tiny_runtime, limits, deliver, counts, str)
+    engine = Engine(tiny_runtime, limits, keep, counts, str)
     engine.start()
-    requests = []
-    for number, arrival in enumerate(plan):
-
-        def receive(event: Event, number: int = number) -> None:
-            events[number].append(event)
-            if not isinstance(event, Progress):
-                ends[number].set()
-
-        request = Request(
-            source=list(arrival.source),
-            options=arrival.options,
-            receive=receive,
-            streamed=arrival.streamed,
-        )
+    requests = [arrival.request() for arrival in plan]
+    for request in requests:
         engine.submit(request)
-        requests.append(request)
     for request, arrival in zip(requests, plan, strict=True):
         if arrival.cancelled_after is not None:
             engine.cancel(request)
-    for number, arrival in enumerate(plan):
-        if arrival.cancelled_after is None:
-            assert ends[number].wait(PATIENCE_S), "a request was lost"
-            oracle.check(arrival, events[number])
+    for request, arrival in zip(list(requests), plan, strict=True):
+        if arrival.cancelled_after is not None:
+            continue
+        answer = request.result
+        if request.generate.lacks_attention(request.timeline):
+            second = KeptRequest(replace(request.generate, answer=answer))
+            engine.submit(second)
+            requests.append(second)
+            request.events[-1] = second.last
+        oracle.check(arrival, request.events)
     deadline_s = time.monotonic() + PATIENCE_S
     while engine.slots_in_use or engine.queue_depth:
         assert time.monotonic() < deadline_s, "a slot is not given back"
         time.sleep(0.001)
     engine.stop()
-    assert counts.numbers == Counter(id(request) for request in requests), "not counted once each"
+    engine.assert_idle()
+    assert counts.ends == Counter(id(request) for request in requests), "not counted once each"
 
 
 def assert_worth_comparing(offline: Offline) -> None:
@@ -326,10 +311,9 @@ def test_rounded_answers_are_worth_comparing(rounded: Offline, tiny_offline: Off
     assert all(one.best.score != other.best.score for one, other in pairs), "nothing is rounded"
 
 
-def test_prompt_errors_stay_out_of_the_way(tiny_offline: Offline, oracle: Oracle) -> None:
-    """A source that fails takes none of those beside it along."""
+def test_source_that_fails_leaves_the_others_alone(tiny_offline: Offline, oracle: Oracle) -> None:
     good = Arrival(
-        source=(5, 6, EOS), longest=9, shortest=0, streamed=False, scored=True, gap_turns=0,
+        source=(5, 6, EOS), max_length=9, min_length=0, streamed=False, scored=True, gap_steps=0,
         cancelled_after=None,
     )  # fmt: skip
     with pytest.raises(ServiceError):

@@ -1,7 +1,7 @@
-"""What an engine's process and the server's write to each other, and how it goes over a socket.
+"""The messages between the front and an engine's process, and their encoding on a socket.
 
-Each message is a pickle behind its length. Both ends are ours and the socket has no name, so that
-nobody else can write to it.
+Each message is a pickle after its length. Both ends are ours, and no other process can reach the
+socket, because it has no name.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ from typing import BinaryIO, NamedTuple, TypeAlias
 from seqserve.errors import SeqserveError
 from seqserve_server.contract.events import Event, Timeline
 from seqserve_server.contract.limits import EngineLimits
-from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
-from seqserve_server.contract.request import Priority
+from seqserve_server.contract.request import Spec
 from seqserve_server.contract.stats import EngineStats
 
 _LENGTH = struct.Struct("!I")
 
 
 class Setup(NamedTuple):
-    """The first message to an engine's process: what it serves."""
+    """The first message to an engine's process: the model and its limits."""
 
     folder: Path
     provider: Provider
@@ -32,11 +31,11 @@ class Setup(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """The engine waits for requests."""
+    """The engine accepts requests."""
 
     slots: int
     max_rows: int
-    """Slots that one request can have."""
+    """Maximum number of slots of one request."""
     cache_bytes: int
 
 
@@ -47,53 +46,43 @@ class LoadFailed(NamedTuple):
 
 
 class Submit(NamedTuple):
-    """A request; its number stands for it from here on."""
+    """A new request."""
 
-    number: int
-    source: list[int]
-    options: DecodingOptions
-    deadline_s: float | None
-    streamed: bool
-    arrived_s: float
-    target: list[int] | None = None
-    wants_attention: bool = False
-    call_id: str = ""
-    caller: str = ""
-    priority: Priority = Priority.NORMAL
+    request_id: int
+    spec: Spec
 
 
 class Cancel(NamedTuple):
-    """Nobody waits for a request any more."""
+    """Cancels a request."""
 
-    number: int
-    deadline_s: float | None
-    """As it is now: a call that ended at its deadline is told as late."""
+    request_id: int
+    is_late: bool
+    """Whether the call ended at its deadline; such a request counts as late."""
 
 
 class StepEvents(NamedTuple):
     """All events of one step."""
 
     events: list[tuple[int, Event, Timeline | None]]
-    """By number; with the last event of a request comes its timeline."""
+    """Request id and event; the last event of a request brings its timeline."""
 
 
 class GetStats(NamedTuple):
-    """A wish for a report."""
+    """Asks for a :class:`StatsReply`."""
 
 
 class StatsReply(NamedTuple):
-    """How an engine is doing."""
+    """The state of an engine and its statistics since it started."""
 
     queue_depth: int
-    """Requests that wait, for a slot or for the scorer."""
+    """Requests that wait for a slot or for the scorer."""
     slots_in_use: int
     """Rows that run."""
-    figures: EngineStats
-    """Of all that happened since the engine began."""
+    stats: EngineStats
     low_queue_depth: int = 0
-    """Requests of low priority among those that wait."""
+    """Waiting requests of low priority."""
     heartbeats: tuple[int, ...] = ()
-    """How often each of its threads has come round."""
+    """Iterations of each of its threads."""
 
 
 Message: TypeAlias = (
@@ -102,13 +91,13 @@ Message: TypeAlias = (
 
 
 def encode_message(message: Message) -> bytes:
-    """Gives the bytes of a message."""
+    """Encodes a message."""
     body = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
     return _LENGTH.pack(len(body)) + body
 
 
 def read_message(stream: BinaryIO) -> Message | None:
-    """Waits for the next message; None where the other end is gone."""
+    """Waits for the next message; None if the other end is gone."""
     try:
         head = stream.read(_LENGTH.size)
         if len(head) < _LENGTH.size:
@@ -118,31 +107,31 @@ def read_message(stream: BinaryIO) -> Message | None:
     except ConnectionResetError:
         # The other end closed before it had read all of ours: that is reported as a reset.
         return None
-    return _message(body) if len(body) == size else None
+    return _decoded(body) if len(body) == size else None
 
 
 class MessageDecoder:
-    """Finds the messages in bytes that come in pieces of any size."""
+    """Decodes messages from bytes that arrive in pieces of any size."""
 
     def __init__(self) -> None:
-        """Begins with nothing."""
+        """Starts with no bytes."""
         self._bytes = bytearray()
 
     def feed(self, data: bytes) -> list[Message]:
-        """Takes a piece and gives the messages that it completes."""
+        """Adds a piece and returns the messages that it completes."""
         self._bytes += data
-        messages, place = [], 0
-        while len(self._bytes) >= place + _LENGTH.size:
-            [size] = _LENGTH.unpack_from(self._bytes, place)
-            end = place + _LENGTH.size + size
+        messages, start = [], 0
+        while len(self._bytes) >= start + _LENGTH.size:
+            [size] = _LENGTH.unpack_from(self._bytes, start)
+            end = start + _LENGTH.size + size
             if len(self._bytes) < end:
                 break
-            messages.append(_message(self._bytes[place + _LENGTH.size : end]))
-            place = end
-        del self._bytes[:place]
+            messages.append(_decoded(self._bytes[start + _LENGTH.size : end]))
+            start = end
+        del self._bytes[:start]
         return messages
 
 
-def _message(body: bytes | bytearray) -> Message:
+def _decoded(body: bytes | bytearray) -> Message:
     message: Message = pickle.loads(body)
     return message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from seqserve_server.contract.limits import MAX_TOP_K
@@ -135,14 +136,21 @@ class DecodingOptions:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles only what differs from the defaults: most requests change little."""
+        """Pickles only the options that differ from their default."""
         changed = {
-            entry.name: value
-            for entry in fields(self)
-            if (value := getattr(self, entry.name)) != entry.default
+            name: value for name, default in _DEFAULTS if (value := getattr(self, name)) != default
         }
         return _options, (changed,)
 
 
+_DEFAULTS = tuple((entry.name, entry.default) for entry in fields(DecodingOptions))
+
+
 def _options(changed: dict[str, Any]) -> DecodingOptions:
-    return DecodingOptions(**changed)
+    return _shared_options(tuple(changed.items()))
+
+
+@lru_cache(maxsize=256)
+def _shared_options(changed: tuple[tuple[str, Any], ...]) -> DecodingOptions:
+    """Makes options once for all requests that share them."""
+    return DecodingOptions(**dict(changed))

@@ -1,87 +1,138 @@
-"""One request on its way through the engine.
+"""What a caller asks of an engine: built once in the front, sent as it is, never changed.
 
-Times are in seconds; ``time_limit_s`` is a duration, the others are moments of the monotonic clock.
+Fields that end in ``_s`` are moments of the monotonic clock, in seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+import math
+import time
+from dataclasses import dataclass, field, fields
 from enum import Enum
+from functools import cache
+from typing import Any
 
-from seqserve_server.contract.events import Event, Timeline
+from seqserve_server.contract.events import Finished, Timeline
 from seqserve_server.contract.options import DecodingOptions
 
 
 class Priority(Enum):
-    """Who goes first; the names of the wire."""
+    """Which requests go first; the values are those of the API."""
 
     NORMAL = "normal"
     LOW = "low"
 
 
-class RequestState(Enum):
-    """How far a request is. It moves down this list, and may leave it anywhere."""
-
-    NEW = "new"
-    WAITING = "waiting"
-    RUNNING = "running"
-    DECODED = "decoded"
-    """It has left its slots, and waits to be told what it attended to."""
-    DONE = "done"
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Request:
-    """A source on its way through the engine."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestSpec:
+    """Fields of every request."""
 
     source: list[int]
-    """Token ids, the end token last."""
-    options: DecodingOptions
-    receive: Callable[[Event], None]
-    """Takes every event of the request."""
+    """Source token ids, the end token last."""
+    arrived_s: float = field(default_factory=time.monotonic)
     deadline_s: float | None = None
-    """On the monotonic clock."""
-    streamed: bool = False
-    """Whether progress is told at every step."""
-    target: list[int] | None = None
-    """Token ids to be scored, where nothing is to be generated."""
-    wants_attention: bool = False
-    """Whether the attention of the target is wanted beside its scores."""
-    caller: str = ""
-    """Who asks; the queue is fair among callers."""
-    priority: Priority = Priority.NORMAL
-    number: int = 0
-    """What stands for it between two processes."""
+    client_id: str = ""
+    """The client that the request counts for; the queue is fair among clients."""
     call_id: str = ""
-    """Id of the call that it is of, for the log."""
-    state: RequestState = RequestState.NEW
-    passed_rows: int = 0
-    """Slots that others have taken before it, because it needs more than were free."""
-    tokens_done: int = 0
-    """Tokens of its hypotheses when it left its slots, whether or not anybody is told them."""
-    timeline: Timeline = field(default_factory=Timeline)
+    """Id of the gRPC call, for the log."""
+    priority: Priority = Priority.NORMAL
+
+    @property
+    def rows(self) -> int:
+        """Slots that the request takes."""
+        return 1
 
     @property
     def limit_s(self) -> float:
-        """When its time limit is reached, on the monotonic clock; infinite without one."""
-        return self.timeline.arrived_s + self.options.time_limit_s
+        """When the time limit is reached; infinite without one."""
+        return math.inf
 
     @property
     def begin_by_s(self) -> float:
-        """Latest time at which it makes sense to begin: its deadline or its time limit; infinite
-        without either."""
+        """Latest time at which it makes sense to start: the deadline or the time limit."""
         return self.limit_s if self.deadline_s is None else min(self.limit_s, self.deadline_s)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles a field that has its default as None, which is the shortest."""
+        kind: Any = type(self)
+        values = [
+            None if (value := getattr(self, name)) == default else value
+            for name, default in _defaults(kind)
+        ]
+        return _spec, (kind, *values)
+
+
+@cache
+def _defaults(kind: type[Any]) -> tuple[tuple[str, Any], ...]:
+    return tuple((entry.name, entry.default) for entry in fields(kind))
+
+
+def _spec(kind: Any, *values: Any) -> Any:
+    named = zip(_defaults(kind), values, strict=True)
+    return kind(**{name: value for (name, _), value in named if value is not None})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GenerateSpec(RequestSpec):
+    """A request to generate hypotheses for a source.
+
+    Attention is computed by a second request: the same spec, with the answer of the first one in
+    ``answer``. The engine answers it with the hypotheses and their attention, ranked by coverage
+    where a coverage penalty is set.
+    """
+
+    options: DecodingOptions
+    streamed: bool = False
+    """Whether new tokens are sent after every step."""
+    answer: Finished | None = None
+    """Finished hypotheses that lack only their attention; set in the second request."""
+
+    @property
+    def rows(self) -> int:
+        """Slots that the request takes."""
+        return self.options.rows
+
+    @property
+    def limit_s(self) -> float:
+        """When the time limit is reached; infinite without one."""
+        return self.arrived_s + self.options.time_limit_s
 
     @property
     def work(self) -> int:
-        """Tokens that it is expected to cost: those read, and as many written in each row."""
-        if self.target is not None:
-            return len(self.source) + len(self.target)
+        """Expected cost in tokens: the source, and as many target tokens in each row."""
         options = self.options
         written = max(len(self.source), options.min_decoding_length)
         return len(self.source) + options.rows * min(written, options.max_decoding_length)
 
+    @property
+    def reports_progress(self) -> bool:
+        """Whether tokens are sent as they come; of several rows none is known to be the best."""
+        return self.streamed and self.options.rows == 1
 
-Events = list[tuple[Request, Event]]
-"""Events and the requests they belong to, in order."""
+    def lacks_attention(self, timeline: Timeline) -> bool:
+        """Tells whether an answer to this request needs a second one for its attention.
+
+        Args:
+            timeline: That of the answer; a request that never started has attended to nothing.
+        """
+        is_first = self.answer is None
+        return is_first and self.options.needs_attention and timeline.encode_began_s > 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreSpec(RequestSpec):
+    """A request to score a given target."""
+
+    target: list[int]
+    """Target token ids, the end token among them where it is scored too."""
+    wants_attention: bool = False
+    """Whether the attention of every layer and head is returned beside the scores."""
+
+    @property
+    def work(self) -> int:
+        """Expected cost in tokens."""
+        return len(self.source) + len(self.target)
+
+
+Spec = GenerateSpec | ScoreSpec
+"""Every kind of request."""

@@ -2,7 +2,7 @@
 
 A process of its own, because the engine's steps and the front's event loop would share one
 interpreter lock: a step would wait for protobuf, and protobuf for a step. When the process ends,
-the system takes back all that it held.
+the operating system takes back its memory.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _log = logging.getLogger(__name__)
 
 
 def load(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
-    """Loads a model, warms it up, and has it say what it said at export.
+    """Loads a model, warms it up, and runs its self-test.
 
     Raises:
-        ArtifactError: It cannot be run.
+        ArtifactError: The artifact cannot be run.
         ProviderError: The execution provider is not available.
         StartupError: The caches do not fit into memory.
     """
@@ -56,21 +56,21 @@ def load(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
         raise ArtifactError(
             f"{setup.folder}: cannot be run: {type(error).__name__}: {error}"
         ) from error
-    # What was made until here stays: the collector need not look at it again.
+    # Everything allocated so far stays, so the garbage collector need not look at it again.
     gc.collect()
     gc.freeze()
     return engine
 
 
 def main(arguments: list[str]) -> None:
-    """Serves the socket whose number is given until the server closes it.
+    """Serves a socket until the front closes it.
 
     Args:
-        arguments: Number of the socket, format and least level of log lines.
+        arguments: File descriptor of the socket, log format and log level.
     """
-    # The server is told to end, and ends us when its calls have.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+    # The front gets these signals too; it ends this process once its calls have ended.
+    for ignored in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ignored, signal.SIG_IGN)
     descriptor, log_format, log_level = arguments
     configure(LogFormat(log_format), LogLevel(log_level))
     Host(socket.socket(fileno=int(descriptor)), load).run()

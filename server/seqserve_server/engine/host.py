@@ -1,7 +1,7 @@
-"""Serves an engine over a socket; the other end is ``seqserve_server.front.engine_client``.
+"""Serves an engine over a socket; the client is :mod:`seqserve_server.front.engine_client`.
 
-One thread reads and submits, the workers write what there is to tell. So a step does not wait for
-the other end's interpreter, unless nothing is read there until the socket's buffer is full.
+One thread reads messages and submits requests; the workers write the events. So a step does not
+wait for the other process, unless that one reads nothing until the socket's buffer is full.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from seqserve_server.contract.messages import (
     encode_message,
     read_message,
 )
-from seqserve_server.contract.request import Events, Request
-from seqserve_server.contract.stats import StatsRecorder
 from seqserve_server.engine.engine import Deliver, Engine
 from seqserve_server.engine.observer import Observer
+from seqserve_server.engine.request import Events, Request
+from seqserve_server.engine.stats_recorder import StatsRecorder
 
 Load: TypeAlias = Callable[[Setup, Deliver, Observer], Engine]
-"""Makes the engine that a setup describes, warm and not started."""
+"""Makes the engine of a setup, warm but not started."""
 
 
 class Host:
@@ -43,87 +43,76 @@ class Host:
         """Takes the socket.
 
         Args:
-            channel: Whose other end sends a :class:`Setup` first.
-            load: Makes the engine; what it raises of :class:`SeqserveError` goes to the other end.
+            channel: The other end sends a :class:`Setup` first.
+            load: Makes the engine; a :class:`SeqserveError` that it raises goes to the other end.
         """
         self._channel = channel
         self._load = load
-        self._tally = StatsRecorder()
+        self._stats = StatsRecorder()
         self._requests: dict[int, Request] = {}
-        self._sending = threading.Lock()
+        self._send_lock = threading.Lock()
 
     def run(self) -> None:
-        """Loads, serves, and stops the engine when the other end is gone."""
+        """Loads the engine, serves it, and stops it when the other end is gone."""
         with self._channel, self._channel.makefile("rb") as stream:
             setup = read_message(stream)
             if not isinstance(setup, Setup):
                 return
             try:
-                engine = self._load(setup, self._deliver, self._tally)
+                engine = self._load(setup, self._deliver, self._stats)
             except SeqserveError as error:
                 self._send(LoadFailed(error))
                 return
             engine.start()
-            self._send(Ready(engine.slots, engine.max_rows, engine.cache_bytes))
+            self._send(
+                Ready(slots=engine.slots, max_rows=engine.max_rows, cache_bytes=engine.cache_bytes)
+            )
             while (message := read_message(stream)) is not None:
                 self._handle(engine, message)
             engine.stop()
 
     def _handle(self, engine: Engine, message: Message) -> None:
         if isinstance(message, Submit):
-            self._submit(engine, message)
+            self._submit(engine, Request(message.spec, message.request_id))
         elif isinstance(message, Cancel):
-            request = self._requests.pop(message.number, None)
+            request = self._requests.pop(message.request_id, None)
             if request is not None:
-                request.deadline_s = message.deadline_s
-                engine.cancel(request)
+                engine.cancel(request, is_late=message.is_late)
         elif isinstance(message, GetStats):
-            figures = self._tally.figures()
             low = engine.low_queue_depth
-            # Some may have left since.
-            depth = max(low, engine.queue_depth)
-            self._send(StatsReply(depth, engine.slots_in_use, figures, low, engine.heartbeats))
+            self._send(
+                StatsReply(
+                    # Some of low priority may have left since they were counted.
+                    queue_depth=max(low, engine.queue_depth),
+                    low_queue_depth=low,
+                    slots_in_use=engine.slots_in_use,
+                    stats=self._stats.snapshot(),
+                    heartbeats=engine.heartbeats,
+                )
+            )
 
-    def _submit(self, engine: Engine, message: Submit) -> None:
-        request = Request(
-            source=message.source,
-            options=message.options,
-            receive=_ignore,
-            deadline_s=message.deadline_s,
-            streamed=message.streamed,
-            target=message.target,
-            wants_attention=message.wants_attention,
-            caller=message.caller,
-            priority=message.priority,
-            number=message.number,
-            call_id=message.call_id,
-            timeline=Timeline(arrived_s=message.arrived_s),
-        )
-        self._requests[request.number] = request
+    def _submit(self, engine: Engine, request: Request) -> None:
+        self._requests[request.request_id] = request
         try:
             engine.submit(request)
         except ServiceError as error:
             self._deliver([(request, Failed(error))])
 
     def _deliver(self, events: Events) -> None:
-        told: list[tuple[int, Event, Timeline | None]] = []
+        sent: list[tuple[int, Event, Timeline | None]] = []
         for request, event in events:
             if isinstance(event, Progress):
-                told.append((request.number, event, None))
+                sent.append((request.request_id, event, None))
             else:
-                self._requests.pop(request.number, None)
-                told.append((request.number, event, request.timeline))
-        self._send(StepEvents(told))
+                self._requests.pop(request.request_id, None)
+                sent.append((request.request_id, event, request.timeline))
+        self._send(StepEvents(sent))
 
     def _send(self, message: Message) -> None:
         data = encode_message(message)
         try:
-            with self._sending:
+            with self._send_lock:
                 self._channel.sendall(data)
         except OSError:
-            # The other end is gone; the reader finds out too, and ends it all.
+            # The other end is gone; the reading thread notices too, and stops the engine.
             pass
-
-
-def _ignore(event: Event) -> None:
-    """Events are told by number, all of a step together."""

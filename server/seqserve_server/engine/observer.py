@@ -1,53 +1,36 @@
-"""What the engine tells of itself; metrics implement it. Called from any thread."""
+"""The hooks through which the engine reports what it does; called from any thread."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from seqserve_server.contract.events import Event
-from seqserve_server.contract.request import Request
+from seqserve_server.engine.request import Request
 
 
-class Observer(Protocol):
-    """Takes the figures of one engine, and raises nothing. No method is called per row and step."""
+class Observer:
+    """Ignores every report. Subclasses override what they need, and raise nothing.
+
+    The engine calls no method per row and step.
+    """
 
     def encoded(self, lengths: Sequence[int], duration_s: float) -> None:
         """Sources of these lengths, in tokens, were encoded together."""
 
     def stepped(self, rows: int, duration_s: float, outside_s: float) -> None:
-        """A turn is over: every running row has one token more.
+        """A worker ran one step: every running row has one more token.
 
         Args:
-            rows: Rows that ran.
-            duration_s: The whole turn, encoding included; what running rows waited.
+            rows: Running rows.
+            duration_s: The whole step, encoding included; running rows waited for it.
             outside_s: The part of it that was spent outside ONNX Runtime.
         """
 
     def first_tokens(self, requests: Sequence[Request]) -> None:
-        """Requests have got their first token."""
+        """Requests have their first token."""
 
     def ended(self, request: Request, event: Event) -> None:
         """A request has finished or failed."""
 
     def cancelled(self, request: Request) -> None:
         """A request was cancelled and has left."""
-
-
-class NullObserver:
-    """Takes no notice."""
-
-    def encoded(self, lengths: Sequence[int], duration_s: float) -> None:
-        """Does nothing."""
-
-    def stepped(self, rows: int, duration_s: float, outside_s: float) -> None:
-        """Does nothing."""
-
-    def first_tokens(self, requests: Sequence[Request]) -> None:
-        """Does nothing."""
-
-    def ended(self, request: Request, event: Event) -> None:
-        """Does nothing."""
-
-    def cancelled(self, request: Request) -> None:
-        """Does nothing."""

@@ -1,4 +1,4 @@
-"""An artifact run in this process, by the same engine that serves it, without gRPC."""
+"""Runs an artifact in this process, on the same engine that serves it, without gRPC."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
-from seqserve_server.contract.request import Request
+from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.engine.answer import PendingAnswer
-from seqserve_server.engine.engine import Engine, deliver
-from seqserve_server.engine.observer import NullObserver
+from seqserve_server.engine.answer import deliver, generate
+from seqserve_server.engine.engine import Engine
+from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.runtime import Runtime
 
 
@@ -35,8 +35,8 @@ class Offline:
         """Loads an artifact and starts its engine.
 
         Args:
-            folder: Of the artifact.
-            provider: Who runs the graphs.
+            folder: Folder of the artifact.
+            provider: What runs the graphs.
             workers: Threads that run steps.
             slots: Rows that may run at once, over all workers.
             threads: Threads within a step.
@@ -51,11 +51,11 @@ class Offline:
         limits = EngineLimits(
             workers=workers, slots=slots, max_queue=1_000_000, max_source_tokens_per_step=512
         )
-        self._engine = Engine(self.runtime, limits, deliver, NullObserver(), self.tokenizer.decode)
+        self._engine = Engine(self.runtime, limits, deliver, Observer(), self.tokenizer.decode)
         self._engine.start()
 
     def __enter__(self) -> Offline:
-        """Gives itself."""
+        """Returns the object itself."""
         return self
 
     def __exit__(
@@ -83,22 +83,21 @@ class Offline:
         limits = self.manifest.limits
         options = options or DecodingOptions(max_decoding_length=limits.max_target_length)
         self._check(sources, options)
-        answers = [PendingAnswer() for _ in sources]
         # Sources of similar length are encoded together, and the longest ones do not come last,
         # when they would run with few beside them.
-        for index in sorted(range(len(sources)), key=lambda index: -len(sources[index])):
-            receive = answers[index].receive
-            self._engine.submit(Request(source=sources[index], options=options, receive=receive))
-        return [answer.wait() for answer in answers]
+        order = sorted(range(len(sources)), key=lambda index: -len(sources[index]))
+        specs = [GenerateSpec(source=sources[index], options=options) for index in order]
+        answers = dict(zip(order, generate(self._engine, specs), strict=True))
+        return [answers[index] for index in range(len(sources))]
 
     def _check(self, sources: Sequence[list[int]], options: DecodingOptions) -> None:
-        """Refuses what would not fit a slot; the engine leaves that to its callers."""
+        """Refuses what does not fit a slot; the engine leaves that check to its callers."""
         limits, label = self.manifest.limits, self.manifest.label
-        longest = limits.max_target_length
-        if not 1 <= options.max_decoding_length <= longest:
+        max_length = limits.max_target_length
+        if not 1 <= options.max_decoding_length <= max_length:
             raise InvalidRequest(
                 "max_decoding_length",
-                f"is {options.max_decoding_length}; {label} takes 1 to {longest}",
+                f"is {options.max_decoding_length}; {label} takes 1 to {max_length}",
             )
         if options.rows > self._engine.max_rows:
             raise InvalidRequest(
@@ -115,7 +114,7 @@ class Offline:
                 )
 
     def encode(self, text: str) -> list[int]:
-        """Tokenises a text; one that is too long is cut at the model's limit."""
+        """Tokenises a text and cuts it at the model's limit."""
         limit = self.manifest.limits.max_source_length
         return self.tokenizer.truncate(self.tokenizer.encode(text), limit)
 

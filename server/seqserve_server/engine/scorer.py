@@ -1,7 +1,7 @@
-"""Known targets, run through the scorer-forced graph in a thread of their own.
+"""Scores given targets and computes attention, in a thread beside the workers.
 
-Running rows are not held up: the operating system shares the cores between this and the workers.
-Targets that wait to be scored run together; what is beside one has no part in its scores.
+Running rows are not held up: the operating system shares the cores between this thread and the
+workers. Targets that wait to be scored run together; the scores of one do not depend on the others.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import numpy as np
 
 from seqserve_server.contract.errors import DeadlinePassed, EngineFault, Stage
 from seqserve_server.contract.events import Event, Failed, Finished, StopReason, TargetScored
-from seqserve_server.contract.request import Events, Request
+from seqserve_server.contract.request import ScoreSpec
 from seqserve_server.engine.decoding.coverage import covering
 from seqserve_server.engine.packing import Array
-from seqserve_server.engine.queue.score_queue import Entry, ScoreQueue
+from seqserve_server.engine.queue.score_queue import ScoreQueue
+from seqserve_server.engine.request import Events, Request
 from seqserve_server.engine.runtime import Runtime
 
 Pair = tuple[list[int], list[int]]
@@ -24,119 +25,120 @@ Pair = tuple[list[int], list[int]]
 
 _SCORES = "log_probabilities"
 _WEIGHTS = ["encoder_attention", "decoder_attention", "cross_attention"]
-# How often an idle thread shows that it does not hang.
-_IDLE_S = 0.1
-# Padding shows in the last bits of a sum, so only what is padded to the same lengths goes together;
-# these are multiples of this.
-_LENGTHS_APART = 8
+# Padding shows in the last bits of a sum, so only pairs that are padded to the same lengths run
+# together; these lengths are multiples of this.
+_LENGTH_STEP = 8
 
 _log = logging.getLogger(__name__)
 
 
 class Scorer:
-    """Scores targets, and finds what they and answers attended to."""
+    """Runs the forced-decoding graph on sources and their targets."""
 
-    def __init__(self, runtime: Runtime, waiting: ScoreQueue) -> None:
-        """Begins idle.
+    def __init__(self, runtime: Runtime, queue: ScoreQueue, *, idle_s: float = 0.1) -> None:
+        """Starts idle.
 
         Args:
             runtime: The model.
-            waiting: Where targets and answers wait.
+            queue: The requests that wait.
+            idle_s: How long an idle :meth:`step` takes.
         """
         self._runtime = runtime
-        self._waiting = waiting
+        self._queue = queue
+        self._idle_s = idle_s
         limits = runtime.manifest.limits
-        self._most_source = limits.max_source_length
+        self._max_source = limits.max_source_length
         # The end token is scored too.
-        self._most_target = limits.max_target_length + 1
+        self._max_target = limits.max_target_length + 1
 
     def warm_up(self) -> None:
         """Runs the graph once, on a target of one token."""
         end = [self._runtime.manifest.tokens.eos]
         self._run([(end, end)], [_SCORES, *_WEIGHTS])
 
-    def turn(self) -> Events:
-        """Waits for what is next and runs it; gives what there is to tell."""
-        entries = self._waiting.take(_IDLE_S)
-        late = [(request, _late(request, answer)) for request, answer in entries]
-        events: Events = [(request, event) for request, event in late if event is not None]
-        ended = {request for request, _ in events}
-        timely = [entry for entry in entries if entry[0] not in ended]
-        if timely:
-            events += self._teach(timely)
-        self._waiting.finish(events)
+    def step(self) -> Events:
+        """Waits for the next requests and runs them; returns their events."""
+        requests = self._queue.take(self._idle_s)
+        now_s = time.monotonic()
+        late = [request for request in requests if _is_late(request, now_s)]
+        events: Events = [(request, _deadline_passed(request)) for request in late]
+        if timely := [request for request in requests if request not in late]:
+            events += self._score(timely)
+        self._queue.finish(events)
         return events
 
-    def _teach(self, entries: list[Entry]) -> Events:
-        """Runs entries together; where that fails one by one, so that only the culprit does."""
+    def _score(self, requests: list[Request]) -> Events:
+        """Runs requests together; after a fault one by one, so that only the faulty one fails."""
         began_s = time.monotonic()
         try:
-            events = self._taught(entries)
+            events = self._events_of(requests)
         except Exception:
-            if len(entries) > 1:
-                return [told for entry in entries for told in self._teach([entry])]
-            [(request, _)] = entries
-            _log.exception("request %s: a target could not be run", request.call_id)
+            if len(requests) > 1:
+                return [event for request in requests for event in self._score([request])]
+            [request] = requests
+            _log.exception("request %s: a target could not be run", request.spec.call_id)
             return [(request, Failed(EngineFault("a target could not be run")))]
-        for request, event in events:
-            if isinstance(event, TargetScored):
-                timeline = request.timeline
-                timeline.encode_began_s, timeline.finished_s = began_s, time.monotonic()
+        for request in requests:
+            timeline = request.timeline
+            timeline.encode_began_s, timeline.finished_s = began_s, time.monotonic()
         return events
 
-    def _taught(self, entries: list[Entry]) -> Events:
-        request, answer = entries[0]
-        if answer is not None:
-            return [(request, self._annotated(request, answer))]
-        names = [_SCORES, *_WEIGHTS] if request.wants_attention else [_SCORES]
-        requests = [request for request, _ in entries]
-        found = self._run([(request.source, request.target or []) for request in requests], names)
+    def _events_of(self, requests: list[Request]) -> Events:
+        [first, *_] = requests
+        if first.answer is not None:
+            return [(first, self._with_attention(first, first.answer))]
+        specs = [request.spec for request in requests if isinstance(request.spec, ScoreSpec)]
+        names = [_SCORES, *_WEIGHTS] if specs[0].wants_attention else [_SCORES]
+        outputs = self._run([(spec.source, spec.target) for spec in specs], names)
         return [
             (request, TargetScored(scores.tolist(), [array.tobytes() for array in weights]))
-            for request, (scores, *weights) in zip(requests, found, strict=True)
+            for request, (scores, *weights) in zip(requests, outputs, strict=True)
         ]
 
-    def _annotated(self, request: Request, answer: Finished) -> Finished:
-        """Adds what was attended to, or ranks by it, as is asked for."""
+    def _with_attention(self, request: Request, answer: Finished) -> Finished:
+        """Adds the attention of each hypothesis, or ranks by coverage, as the options say."""
         options = request.options
-        seen = list(zip(answer.hypotheses, self._attention(request, answer), strict=True))
+        pairs = list(zip(answer.hypotheses, self._attention(request, answer), strict=True))
         if options.coverage_penalty:
-            seen = covering(seen, options)
-        hypotheses = [hypothesis for hypothesis, _ in seen]
+            pairs = covering(pairs, options)
+        hypotheses = [hypothesis for hypothesis, _ in pairs]
         if options.return_attention:
             hypotheses = [
                 each._replace(attention=weights[: len(each.token_ids)].tobytes())
-                for each, weights in seen
+                for each, weights in pairs
             ]
         return Finished(hypotheses)
 
     def _attention(self, request: Request, answer: Finished) -> list[Array]:
-        """Gives the attention to the source, the mean over the last layer's heads.
+        """Computes the attention to the source, averaged over the heads of the last layer.
 
         Returns:
-            For each hypothesis that of its tokens, and of the end token where it was generated,
-            float32 ``[T, S]``.
+            For each hypothesis the weights of its tokens, and of the end token where it was
+            generated, float32 ``[T, S]``.
         """
         eos = self._runtime.manifest.tokens.eos
-        # What a step attends to does not depend on the token that it chooses.
+        # The attention of a step does not depend on the token that it chooses.
         targets = [
             [*each.token_ids, *([eos] if each.stop_reason is StopReason.EOS else [])]
             for each in answer.hypotheses
         ]
-        found = self._run([(request.source, target) for target in targets], _WEIGHTS[-1:])
-        return [weights[-1].mean(0) for [weights] in found]
+        pairs = [(request.spec.source, target) for target in targets]
+        return [weights[-1].mean(0) for [weights] in self._run(pairs, _WEIGHTS[-1:])]
 
     def _run(self, pairs: list[Pair], names: list[str]) -> list[list[Array]]:
-        """Gives what the graph says of each pair, without its padding."""
+        """Computes the outputs ``names`` of each pair, without padding."""
         by_shape: dict[tuple[int, int], list[int]] = {}
-        for number, (source, target) in enumerate(pairs):
-            shape = _room(source, self._most_source), _room(target, self._most_target)
-            by_shape.setdefault(shape, []).append(number)
+        for index, (source, target) in enumerate(pairs):
+            lengths = (
+                _padded_length(source, self._max_source),
+                _padded_length(target, self._max_target),
+            )
+            by_shape.setdefault(lengths, []).append(index)
         found: dict[int, list[Array]] = {}
-        for shape, numbers in by_shape.items():
-            together = self._run_padded([pairs[number] for number in numbers], shape, names)
-            found.update(zip(numbers, together, strict=True))
-        return [found[number] for number in range(len(pairs))]
+        for shape, indexes in by_shape.items():
+            outputs = self._run_padded([pairs[index] for index in indexes], shape, names)
+            found.update(zip(indexes, outputs, strict=True))
+        return [found[index] for index in range(len(pairs))]
 
     def _run_padded(
         self, pairs: list[Pair], shape: tuple[int, int], names: list[str]
@@ -148,35 +150,35 @@ class Scorer:
         outputs = self._runtime.teach(sources, lengths, targets, names)
         return [
             [
-                _part(name, array, index, len(source), len(target))
+                _cut(name, array, index, len(source), len(target))
                 for name, array in zip(names, outputs, strict=True)
             ]
             for index, (source, target) in enumerate(pairs)
         ]
 
 
-def _late(request: Request, answer: Finished | None) -> Event | None:
-    """Gives what a request is told whose deadline has passed; None to any other."""
-    if request.deadline_s is None or request.deadline_s > time.monotonic():
-        return None
-    return Failed(DeadlinePassed(Stage.QUEUE if answer is None else Stage.DECODE))
+def _is_late(request: Request, now_s: float) -> bool:
+    return request.spec.deadline_s is not None and request.spec.deadline_s <= now_s
 
 
-def _room(words: list[int], most: int) -> int:
-    """Gives the length that words are padded to."""
-    return min(-(-max(len(words), 1) // _LENGTHS_APART) * _LENGTHS_APART, most)
+def _deadline_passed(request: Request) -> Event:
+    return Failed(DeadlinePassed(Stage.QUEUE if request.answer is None else Stage.DECODE))
+
+
+def _padded_length(token_ids: list[int], max_length: int) -> int:
+    return min(-(-max(len(token_ids), 1) // _LENGTH_STEP) * _LENGTH_STEP, max_length)
 
 
 def _padded(rows: list[list[int]], length: int) -> Array:
-    """Lays rows out, int64 ``[B, length]``."""
+    """Pads rows to one length, int64 ``[B, length]``."""
     array = np.zeros((len(rows), length), np.int64)
-    for place, row in enumerate(rows):
-        array[place, : len(row)] = row
+    for index, row in enumerate(rows):
+        array[index, : len(row)] = row
     return array
 
 
-def _part(name: str, array: Array, index: int, source: int, target: int) -> Array:
-    """Cuts what belongs to one pair out of an output of the graph."""
+def _cut(name: str, array: Array, index: int, source: int, target: int) -> Array:
+    """Cuts one pair out of an output of the graph."""
     if name == _SCORES:
         return array[index, :target]
     queries = source if name == "encoder_attention" else target

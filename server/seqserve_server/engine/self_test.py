@@ -1,7 +1,7 @@
-"""The last thing before a version takes calls: does it still say what it said at export?
+"""Checks, before a version takes calls, that it still decodes a sentence as it did at export.
 
-Hashes tell that files are what they were, and warming up that they run. Only a sentence decoded
-tells that this machine, with its ONNX Runtime and its provider, computes what was proven.
+Hashes show that the files are unchanged, and warming up that they run. Only a decoded sentence
+shows that this machine, with its ONNX Runtime and its provider, computes what export proved.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.contract.events import Finished
 from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.request import Request
+from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.engine.answer import PendingAnswer
-from seqserve_server.engine.engine import Engine, deliver
-from seqserve_server.engine.observer import NullObserver
+from seqserve_server.engine.answer import deliver, generate
+from seqserve_server.engine.engine import Engine
+from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.runtime import Runtime
 
 
 def run_self_test(runtime: Runtime, tokenizer: Tokenizer) -> None:
     """Decodes the sentence of the manifest, where there is one, in an engine of a single row.
 
-    In a batch as alone: what one row says, every row of the engine that serves says too.
+    A row decodes in a batch as it does alone, so one row stands for all of them.
 
     Raises:
-        ArtifactError: It comes out otherwise.
+        ArtifactError: The target differs from the manifest's.
     """
     manifest = runtime.manifest
     if manifest.self_test is None:
@@ -51,16 +51,15 @@ def _decode(runtime: Runtime, tokenizer: Tokenizer, source: list[int]) -> Finish
     Raises:
         ServiceError: The engine failed.
     """
-    longest = runtime.manifest.limits
+    model = runtime.manifest.limits
     limits = EngineLimits(
-        workers=1, slots=1, max_queue=1, max_source_tokens_per_step=longest.max_source_length
+        workers=1, slots=1, max_queue=1, max_source_tokens_per_step=model.max_source_length
     )
-    engine = Engine(runtime, limits, deliver, NullObserver(), tokenizer.decode)
-    options = DecodingOptions(max_decoding_length=longest.max_target_length)
-    answer = PendingAnswer()
+    engine = Engine(runtime, limits, deliver, Observer(), tokenizer.decode)
+    options = DecodingOptions(max_decoding_length=model.max_target_length)
     engine.start()
     try:
-        engine.submit(Request(source=source, options=options, receive=answer.receive))
-        return answer.wait()
+        [answer] = generate(engine, [GenerateSpec(source=source, options=options)])
+        return answer
     finally:
         engine.stop()

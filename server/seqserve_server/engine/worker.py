@@ -1,4 +1,4 @@
-"""One worker: its slots, and the turn it takes again and again."""
+"""Runs the rows of one cache: drops and admits requests, then steps all rows by one token."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from seqserve_server.contract.events import (
     Progress,
     StopReason,
 )
-from seqserve_server.contract.request import Events, Request
 from seqserve_server.contract.terms import unmet
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.constraints import Detokenize
@@ -23,27 +22,26 @@ from seqserve_server.engine.decoding.search import Search
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.packing import CrossKV
 from seqserve_server.engine.queue.scheduler import Scheduler
+from seqserve_server.engine.request import Events, Request
 from seqserve_server.engine.runtime import Runtime
 
-# How long an idle worker sleeps before it looks for requests that are late.
-_IDLE_S = 0.05
-
-# Attention alone sees padding; so much longer than the shortest may a source beside it be.
-_MOST_PADDED = 2
+# Only attention pays for padding: sources up to this many times as long as the shortest share it.
+_MAX_PADDED = 2
 
 _log = logging.getLogger(__name__)
 
 
-def doubling(most: int) -> list[int]:
-    """Lists the sizes 1, 2, 4, .. below ``most``, and ``most``."""
-    return [*(2**power for power in range((most - 1).bit_length())), most]
+def doubling(largest: int) -> list[int]:
+    """Lists the sizes 1, 2, 4, .. below ``largest``, and ``largest``."""
+    return [*(2**power for power in range((largest - 1).bit_length())), largest]
 
 
 def grouped_by_length(requests: list[Request]) -> list[list[Request]]:
     """Groups requests whose sources are of similar length, from short to long."""
     groups: list[list[Request]] = []
-    for request in sorted(requests, key=lambda request: len(request.source)):
-        if groups and len(request.source) <= _MOST_PADDED * len(groups[-1][0].source):
+    for request in sorted(requests, key=lambda request: len(request.spec.source)):
+        shortest = groups[-1][0] if groups else None
+        if shortest and len(request.spec.source) <= _MAX_PADDED * len(shortest.spec.source):
             groups[-1].append(request)
         else:
             groups.append([request])
@@ -51,7 +49,7 @@ def grouped_by_length(requests: list[Request]) -> list[list[Request]]:
 
 
 class Worker:
-    """Rows in the leading slots of a cache, and the requests they belong to."""
+    """Rows in the leading slots of a cache, and their requests."""
 
     def __init__(
         self,
@@ -61,36 +59,40 @@ class Worker:
         max_source_tokens: int,
         observer: Observer,
         detokenize: Detokenize,
+        *,
+        idle_s: float = 0.05,
     ) -> None:
         """Allocates the slots.
 
         Args:
             runtime: The model.
-            scheduler: Where requests wait.
-            slots: Most rows.
+            scheduler: The queue of requests.
+            slots: Maximum number of rows.
             max_source_tokens: Source tokens encoded between two steps while rows run.
-            observer: Takes figures.
-            detokenize: Gives the text of tokens.
+            observer: Receives statistics.
+            detokenize: Turns tokens into text.
+            idle_s: How long an idle worker sleeps before it looks for late requests.
         """
-        manifest = runtime.manifest
         self._runtime = runtime
         self._scheduler = scheduler
         self._max_source_tokens = max_source_tokens
         self._observer = observer
+        self._idle_s = idle_s
         self._cache = SlotCache(runtime, slots)
-        self._search = Search(self._cache, manifest, detokenize)
+        self._search = Search(self._cache, runtime.manifest, detokenize)
         # Lower bounds of when the next row is late. They do not rise when a row leaves, so they may
         # be too early, never too late.
         self._next_deadline_s = math.inf
         self._next_limit_s = math.inf
         self._rows: list[Request | None] = []
-        # Rows that have left, the lowest last; there are none while a step runs.
+        # Rows that have left, the lowest last; a step runs only when there are none.
         self._holes: list[int] = []
-        self._streamed = 0
-        self._scored = 0
+        # Running requests that report progress, and those whose steps compute log-probabilities.
+        self._streaming: set[Request] = set()
+        self._scoring: set[Request] = set()
         self._joining: list[Request] = []
-        self._fresh: list[Request] = []
-        # Kept here rather than passed on, so that a fault later in the turn loses none.
+        self._without_token: list[Request] = []
+        # An attribute, so that a fault later in the step loses no event.
         self._events: Events = []
         self._runtime_s = 0.0
 
@@ -99,23 +101,23 @@ class Worker:
         """Bytes of the keys and values."""
         return self._cache.bytes
 
-    def warm_up(self, memory: CrossKV) -> None:
-        """Steps with 1, 2, 4, .. rows, as many as there are slots, and leaves them empty.
+    def warm_up(self, cross_kv: CrossKV) -> None:
+        """Steps with 1, 2, 4, .. rows up to the number of slots, and leaves the slots empty.
 
         Args:
-            memory: Of one source of one token.
+            cross_kv: Of one source of one token.
         """
         for rows in doubling(self._cache.slots):
-            # From the start each time, so that no row outgrows the shortest of targets.
+            # From the start each time, so that no row outgrows the shortest maximum length.
             for row in range(rows):
-                self._cache.join(row, memory, 0)
+                self._cache.join(row, cross_kv, 0)
             self._cache.advance(rows)
         self._cache.clear()
 
-    def turn(self) -> Events:
-        """Makes room, lets new rows join, runs one step; gives what there is to tell."""
-        if not self._held:
-            self._scheduler.wait_for_work(_IDLE_S)
+    def step(self) -> Events:
+        """Drops rows that must leave, admits requests, and runs one step; returns its events."""
+        if not self._busy_rows:
+            self._scheduler.wait_for_work(self._idle_s)
         began_s = time.perf_counter()
         self._runtime_s = 0.0
         self._drop(time.monotonic())
@@ -123,17 +125,17 @@ class Worker:
         self._compact()
         if self._rows:
             rows = len(self._rows)
-            self._step()
+            self._advance()
             duration_s = time.perf_counter() - began_s
             self._observer.stepped(rows, duration_s, duration_s - self._runtime_s)
         return self._take_events()
 
     @property
-    def _held(self) -> int:
+    def _busy_rows(self) -> int:
         return len(self._rows) - len(self._holes)
 
     def _running(self) -> list[Request]:
-        """Lists the requests that hold rows."""
+        """Lists the requests that have rows."""
         return [request for request in dict.fromkeys(self._rows) if request]
 
     def assert_idle(self) -> None:
@@ -147,16 +149,13 @@ class Worker:
         self._search.assert_idle()
 
     def fail(self, error: ServiceError) -> Events:
-        """Ends every row with an error; gives also what the turn had to tell before it failed."""
-        # One that was about to join may hold rows already.
+        """Ends every request with an error; returns also the events from before the fault."""
+        # A request that was about to join may have rows already.
         ended = list(dict.fromkeys([*self._running(), *self._joining]))
-        self._scheduler.finish(ended, answered=False)
+        self._end(ended, answered=False)
         self._vacate([row for row, request in enumerate(self._rows) if request])
-        self._rows.clear()
-        self._holes.clear()
-        self._joining.clear()
-        self._fresh.clear()
-        self._streamed = self._scored = 0
+        for left in (self._rows, self._holes, self._joining, self._without_token):
+            left.clear()
         self._events += [(request, Failed(error)) for request in ended]
         return self._take_events()
 
@@ -165,18 +164,18 @@ class Worker:
         return events
 
     def _drop(self, now_s: float) -> None:
-        """Takes out rows and waiting requests that are cancelled or late, and what is too much."""
+        """Removes requests that are cancelled, late, or more than the queue may hold."""
         for request in self._scheduler.expire(now_s):
             self._events.append((request, _unbegun(request, now_s)))
         self._events += [(one, Failed(refusal)) for one, refusal in self._scheduler.shed(now_s)]
         gone = self._scheduler.take_cancelled(self._rows)
         for request in gone:
-            _note_tokens(request, self._search.interrupt(request))
+            request.count_tokens(self._search.interrupt(request))
             self._observer.cancelled(request)
         if now_s >= self._next_deadline_s:
             late = self._late(now_s, gone)
             for request in late:
-                _note_tokens(request, self._search.interrupt(request))
+                request.count_tokens(self._search.interrupt(request))
                 self._events.append((request, Failed(DeadlinePassed(Stage.DECODE))))
             gone += late
         if gone:
@@ -184,73 +183,75 @@ class Worker:
             self._end(gone, answered=False)
 
     def _late(self, now_s: float, gone: list[Request]) -> list[Request]:
-        """Finds requests whose deadline has passed, and when the next one will."""
+        """Finds requests whose deadline has passed, and when the next deadline comes."""
         timed = [
-            (request.deadline_s, request)
+            (request.spec.deadline_s, request)
             for request in self._running()
-            if request.deadline_s is not None and request not in gone
+            if request.spec.deadline_s is not None and request not in gone
         ]
-        late = [request for deadline_s, request in timed if deadline_s <= now_s]
         self._next_deadline_s = min(
             (deadline_s for deadline_s, _ in timed if deadline_s > now_s), default=math.inf
         )
-        return late
+        return [request for deadline_s, request in timed if deadline_s <= now_s]
 
     def _admit(self) -> None:
-        """Encodes new sources within the budget, those of similar length together."""
-        held = self._held
+        """Encodes new sources within the budget, sources of similar length together."""
+        busy = self._busy_rows
         new = self._scheduler.take(
-            held=held, free=self._cache.slots - held, budget_tokens=self._max_source_tokens
+            busy=busy, free=self._cache.slots - busy, budget_tokens=self._max_source_tokens
         )
         for request in new:
             request.timeline.encode_began_s = time.monotonic()
-        # Known before they hold a row, so that a fault while they are encoded ends them too.
+        # Known before they have a row, so that a fault while they are encoded ends them too.
         self._joining += new
         for group in grouped_by_length(new):
             self._encode(group)
 
     def _encode(self, requests: list[Request]) -> None:
-        """Encodes sources together; where that fails one by one, so that only the culprit does."""
+        """Encodes sources together; after a fault one by one, so that only the faulty one fails."""
         began_s = time.perf_counter()
         try:
-            memory = self._runtime.encode([request.source for request in requests])
+            cross_kv = self._runtime.encode([request.spec.source for request in requests])
         except Exception:
-            # Rows that run already have no part in it.
+            # Rows that run already are not affected.
             if len(requests) == 1:
-                _log.exception(
-                    "request %s: a source of %d tokens could not be encoded",
-                    requests[0].call_id,
-                    len(requests[0].source),
-                )
-                self._refuse(requests[0])
+                self._fail_encoding(requests[0])
             else:
                 for request in requests:
                     self._encode([request])
             return
         duration_s = time.perf_counter() - began_s
         self._runtime_s += duration_s
-        self._join(requests, memory)
-        self._observer.encoded([len(request.source) for request in requests], duration_s)
+        self._join(requests, cross_kv)
+        self._observer.encoded([len(request.spec.source) for request in requests], duration_s)
 
-    def _refuse(self, request: Request) -> None:
+    def _fail_encoding(self, request: Request) -> None:
+        _log.exception(
+            "request %s: a source of %d tokens could not be encoded",
+            request.spec.call_id,
+            len(request.spec.source),
+        )
         self._joining.remove(request)
         self._events.append((request, Failed(EngineFault("the source could not be encoded"))))
         self._scheduler.finish([request], answered=False)
 
-    def _join(self, requests: list[Request], memory: CrossKV) -> None:
-        """Lays encoded sources into rows that others have left, or after the last."""
+    def _join(self, requests: list[Request], cross_kv: CrossKV) -> None:
+        """Copies encoded sources into free rows, or rows after the last one."""
         for index, request in enumerate(requests):
-            rows = [self._take_row(request) for _ in range(request.options.rows)]
+            spec = request.generate
+            rows = [self._take_row(request) for _ in range(spec.rows)]
             for row in rows:
-                self._cache.join(row, memory, index)
+                self._cache.join(row, cross_kv, index)
             self._search.join(rows, request)
-            if request.deadline_s is not None:
-                self._next_deadline_s = min(self._next_deadline_s, request.deadline_s)
-            self._next_limit_s = min(self._next_limit_s, request.limit_s)
+            if spec.deadline_s is not None:
+                self._next_deadline_s = min(self._next_deadline_s, spec.deadline_s)
+            self._next_limit_s = min(self._next_limit_s, spec.limit_s)
             self._joining.remove(request)
-            self._fresh.append(request)
-            self._streamed += _is_streamed(request)
-            self._scored += _is_scored(request)
+            self._without_token.append(request)
+            if spec.reports_progress:
+                self._streaming.add(request)
+            if spec.options.return_scores or not spec.options.is_plain:
+                self._scoring.add(request)
             request.timeline.encode_ended_s = time.monotonic()
 
     def _take_row(self, request: Request) -> int:
@@ -263,7 +264,7 @@ class Worker:
         return row
 
     def _compact(self) -> None:
-        """Moves the last rows into what holes are left, so that a step runs over no dead row."""
+        """Moves the last rows into the holes, so that a step runs over no empty row."""
         for row in self._holes:
             last = len(self._rows) - 1
             if row != last:
@@ -273,43 +274,45 @@ class Worker:
             self._rows.pop()
         self._holes.clear()
 
-    def _step(self) -> None:
+    def _advance(self) -> None:
+        """Runs the decoder graph once and handles what it ends."""
         rows = len(self._rows)
         began_s = time.perf_counter()
-        self._cache.advance(rows, return_logprobs=self._scored > 0)
+        self._cache.advance(rows, return_logprobs=bool(self._scoring))
         self._runtime_s += time.perf_counter() - began_s
         ended = self._search.advance(rows)
         now_s = time.monotonic()
-        if self._fresh:
+        if self._without_token:
             self._note_first_tokens(now_s, rows)
         if ended.rows:
             self._vacate(ended.rows)
         if now_s >= self._next_limit_s:
             self._interrupt(now_s)
-        if self._streamed:
-            self._note_progress()
+        if self._streaming:
+            self._report_progress()
         if ended.finished:
             self._finish(ended.finished, now_s)
 
     def _note_first_tokens(self, now_s: float, rows: int) -> None:
-        for request in self._fresh:
+        for request in self._without_token:
             request.timeline.first_token_s = now_s
             request.timeline.batch_rows = rows
-        self._observer.first_tokens(self._fresh)
-        self._fresh = []
+        self._observer.first_tokens(self._without_token)
+        self._without_token = []
 
-    def _note_progress(self) -> None:
-        """Tells new words; the last one of an answer comes with the answer."""
+    def _report_progress(self) -> None:
+        """Reports the new token of streamed rows; the last one comes with the answer."""
         for row, request in enumerate(self._rows):
-            if request and _is_streamed(request):
+            if request and request in self._streaming:
                 self._events.append((request, Progress([self._search.last_token(row)])))
 
     def _interrupt(self, now_s: float) -> None:
-        """Ends requests that have come to their time limit with what they have."""
+        """Ends requests at their time limit, with the tokens that they have."""
         running = self._running()
-        over = [request for request in running if request.limit_s <= now_s]
+        over = [request for request in running if request.spec.limit_s <= now_s]
         self._next_limit_s = min(
-            (request.limit_s for request in running if request.limit_s > now_s), default=math.inf
+            (request.spec.limit_s for request in running if request.spec.limit_s > now_s),
+            default=math.inf,
         )
         answers = [(request, self._search.interrupt(request)) for request in over]
         self._vacate([row for row, request in enumerate(self._rows) if request in over])
@@ -317,45 +320,30 @@ class Worker:
 
     def _finish(self, finished: list[tuple[Request, Finished]], now_s: float) -> None:
         for request, answer in finished:
-            _note_tokens(request, answer)
+            request.count_tokens(answer)
             request.timeline.finished_s = now_s
             self._events.append((request, answer))
         self._end([request for request, _ in finished])
 
     def _vacate(self, rows: list[int]) -> None:
-        """Frees slots; whoever joins next takes them."""
+        """Frees slots for the next requests."""
         for row in rows:
             self._search.leave(row)
             self._rows[row] = None
         self._holes = sorted(self._holes + rows, reverse=True)
 
     def _end(self, requests: list[Request], *, answered: bool = True) -> None:
-        """Lets requests go that hold no slot any more."""
-        self._streamed -= sum(_is_streamed(request) for request in requests)
-        self._scored -= sum(_is_scored(request) for request in requests)
+        """Forgets requests that have no slot any more."""
+        self._streaming.difference_update(requests)
+        self._scoring.difference_update(requests)
         self._scheduler.finish(requests, answered=answered)
 
 
 def _unbegun(request: Request, now_s: float) -> Event:
-    """Ends a request that waited for too long: with nothing said, where that is what it wanted."""
-    if request.deadline_s is not None and request.deadline_s <= now_s:
+    """Ends a request that waited too long: with an empty answer at its time limit."""
+    spec = request.spec
+    if spec.deadline_s is not None and spec.deadline_s <= now_s:
         return Failed(DeadlinePassed(Stage.QUEUE))
     request.timeline.finished_s = now_s
     lacking = tuple(unmet(request.options.terms, []))
     return Finished([Hypothesis([], None, StopReason.TIME_LIMIT, unmet_terms=lacking)])
-
-
-def _note_tokens(request: Request, answer: Finished) -> None:
-    """Keeps how much was done, for where the answer never reaches its caller."""
-    hypotheses = answer.hypotheses[: request.options.num_hypotheses]
-    request.tokens_done = sum(len(each.token_ids) for each in hypotheses)
-
-
-def _is_streamed(request: Request) -> bool:
-    """Tells whether progress is told: of several hypotheses nobody knows yet which is best."""
-    return request.streamed and request.options.rows == 1
-
-
-def _is_scored(request: Request) -> bool:
-    """Tells whether steps are to give log-probabilities."""
-    return request.options.return_scores or not request.options.is_plain

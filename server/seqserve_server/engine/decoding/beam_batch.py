@@ -14,12 +14,12 @@ from __future__ import annotations
 import numpy as np
 
 from seqserve_server.contract.events import Finished
-from seqserve_server.contract.request import Request
 from seqserve_server.engine.decoding.beam_search import BeamSearch
 from seqserve_server.engine.decoding.beam_step import Candidates, rank, reorder, select_next
 from seqserve_server.engine.decoding.proposals import Proposals
 from seqserve_server.engine.decoding.rows import Rows
 from seqserve_server.engine.packing import Array
+from seqserve_server.engine.request import Request
 
 
 class BeamBatch:

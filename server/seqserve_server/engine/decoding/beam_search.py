@@ -8,7 +8,6 @@ from typing import cast
 import numpy as np
 
 from seqserve_server.contract.events import Finished
-from seqserve_server.contract.request import Request
 from seqserve_server.engine.decoding.beam_step import Candidates, continue_with, rank
 from seqserve_server.engine.decoding.distribution import Distribution
 from seqserve_server.engine.decoding.hypotheses import (
@@ -20,6 +19,7 @@ from seqserve_server.engine.decoding.lexical_constraints import LexicalConstrain
 from seqserve_server.engine.decoding.logits import TokenLogprobs
 from seqserve_server.engine.decoding.proposals import Proposals
 from seqserve_server.engine.decoding.rows import Rows
+from seqserve_server.engine.request import Request
 
 
 class BeamSearch:

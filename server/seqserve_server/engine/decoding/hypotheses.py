@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.request import Request
 from seqserve_server.contract.terms import unmet
 from seqserve_server.engine.decoding.constraints import Constraints, End
 from seqserve_server.engine.decoding.logits import TokenLogprobs, normalized
+from seqserve_server.engine.request import Request
 
 
 class PartialHypothesis(NamedTuple):

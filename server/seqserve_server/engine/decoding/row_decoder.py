@@ -9,13 +9,13 @@ from __future__ import annotations
 import numpy as np
 
 from seqserve_server.contract.events import Finished
-from seqserve_server.contract.request import Request
 from seqserve_server.engine.decoding.distribution import Distribution
 from seqserve_server.engine.decoding.hypotheses import FinishedHypothesis
 from seqserve_server.engine.decoding.proposals import Proposals
 from seqserve_server.engine.decoding.rows import Rows, RowState
 from seqserve_server.engine.decoding.sampling import sample, sorted_for_sampling
 from seqserve_server.engine.packing import Array
+from seqserve_server.engine.request import Request
 
 
 class RowDecoder:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from seqserve_server.contract.events import Finished
 from seqserve_server.contract.limits import MAX_TOP_K
 from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.request import Request
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.beam_batch import BeamBatch
 from seqserve_server.engine.decoding.constraints import Constraints, Detokenize
@@ -21,6 +20,7 @@ from seqserve_server.engine.decoding.proposals import Proposals
 from seqserve_server.engine.decoding.row_decoder import RowDecoder
 from seqserve_server.engine.decoding.rows import Rows
 from seqserve_server.engine.decoding.step_outputs import RequestedOutputs, StepOutputs
+from seqserve_server.engine.request import Request
 
 MAX_BEAM_SIZE = MAX_TOP_K // 2
 """Beams of a search: each step lists twice as many tokens."""

@@ -1,12 +1,12 @@
-"""The order in which requests that wait are served: fair among callers, first come first served
-for each of them.
+"""Orders waiting requests: fair among clients, first come first served for each of them.
 
 Start-time fair queueing (Goyal, Vin and Cheng 1997, "Start-time Fair Queueing"): a request's tag is
-where the work of its caller's requests before it ends, or the tag of whoever was served last, if
-that is further. The least tag is next. So a caller's many requests stand one behind the other,
-while the first of another caller stands at the front, behind at most one of each other caller.
+the point where the work of its client's earlier requests ends, or the tag of the request that was
+served last, whichever is further. The request with the lowest tag is next. So the requests of a
+busy client queue one behind the other, while the first request of another client comes to the
+front, behind at most one request of each other client.
 
-What is of low priority gets what is left over, but never less than one turn in sixteen.
+Requests of low priority are served when no other request waits, but at least once in sixteen.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from seqserve_server.contract.request import Priority, Request
+from seqserve_server.contract.request import Priority
+from seqserve_server.engine.request import Request
 
-NORMAL_TURNS = 15
-"""Requests of normal priority that are served before one of low priority that waits."""
+MAX_NORMAL_IN_A_ROW = 15
+"""Requests of normal priority that are served before a waiting one of low priority."""
 
 
 class _Entry(NamedTuple):
-    """A request in its place. No two have the same number, so that requests are not compared."""
+    """A request in its place. Numbers differ, so that sorting never compares requests."""
 
     tag: float
     number: int
@@ -36,132 +37,141 @@ def _tag(entry: _Entry) -> float:
 
 
 class _Line:
-    """Requests of one priority, the next one first."""
+    """Waiting requests of one priority, the next one first."""
 
     def __init__(self) -> None:
         self.entries: list[_Entry] = []
         self.work = 0
-        self._places: dict[Request, _Entry] = {}
-        self._now = 0.0
-        self._ends: dict[str, float] = {}
-        self._held: Counter[str] = Counter()
-        self._number = 0
+        self._entry_of: dict[Request, _Entry] = {}
+        self._served_tag = 0.0
+        # Per client with a request in the engine: where its work ends, and how many there are.
+        self._end_tags: dict[str, float] = {}
+        self._counts: Counter[str] = Counter()
+        self._last_number = 0
 
-    def tag(self, caller: str) -> float:
-        """Gives the tag that a caller's next request would have."""
-        return max(self._now, self._ends.get(caller, 0.0))
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether nothing is kept of any client."""
+        return not (self.entries or self._entry_of or self._end_tags or self._counts)
+
+    def tag(self, client_id: str) -> float:
+        """Computes the tag that the client's next request would have."""
+        return max(self._served_tag, self._end_tags.get(client_id, 0.0))
 
     def add(self, request: Request) -> None:
-        tag, work = self.tag(request.caller), request.work
-        self._ends[request.caller] = tag + work
-        self._held[request.caller] += 1
-        self._number += 1
-        entry = self._places[request] = _Entry(tag, self._number, request, work)
+        client_id, work = request.spec.client_id, request.spec.work
+        tag = self.tag(client_id)
+        self._end_tags[client_id] = tag + work
+        self._counts[client_id] += 1
+        self._last_number += 1
+        entry = self._entry_of[request] = _Entry(tag, self._last_number, request, work)
         insort(self.entries, entry)
         self.work += work
 
     def remove(self, request: Request) -> float:
-        entry = self._places.pop(request)
+        entry = self._entry_of.pop(request)
         del self.entries[bisect_left(self.entries, entry)]
         self.work -= entry.work
         return entry.tag
 
     def serve(self, request: Request) -> None:
-        self._now = max(self._now, self.remove(request))
+        self._served_tag = max(self._served_tag, self.remove(request))
 
     def forget(self, request: Request) -> None:
-        """Keeps nothing of a caller who neither waits nor runs."""
-        caller = request.caller
-        self._held[caller] -= 1
-        if not self._held[caller]:
-            del self._held[caller], self._ends[caller]
+        """Drops a client that has no request in the engine any more."""
+        client_id = request.spec.client_id
+        self._counts[client_id] -= 1
+        if not self._counts[client_id]:
+            del self._counts[client_id], self._end_tags[client_id]
 
-    def work_before(self, caller: str) -> int:
-        """Sums what would be served before a new request of a caller."""
-        place = bisect_right(self.entries, self.tag(caller), key=_tag)
-        # The shorter part is added up: of many requests most are one caller's, and before its next.
-        if place <= len(self.entries) // 2:
-            return sum(entry.work for entry in self.entries[:place])
-        return self.work - sum(entry.work for entry in self.entries[place:])
+    def work_before(self, client_id: str) -> int:
+        """Sums the work that is served before a new request of the client."""
+        index = bisect_right(self.entries, self.tag(client_id), key=_tag)
+        # Adds up the shorter part: most requests of a long queue are one client's, before its next.
+        if index <= len(self.entries) // 2:
+            return sum(entry.work for entry in self.entries[:index])
+        return self.work - sum(entry.work for entry in self.entries[index:])
 
 
 class FairQueue:
-    """Requests that wait; of those served it remembers whose they are until they are forgotten."""
+    """Waiting requests. It remembers the clients of served requests until these are forgotten."""
 
     def __init__(self) -> None:
-        """Begins empty."""
+        """Starts empty."""
         self._normal, self._low = _Line(), _Line()
-        self._turns = 0
-        self._holders: Counter[tuple[str, Priority]] = Counter()
-        self._tokens_of: Counter[tuple[str, Priority]] = Counter()
+        self._normal_in_a_row = 0
+        self._waiting: Counter[tuple[str, Priority]] = Counter()
+        self._waiting_tokens: Counter[tuple[str, Priority]] = Counter()
         self.rows = 0
-        """Slots that those who wait will take."""
+        """Slots that the waiting requests will take."""
         self.tokens = 0
-        """Source tokens of those who wait."""
-        self.plain = 0
-        """Those who wait, and need no attention."""
+        """Source tokens of the waiting requests."""
 
     def __len__(self) -> int:
-        """Counts those who wait."""
+        """Counts the waiting requests."""
         return len(self._normal.entries) + len(self._low.entries)
 
     def __iter__(self) -> Iterator[Request]:
-        """Gives those who wait, the next one first."""
+        """Yields the waiting requests, the next one first."""
         normal, low = self._normal.entries, self._low.entries
-        lines = (low, normal) if self._turns >= NORMAL_TURNS else (normal, low)
+        is_low_next = self._normal_in_a_row >= MAX_NORMAL_IN_A_ROW
+        lines = (low, normal) if is_low_next else (normal, low)
         return (entry.request for line in lines for entry in line)
 
-    def waiting(self, priority: Priority) -> int:
-        """Counts those of a priority."""
+    def count(self, priority: Priority) -> int:
+        """Counts the waiting requests of a priority."""
         return len(self._line(priority).entries)
 
-    def held(self, caller: str, priority: Priority) -> tuple[int, int]:
-        """Gives how many requests of a caller and a priority wait, and their source tokens."""
-        return self._holders[caller, priority], self._tokens_of[caller, priority]
+    def waiting(self, client_id: str, priority: Priority) -> tuple[int, int]:
+        """Returns how many requests of a client and a priority wait, and their source tokens."""
+        return self._waiting[client_id, priority], self._waiting_tokens[client_id, priority]
 
     @property
-    def callers(self) -> int:
-        """Counts the callers who wait."""
-        return len({caller for caller, _ in self._holders})
+    def clients(self) -> int:
+        """Counts the clients with waiting requests."""
+        return len({client_id for client_id, _ in self._waiting})
 
-    def work_before(self, caller: str, priority: Priority) -> int:
-        """Sums the work that is served before a new request of a caller."""
-        work = self._line(priority).work_before(caller)
+    def work_before(self, client_id: str, priority: Priority) -> int:
+        """Sums the work that is served before a new request of a client."""
+        work = self._line(priority).work_before(client_id)
         return work + self._normal.work if priority is Priority.LOW else work
 
     def add(self, request: Request) -> None:
-        """Lets a request wait."""
-        self._line(request.priority).add(request)
+        """Adds a request."""
+        self._line(request.spec.priority).add(request)
         self._count(request, 1)
 
     def serve(self, request: Request) -> None:
-        """Takes out a request whose turn it is."""
-        self._line(request.priority).serve(request)
+        """Removes a request that is served now."""
+        is_low = request.spec.priority is Priority.LOW
+        self._line(request.spec.priority).serve(request)
         self._count(request, -1)
-        if request.priority is Priority.LOW or not self._low.entries:
-            self._turns = 0
-        else:
-            self._turns += 1
+        self._normal_in_a_row = 0 if is_low or not self._low.entries else self._normal_in_a_row + 1
 
     def leave(self, request: Request) -> None:
-        """Takes out a request that waits no longer, and forgets it."""
-        self._line(request.priority).remove(request)
+        """Removes and forgets a request that will not be served."""
+        self._line(request.spec.priority).remove(request)
         self._count(request, -1)
         self.forget(request)
 
     def forget(self, request: Request) -> None:
         """Forgets a request that was served and has ended."""
-        self._line(request.priority).forget(request)
+        self._line(request.spec.priority).forget(request)
+
+    def assert_idle(self) -> None:
+        """Checks that nothing is kept of requests and clients that have left."""
+        assert self._normal.is_forgotten and self._low.is_forgotten
+        assert not (self._waiting or self._waiting_tokens or self.rows or self.tokens)
 
     def _line(self, priority: Priority) -> _Line:
         return self._low if priority is Priority.LOW else self._normal
 
     def _count(self, request: Request, sign: int) -> None:
-        holder, tokens = (request.caller, request.priority), sign * len(request.source)
-        self._holders[holder] += sign
-        self._tokens_of[holder] += tokens
-        if not self._holders[holder]:
-            del self._holders[holder], self._tokens_of[holder]
-        self.rows += sign * request.options.rows
+        spec = request.spec
+        key, tokens = (spec.client_id, spec.priority), sign * len(spec.source)
+        self._waiting[key] += sign
+        self._waiting_tokens[key] += tokens
+        if not self._waiting[key]:
+            del self._waiting[key], self._waiting_tokens[key]
+        self.rows += sign * spec.rows
         self.tokens += tokens
-        self.plain += sign * (not request.options.needs_attention)

@@ -1,23 +1,23 @@
-"""How fast work gets done when every slot is taken; estimates of waiting rest on it.
+"""Estimates how long work takes when every slot is busy, from the requests that have ended.
 
-Every request that ends tells how long it held its slots for its work, whether or not others waited.
-While slots are free that is less than when none is, so an estimate errs on the short side until the
-engine has been full for as long as a request takes.
+Every request that ends counts, whether or not others waited. While slots are free, requests are
+faster than in a full engine, so the estimate is too short until the engine has been full for as
+long as a request takes.
 """
 
 from __future__ import annotations
 
-# Weight of the newest request in what is known.
+# Weight of the newest request in the averages.
 _SMOOTHING = 0.05
-# Requests that have to end before an estimate is worth anything.
-_LEAST_ENDED = 4
+# Requests that must end before an estimate is used.
+_MIN_ENDED = 4
 
 
 class Pace:
-    """Learns from what ends."""
+    """Averages over the requests that have ended."""
 
     def __init__(self, slots: int) -> None:
-        """Begins with nothing known.
+        """Starts without an estimate.
 
         Args:
             slots: Rows that run at once.
@@ -25,34 +25,34 @@ class Pace:
         self._slots = slots
         self._slot_seconds = self._work = 0.0
         self._ended = 0
-        self.held_s = 0.0
-        """How long a request holds its slots."""
+        self.service_s = 0.0
+        """How long a request occupies its slots."""
 
-    def ended(self, work: int, rows: float, held_s: float) -> None:
-        """Notes a request that has left its slots.
+    def ended(self, work: int, rows: float, service_s: float) -> None:
+        """Adds a request that has left its slots.
 
         Args:
-            work: Tokens that it was expected to cost.
-            rows: Slots that it had.
-            held_s: How long.
+            work: Its expected cost in tokens.
+            rows: Its slots.
+            service_s: How long it occupied them.
         """
         self._ended += 1
         # A plain mean at first.
         weight = max(_SMOOTHING, 1 / self._ended)
-        self._slot_seconds += weight * (rows * held_s - self._slot_seconds)
+        self._slot_seconds += weight * (rows * service_s - self._slot_seconds)
         self._work += weight * (work - self._work)
-        self.held_s += weight * (held_s - self.held_s)
+        self.service_s += weight * (service_s - self.service_s)
 
     @property
     def is_known(self) -> bool:
-        """Whether enough has ended for an estimate."""
-        return self._ended >= _LEAST_ENDED
+        """Whether enough requests have ended for an estimate."""
+        return self._ended >= _MIN_ENDED
 
     @property
     def interval_s(self) -> float:
-        """Time from one request's end to the next one's, while no slot is free."""
+        """Time between the ends of two requests, while no slot is free."""
         return self._slot_seconds / self._slots
 
     def duration_s(self, work: float) -> float:
-        """Estimates how long so much work takes; only where the pace is known."""
+        """Estimates how long an amount of work takes; only where the pace is known."""
         return work / self._work * self.interval_s

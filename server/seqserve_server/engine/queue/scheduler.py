@@ -1,13 +1,10 @@
-"""Who waits and who is next: bounded, fair, and without any array.
+"""Holds the requests that wait for a slot and hands them to workers: bounded, fair, no arrays.
 
-Requests wait in one queue. Workers take from it between their steps, each no more than its share,
-so that rows spread evenly over workers whatever the order in which they ask.
+All workers share one queue. Between its steps a worker takes new requests, but no more than its
+share of all rows, so that rows spread evenly over workers in whatever order they ask.
 
-Who is next but needs more slots than a worker has free, a beam, is not waited for at once: others
-may pass it, but only until they have taken as many slots as it needs. Then slots are kept for it.
-
-Answers that are to show what they attended to wait for that when they have left their slots. They
-and those who will wait so may have as many rows as there are slots; only others pass them freely.
+A beam needs several slots. If a worker has fewer free, later requests may pass the beam until they
+have taken as many slots as it needs; then the worker keeps its free slots for the beam.
 """
 
 from __future__ import annotations
@@ -19,10 +16,11 @@ from collections.abc import Callable, Iterable
 
 from seqserve_server.contract.errors import Draining, QueueFull
 from seqserve_server.contract.limits import QueueLimits
-from seqserve_server.contract.request import Priority, Request, RequestState
+from seqserve_server.contract.request import Priority
 from seqserve_server.engine.queue.admission import Admission
 from seqserve_server.engine.queue.fair_queue import FairQueue
 from seqserve_server.engine.queue.pace import Pace
+from seqserve_server.engine.request import Request, RequestState
 
 
 class Scheduler:
@@ -35,13 +33,13 @@ class Scheduler:
         slots: int = 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begins empty.
+        """Starts empty.
 
         Args:
-            limits: What may wait.
-            workers: How many take from it.
-            slots: Those of all workers, by which waiting is estimated and attention is bounded.
-            clock: That of deadlines, in seconds.
+            limits: Bounds of the queue.
+            workers: Number of workers that take requests.
+            slots: Slots of all workers together; the estimate of waiting time uses it.
+            clock: The clock of deadlines, in seconds.
         """
         self._workers = workers
         self._slots = slots
@@ -49,44 +47,48 @@ class Scheduler:
         self._queue = FairQueue()
         self._pace = Pace(slots)
         self._admission = Admission(self._queue, self._pace, limits)
-        # When each was taken, those that are decoded and wait for their attention among them.
-        self._running: dict[Request, float] = {}
-        self._decoded: set[Request] = set()
+        # When each running request started.
+        self._started_s: dict[Request, float] = {}
         # Rows are counted, not requests: a beam takes several.
-        self._running_rows = self._decoded_rows = self._attended_rows = 0
+        self._running_rows = 0
         self._cancelled: set[Request] = set()
         self._changed = threading.Condition()
         self._stopped = False
-        # Lower bound of when the next is late. It does not rise when a request leaves, so it may be
-        # too early, never too late.
+        # Lower bound of when the next waiting request is late. It does not rise when a request
+        # leaves, so it may be too early, never too late.
         self._next_late_s = math.inf
 
     @property
     def queue_depth(self) -> int:
-        """Requests that wait."""
+        """Waiting requests."""
         return len(self._queue)
 
     @property
     def low_queue_depth(self) -> int:
-        """Those of them that have low priority."""
-        return self._queue.waiting(Priority.LOW)
+        """Waiting requests of low priority."""
+        return self._queue.count(Priority.LOW)
 
     @property
     def running(self) -> int:
-        """Slots that are held, over all workers."""
-        return self._running_rows - self._decoded_rows
+        """Slots in use, over all workers."""
+        return self._running_rows
 
-    def decoded(self, priority: Priority) -> int:
-        """Counts requests of a priority that have left their slots, but wait for attention."""
-        with self._changed:
-            return sum(request.priority is priority for request in self._decoded)
+    @property
+    def stopped(self) -> bool:
+        """Whether workers should end."""
+        return self._stopped
+
+    def assert_idle(self) -> None:
+        """Checks that nothing is kept of requests and clients that have left."""
+        assert not (self._started_s or self._running_rows or self._cancelled)
+        self._queue.assert_idle()
 
     def submit(self, request: Request) -> None:
-        """Lets a request wait for a slot.
+        """Adds a request to the queue.
 
         Raises:
-            QueueFull: There is no room to wait, or none that would do it any good.
-            Draining: No new requests are taken any more.
+            QueueFull: The queue is full, or the wait would be too long for the request.
+            Draining: The engine takes no new requests.
         """
         with self._changed:
             if self._stopped:
@@ -94,21 +96,18 @@ class Scheduler:
             self._admission.check(request, self._clock(), self._slots - self._running_rows)
             request.state = RequestState.WAITING
             self._queue.add(request)
-            self._next_late_s = min(self._next_late_s, request.begin_by_s)
+            self._next_late_s = min(self._next_late_s, request.spec.begin_by_s)
             self._changed.notify()
 
     def cancel(self, request: Request) -> bool:
-        """Forgets a request: at once where it waits, before the next step where it runs.
+        """Cancels a request: at once if it waits, before the next step if it runs.
 
         Returns:
-            Whether it waited, for a slot or for its attention, and so has left already.
+            Whether it was waiting, and so has left already.
         """
         with self._changed:
             if request.state is RequestState.WAITING:
                 self._leave(request)
-                return True
-            if request.state is RequestState.DECODED:
-                self._end(request, answered=False)
                 return True
             if request.state is RequestState.RUNNING:
                 self._cancelled.add(request)
@@ -118,85 +117,72 @@ class Scheduler:
         self._queue.leave(request)
         request.state = RequestState.DONE
 
-    def take(self, *, held: int, free: int, budget_tokens: int) -> list[Request]:
-        """Hands a worker the next requests, which from then on run.
+    def take(self, *, busy: int, free: int, budget_tokens: int) -> list[Request]:
+        """Hands the next requests to a worker; they run from then on.
 
-        The next one is always handed out where enough slots are free, however long its source is;
-        further ones only within the budget and within the worker's share of all requests.
+        The first one is handed out whenever enough slots are free, however long its source is;
+        further ones only within the token budget and within the worker's share of all rows.
 
         Args:
-            held: Slots that the worker has in use.
-            free: Slots that it has free.
-            budget_tokens: Source tokens that it may encode now.
+            busy: Slots that the worker has in use.
+            free: Slots that the worker has free.
+            budget_tokens: Source tokens that the worker may encode now.
         """
         taken: list[Request] = []
         if not free or not self._queue:
             return taken
         with self._changed:
             now_s = self._clock()
-            share = -(-(self.running + self._queue.rows) // self._workers)
-            while free and held < share and (request := self._next(free)):
-                budget_tokens -= len(request.source)
+            share = -(-(self._running_rows + self._queue.rows) // self._workers)
+            while free and busy < share and (request := self._next(free)):
+                budget_tokens -= len(request.spec.source)
                 if taken and budget_tokens < 0:
                     break
                 self._begin(request, now_s)
                 taken.append(request)
-                held += request.options.rows
-                free -= request.options.rows
+                rows = request.spec.rows
+                busy += rows
+                free -= rows
             if self._queue:
                 self._changed.notify()
         return taken
 
     def _next(self, free: float) -> Request | None:
-        """Finds who is next for so many slots."""
-        room = self._slots - self._attended_rows
+        """Finds the next request for a worker with ``free`` slots."""
         for request in self._queue:
-            if not room and not self._queue.plain:
-                return None
-            options = request.options
-            is_due = request.passed_rows >= options.rows
-            if options.needs_attention and options.rows > room:
-                # Only others like it take what it waits for.
-                room = 0 if is_due else room
-            elif options.rows <= free:
+            rows = request.spec.rows
+            if rows <= free:
                 return request
-            elif is_due:
+            if request.passed_rows >= rows:
                 return None
         return None
 
     def _begin(self, request: Request, now_s: float) -> None:
-        rows, attends = request.options.rows, request.options.needs_attention
+        rows = request.spec.rows
         for passed in self._queue:
             if passed is request:
                 break
-            if attends or not self._lacks_room(passed):
-                passed.passed_rows += rows
+            passed.passed_rows += rows
         self._queue.serve(request)
         request.state = RequestState.RUNNING
-        self._running[request] = now_s
+        self._started_s[request] = now_s
         self._running_rows += rows
-        self._attended_rows += rows * attends
-
-    def _lacks_room(self, request: Request) -> bool:
-        """Tells whether too many wait for their attention, or will, for one more."""
-        options = request.options
-        return options.needs_attention and options.rows > self._slots - self._attended_rows
 
     def expire(self, now_s: float) -> list[Request]:
-        """Takes out of the queue every request that need not begin any more."""
+        """Removes waiting requests whose deadline or time limit has come."""
         if now_s < self._next_late_s:
             return []
         with self._changed:
-            late = [request for request in self._queue if request.begin_by_s <= now_s]
+            late = [request for request in self._queue if request.spec.begin_by_s <= now_s]
             for request in late:
                 self._leave(request)
             self._next_late_s = min(
-                (request.begin_by_s for request in self._queue), default=math.inf
+                (request.spec.begin_by_s for request in self._queue), default=math.inf
             )
         return late
 
     def shed(self, now_s: float) -> list[tuple[Request, QueueFull]]:
-        """Takes out of the queue what was let in for a burst that turned out to be none.
+        """Removes requests that were admitted as a burst when the overload turned out to last.
 
         Returns:
             Each with its refusal.
@@ -210,81 +196,47 @@ class Scheduler:
             return [(request, self._admission.surplus_refusal(request)) for request in surplus]
 
     def take_cancelled(self, running: Iterable[Request | None]) -> list[Request]:
-        """Gives those of a worker's requests that were cancelled since it last asked."""
+        """Returns the worker's requests that were cancelled since its last call."""
         if not self._cancelled:
             return []
         with self._changed:
-            mine = [
+            own = [
                 request
                 for request in dict.fromkeys(running)
                 if request and request in self._cancelled
             ]
-            self._cancelled.difference_update(mine)
-        return mine
+            self._cancelled.difference_update(own)
+        return own
 
     def finish(self, requests: Iterable[Request], *, answered: bool = True) -> None:
         """Notes that requests have left their slots.
 
-        An answer that is to show what it attended to goes on being counted until :meth:`settle`, so
-        that no more are let in than can be shown it.
-
         Args:
-            requests: Which.
-            answered: Whether their work was done; of others nothing is learnt about the pace.
+            requests: The requests.
+            answered: Whether their work was done; others say nothing about the pace.
         """
         with self._changed:
             for request in requests:
                 self._cancelled.discard(request)
-                if answered and request.options.needs_attention and request in self._running:
-                    request.state = RequestState.DECODED
-                    self._decoded.add(request)
-                    self._decoded_rows += request.options.rows
-                else:
-                    self._end(request, answered=answered)
-
-    def settle(self, request: Request, *, answered: bool = True) -> bool:
-        """Notes that it is known what an answer attended to, or never will be.
-
-        Args:
-            request: Which was decoded.
-            answered: As for :meth:`finish`.
-
-        Returns:
-            Whether it still waited for that; one that was cancelled does not.
-        """
-        with self._changed:
-            if request.state is not RequestState.DECODED:
-                return False
-            self._end(request, answered=answered)
-            return True
-
-    def _end(self, request: Request, *, answered: bool) -> None:
-        request.state = RequestState.DONE
-        began_s = self._running.pop(request, None)
-        if began_s is None:
-            return
-        rows = request.options.rows
-        self._running_rows -= rows
-        if request in self._decoded:
-            self._decoded.remove(request)
-            self._decoded_rows -= rows
-            # An idle worker may wait for that.
-            self._changed.notify()
-        if request.options.needs_attention:
-            self._attended_rows -= rows
-        self._queue.forget(request)
-        if answered:
-            self._pace.ended(request.work, rows, self._clock() - began_s)
+                request.state = RequestState.DONE
+                started_s = self._started_s.pop(request, None)
+                if started_s is None:
+                    continue
+                rows = request.spec.rows
+                self._running_rows -= rows
+                self._queue.forget(request)
+                if answered:
+                    self._pace.ended(request.spec.work, rows, self._clock() - started_s)
 
     def wait_for_work(self, timeout_s: float) -> bool:
-        """Blocks an idle worker until it can take something; False where it should look again."""
+        """Blocks an idle worker until it can take a request; False after the timeout."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: self._stopped or self._next(math.inf) is not None, timeout_s
             )
 
     def stop(self) -> list[Request]:
-        """Ends the workers; gives the requests that still waited."""
+        """Ends the workers; returns the requests that still waited."""
         with self._changed:
             self._stopped = True
             left = list(self._queue)
@@ -292,8 +244,3 @@ class Scheduler:
                 self._leave(request)
             self._changed.notify_all()
         return left
-
-    @property
-    def stopped(self) -> bool:
-        """Whether workers should end."""
-        return self._stopped

@@ -1,7 +1,8 @@
-"""An engine in another process, as the event loop sees it; the other end is a :mod:`host`.
+"""Sends requests to an engine in another process and brings its events into the event loop.
 
-Draining, and what becomes of calls when the engine's process ends, are decided here. All methods
-belong to the loop, but for :meth:`RemoteEngine.load` and :meth:`RemoteEngine.ask`.
+The other end is ``seqserve_server.engine.host``. When the engine's process ends, its calls fail and
+it is restarted. Call every method from the loop, except :meth:`RemoteEngine.load` and
+:meth:`RemoteEngine.ask`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from seqserve.errors import SeqserveError
 from seqserve_server.contract.errors import (
@@ -24,7 +25,7 @@ from seqserve_server.contract.errors import (
     QueueFull,
     ServiceError,
 )
-from seqserve_server.contract.events import Event, Failed
+from seqserve_server.contract.events import Event, Failed, Timeline
 from seqserve_server.contract.messages import (
     Cancel,
     GetStats,
@@ -38,58 +39,68 @@ from seqserve_server.contract.messages import (
     encode_message,
     read_message,
 )
-from seqserve_server.contract.request import Request
+from seqserve_server.contract.request import GenerateSpec, Spec
 from seqserve_server.contract.stats import EngineStats
 from seqserve_server.front.engine_client.refusals import QueueKey, RefusalCache
 
 _FIRST_DELAY_S = 0.5
-_LONGEST_DELAY_S = 30.0
-# Beats are compared several times within the limit, so that a pause of the whole machine, such as a
-# suspended VM, fails one comparison, not all.
-_LOOKS = 10
+_MAX_DELAY_S = 30.0
+# Heartbeats are compared several times within the limit, so that a pause of the whole machine, such
+# as a suspended VM, fails one comparison, not all.
+_STALL_CHECKS = 10
+
+Receive: TypeAlias = Callable[[Event, Timeline | None], None]
+"""Takes the events of a request; the last one comes with its timeline, unless the engine died."""
 
 _log = logging.getLogger(__name__)
 
 
 class HostProcess(Protocol):
-    """What holds the engine."""
+    """The process of an engine."""
 
     channel: socket.socket
-    """Our end; the first message, of what to load, is on its way already."""
+    """Our end of the socket; the setup message has been sent."""
 
     def end(self) -> None:
-        """Waits until it has ended, and makes it where it does not; blocks."""
+        """Waits until the process has ended, and kills it after a timeout; blocks."""
+
+
+class _Pending(NamedTuple):
+    """A request that the engine has not finished."""
+
+    spec: Spec
+    receive: Receive
 
 
 class RemoteEngine:
-    """Takes requests and brings their events into the loop, once per step."""
+    """The front's handle of one engine."""
 
     def __init__(self, launch: Callable[[], HostProcess], stall_s: float = 0.0) -> None:
-        """Launches at once, so that several engines load beside each other.
+        """Launches the process at once, so that several engines load in parallel.
 
         Args:
-            launch: Begins a host; called again when one has ended unasked.
-            stall_s: After which a host is ended of which a thread hangs; 0 for never.
+            launch: Starts a host; called again when the host has died.
+            stall_s: Time after which a host is killed if one of its threads hangs; 0 for never.
         """
         self._launch = launch
         self._stall_s = stall_s
         self._watching: asyncio.Task[None] | None = None
         self._host: HostProcess | None = launch()
-        self._numbers = itertools.count(1)
-        self._requests: dict[int, Request] = {}
+        self._request_ids = itertools.count(1)
+        self._requests: dict[int, _Pending] = {}
         self._transport: asyncio.WriteTransport | None = None
         self._unsent: list[bytes] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._restart: asyncio.Task[None] | None = None
         self._asked: deque[Future[StatsReply]] = deque()
         self._closed = False
-        # Of hosts that have ended: counters never fall.
+        # Statistics of hosts that have ended: counters never fall.
         self._past = EngineStats()
         self.slots = self.max_rows = self.cache_bytes = 0
-        self.report = StatsReply(0, 0, EngineStats())
-        """The last one."""
-        self.promises = RefusalCache()
-        """To those whom the host refuses."""
+        self.last_reply = StatsReply(0, 0, EngineStats())
+        """The newest statistics."""
+        self.refusals = RefusalCache()
+        """Recent refusals of this engine."""
         self.on_change: Callable[[bool], None] = lambda is_up: None
         """Called when the engine's process has died, and when a new one serves."""
 
@@ -104,7 +115,7 @@ class RemoteEngine:
             self.discard()
             raise EngineFault("the engine was stopped")
         try:
-            # Nothing more comes before it is asked for.
+            # The host sends nothing more before it gets a request.
             with host.channel.makefile("rb") as stream:
                 message = read_message(stream)
         except BaseException:
@@ -119,12 +130,12 @@ class RemoteEngine:
         raise EngineFault("the engine's process ended while it loaded the model")
 
     def discard(self) -> None:
-        """Ends a host that serves nothing; blocks."""
+        """Ends the host; blocks."""
         host, self._host = self._host, None
         if host is None:
             return
         with suppress(OSError):
-            # Wakes whoever waits for it to load.
+            # Wakes a thread that waits for the host to load.
             host.channel.shutdown(socket.SHUT_RDWR)
         host.channel.close()
         host.end()
@@ -135,7 +146,7 @@ class RemoteEngine:
         return self._transport is not None
 
     async def start(self) -> None:
-        """Listens to a host that is ready."""
+        """Starts to exchange messages with a host that is ready."""
         assert self._host is not None
         self._loop = asyncio.get_running_loop()
         channel = self._host.channel
@@ -147,63 +158,59 @@ class RemoteEngine:
             self._watching = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
-        """Ends a host that has come to a stand, as one that is killed ends: another one begins."""
+        """Kills an engine process that makes no progress; it is restarted as after a crash."""
         seen: tuple[int, ...] = ()
-        looks = 0
-        while looks < _LOOKS:
+        checks = 0
+        while checks < _STALL_CHECKS:
             self._ask(Future())
-            await asyncio.sleep(self._stall_s / _LOOKS)
-            heartbeats = self.report.heartbeats
+            await asyncio.sleep(self._stall_s / _STALL_CHECKS)
+            heartbeats = self.last_reply.heartbeats
             if heartbeats and all(
                 now != before for now, before in zip(heartbeats, seen, strict=False)
             ):
-                seen, looks = heartbeats, 0
+                seen, checks = heartbeats, 0
             else:
-                looks += 1
+                checks += 1
         _log.error("the engine has stood still for %g s and is ended", self._stall_s)
         if self._transport is not None:
             self._transport.abort()
 
-    def submit(self, request: Request) -> None:
-        """Takes a request; its events come in the loop.
+    def submit(self, spec: Spec, receive: Receive) -> int:
+        """Sends a request; ``receive`` gets its events in the loop.
+
+        Returns:
+            The request id, for :meth:`cancel`.
 
         Raises:
             Draining: No new requests are taken.
-            ModelUnavailable: The engine's process has ended, and another one begins.
+            ModelUnavailable: The engine's process has ended and is being restarted.
         """
-        if self._closed:
+        # A request for the attention of an answer belongs to a call that was taken before.
+        if self._closed and not (isinstance(spec, GenerateSpec) and spec.answer):
             raise Draining("the server is shutting down; call another one")
         if self._transport is None:
             raise ModelUnavailable("the engine has failed and is being started again")
-        request.number = next(self._numbers)
-        self._requests[request.number] = request
-        self._send(
-            Submit(
-                request.number,
-                request.source,
-                request.options,
-                request.deadline_s,
-                request.streamed,
-                request.timeline.arrived_s,
-                request.target,
-                request.wants_attention,
-                request.call_id,
-                request.caller,
-                request.priority,
-            )
-        )
+        request_id = next(self._request_ids)
+        self._requests[request_id] = _Pending(spec, receive)
+        self._send(Submit(request_id, spec))
+        return request_id
 
-    def cancel(self, request: Request) -> None:
-        """Forgets a request; no event follows."""
-        if self._requests.pop(request.number, None) is not None:
-            self._send(Cancel(request.number, request.deadline_s))
+    def cancel(self, request_id: int, *, is_late: bool = False) -> None:
+        """Cancels a request; no event follows.
+
+        Args:
+            request_id: The request.
+            is_late: Whether its call ended at its deadline.
+        """
+        if self._requests.pop(request_id, None) is not None:
+            self._send(Cancel(request_id, is_late))
 
     def close(self) -> None:
-        """Takes no new requests from now on."""
+        """Refuses new requests from now on."""
         self._closed = True
 
     async def stop(self) -> None:
-        """Ends the host; what is still under way fails."""
+        """Ends the host; unfinished requests fail."""
         self._closed = True
         for task in (self._restart, self._watching):
             if task is not None:
@@ -211,41 +218,41 @@ class RemoteEngine:
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
-        self._tell_askers()
+        self._answer_all()
         self._fail(ModelUnavailable("the version was unloaded while the call ran; call again"))
         await asyncio.to_thread(self.discard)
 
     def ask(self) -> Future[StatsReply]:
-        """Asks how the engine is doing; from any thread."""
+        """Asks the engine for its statistics; from any thread."""
         asked: Future[StatsReply] = Future()
         if self._loop is None or self._loop.is_closed():
-            asked.set_result(self.report)
+            asked.set_result(self.last_reply)
         else:
             self._loop.call_soon_threadsafe(self._ask, asked)
         return asked
 
     def _ask(self, asked: Future[StatsReply]) -> None:
         if self._transport is None:
-            asked.set_result(self.report)
+            asked.set_result(self.last_reply)
         else:
             self._asked.append(asked)
             self._send(GetStats())
 
-    def _tell_asker(self) -> None:
-        asker = self._asked.popleft()
-        # It may have lost patience.
-        if asker.set_running_or_notify_cancel():
-            asker.set_result(self.report)
+    def _answer_next(self) -> None:
+        asked = self._asked.popleft()
+        # The one who asked may have given up.
+        if asked.set_running_or_notify_cancel():
+            asked.set_result(self.last_reply)
 
-    def _tell_askers(self) -> None:
-        """Tells what is known to those whom the host will not answer any more."""
+    def _answer_all(self) -> None:
+        """Answers with what is known, because the host will not answer any more."""
         while self._asked:
-            self._tell_asker()
+            self._answer_next()
 
     def _send(self, message: Message) -> None:
         if self._transport is None or self._loop is None:
             return
-        # What one turn of the loop brings goes out together: each write wakes the host.
+        # The messages of one iteration of the loop go out together: each write wakes the host.
         if not self._unsent:
             self._loop.call_soon(self._flush)
         self._unsent.append(encode_message(message))
@@ -256,43 +263,43 @@ class RemoteEngine:
             self._transport.writelines(unsent)
 
     def receive(self, message: Message) -> None:
-        """Takes a message of the host."""
+        """Handles a message of the host."""
         if isinstance(message, StepEvents):
-            for number, event, timeline in message.events:
-                request = self._requests.get(number)
+            for request_id, event, timeline in message.events:
+                request = self._requests.get(request_id)
                 if request is None:
-                    # Cancelled while this was on its way.
+                    # Cancelled while the event was on its way.
                     continue
                 if timeline is not None:
-                    request.timeline = timeline
-                    del self._requests[number]
+                    del self._requests[request_id]
                 if isinstance(event, Failed) and isinstance(event.error, QueueFull):
-                    event = Failed(self.promises.refused(QueueKey.of(request), event.error))
-                request.receive(event)
+                    key = QueueKey.of(request.spec)
+                    event = Failed(self.refusals.refused(key, event.error))
+                request.receive(event, timeline)
         elif isinstance(message, StatsReply):
             total = EngineStats()
             total.add(self._past)
-            total.add(message.figures)
-            self.report = message._replace(figures=total)
-            self._tell_asker()
+            total.add(message.stats)
+            self.last_reply = message._replace(stats=total)
+            self._answer_next()
 
     def lost(self) -> None:
-        """Fails what was under way, because the host has ended, and begins another one."""
+        """Fails unfinished requests, because the host has ended, and starts another one."""
         if self._transport is None:
             return
         self._transport = None
         if self._watching is not None:
             self._watching.cancel()
-        self._past = self.report.figures
-        self.report = self.report._replace(queue_depth=0, slots_in_use=0, low_queue_depth=0)
-        self._tell_askers()
+        self._past = self.last_reply.stats
+        self.last_reply = StatsReply(0, 0, self._past)
+        self._answer_all()
         _log.error("the engine's process has ended; %d requests fail", len(self._requests))
         self._fail(ModelUnavailable("the engine has failed and is being started again"))
         self.on_change(False)
         if not self._closed:
-            self._restart = asyncio.create_task(self._begin_again())
+            self._restart = asyncio.create_task(self._restart_host())
 
-    async def _begin_again(self) -> None:
+    async def _restart_host(self) -> None:
         delay_s = _FIRST_DELAY_S
         while not self._closed:
             try:
@@ -302,27 +309,26 @@ class RemoteEngine:
             except (SeqserveError, OSError) as error:
                 _log.error("the engine could not be started again: %s", error)
                 await asyncio.sleep(delay_s)
-                delay_s = min(2 * delay_s, _LONGEST_DELAY_S)
+                delay_s = min(2 * delay_s, _MAX_DELAY_S)
             else:
                 self.on_change(True)
                 return
 
     def _fail(self, error: ServiceError) -> None:
-        event: Event = Failed(error)
         requests, self._requests = self._requests, {}
         for request in requests.values():
-            request.receive(event)
+            request.receive(Failed(error), None)
 
 
 class _Reader(asyncio.Protocol):
-    """Brings what comes over the socket to an engine."""
+    """Decodes the messages of a socket."""
 
     def __init__(self, engine: RemoteEngine) -> None:
         self._engine = engine
-        self._unpacker = MessageDecoder()
+        self._decoder = MessageDecoder()
 
     def data_received(self, data: bytes) -> None:
-        for message in self._unpacker.feed(data):
+        for message in self._decoder.feed(data):
             self._engine.receive(message)
 
     def connection_lost(self, exception: Exception | None) -> None:

@@ -10,23 +10,30 @@ import sys
 from seqserve_server.contract.logs import LogFormat, LogLevel
 from seqserve_server.contract.messages import Setup, encode_message
 
-# A step may be under way, and warming up takes a while on a slow machine.
-_PATIENCE_S = 10.0
-
 _log = logging.getLogger(__name__)
 
 
 class EngineProcess:
-    """The server's end."""
+    """A process that runs one engine, and the front's end of its socket."""
 
-    def __init__(self, setup: Setup, log_format: LogFormat, log_level: LogLevel) -> None:
-        """Begins the process and tells it what to load.
+    def __init__(
+        self,
+        setup: Setup,
+        log_format: LogFormat,
+        log_level: LogLevel,
+        *,
+        end_timeout_s: float = 10.0,
+    ) -> None:
+        """Starts the process and sends it the setup.
 
         Args:
-            setup: What to load.
-            log_format: Of its log lines, which go where the server's go.
-            log_level: Of its log lines.
+            setup: The model to load.
+            log_format: Format of its log lines, which go to the same stream as the front's.
+            log_level: Level of its log lines.
+            end_timeout_s: How long :meth:`end` waits before it kills the process; a step may be
+                under way, and warming up takes a while on a slow machine.
         """
+        self._end_timeout_s = end_timeout_s
         self.channel, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
@@ -41,18 +48,20 @@ class EngineProcess:
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """The process id."""
         return self._process.pid
 
     def end(self) -> None:
-        """Waits until it has ended, and makes it where it does not; blocks."""
+        """Waits until the process has ended, and kills it after a timeout; blocks."""
         try:
-            self._process.wait(_PATIENCE_S)
+            self._process.wait(self._end_timeout_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-            # No fault of its own where it was still loading what was refused meanwhile.
-            _log.warning("an engine's process did not end in %g s and was killed", _PATIENCE_S)
+            # Not its fault if it was still loading a model that was refused meanwhile.
+            _log.warning(
+                "an engine's process did not end in %g s and was killed", self._end_timeout_s
+            )
             return
         if self._process.returncode:
             # Negative is the signal that ended it: 9 may be the system, short of memory.

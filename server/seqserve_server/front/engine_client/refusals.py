@@ -1,11 +1,11 @@
-"""What callers are told whom an engine has refused: when to come back.
+"""Retry-after advice for requests that the queue refused.
 
-Those of a caller who are refused one after the other are told later and later times, at the pace at
-which they can be served, so that they do not come back all at once.
+Refused requests of one client get later and later retry times, at the pace at which the engine can
+serve them, so that they do not come back all at once.
 
-A caller who floods is refused again and again for the same reason. For a moment the answer is known
-without asking the engine, which spares its process a message, and the server's the tokens of a
-source: in a flood that is a third of what a refusal costs.
+A client that floods the engine is refused again and again for the same reason. For a moment the
+front repeats the refusal without asking the engine, which saves the engine a message and the front
+the tokenisation of the source: in a flood that is a third of the cost of a refusal.
 """
 
 from __future__ import annotations
@@ -16,91 +16,91 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from seqserve_server.contract.errors import Bound, QueueFull
-from seqserve_server.contract.request import Priority, Request
+from seqserve_server.contract.request import Priority, ScoreSpec, Spec
 
-LEAST_S = 0.05
-MOST_S = 30.0
-"""Bounds of what is promised."""
-MOST_HOLDERS = 1024
-MOMENT_S = 0.02
-"""Longest that a refusal is repeated without asking; less than anybody notices who waits."""
-# Else a queue that is worked off quickly could be empty before it is asked again.
-_MOMENT_SHARE = 0.25
-# Of the request itself, not of the queue: another one of the caller may be let in.
+MIN_RETRY_S = 0.05
+MAX_RETRY_S = 30.0
+MAX_KEYS = 1024
+"""Clients and priorities that are remembered."""
+MAX_REPEAT_S = 0.02
+"""Longest that a refusal is repeated without asking the engine; too short for people to notice."""
+# A queue that is worked off quickly may be empty before the engine is asked again.
+_REPEAT_SHARE = 0.25
+# Bounds that depend on the request itself: another request of the client may be admitted.
 _OWN_BOUNDS = (Bound.DEADLINE, Bound.TOKENS)
 
 
 class QueueKey(NamedTuple):
-    """Whose requests stand one behind the other."""
+    """Requests with the same key wait one behind the other."""
 
-    caller: str
+    client_id: str
     priority: Priority
     has_target: bool = False
-    """Known targets wait in a queue of their own."""
+    """Requests to score a target have a queue of their own."""
 
     @classmethod
-    def of(cls, request: Request) -> QueueKey:
-        """Names the holder of a request."""
-        return cls(request.caller, request.priority, request.target is not None)
+    def of(cls, spec: Spec) -> QueueKey:
+        """Builds the key of a request."""
+        return cls(spec.client_id, spec.priority, isinstance(spec, ScoreSpec))
 
 
 @dataclass(slots=True)
-class _Promise:
-    """The last one to a holder."""
+class _Refusal:
+    """The last refusal of a key."""
 
     full: QueueFull
-    repeated_until_s: float
+    repeat_until_s: float
     free_s: float
-    """When all that was promised so far will be done."""
+    """When all refused requests that came back on time will be done."""
 
 
 class RefusalCache:
-    """Those of one engine; lives in the event loop."""
+    """The recent refusals of one engine; lives in the event loop."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Begins with none.
+        """Starts empty.
 
         Args:
-            clock: Whatever its zero, in seconds.
+            clock: Seconds since any moment.
         """
         self._clock = clock
-        self._promises: dict[QueueKey, _Promise] = {}
+        self._refusals: dict[QueueKey, _Refusal] = {}
 
-    def refused(self, holder: QueueKey, full: QueueFull) -> QueueFull:
-        """Gives what a caller is told, and notes it.
+    def refused(self, key: QueueKey, full: QueueFull) -> QueueFull:
+        """Keeps a refusal and makes the error for the caller.
 
         Args:
-            holder: Who was refused.
-            full: What the engine says: why, and when what is before the request will have gone.
+            key: The queue that refused the request.
+            full: The engine's refusal; it says when the requests before this one will be done.
         """
         now_s = self._clock()
-        moment_s = min(MOMENT_S, _MOMENT_SHARE * full.retry_after_s)
-        until_s = now_s if full.bound in _OWN_BOUNDS else now_s + moment_s
-        before = self._promises.pop(holder, None)
-        promise = _Promise(full, until_s, before.free_s if before else now_s)
-        self._promises[holder] = promise
-        if len(self._promises) > MOST_HOLDERS:
-            # The one who was told so longest ago.
-            del self._promises[next(iter(self._promises))]
-        return _told(promise, now_s)
+        repeat_s = min(MAX_REPEAT_S, _REPEAT_SHARE * full.retry_after_s)
+        until_s = now_s if full.bound in _OWN_BOUNDS else now_s + repeat_s
+        before = self._refusals.pop(key, None)
+        refusal = _Refusal(full, until_s, before.free_s if before else now_s)
+        self._refusals[key] = refusal
+        if len(self._refusals) > MAX_KEYS:
+            # The oldest one.
+            del self._refusals[next(iter(self._refusals))]
+        return _next_error(refusal, now_s)
 
-    def check(self, holder: QueueKey) -> None:
-        """Lets a holder pass whom the engine may take in.
+    def check(self, key: QueueKey) -> None:
+        """Accepts a request that the engine may admit.
 
         Raises:
-            QueueFull: It has refused the one before, a moment ago.
+            QueueFull: The engine has refused one with the same key a moment ago.
         """
-        promise = self._promises.get(holder)
-        if promise is None:
+        refusal = self._refusals.get(key)
+        if refusal is None:
             return
         now_s = self._clock()
-        if now_s < promise.repeated_until_s:
-            raise _told(promise, now_s)
+        if now_s < refusal.repeat_until_s:
+            raise _next_error(refusal, now_s)
 
 
-def _told(promise: _Promise, now_s: float) -> QueueFull:
-    full = promise.full
-    free_s = max(now_s + full.retry_after_s, promise.free_s)
-    retry_s = min(max(free_s - now_s, LEAST_S), MOST_S)
-    promise.free_s = now_s + retry_s + full.spacing_s
+def _next_error(refusal: _Refusal, now_s: float) -> QueueFull:
+    full = refusal.full
+    free_s = max(now_s + full.retry_after_s, refusal.free_s)
+    retry_s = min(max(free_s - now_s, MIN_RETRY_S), MAX_RETRY_S)
+    refusal.free_s = now_s + retry_s + full.spacing_s
     return QueueFull(full.reason, retry_s, full.bound)

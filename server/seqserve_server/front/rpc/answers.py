@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline
-from seqserve_server.contract.request import Request
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.models.repository import ServedModel
 
@@ -29,7 +28,8 @@ def floats(data: bytes) -> array[float]:
 
 def response_of(
     model: ServedModel,
-    request: Request,
+    source: list[int],
+    timeline: Timeline,
     answer: Finished,
     *,
     terms: Sequence[generation_pb2.Term],
@@ -40,8 +40,9 @@ def response_of(
 
     Args:
         model: The model that answered.
-        request: The engine request.
-        answer: Its result.
+        source: Token ids of the source.
+        timeline: When the request reached each stage.
+        answer: The result of the engine.
         terms: The terms of the request as they were sent, in its order.
         replaces: Whether to replace unknown tokens by source tokens.
         attends: Whether to return attention.
@@ -49,19 +50,19 @@ def response_of(
     response = generation_pb2.GenerateResponse(
         model=model.manifest.name,
         version=model.manifest.version,
-        source_tokens=len(request.source),
+        source_tokens=len(source),
         generated_tokens=sum(len(hypothesis.token_ids) for hypothesis in answer.hypotheses),
-        timings=_timings(request.timeline),
+        timings=_timings(timeline),
     )
     if attends:
-        response.source_pieces.extend(model.tokenizer.tokens(request.source))
+        response.source_pieces.extend(model.tokenizer.tokens(source))
     for hypothesis in answer.hypotheses:
         if replaces:
-            hypothesis = _replaced(hypothesis, request.source, model)
+            hypothesis = _replaced(hypothesis, source, model)
         message = _hypothesis(hypothesis, model.tokenizer)
         message.unmet_terms.extend(terms[index] for index in hypothesis.unmet_terms)
         if attends:
-            message.attention.extend(_attention(hypothesis, len(request.source)))
+            message.attention.extend(_attention(hypothesis, len(source)))
         response.hypotheses.append(message)
     return response
 

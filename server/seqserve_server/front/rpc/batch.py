@@ -1,4 +1,4 @@
-"""Many sources of one call, as many of them at once as can run."""
+"""Answers the sources of one call, at most as many at once as the engine can run."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Answer = TypeVar("Answer")
 async def answer_all(
     sources: Iterable[Source], answer: Callable[[Source], Awaitable[Answer]], slots: int
 ) -> list[Answer]:
-    """Answers every source, each in a task of its own; the first error ends them all.
+    """Answers every source in a task of its own; the first error ends them all.
 
     Args:
-        sources: What is to be answered.
+        sources: The sources.
         answer: Answers one of them.
-        slots: Of the engine. So many wait in it, so that a large batch does not fill its queue.
+        slots: Sources under way at once, so that a large batch does not fill the engine's queue.
 
     Returns:
         The answers in the order of their sources.

@@ -1,8 +1,8 @@
-"""Requests that come one after the other in one call, each answered when it is done.
+"""Answers a stream of requests, each as soon as it is done, with back-pressure.
 
-Few are under way, from being read until their answer has been taken: so a caller who sends faster
-than the engine works, or reads slower, is not read from, and gRPC's flow control makes the caller
-wait.
+A request counts as under way from when it is read until its response has been taken, and few are
+under way at once. So the server stops reading from a caller that sends faster than the engine
+works, or reads too slowly, and gRPC's flow control makes the caller wait.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _CANCEL_FOLLOWS_S = 0.01
 class Bulk:
     """The requests of one call."""
 
-    def __init__(self, answer: Answer, most: int, draining: asyncio.Event) -> None:
-        """Begins with none.
+    def __init__(self, answer: Answer, max_requests: int, draining: asyncio.Event) -> None:
+        """Starts without requests.
 
         Args:
-            answer: Answers one request, in a task of its own; a :class:`ServiceError` that it
-                raises is its answer too, but for Draining, which ends the call.
-            most: Requests under way at once.
-            draining: Happens when no more are to be read.
+            answer: Answers one request, in a task of its own. If it raises a
+                :class:`ServiceError`, that is the response, except Draining, which ends the call.
+            max_requests: Requests under way at once.
+            draining: Set when the server reads no more requests.
         """
         self._answer = answer
         self._draining = draining
-        self._room = asyncio.Semaphore(most)
+        self._room = asyncio.Semaphore(max_requests)
         self._responses: asyncio.Queue[generation_pb2.GenerateBulkResponse | None] = asyncio.Queue()
         self._reading: asyncio.Task[None] | None = None
         self._cut_short: ServiceError | None = None
@@ -47,14 +47,15 @@ class Bulk:
     async def responses(
         self, requests: Requests
     ) -> AsyncGenerator[generation_pb2.GenerateBulkResponse, None]:
-        """Reads requests and gives the responses in the order in which they come.
+        """Reads requests and yields the responses as they get ready.
 
-        Closing it, or cancelling who waits for it, cancels what is under way.
+        Closing the generator, or cancelling the task that waits for it, cancels the requests under
+        way.
 
         Raises:
-            Draining: The server shuts down. What was taken before has its response, but for
-                requests that the engine refused already.
-            InvalidRequest: A message cannot be read, and not even its id is known.
+            Draining: The server shuts down. Requests read before have their responses, except
+                those that the engine refused already.
+            InvalidRequest: A message cannot be parsed, and not even its id is known.
         """
         work = asyncio.create_task(self._work(requests))
         work.add_done_callback(lambda _: self._responses.put_nowait(None))
@@ -80,7 +81,7 @@ class Bulk:
             raise self._cut_short
 
     def _cut(self, error: ServiceError) -> None:
-        """Reads no further; the call ends with an error once nothing is under way."""
+        """Stops reading; the call ends with an error once no request is under way."""
         self._cut_short = error
         assert self._reading is not None
         self._reading.cancel()
@@ -101,7 +102,7 @@ class Bulk:
         try:
             response = await self._answer(request.request)
         except Draining as error:
-            # Not an answer: the end of the call says so, of all that has none.
+            # Ends the whole call: its status stands for every request without a response.
             self._cut(error)
         except ServiceError as error:
             self._respond(request.id, _failed(error))

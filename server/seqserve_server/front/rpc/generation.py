@@ -1,4 +1,4 @@
-"""``seqserve.v1.GenerationService``: converts and delegates."""
+"""Implements ``seqserve.v1.GenerationService``: converts messages and delegates."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ import grpc
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 from seqserve_server.contract.errors import ServiceError
-from seqserve_server.contract.events import Finished
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.request import Priority
+from seqserve_server.contract.request import GenerateSpec, ScoreSpec
 from seqserve_server.front.engine_client.refusals import QueueKey
 from seqserve_server.front.models.repository import Repository, ServedModel
 from seqserve_server.front.rpc.answers import response_of, weights_of
@@ -51,7 +50,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
     """Text in, generated text out."""
 
     def __init__(self, repository: Repository, draining: asyncio.Event) -> None:
-        """Takes the models, and what happens when no new requests are to be read."""
+        """Takes the models, and the event after which no new requests are read."""
         self._repository = repository
         self._draining = draining
         self._options = KnownOptions()
@@ -61,7 +60,8 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
     ) -> generation_pb2.GenerateResponse:
         """Answers when every hypothesis is finished."""
         model, call = await self._generation(request, context)
-        return _response(model, call, await call.finished(), request.options, request.source)
+        await call.finished()
+        return _response(model, call, request.options, request.source)
 
     async def generate_in_time(
         self,
@@ -69,35 +69,37 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         context: Context,
         max_refusals: float = MAX_REFUSALS,
     ) -> generation_pb2.GenerateResponse:
-        """Does the same for one of many requests of a call, which comes back if it is refused."""
+        """Answers one of many requests of a call; it tries again after a refusal."""
         model, call = await self._generation(request, context, patient=True)
-        answer = await call.finished_in_time(max_refusals)
-        return _response(model, call, answer, request.options, request.source)
+        await call.finished_in_time(max_refusals)
+        return _response(model, call, request.options, request.source)
 
     async def GenerateStream(
         self, request: generation_pb2.GenerateRequest, context: Context
     ) -> AsyncGenerator[generation_pb2.GenerateStreamResponse, None]:
         """Sends text as soon as it is final, then the whole answer."""
-        # A word that may still be replaced is shown to nobody.
+        # Tokens that may still be replaced are not streamed.
         streamed = not request.options.replace_unknowns
         model, call = await self._generation(request, context, streamed=streamed)
-        stops = call.request.options.stops
-        text = model.tokenizer.stream(stops)
-        told: list[int] = []
-        sent, shown = "", 0
+        stops = request.options.stop_sequences
+        text = model.tokenizer.stream(tuple(stops))
+        generated: list[int] = []
+        sent_text, sent_tokens = "", 0
         async with aclosing(call.progress()) as progress:
             async for tokens in progress:
-                told += tokens
+                generated += tokens
                 if piece := text.push(tokens):
-                    sent += piece
-                    # Those behind may yet be cut off.
-                    covered = _covering(model, told, sent, shown) if stops else len(told)
-                    yield _piece(piece, told[shown:covered])
-                    shown = covered
-        response = _response(model, call, call.result(), request.options, request.source)
+                    sent_text += piece
+                    # A stop sequence may yet cut off the tokens after the text.
+                    end = len(generated)
+                    if stops:
+                        end = _covering(model, generated, sent_text, sent_tokens)
+                    yield _piece(piece, generated[sent_tokens:end])
+                    sent_tokens = end
+        response = _response(model, call, request.options, request.source)
         best = response.hypotheses[0]
         if rest := text.flush(best.text):
-            yield _piece(rest, best.token_ids[shown:])
+            yield _piece(rest, best.token_ids[sent_tokens:])
         yield generation_pb2.GenerateStreamResponse(result=response)
 
     async def GenerateBatch(
@@ -115,9 +117,9 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
             try:
                 tokens = await _source(model, source)
                 chosen = for_source(options, request.options.terms, source)
-                call = _call(model, tokens, chosen, context, priority=priority)
-                answer = await call.finished_in_time()
-                response = _response(model, call, answer, request.options, source)
+                call = _generate(model, tokens, chosen, context, priority=priority)
+                await call.finished_in_time()
+                response = _response(model, call, request.options, source)
             except ServiceError as error:
                 return generation_pb2.Outcome(failure=record.failed(error))
             return generation_pb2.Outcome(response=response)
@@ -131,7 +133,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
     async def GenerateBulk(
         self, requests: Requests, context: Context
     ) -> AsyncGenerator[generation_pb2.GenerateBulkResponse, None]:
-        """Answers each source as soon as it is done, and reads on only while few are under way."""
+        """Answers each source as soon as it is done; reads on only while few are under way."""
         record = current.get()
 
         async def answer(
@@ -140,17 +142,18 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
             part = record.request(time.monotonic())
             current.set(part)
             try:
-                # As it keeps its place among the few, the caller is not read from, which is what a
-                # full queue is to bring about; one who is told of a failure only sends it again.
+                # A refused request keeps its place among the few, so the caller is not read from:
+                # back-pressure is the right effect of a full queue. After a failure the caller
+                # would only send the request again.
                 return await self.generate_in_time(request, context, max_refusals=math.inf)
             finally:
                 part.release()
-                # They may name several; the last one stands for the call.
+                # Requests may name several models; the last one stands for the call.
                 record.model = part.model or record.model
 
-        # As many as can run: they fill the batch, and others need not queue behind them.
-        most = max((model.engine.slots for model in self._repository.models()), default=1)
-        bulk = Bulk(answer, most, self._draining)
+        # As many as can run: they fill the batch, and requests of others need not wait behind.
+        slots = max((model.engine.slots for model in self._repository.models()), default=1)
+        bulk = Bulk(answer, slots, self._draining)
         async with aclosing(bulk.responses(requests)) as responses:
             async for response in responses:
                 record.answered(response.outcome.response)
@@ -159,12 +162,12 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
     async def Score(
         self, request: generation_pb2.ScoreRequest, context: Context
     ) -> generation_pb2.ScoreResponse:
-        """Scores a known target."""
+        """Scores a given target."""
         model = self._model(request)
         source = await _source(model, request.source)
         target = await _target(model, request.target)
-        call = _call(model, source, default_options(model.manifest), context, target=target)
-        scores = (await call.target_scored()).token_scores
+        spec = ScoreSpec(source=source, target=target, **_of_call(context))
+        scores = (await EngineCall(model.engine, spec).target_scored()).token_scores
         return generation_pb2.ScoreResponse(
             model=model.manifest.name,
             version=model.manifest.version,
@@ -179,24 +182,17 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
     async def Attention(
         self, request: generation_pb2.AttentionRequest, context: Context
     ) -> generation_pb2.AttentionResponse:
-        """Shows what a target attended to; one that is not given is generated."""
+        """Returns the attention of a target, which is generated if the request has none."""
         model = self._model(request)
-        options = default_options(model.manifest)
         source = await _source(model, request.source)
         if request.HasField("target"):
             target = await _target(model, request.target)
         else:
-            answer = await _call(model, source, options, context).finished()
+            options = default_options(model.manifest)
+            answer = await _generate(model, source, options, context).finished()
             target = [*answer.best.token_ids, model.manifest.tokens.eos]
-        call = _call(
-            model,
-            source,
-            default_options(model.manifest),
-            context,
-            target=target,
-            wants_attention=True,
-        )
-        encoder, decoder, cross = (await call.target_scored()).weights
+        spec = ScoreSpec(source=source, target=target, wants_attention=True, **_of_call(context))
+        encoder, decoder, cross = (await EngineCall(model.engine, spec).target_scored()).weights
         heads, read, written = model.manifest.architecture.heads, len(source), len(target)
         return generation_pb2.AttentionResponse(
             model=model.manifest.name,
@@ -216,17 +212,18 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         streamed: bool = False,
         patient: bool = False,
     ) -> tuple[ServedModel, EngineCall]:
-        """Prepares a request; one that is patient comes back where it is refused."""
+        """Prepares a request; a patient one is not refused here, because it will try again."""
         model = self._model(request)
         priority = priority_of(request.priority)
         if not patient:
-            # Before anything is done for it.
-            model.engine.promises.check(QueueKey(current.get().client_id, priority))
+            # First, so that a refusal costs little.
+            model.engine.refusals.check(QueueKey(current.get().client_id, priority))
         options = self._options.read(model, request.options)
         source = await _source(model, request.source)
         options = for_source(options, request.options.terms, request.source)
-        call = _call(model, source, options, context, streamed=streamed, priority=priority)
-        return model, call
+        return model, _generate(
+            model, source, options, context, streamed=streamed, priority=priority
+        )
 
     def _model(self, request: _Request) -> ServedModel:
         return current.get().resolve(self._repository, request.model, request.version)
@@ -258,53 +255,44 @@ def _piece(text: str, token_ids: list[int]) -> generation_pb2.GenerateStreamResp
     return generation_pb2.GenerateStreamResponse(piece=piece)
 
 
-def _covering(model: ServedModel, tokens: list[int], text: str, least: int) -> int:
-    """Counts the tokens that the beginning of their text comes from, ``least`` of them or more."""
-    for count in range(least, len(tokens)):
+def _covering(model: ServedModel, tokens: list[int], text: str, min_count: int) -> int:
+    """Counts the leading tokens whose text begins with ``text``; ``min_count`` or more."""
+    for count in range(min_count, len(tokens)):
         if model.tokenizer.decode(tokens[:count]).startswith(text):
             return count
     return len(tokens)
 
 
-def _call(
+def _of_call(context: Context) -> dict[str, Any]:
+    """Collects the fields of a spec that come from the gRPC call."""
+    record, remaining_s = current.get(), context.time_remaining()
+    return {
+        "arrived_s": record.began_s,
+        "deadline_s": None if remaining_s is None else time.monotonic() + remaining_s,
+        "client_id": record.client_id,
+        "call_id": record.request_id,
+    }
+
+
+def _generate(
     model: ServedModel,
     source: list[int],
     options: DecodingOptions,
     context: Context,
-    *,
-    streamed: bool = False,
-    target: list[int] | None = None,
-    wants_attention: bool = False,
-    priority: Priority = Priority.NORMAL,
+    **more: Any,
 ) -> EngineCall:
-    began_s = current.get().began_s
-    remaining_s = context.time_remaining()
-    elapsed_s = time.monotonic() - began_s
-    return EngineCall(
-        model.engine,
-        source,
-        options,
-        arrived_s=began_s,
-        remaining_s=None if remaining_s is None else remaining_s + elapsed_s,
-        streamed=streamed,
-        target=target,
-        wants_attention=wants_attention,
-        caller=current.get().client_id,
-        priority=priority,
-    )
+    spec = GenerateSpec(source=source, options=options, **_of_call(context), **more)
+    return EngineCall(model.engine, spec)
 
 
 def _response(
-    model: ServedModel,
-    call: EngineCall,
-    answer: Finished,
-    options: generation_pb2.GenerationOptions,
-    source: str,
+    model: ServedModel, call: EngineCall, options: generation_pb2.GenerationOptions, source: str
 ) -> generation_pb2.GenerateResponse:
     response = response_of(
         model,
-        call.request,
-        answer,
+        call.spec.source,
+        call.timeline,
+        call.result(),
         terms=applying(options.terms, source),
         replaces=options.replace_unknowns,
         attends=options.return_attention,

@@ -7,21 +7,27 @@ import secrets
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
-from seqserve_server.contract.events import Event
-from seqserve_server.contract.request import Request
+from seqserve_server.contract.events import Event, Timeline
+from seqserve_server.contract.request import Spec
 
 REQUEST_ID = "x-request-id"
 Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
-EndedRequest: TypeAlias = tuple[Request, Event]
-"""A request of the engine and its last event."""
-
 # Of W3C Trace Context, https://www.w3.org/TR/trace-context/.
 _TRACE_KEYS = ("traceparent", "tracestate")
 # A call may have any number of requests; a trace that shows more of them is of no use.
 _MAX_TRACED = 64
 _SANE_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,64}")
+
+
+class EndedRequest(NamedTuple):
+    """A request of the engine that has ended."""
+
+    spec: Spec
+    timeline: Timeline
+    event: Event
+    """The last one."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,17 +69,17 @@ class CallRecord:
         """The method as ``Service.Method``."""
         return self.path.rpartition(".")[2].replace("/", ".")
 
-    def ended(self, request: Request, event: Event) -> None:
+    def ended(self, request: EndedRequest) -> None:
         """Adds an ended engine request to the trace; a retry replaces the try before it."""
         if self.trace is None:
             return
-        others = [pair for pair in self.trace.requests if pair[0] is not request]
+        others = [each for each in self.trace.requests if each.spec is not request.spec]
         if len(others) >= _MAX_TRACED:
             return
         self.trace.requests[:] = others
         if not request.timeline.finished_s:
             request.timeline.finished_s = time.monotonic()
-        self.trace.requests.append((request, event))
+        self.trace.requests.append(request)
 
     def part(self, began_s: float) -> Self:
         """Makes the record of one of many requests, with its own arrival time and facts."""

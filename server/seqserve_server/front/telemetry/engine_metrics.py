@@ -35,7 +35,7 @@ class ReportingEngine(Protocol):
     """Maximum number of running rows."""
     cache_bytes: int
     """Size of the key and value caches."""
-    report: StatsReply
+    last_reply: StatsReply
     """Its last reply."""
 
     def ask(self) -> Future[StatsReply]:
@@ -51,7 +51,7 @@ class _Model:
     slots_in_use: int = 0
     slots: int = 0
     cache_bytes: int = 0
-    figures: EngineStats = field(default_factory=EngineStats)
+    stats: EngineStats = field(default_factory=EngineStats)
 
     def add(self, engine: ReportingEngine, report: StatsReply) -> None:
         self.queue_depth += report.queue_depth
@@ -59,7 +59,7 @@ class _Model:
         self.slots_in_use += report.slots_in_use
         self.slots += engine.slots
         self.cache_bytes += engine.cache_bytes
-        self.figures.add(report.figures)
+        self.stats.add(report.stats)
 
 
 _GAUGES: dict[str, tuple[str, Callable[[_Model], int]]] = {
@@ -93,7 +93,7 @@ class EnginesCollector(Collector):
         """Removes an engine; its last stats stay in the counters of its model."""
         with self._lock:
             self._engines[model].remove(engine)
-            self._past.setdefault(model, EngineStats()).add(engine.report.figures)
+            self._past.setdefault(model, EngineStats()).add(engine.last_reply.stats)
 
     def describe(self) -> list[GaugeMetricFamily]:
         """Declares no families: their series depend on the models."""
@@ -113,14 +113,14 @@ class EnginesCollector(Collector):
         with self._lock:
             for name, engines in self._engines.items():
                 model = models[name] = _Model()
-                model.figures.add(self._past.get(name, EngineStats()))
+                model.stats.add(self._past.get(name, EngineStats()))
                 asked += [(model, engine, engine.ask()) for engine in engines]
         end_s = time.monotonic() + self._timeout_s
         for model, engine, future in asked:
             try:
                 report = future.result(max(0.0, end_s - time.monotonic()))
             except TimeoutError:
-                report = engine.report
+                report = engine.last_reply
             model.add(engine, report)
         return models
 
@@ -155,7 +155,7 @@ def _counters(models: _Models) -> Iterator[Metric]:
         else:
             family = CounterMetricFamily(f"seqserve_{name}", text, labels=["model"])
         for label, model in models.items():
-            family.add_metric([label], model.figures.totals[name])
+            family.add_metric([label], model.stats.totals[name])
         yield family
 
 
@@ -169,9 +169,9 @@ def _labelled_counters(models: _Models) -> Iterator[CounterMetricFamily]:
         "seqserve_stop", "Answers by why they stopped.", labels=["model", "reason"]
     )
     for label, model in models.items():
-        for where, count in model.figures.deadlines.items():
+        for where, count in model.stats.deadlines.items():
             late.add_metric([label, where], count)
-        for reason, count in model.figures.stops.items():
+        for reason, count in model.stats.stops.items():
             stops.add_metric([label, reason], count)
     yield late
     yield stops
@@ -181,6 +181,6 @@ def _histograms(models: _Models) -> Iterator[HistogramMetricFamily]:
     for name, (text, _) in HISTOGRAMS.items():
         family = HistogramMetricFamily(f"seqserve_{name}", text, labels=["model"])
         for label, model in models.items():
-            buckets, total = model.figures.histograms[name].buckets()
+            buckets, total = model.stats.histograms[name].buckets()
             family.add_metric([label], buckets, total)
         yield family

@@ -6,7 +6,7 @@ while the call is served::
     seqserve.v1.GenerationService/Generate   the call; a child of the client's span if it sent one
     ├── queue                                from arrival until a worker takes it
     ├── encode
-    └── decode                               or teach, for a known target
+    └── decode                               or score, for a given target
 
 In a call with many sources each one has a span ``source`` around these. Spans wait in a queue of
 fixed size, which drops the oldest when it is full; a thread sends them in batches. Attributes are
@@ -37,8 +37,8 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from seqserve import __version__
 from seqserve.target import channel_options
 from seqserve_server.contract.errors import StartupError
-from seqserve_server.contract.events import Event, Failed, Finished
-from seqserve_server.contract.request import Request
+from seqserve_server.contract.events import Failed, Finished
+from seqserve_server.contract.request import ScoreSpec
 from seqserve_server.front.telemetry.call_record import CallRecord, EndedRequest
 from seqserve_server.front.telemetry.outcomes import Outcome
 
@@ -130,8 +130,8 @@ class Tracing:
             self._exporter.shutdown()
 
     def _add_requests(self, ended: list[EndedRequest], within: Context, clock: _Clock) -> None:
-        for number, (request, event) in enumerate(ended):
-            intervals = _intervals(request, event)
+        for number, request in enumerate(ended):
+            intervals = _intervals(request)
             first, last = intervals[0], intervals[-1]
             around = within
             if len(ended) > 1:
@@ -214,11 +214,11 @@ def _ours(attributes: Attributes) -> Attributes:
     return {_PREFIX + name: value for name, value in attributes.items()}
 
 
-def _intervals(request: Request, event: Event) -> list[Interval]:
+def _intervals(request: EndedRequest) -> list[Interval]:
     """Lists the phases of a request; each ends where the next one begins."""
-    timeline = request.timeline
+    _, timeline, event = request
     begun = [("queue", timeline.arrived_s, Attributes())]
-    begun += [one for one in _work(request, event) if one[1]]
+    begun += [one for one in _work(request) if one[1]]
     ends = [began_s for _, began_s, _ in begun[1:]] + [timeline.finished_s]
     intervals = [
         Interval(name, began_s, ended_s, _ours(attributes))
@@ -229,14 +229,14 @@ def _intervals(request: Request, event: Event) -> list[Interval]:
     return intervals
 
 
-def _work(request: Request, event: Event) -> list[tuple[str, float, Attributes]]:
+def _work(request: EndedRequest) -> list[tuple[str, float, Attributes]]:
     """Lists the phases in the engine and their begin; 0 if a phase did not begin."""
-    timeline = request.timeline
-    source: Attributes = {"source_tokens": len(request.source)}
-    if request.target is not None:
-        teach = source | {"target_tokens": len(request.target)}
-        return [("teach", timeline.encode_began_s, teach)]
-    decode: Attributes = {"rows": request.options.rows, "batch_rows": timeline.batch_rows}
+    spec, timeline, event = request
+    source: Attributes = {"source_tokens": len(spec.source)}
+    if isinstance(spec, ScoreSpec):
+        target = source | {"target_tokens": len(spec.target)}
+        return [("score", timeline.encode_began_s, target)]
+    decode: Attributes = {"rows": spec.rows, "batch_rows": timeline.batch_rows}
     if isinstance(event, Finished):
         decode["generated_tokens"] = sum(len(each.token_ids) for each in event.hypotheses)
         decode["stop_reason"] = event.best.stop_reason.value

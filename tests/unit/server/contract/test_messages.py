@@ -38,7 +38,8 @@ from seqserve_server.contract.messages import (
 )
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
-from seqserve_server.contract.stats import StatsRecorder
+from seqserve_server.contract.request import GenerateSpec, Priority, ScoreSpec
+from seqserve_server.engine.stats_recorder import StatsRecorder
 
 LIMITS = EngineLimits(workers=2, slots=64, max_queue=512, max_source_tokens_per_step=256)
 
@@ -72,12 +73,27 @@ timelines = st.builds(Timeline, *[seconds] * 5)
 events = st.tuples(numbers, st.builds(Progress, words), st.none()) | st.tuples(
     numbers, ends, timelines
 )
+common = {
+    "source": words,
+    "arrived_s": seconds,
+    "deadline_s": st.none() | seconds,
+    "client_id": st.text(max_size=9),
+    "call_id": st.text(max_size=9),
+    "priority": st.sampled_from(Priority),
+}
+specs = st.builds(
+    GenerateSpec,
+    **common,
+    options=options,
+    streamed=st.booleans(),
+    answer=st.none() | st.builds(Finished, st.lists(hypotheses, min_size=1, max_size=2)),
+) | st.builds(ScoreSpec, **common, target=words, wants_attention=st.booleans())
 folders = st.builds(Path, st.text())
 messages = st.one_of(
     st.builds(Setup, folders, st.sampled_from(Provider), numbers, st.just(LIMITS)),
     st.builds(Ready, numbers, numbers, numbers),
-    st.builds(Submit, numbers, words, options, st.none() | seconds, st.booleans(), seconds),
-    st.builds(Cancel, numbers, st.none() | seconds),
+    st.builds(Submit, numbers, specs),
+    st.builds(Cancel, numbers, st.booleans()),
     st.builds(StepEvents, st.lists(events, max_size=9)),
     st.just(GetStats()),
 )
@@ -92,20 +108,20 @@ def same(came: list[Message], sent: list[Message]) -> bool:
 def test_pieces_of_any_size_give_what_was_sent(sent: list[Message], data: st.DataObject) -> None:
     stream = b"".join(map(encode_message, sent))
     cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=20).map(sorted), label="cuts")
-    unpacker = MessageDecoder()
+    decoder = MessageDecoder()
     came: list[Message] = []
     for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
-        came += unpacker.feed(stream[start:end])
+        came += decoder.feed(stream[start:end])
     assert same(came, sent)
 
 
 @given(st.lists(messages, max_size=6))
 def test_single_bytes_give_each_message_with_its_last(sent: list[Message]) -> None:
-    unpacker = MessageDecoder()
+    decoder = MessageDecoder()
     for message in sent:
         *most, last = encode_message(message)
-        assert not any(unpacker.feed(bytes([byte])) for byte in most)
-        assert same(unpacker.feed(bytes([last])), [message])
+        assert not any(decoder.feed(bytes([byte])) for byte in most)
+        assert same(decoder.feed(bytes([last])), [message])
 
 
 @given(st.lists(messages, max_size=6))
@@ -135,7 +151,7 @@ def test_other_end_that_goes_within_a_message(sent: bytes) -> None:
         assert read_message(stream) is None
 
 
-def test_other_end_that_goes_with_mail_unread() -> None:
+def test_other_end_that_goes_with_messages_unread() -> None:
     ours, theirs = socket.socketpair()
     with ours, ours.makefile("rb") as stream:
         ours.sendall(encode_message(GetStats()))
@@ -143,27 +159,25 @@ def test_other_end_that_goes_with_mail_unread() -> None:
         assert read_message(stream) is None
 
 
-def test_errors_and_reports_arrive() -> None:
-    tally = StatsRecorder()
-    tally.encoded([3, 4], duration_s=0.01)
+def test_errors_and_statistics_arrive() -> None:
+    recorder = StatsRecorder()
+    recorder.encoded([3, 4], duration_s=0.01)
     error, full = ArtifactError("weights.bin: sha256"), QueueFull("no room", 1.5)
     sent: list[Message] = [
         LoadFailed(error),
         StepEvents([(7, Failed(full), Timeline())]),
-        StatsReply(1, 2, tally.figures()),
+        StatsReply(1, 2, recorder.snapshot()),
     ]
-    unable, told, report = MessageDecoder().feed(b"".join(map(encode_message, sent)))
-    assert (
-        isinstance(unable, LoadFailed)
-        and isinstance(told, StepEvents)
-        and isinstance(report, StatsReply)
-    )
-    assert isinstance(unable.error, ArtifactError) and str(unable.error) == str(error)
-    [(number, event, _)] = told.events
+    failed, step, reply = MessageDecoder().feed(b"".join(map(encode_message, sent)))
+    assert isinstance(failed, LoadFailed)
+    assert isinstance(step, StepEvents)
+    assert isinstance(reply, StatsReply)
+    assert isinstance(failed.error, ArtifactError) and str(failed.error) == str(error)
+    [(number, event, _)] = step.events
     assert isinstance(event, Failed) and isinstance(event.error, QueueFull)
     assert (number, event.error.retry_after_s) == (7, 1.5)
-    assert (report.queue_depth, report.slots_in_use) == (1, 2)
-    assert report.figures.totals == tally.figures().totals
+    assert (reply.queue_depth, reply.slots_in_use) == (1, 2)
+    assert reply.stats.totals == recorder.snapshot().totals
 
 
 def test_event_of_a_step_takes_few_bytes() -> None:
@@ -173,3 +187,10 @@ def test_event_of_a_step_takes_few_bytes() -> None:
         (1_000_000 + number, Progress([20_000]), None) for number in range(65)
     ]
     assert (len(encode_message(StepEvents(many))) - one) / 64 < 40
+
+
+def test_request_takes_few_bytes() -> None:
+    """Fields that have their default are hardly sent."""
+    options = DecodingOptions(max_decoding_length=256)
+    spec = GenerateSpec(source=[], options=options, call_id="0123456789abcdef", client_id="a")
+    assert len(encode_message(Submit(1_000_000, spec))) < 270

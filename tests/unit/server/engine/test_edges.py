@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,9 @@ from tokenizers import decoders, models
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Hypothesis, StopReason
-from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.request import Request
 from seqserve_server.engine.decoding.constraints import Constraints
-from seqserve_server.engine.engine import Engine, deliver
-from seqserve_server.engine.observer import NullObserver
 from seqserve_server.engine.offline import Offline
-from seqserve_server.engine.runtime import Runtime
 from seqserve_server.front.rpc.options.options import decoding_options
 
 
@@ -77,27 +71,6 @@ def test_text_before_a_stop_is_whole_where_what_is_unknown_is_replaced() -> None
     )
     [found] = response(hypothesis, replaces=True).hypotheses
     assert found.text == "abycd"
-
-
-def test_answer_that_waits_for_its_attention_is_counted_once(tiny_runtime: Runtime) -> None:
-    class Ends(NullObserver):
-        def __init__(self) -> None:
-            self.events: list[str] = []
-
-        def ended(self, request: Request, event: Any) -> None:
-            self.events.append(type(event).__name__)
-
-    ends = Ends()
-    limits = EngineLimits(workers=1, slots=4, max_queue=9, max_source_tokens_per_step=30)
-    engine = Engine(tiny_runtime, limits, deliver, ends, str)
-    for thread in engine._threads:  # the scorer does not begin
-        thread.start()
-    options = DecodingOptions(max_decoding_length=5, return_attention=True)
-    engine.submit(Request(source=[5, 6, 2], options=options, receive=lambda event: None))
-    while not engine._known._answers:
-        time.sleep(0.01)
-    engine.stop()
-    assert ends.events == ["Failed"]
 
 
 def test_unknown_field_of_a_sequence_is_refused_too() -> None:

@@ -1,4 +1,4 @@
-"""An engine behind a socket, as whoever is at the other end finds it."""
+"""An engine behind a socket, seen from the other end of the socket."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.unit.server.engine.fake_runtime import EOS, FakeRuntime, detokenize, expected
 
-from seqserve_server.contract.errors import ArtifactError, EngineFault, QueueFull
+from seqserve_server.contract.errors import ArtifactError, Draining, EngineFault, QueueFull
 from seqserve_server.contract.events import Event, Failed, Finished, Progress
 from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.messages import (
@@ -30,20 +31,22 @@ from seqserve_server.contract.messages import (
 )
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
-from seqserve_server.engine import engine as engine_module
+from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.engine.engine import Deliver, Engine
 from seqserve_server.engine.host import Host
 from seqserve_server.engine.observer import Observer
+from seqserve_server.engine.request import Request
 
 PATIENCE_S = 30.0
 OPTIONS = DecodingOptions(max_decoding_length=10)
 ENDLESS = DecodingOptions(max_decoding_length=10, min_decoding_length=10)
 
 
-class Correspondent:
-    """The other end of a host whose steps can be held up."""
+class OtherEnd:
+    """The other end of a host whose steps can be blocked."""
 
-    def __init__(self, workers: int, slots: int, max_queue: int) -> None:
+    def __init__(self, workers: int, slots: int, max_queue: int, **more: Any) -> None:
+        self._more = more
         self.runtime = FakeRuntime()
         self.gate = threading.Event()
         self.gate.set()
@@ -63,7 +66,9 @@ class Correspondent:
     def _load(self, setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
         if self.fault is not None:
             raise self.fault
-        self.engine = Engine(self.runtime, setup.limits, deliver, observer, detokenize)
+        self.engine = Engine(
+            self.runtime, setup.limits, deliver, observer, detokenize, **self._more
+        )
         return self.engine
 
     def _step(self) -> None:
@@ -79,34 +84,32 @@ class Correspondent:
 
     def submit(
         self,
-        number: int,
+        request_id: int,
         *source: int,
         options: DecodingOptions = OPTIONS,
-        deadline_s: float | None = None,
-        streamed: bool = False,
+        **more: Any,
     ) -> None:
-        arrived_s = time.monotonic()
-        words = [*source, EOS]
-        self.send(Submit(number, words, options, deadline_s, streamed, arrived_s))
+        spec = GenerateSpec(source=[*source, EOS], options=options, **more)
+        self.send(Submit(request_id, spec))
 
     def receive(self) -> Message | None:
         return read_message(self._stream)
 
-    def told(self) -> StepEvents:
+    def step_events(self) -> StepEvents:
         message = self.receive()
         assert isinstance(message, StepEvents)
         return message
 
-    def last(self, number: int) -> Event:
+    def last(self, request_id: int) -> Event:
         """Waits for the last event of a request that is alone."""
         while True:
-            for teller, event, timeline in self.told().events:
-                assert teller == number
+            for id_, event, timeline in self.step_events().events:
+                assert id_ == request_id
                 assert (timeline is None) == isinstance(event, Progress)
                 if timeline is not None:
                     return event
 
-    def report(self) -> StatsReply:
+    def stats_reply(self) -> StatsReply:
         self.send(GetStats())
         while not isinstance(message := self.receive(), StatsReply):
             assert isinstance(message, StepEvents)
@@ -123,10 +126,12 @@ class Correspondent:
 
 
 @contextmanager
-def correspondent(workers: int = 1, slots: int = 4, max_queue: int = 9) -> Iterator[Correspondent]:
+def serving(
+    workers: int = 1, slots: int = 4, max_queue: int = 9, **more: Any
+) -> Iterator[OtherEnd]:
     """Gives the other end of a host; it must have ended with all its threads afterwards."""
     before = set(threading.enumerate())
-    other = Correspondent(workers, slots, max_queue)
+    other = OtherEnd(workers, slots, max_queue, **more)
     try:
         yield other
     finally:
@@ -136,33 +141,33 @@ def correspondent(workers: int = 1, slots: int = 4, max_queue: int = 9) -> Itera
 
 
 @pytest.fixture
-def other() -> Iterator[Correspondent]:
-    with correspondent() as other:
+def other() -> Iterator[OtherEnd]:
+    with serving() as other:
         assert isinstance(other.set_up(), Ready)
         yield other
 
 
 def test_it_says_what_it_has() -> None:
-    with correspondent(workers=3, slots=4) as other:
+    with serving(workers=3, slots=4) as other:
         ready = other.set_up()
         assert other.engine is not None
         assert ready == Ready(slots=6, max_rows=2, cache_bytes=other.engine.cache_bytes)
 
 
-def test_request_is_answered_by_its_number(other: Correspondent) -> None:
+def test_request_is_answered_by_its_number(other: OtherEnd) -> None:
     other.submit(7, 5, 6)
-    [(number, event, timeline)] = other.told().events
+    [(number, event, timeline)] = other.step_events().events
     assert (number, event) == (7, expected([5, 6, EOS], OPTIONS))
     assert timeline is not None
     assert 0 < timeline.arrived_s <= timeline.encode_began_s <= timeline.encode_ended_s
     assert timeline.encode_ended_s <= timeline.first_token_s <= timeline.finished_s
 
 
-def test_progress_is_told_step_by_step(other: Correspondent) -> None:
+def test_progress_is_told_step_by_step(other: OtherEnd) -> None:
     ought = expected([5, EOS], ENDLESS)
     other.submit(1, 5, options=ENDLESS, streamed=True)
     words = ought.best.token_ids
-    steps = [other.told().events for _ in words]
+    steps = [other.step_events().events for _ in words]
     # The last word comes with the whole answer.
     assert [len(events) for events in steps] == [1] * 10
     *progress, (number, last, timeline) = [event for events in steps for event in events]
@@ -170,94 +175,94 @@ def test_progress_is_told_step_by_step(other: Correspondent) -> None:
     assert progress == [(1, Progress([word]), None) for word in words[:-1]]
 
 
-def test_events_of_a_step_come_together(other: Correspondent) -> None:
+def test_events_of_a_step_come_together(other: OtherEnd) -> None:
     other.gate.clear()
     other.submit(1, 5, options=ENDLESS)
     assert other.stepping.wait(PATIENCE_S)
     for number in (2, 3):
         other.submit(number, 4 + number, options=ENDLESS)
     # Once it answers, it has read all that was sent before.
-    assert other.report().queue_depth == 2
+    assert other.stats_reply().queue_depth == 2
     other.gate.set()
-    ends = [{number for number, _, _ in other.told().events} for _ in range(2)]
+    ends = [{number for number, _, _ in other.step_events().events} for _ in range(2)]
     assert ends == [{1}, {2, 3}]
 
 
 def test_full_queue_is_told_as_an_event() -> None:
-    with correspondent(slots=1, max_queue=1) as other:
+    with serving(slots=1, max_queue=1) as other:
         other.set_up()
         other.gate.clear()
         other.submit(1, 5)
         assert other.stepping.wait(PATIENCE_S)
         other.submit(2, 6)
         other.submit(3, 7)
-        [(number, event, timeline)] = other.told().events
+        [(number, event, timeline)] = other.step_events().events
         assert number == 3 and timeline is not None
         assert isinstance(event, Failed) and isinstance(event.error, QueueFull)
         assert event.error.retry_after_s > 0
         other.gate.set()
-        assert [other.told().events[0][0] for _ in range(2)] == [1, 2]
+        assert [other.step_events().events[0][0] for _ in range(2)] == [1, 2]
 
 
-def test_cancel_frees_the_slot_and_nothing_follows(other: Correspondent) -> None:
+def test_cancel_frees_the_slot_and_nothing_follows(other: OtherEnd) -> None:
     other.gate.clear()
     other.submit(1, 5, options=ENDLESS)
     assert other.stepping.wait(PATIENCE_S)
-    other.send(Cancel(1, None))
-    assert other.report().slots_in_use == 1, "its step is under way"
+    other.send(Cancel(1, is_late=False))
+    assert other.stats_reply().slots_in_use == 1, "its step is under way"
     other.gate.set()
     other.submit(2, 6)
     assert other.last(2) == expected([6, EOS], OPTIONS)
-    report = other.report()
-    assert (report.slots_in_use, report.queue_depth) == (0, 0)
-    assert report.figures.totals["cancelled"] == 1
-    assert not any(report.figures.deadlines.values())
+    reply = other.stats_reply()
+    assert (reply.slots_in_use, reply.queue_depth) == (0, 0)
+    assert reply.stats.totals["cancelled"] == 1
+    assert not any(reply.stats.deadlines.values())
 
 
-def test_cancel_at_the_deadline_counts_as_late(other: Correspondent) -> None:
+def test_cancel_at_the_deadline_counts_as_late(other: OtherEnd) -> None:
     other.gate.clear()
     other.submit(1, 5, options=ENDLESS)
     assert other.stepping.wait(PATIENCE_S)
     other.submit(2, 6, deadline_s=time.monotonic() + 1000)
-    other.send(Cancel(2, time.monotonic()))
-    report = other.report()
-    assert report.queue_depth == 0
-    assert report.figures.totals["cancelled"] == 0
-    assert report.figures.deadlines == {"queue": 1, "decode": 0}
+    other.send(Cancel(2, is_late=True))
+    reply = other.stats_reply()
+    assert reply.queue_depth == 0
+    assert reply.stats.totals["cancelled"] == 0
+    assert reply.stats.deadlines == {"queue": 1, "decode": 0}
 
 
-def test_cancel_of_what_has_ended_or_never_was_is_nothing(other: Correspondent) -> None:
+def test_cancel_of_what_has_ended_or_never_was_is_nothing(other: OtherEnd) -> None:
     other.submit(1, 5)
     other.last(1)
     for number in (1, 99):
-        other.send(Cancel(number, None))
-    report = other.report()
-    assert report.figures.totals["cancelled"] == 0
+        other.send(Cancel(number, is_late=False))
+    reply = other.stats_reply()
+    assert reply.stats.totals["cancelled"] == 0
     other.submit(2, 6)
     assert other.last(2) == expected([6, EOS], OPTIONS)
 
 
-def test_request_that_is_late_is_told_so(other: Correspondent) -> None:
+def test_request_that_is_late_is_told_so(other: OtherEnd) -> None:
     other.submit(1, 5, deadline_s=time.monotonic() - 1.0)
     event = other.last(1)
     assert isinstance(event, Failed) and str(event.error) == "the deadline passed in queue"
-    assert other.report().figures.deadlines["queue"] == 1
+    assert other.stats_reply().stats.deadlines["queue"] == 1
 
 
-def test_report_counts_from_the_beginning(other: Correspondent) -> None:
+def test_report_counts_from_the_beginning(other: OtherEnd) -> None:
     tokens = 0
     for number in range(1, 4):
         other.submit(number, 4 + number)
         event = other.last(number)
         assert isinstance(event, Finished)
         tokens += len(event.best.token_ids)
-        figures = other.report().figures
-        assert figures.totals["generated_tokens"] == tokens
-        assert figures.totals["source_tokens"] == 2 * number
-        assert sum(figures.stops.values()) == number
+        stats = other.stats_reply().stats
+        assert stats.totals["generated_tokens"] == tokens
+        assert stats.totals["source_tokens"] == 2 * number
+        assert sum(stats.stops.values()) == number
 
 
-def test_fault_of_a_step_is_told(other: Correspondent, caplog: pytest.LogCaptureFixture) -> None:
+def test_fault_of_a_step_is_told(other: OtherEnd, caplog: pytest.LogCaptureFixture) -> None:
     def fault() -> None:
         raise RuntimeError("broken")
 
@@ -270,7 +275,7 @@ def test_fault_of_a_step_is_told(other: Correspondent, caplog: pytest.LogCapture
 
 @pytest.mark.parametrize("error", [ArtifactError("weights.bin: sha256"), EngineFault("x")])
 def test_model_that_cannot_be_loaded_is_told_and_ends_it(error: Exception) -> None:
-    with correspondent() as other:
+    with serving() as other:
         other.fault = error
         unable = other.set_up()
         assert isinstance(unable, LoadFailed)
@@ -281,7 +286,7 @@ def test_model_that_cannot_be_loaded_is_told_and_ends_it(error: Exception) -> No
 
 @pytest.mark.parametrize("data", [b"", encode_message(GetStats())[:5], encode_message(GetStats())])
 def test_who_begins_otherwise_gets_no_engine(data: bytes) -> None:
-    with correspondent() as other:
+    with serving() as other:
         other.channel.sendall(data)
         other.channel.shutdown(socket.SHUT_WR)
         assert other.receive() is None
@@ -290,7 +295,7 @@ def test_who_begins_otherwise_gets_no_engine(data: bytes) -> None:
 
 
 def test_it_stops_when_the_other_end_is_gone() -> None:
-    with correspondent(workers=2) as other:
+    with serving(workers=2) as other:
         other.set_up()
         other.gate.clear()
         for number in range(6):
@@ -302,11 +307,9 @@ def test_it_stops_when_the_other_end_is_gone() -> None:
         assert (other.engine.slots_in_use, other.engine.queue_depth) == (0, 0)
 
 
-def test_it_ends_when_the_other_end_is_gone_though_a_step_hangs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(engine_module, "_PATIENCE_S", 0.05)
-    with correspondent() as other:
+def test_it_ends_when_the_other_end_is_gone_even_if_a_step_hangs() -> None:
+    before = set(threading.enumerate())
+    with serving(stop_timeout_s=0.05) as other:
         other.set_up()
         other.gate.clear()
         other.submit(1, 5, options=ENDLESS)
@@ -314,17 +317,18 @@ def test_it_ends_when_the_other_end_is_gone_though_a_step_hangs(
         other.channel.shutdown(socket.SHUT_RDWR)
         other.wait_ended()
         other.gate.set()
-        assert other.engine is not None
-        for thread in other.engine._threads:
+        for thread in set(threading.enumerate()) - before:
             thread.join(PATIENCE_S)
 
 
 def test_it_stops_when_the_other_end_goes_with_mail_unread() -> None:
-    with correspondent() as other:
+    with serving() as other:
         other.set_up()
         other.submit(1, 5)
         # What it tells lies in the socket, and nobody reads it.
         assert other.channel.recv(1, socket.MSG_PEEK)
         other.close()
         other.wait_ended()
-        assert other.engine is not None and other.engine._scheduler.stopped
+        assert other.engine is not None
+        with pytest.raises(Draining):
+            other.engine.submit(Request(GenerateSpec(source=[EOS], options=OPTIONS)))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.unit.server.engine.requests import generation, scoring
 
 from seqserve_model.transformer import AttentionRecord, Transformer
 from seqserve_server.contract.errors import DeadlinePassed, EngineFault, Stage
@@ -21,9 +22,8 @@ from seqserve_server.contract.events import (
 )
 from seqserve_server.contract.limits import QueueLimits
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.request import Request, RequestState
-from seqserve_server.engine import scorer as module
 from seqserve_server.engine.queue.score_queue import ScoreQueue
+from seqserve_server.engine.request import Request
 from seqserve_server.engine.runtime import Runtime
 from seqserve_server.engine.scorer import Scorer
 
@@ -40,44 +40,44 @@ PAIRS = [
 ]
 
 
-class Classroom:
-    """A scorer that turns by hand, and all it told."""
+class ScoreSteps:
+    """A scorer, stepped by the test, and its events."""
 
     def __init__(self, runtime: Any) -> None:
-        self.waiting = ScoreQueue(QueueLimits(max_queue=9))
-        self.scorer = Scorer(runtime, self.waiting)
-        self.told: list[tuple[Request, Event]] = []
+        self.queue = ScoreQueue(QueueLimits(max_queue=9))
+        self.scorer = Scorer(runtime, self.queue, idle_s=0.0)
+        self.events: list[tuple[Request, Event]] = []
 
     def submit(self, source: list[int], target: list[int], **more: Any) -> Request:
-        request = make_request(source, target=target, **more)
-        self.waiting.submit(request)
+        request = scoring(source, target, **more)
+        self.queue.submit(request)
         return request
 
-    def annotate(self, request: Request, *hypotheses: Hypothesis) -> None:
-        request.state = RequestState.DECODED
-        self.waiting.annotate(request, Finished(list(hypotheses)))
+    def attend(
+        self, source: list[int], options: DecodingOptions, *hypotheses: Hypothesis, **more: Any
+    ) -> Request:
+        answer = Finished(list(hypotheses))
+        request = generation(source, options, answer=answer, **more)
+        self.queue.submit(request)
+        return request
 
     def event(self, request: Request) -> Event:
-        """Turns until a request is told something."""
-        while not (events := [event for owner, event in self.told if owner is request]):
-            told = self.scorer.turn()
-            assert told, "nothing waits"
-            self.told += told
-        [event] = events
+        """Steps until a request has its event."""
+        while not (found := [event for owner, event in self.events if owner is request]):
+            events = self.scorer.step()
+            assert events, "nothing waits"
+            self.events += events
+        [event] = found
         return event
 
 
-def make_request(source: list[int], options: DecodingOptions = OPTIONS, **more: Any) -> Request:
-    return Request(source=source, options=options, receive=lambda event: None, **more)
-
-
 @pytest.fixture
-def room(tiny_runtime: Runtime) -> Classroom:
-    return Classroom(tiny_runtime)
+def steps(tiny_runtime: Runtime) -> ScoreSteps:
+    return ScoreSteps(tiny_runtime)
 
 
 @torch.inference_mode()
-def taught(
+def forced(
     model: Transformer, source: list[int], target: list[int]
 ) -> tuple[list[float], list[np.ndarray[Any, Any]]]:
     """Reads a target in one pass: the log-probability of each token, and all that it attended."""
@@ -99,21 +99,21 @@ def weights_of(data: bytes, *shape: int) -> np.ndarray[Any, Any]:
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_scores_are_those_of_torch(
-    room: Classroom, tiny_model: Transformer, source: list[int], target: list[int]
+    steps: ScoreSteps, tiny_model: Transformer, source: list[int], target: list[int]
 ) -> None:
-    event = room.event(room.submit(source, target))
+    event = steps.event(steps.submit(source, target))
     assert isinstance(event, TargetScored)
-    assert event.token_scores == pytest.approx(taught(tiny_model, source, target)[0], abs=1e-4)
+    assert event.token_scores == pytest.approx(forced(tiny_model, source, target)[0], abs=1e-4)
     assert event.weights == []
 
 
 @pytest.mark.parametrize(("source", "target"), PAIRS)
 def test_attention_is_that_of_torch(
-    room: Classroom, tiny_model: Transformer, source: list[int], target: list[int]
+    steps: ScoreSteps, tiny_model: Transformer, source: list[int], target: list[int]
 ) -> None:
-    event = room.event(room.submit(source, target, wants_attention=True))
+    event = steps.event(steps.submit(source, target, wants_attention=True))
     assert isinstance(event, TargetScored)
-    scores, ought = taught(tiny_model, source, target)
+    scores, ought = forced(tiny_model, source, target)
     assert event.token_scores == pytest.approx(scores, abs=1e-4)
     read, written, heads = len(source), len(target), tiny_model.config.heads
     shapes = [(2, heads, read, read), (1, heads, written, written), (1, heads, written, read)]
@@ -122,38 +122,36 @@ def test_attention_is_that_of_torch(
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
         np.testing.assert_allclose(ours.sum(-1), 1.0, atol=1e-5)
     own = weights_of(event.weights[1], *shapes[1])
-    assert not np.triu(own, 1).any(), "a word looks ahead"
+    assert not np.triu(own, 1).any(), "a token looks ahead"
 
 
 def test_attention_of_an_answer_is_the_mean_over_the_last_layers_heads(
-    room: Classroom, tiny_model: Transformer
+    steps: ScoreSteps, tiny_model: Transformer
 ) -> None:
     source, words = [5, 6, 7, EOS], [19, 226, 15]
-    request = make_request(source, replace(OPTIONS, return_attention=True))
     whole = Hypothesis(words, -3.0, StopReason.EOS, token_scores=[-1.0] * 4, text_length=None)
     other = Hypothesis([19], -1.0, StopReason.LENGTH)
-    room.annotate(request, whole, other)
-    event = room.event(request)
+    request = steps.attend(source, replace(OPTIONS, return_attention=True), whole, other)
+    event = steps.event(request)
     assert isinstance(event, Finished)
     for found, plain in zip(event.hypotheses, (whole, other), strict=True):
         assert found._replace(attention=b"") == plain
-        _, (_, _, cross) = taught(tiny_model, source, plain.token_ids)
+        _, (_, _, cross) = forced(tiny_model, source, plain.token_ids)
         weights = weights_of(found.attention, len(plain.token_ids), len(source))
         np.testing.assert_allclose(weights, cross[-1].mean(0), atol=1e-5)
         np.testing.assert_allclose(weights.sum(-1), 1.0, atol=1e-5)
 
 
 @pytest.mark.parametrize("reason", StopReason)
-def test_answer_without_a_word_attends_to_nothing(room: Classroom, reason: StopReason) -> None:
-    request = make_request([5, EOS], replace(OPTIONS, return_attention=True))
+def test_answer_without_tokens_attends_to_nothing(steps: ScoreSteps, reason: StopReason) -> None:
     answer = Hypothesis([], -1.0, reason)
-    room.annotate(request, answer)
-    assert room.event(request) == Finished([answer])
+    request = steps.attend([5, EOS], replace(OPTIONS, return_attention=True), answer)
+    assert steps.event(request) == Finished([answer])
 
 
 @pytest.mark.parametrize("shown", [False, True])
-def test_hypotheses_are_ranked_by_what_they_cover_too(
-    room: Classroom, tiny_model: Transformer, shown: bool
+def test_hypotheses_are_ranked_by_coverage_too(
+    steps: ScoreSteps, tiny_model: Transformer, shown: bool
 ) -> None:
     source, wanted = [5, 6, 7, EOS], 3
     options = replace(
@@ -163,7 +161,6 @@ def test_hypotheses_are_ranked_by_what_they_cover_too(
         num_hypotheses=wanted,
         return_attention=shown,
     )
-    request = make_request(source, options)
     ended = [
         ([19, 226, 15], StopReason.EOS),
         ([19], StopReason.LENGTH),
@@ -171,14 +168,14 @@ def test_hypotheses_are_ranked_by_what_they_cover_too(
         ([226, 226, 226, 19, 15], StopReason.LENGTH),
     ]
     answer = Finished([Hypothesis(words, -5.0, reason, -1.0) for words, reason in ended])
-    room.annotate(request, *answer.hypotheses)
-    event = room.event(request)
+    request = steps.attend(source, options, *answer.hypotheses)
+    event = steps.event(request)
     assert isinstance(event, Finished)
     ranks, shares = {}, {}
     for one in answer.hypotheses:
-        # What the end token attended to counts where it was said.
+        # The attention of the end token counts where it was generated.
         target = [*one.token_ids, *([EOS] if one.stop_reason is StopReason.EOS else [])]
-        _, (_, _, cross) = taught(tiny_model, source, target)
+        _, (_, _, cross) = forced(tiny_model, source, target)
         shares[repr(one)] = cross[-1].mean(0)[: len(one.token_ids)]
         covered = np.log(np.minimum(cross[-1].mean(0).sum(0), 1.0)).sum()
         ranks[repr(one)] = -1.0 + 0.5 * float(covered)
@@ -195,30 +192,30 @@ def test_hypotheses_are_ranked_by_what_they_cover_too(
 
 
 @pytest.mark.parametrize("wants_attention", [False, True])
-def test_targets_that_wait_together_are_told_in_turn_as_alone(
-    room: Classroom, tiny_runtime: Runtime, wants_attention: bool
+def test_targets_that_wait_together_are_scored_in_order_and_as_alone(
+    steps: ScoreSteps, tiny_runtime: Runtime, wants_attention: bool
 ) -> None:
     requests = [
-        room.submit(source, target, wants_attention=wants_attention) for source, target in PAIRS
+        steps.submit(source, target, wants_attention=wants_attention) for source, target in PAIRS
     ]
-    together = [room.event(request) for request in requests]
-    assert [request for request, _ in room.told] == requests
+    together = [steps.event(request) for request in requests]
+    assert [request for request, _ in steps.events] == requests
     for (source, target), event in zip(PAIRS, together, strict=True):
-        one = Classroom(tiny_runtime)
+        one = ScoreSteps(tiny_runtime)
         assert one.event(one.submit(source, target, wants_attention=wants_attention)) == event
 
 
-def test_target_that_cannot_be_run_is_told_so_and_the_next_one_is_run(
-    room: Classroom, caplog: pytest.LogCaptureFixture
+def test_target_that_cannot_be_run_fails_and_the_next_one_runs(
+    steps: ScoreSteps, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broken = room.event(room.submit([5, EOS], [WORDS, EOS]))
+    broken = steps.event(steps.submit([5, EOS], [WORDS, EOS]))
     assert isinstance(broken, Failed)
     assert isinstance(broken.error, EngineFault)
     assert "a target could not be run" in caplog.text
-    assert isinstance(room.event(room.submit([5, EOS], [6, EOS])), TargetScored)
+    assert isinstance(steps.event(steps.submit([5, EOS], [6, EOS])), TargetScored)
 
 
-def test_targets_that_wait_are_scored_together(room: Classroom, monkeypatch: Any) -> None:
+def test_targets_that_wait_are_scored_together(steps: ScoreSteps, monkeypatch: Any) -> None:
     sizes: list[int] = []
     teach = Runtime.teach
 
@@ -227,43 +224,42 @@ def test_targets_that_wait_are_scored_together(room: Classroom, monkeypatch: Any
         return teach(self, source, *rest)
 
     monkeypatch.setattr(Runtime, "teach", counted)
-    scored = [room.submit(*pair) for pair in PAIRS[:3]]
-    attended = room.submit(*PAIRS[3], wants_attention=True)
-    last = room.submit(*PAIRS[4])
+    scored = [steps.submit(*pair) for pair in PAIRS[:3]]
+    attended = steps.submit(*PAIRS[3], wants_attention=True)
+    last = steps.submit(*PAIRS[4])
     for request in (*scored, attended, last):
-        assert isinstance(room.event(request), TargetScored)
+        assert isinstance(steps.event(request), TargetScored)
     assert sizes == [3, 1, 1]
 
 
-def test_only_the_culprit_fails_of_targets_that_wait_together(room: Classroom) -> None:
-    fine = room.submit([5, EOS], [19, EOS])
-    wrong = room.submit([5, EOS], [WORDS + 1, EOS])
-    also_fine = room.submit([6, EOS], [19, EOS])
-    assert isinstance(room.event(fine), TargetScored)
-    assert isinstance(room.event(wrong), Failed)
-    assert isinstance(room.event(also_fine), TargetScored)
+def test_only_the_faulty_target_fails_of_those_that_run_together(steps: ScoreSteps) -> None:
+    fine = steps.submit([5, EOS], [19, EOS])
+    wrong = steps.submit([5, EOS], [WORDS + 1, EOS])
+    also_fine = steps.submit([6, EOS], [19, EOS])
+    assert isinstance(steps.event(fine), TargetScored)
+    assert isinstance(steps.event(wrong), Failed)
+    assert isinstance(steps.event(also_fine), TargetScored)
 
 
-def test_request_that_is_late_is_not_run(room: Classroom) -> None:
+def test_request_that_is_late_is_not_run(steps: ScoreSteps) -> None:
     past_s = time.monotonic()
-    late = room.submit([5, EOS], [6, EOS], deadline_s=past_s)
-    answered = make_request([5, EOS], deadline_s=past_s)
-    room.annotate(answered, Hypothesis([6], -1.0, StopReason.EOS))
-    early = room.submit([5, EOS], [6, EOS], deadline_s=past_s + 1000)
-    assert isinstance(room.event(early), TargetScored)
+    late = steps.submit([5, EOS], [6, EOS], deadline_s=past_s)
+    hypothesis = Hypothesis([6], -1.0, StopReason.EOS)
+    answered = steps.attend([5, EOS], OPTIONS, hypothesis, deadline_s=past_s)
+    early = steps.submit([5, EOS], [6, EOS], deadline_s=past_s + 1000)
+    assert isinstance(steps.event(early), TargetScored)
     for request, where in ((late, Stage.QUEUE), (answered, Stage.DECODE)):
-        event = room.event(request)
+        event = steps.event(request)
         assert isinstance(event, Failed)
         assert isinstance(event.error, DeadlinePassed)
         assert event.error.where is where
 
 
-def test_idle_turn_tells_nothing(room: Classroom, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_IDLE_S", 0.0)
-    assert room.scorer.turn() == []
+def test_idle_step_has_no_events(steps: ScoreSteps) -> None:
+    assert steps.scorer.step() == []
 
 
-def test_warm_up_runs_every_output(room: Classroom, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warm_up_runs_every_output(steps: ScoreSteps, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted: list[list[str]] = []
     teach = Runtime.teach
 
@@ -272,7 +268,7 @@ def test_warm_up_runs_every_output(room: Classroom, monkeypatch: pytest.MonkeyPa
         return teach(self, *given)
 
     monkeypatch.setattr(Runtime, "teach", noted)
-    room.scorer.warm_up()
+    steps.scorer.warm_up()
     assert wanted == [
         ["log_probabilities", "encoder_attention", "decoder_attention", "cross_attention"]
     ]

@@ -9,6 +9,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from tests.unit.server.engine.requests import generation
 
 from seqserve_server.contract.errors import DeadlinePassed, Stage
 from seqserve_server.contract.events import (
@@ -21,11 +22,11 @@ from seqserve_server.contract.events import (
 )
 from seqserve_server.contract.limits import QueueLimits
 from seqserve_server.contract.options import DecodingOptions, Sampling
-from seqserve_server.contract.request import Request
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine import worker as module
-from seqserve_server.engine.observer import NullObserver
+from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.queue.scheduler import Scheduler
+from seqserve_server.engine.request import Request
 from seqserve_server.engine.runtime import Runtime
 from seqserve_server.engine.worker import Worker
 
@@ -36,39 +37,41 @@ NO_END = {"suppressed": ((2,),)}
 PREFIX = (19, 226, 15)
 
 
-class Bench:
-    """One worker that turns by hand."""
+class Stepper:
+    """One worker, stepped by the test, and its events."""
 
     def __init__(self, runtime: Runtime, tokenizer: Tokenizer) -> None:
         self.scheduler = Scheduler(QueueLimits(max_queue=9), slots=8)
-        self.worker = Worker(runtime, self.scheduler, 8, 99, NullObserver(), tokenizer.decode)
+        self.worker = Worker(runtime, self.scheduler, 8, 99, Observer(), tokenizer.decode)
         self.events: list[tuple[Request, Event]] = []
 
-    def submit(self, streamed: bool = False, **options: Any) -> Request:
-        request = Request(
-            source=SOURCE,
-            options=DecodingOptions(**{"max_decoding_length": 20} | options),
-            receive=lambda event: None,
+    def submit(
+        self, *, streamed: bool = False, deadline_s: float | None = None, **options: Any
+    ) -> Request:
+        request = generation(
+            SOURCE,
+            DecodingOptions(**{"max_decoding_length": 20} | options),
             streamed=streamed,
+            deadline_s=deadline_s,
         )
         self.scheduler.submit(request)
         return request
 
-    def turn(self, times: int = 1) -> None:
+    def step(self, times: int = 1) -> None:
         for _ in range(times):
-            self.events += self.worker.turn()
+            self.events += self.worker.step()
 
-    def last_turn(self) -> None:
-        """One more step, at the end of which the limit has passed."""
-        now_s = time.monotonic() + 2 * LIMIT_S
+    def last_step(self, limits: int = 1) -> None:
+        """Runs one more step, at the end of which ``limits`` times the limit has passed."""
+        now_s = time.monotonic() + (limits + 1) * LIMIT_S
         with mock.patch.object(module.time, "monotonic", lambda: now_s):
-            self.turn()
+            self.step()
 
-    def told(self, request: Request) -> list[Event]:
+    def events_of(self, request: Request) -> list[Event]:
         return [event for owner, event in self.events if owner is request]
 
     def hypotheses(self, request: Request) -> list[Hypothesis]:
-        last = self.told(request)[-1]
+        last = self.events_of(request)[-1]
         assert isinstance(last, Finished)
         return last.hypotheses
 
@@ -76,13 +79,13 @@ class Bench:
         """Gives the answer of a request that has all the time it needs."""
         request = self.submit(**options)
         while self.scheduler.running or self.scheduler.queue_depth:
-            self.turn()
+            self.step()
         return self.hypotheses(request)
 
 
 @pytest.fixture
-def bench(tiny_runtime: Runtime, tiny_tokenizer: Tokenizer) -> Bench:
-    return Bench(tiny_runtime, tiny_tokenizer)
+def stepper(tiny_runtime: Runtime, tiny_tokenizer: Tokenizer) -> Stepper:
+    return Stepper(tiny_runtime, tiny_tokenizer)
 
 
 def as_cut(hypothesis: Hypothesis) -> Hypothesis:
@@ -105,19 +108,19 @@ def as_cut(hypothesis: Hypothesis) -> Hypothesis:
     ],
 )
 def test_answer_is_what_as_many_words_would_have_been(
-    bench: Bench, options: dict[str, Any], steps: int
+    stepper: Stepper, options: dict[str, Any], steps: int
 ) -> None:
-    limited = bench.submit(time_limit_s=LIMIT_S, **options)
-    other = bench.submit(max_decoding_length=9, **NO_END)
-    bench.turn(steps - 1)
-    bench.last_turn()
-    found = bench.hypotheses(limited)
-    assert bench.scheduler.running == 1, "its slots are free"
-    expected = bench.run(max_decoding_length=steps, **options)
+    limited = stepper.submit(time_limit_s=LIMIT_S, **options)
+    other = stepper.submit(max_decoding_length=9, **NO_END)
+    stepper.step(steps - 1)
+    stepper.last_step()
+    found = stepper.hypotheses(limited)
+    assert stepper.scheduler.running == 1, "its slots are free"
+    expected = stepper.run(max_decoding_length=steps, **options)
     assert found == [as_cut(each) for each in expected]
-    while bench.scheduler.running:
-        bench.turn()
-    assert bench.hypotheses(other) == bench.run(max_decoding_length=9, **NO_END)
+    while stepper.scheduler.running:
+        stepper.step()
+    assert stepper.hypotheses(other) == stepper.run(max_decoding_length=9, **NO_END)
 
 
 @pytest.mark.parametrize(
@@ -130,27 +133,27 @@ def test_answer_is_what_as_many_words_would_have_been(
     ],
 )
 def test_who_is_cancelled_has_done_what_would_have_been_the_answer(
-    bench: Bench, options: dict[str, Any], hypotheses: int
+    stepper: Stepper, options: dict[str, Any], hypotheses: int
 ) -> None:
-    request = bench.submit(**NO_END, **options)
-    bench.turn(4)
-    bench.scheduler.cancel(request)
-    bench.turn()
+    request = stepper.submit(**NO_END, **options)
+    stepper.step(4)
+    stepper.scheduler.cancel(request)
+    stepper.step()
     assert request.tokens_done == 4 * hypotheses
-    assert not bench.told(request)
+    assert not stepper.events_of(request)
 
 
-def test_finished_hypotheses_come_before_those_that_are_not(bench: Bench) -> None:
+def test_finished_hypotheses_come_before_those_that_are_not(stepper: Stepper) -> None:
     options: dict[str, Any] = {
         "beam_size": 4,
         "num_hypotheses": 4,
         "patience": 16.0,
         "end_ids": (2, 168),
     }
-    limited = bench.submit(time_limit_s=LIMIT_S, **options)
-    bench.turn(2)
-    bench.last_turn()
-    found = bench.hypotheses(limited)
+    limited = stepper.submit(time_limit_s=LIMIT_S, **options)
+    stepper.step(2)
+    stepper.last_step()
+    found = stepper.hypotheses(limited)
     reasons = [each.stop_reason for each in found]
     assert reasons == sorted(reasons, key=lambda reason: reason is StopReason.TIME_LIMIT)
     assert set(reasons) == {StopReason.EOS, StopReason.TIME_LIMIT}
@@ -159,93 +162,92 @@ def test_finished_hypotheses_come_before_those_that_are_not(bench: Bench) -> Non
         assert scores == sorted(scores, reverse=True)
 
 
-def test_sample_that_has_ended_comes_first(bench: Bench) -> None:
+def test_sample_that_has_ended_comes_first(stepper: Stepper) -> None:
     options: dict[str, Any] = {
         "sampling": SAMPLING,
         "num_hypotheses": 8,
         "end_ids": (2, *range(99)),
     }
-    limited = bench.submit(time_limit_s=LIMIT_S, **options)
-    bench.turn(2)
-    bench.last_turn()
-    reasons = [each.stop_reason for each in bench.hypotheses(limited)]
+    limited = stepper.submit(time_limit_s=LIMIT_S, **options)
+    stepper.step(2)
+    stepper.last_step()
+    reasons = [each.stop_reason for each in stepper.hypotheses(limited)]
     assert len(reasons) == 8
     assert reasons.index(StopReason.TIME_LIMIT) > 0
     assert set(reasons[: reasons.index(StopReason.TIME_LIMIT)]) == {StopReason.EOS}
 
 
 @pytest.mark.parametrize("beam_size", [1, 2])
-def test_alternatives_are_one_until_their_first_word(bench: Bench, beam_size: int) -> None:
-    limited = bench.submit(
+def test_alternatives_are_one_until_their_first_word(stepper: Stepper, beam_size: int) -> None:
+    limited = stepper.submit(
         time_limit_s=LIMIT_S,
         beam_size=beam_size,
         return_alternatives=True,
         num_hypotheses=3,
         prefix=PREFIX,
     )
-    bench.turn(1)
-    bench.last_turn()
-    [found] = bench.hypotheses(limited)
+    stepper.step(1)
+    stepper.last_step()
+    [found] = stepper.hypotheses(limited)
     assert found.token_ids == list(PREFIX[:2])
     assert found.stop_reason is StopReason.TIME_LIMIT
 
 
-def test_beam_within_its_prefix_is_one_hypothesis(bench: Bench) -> None:
-    limited = bench.submit(time_limit_s=LIMIT_S, beam_size=3, num_hypotheses=3, prefix=PREFIX)
-    bench.turn()
-    bench.last_turn()
-    [found] = bench.hypotheses(limited)
+def test_beam_within_its_prefix_is_one_hypothesis(stepper: Stepper) -> None:
+    limited = stepper.submit(time_limit_s=LIMIT_S, beam_size=3, num_hypotheses=3, prefix=PREFIX)
+    stepper.step()
+    stepper.last_step()
+    [found] = stepper.hypotheses(limited)
     assert found.token_ids == list(PREFIX[:2])
 
 
-def test_request_that_never_began_has_an_empty_answer(bench: Bench) -> None:
-    limited = bench.submit(time_limit_s=LIMIT_S)
-    bench.last_turn()
-    assert bench.told(limited) == [Finished([Hypothesis([], None, StopReason.TIME_LIMIT)])]
+def test_request_that_never_began_has_an_empty_answer(stepper: Stepper) -> None:
+    limited = stepper.submit(time_limit_s=LIMIT_S)
+    stepper.last_step()
+    assert stepper.events_of(limited) == [Finished([Hypothesis([], None, StopReason.TIME_LIMIT)])]
     assert limited.timeline.encode_began_s == 0.0 < limited.timeline.finished_s
 
 
-def test_request_that_never_began_has_met_no_term(bench: Bench) -> None:
-    limited = bench.submit(time_limit_s=LIMIT_S, beam_size=2, terms=((226, 15), (19,)))
-    bench.last_turn()
-    [found] = bench.hypotheses(limited)
+def test_request_that_never_began_has_met_no_term(stepper: Stepper) -> None:
+    limited = stepper.submit(time_limit_s=LIMIT_S, beam_size=2, terms=((226, 15), (19,)))
+    stepper.last_step()
+    [found] = stepper.hypotheses(limited)
     assert (found.token_ids, list(found.unmet_terms)) == ([], [0, 1])
 
 
-def test_deadline_that_has_passed_too_is_an_error(bench: Bench) -> None:
-    waiting = bench.submit(time_limit_s=LIMIT_S)
-    waiting.deadline_s = time.monotonic() + LIMIT_S
-    bench.last_turn()
-    [failed] = bench.told(waiting)
+def test_deadline_that_has_passed_too_is_an_error(stepper: Stepper) -> None:
+    waiting = stepper.submit(time_limit_s=LIMIT_S, deadline_s=time.monotonic() + LIMIT_S)
+    stepper.last_step()
+    [failed] = stepper.events_of(waiting)
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, DeadlinePassed) and failed.error.where is Stage.QUEUE
 
 
-def test_words_that_were_told_are_those_of_the_answer(bench: Bench) -> None:
-    limited = bench.submit(streamed=True, time_limit_s=LIMIT_S, **NO_END)
-    bench.turn(3)
-    bench.last_turn()
-    *pieces, _ = bench.told(limited)
+def test_words_that_were_told_are_those_of_the_answer(stepper: Stepper) -> None:
+    limited = stepper.submit(streamed=True, time_limit_s=LIMIT_S, **NO_END)
+    stepper.step(3)
+    stepper.last_step()
+    *pieces, _ = stepper.events_of(limited)
     told = [word for piece in pieces if isinstance(piece, Progress) for word in piece.token_ids]
-    [found] = bench.hypotheses(limited)
+    [found] = stepper.hypotheses(limited)
     assert found.token_ids[:-1] == told, "the last one comes with the answer"
-    assert not bench.worker._streamed
 
 
-def test_request_that_ends_in_time_is_not_touched(bench: Bench) -> None:
-    expected = bench.run(max_decoding_length=2)
-    limited = bench.submit(max_decoding_length=2, time_limit_s=LIMIT_S)
-    bench.turn()
-    bench.last_turn()
-    assert bench.hypotheses(limited) == expected
-    assert bench.worker._next_limit_s == math.inf
+def test_request_that_ends_in_time_is_not_touched(stepper: Stepper) -> None:
+    expected = stepper.run(max_decoding_length=2)
+    limited = stepper.submit(max_decoding_length=2, time_limit_s=LIMIT_S)
+    stepper.step()
+    stepper.last_step()
+    assert stepper.hypotheses(limited) == expected
+    stepper.scheduler.assert_idle()
 
 
-def test_limits_of_others_stay(bench: Bench) -> None:
-    soon = bench.submit(time_limit_s=LIMIT_S, **NO_END)
-    later = bench.submit(time_limit_s=9 * LIMIT_S, **NO_END)
-    bench.turn(2)
-    bench.last_turn()
-    assert len(bench.told(soon)) == 1 and not bench.told(later)
-    assert bench.worker._next_limit_s == later.limit_s
+def test_limits_of_others_stay(stepper: Stepper) -> None:
+    soon = stepper.submit(time_limit_s=LIMIT_S, **NO_END)
+    later = stepper.submit(time_limit_s=9 * LIMIT_S, **NO_END)
+    stepper.step(2)
+    stepper.last_step()
+    assert len(stepper.events_of(soon)) == 1 and not stepper.events_of(later)
+    stepper.last_step(9)
+    assert len(stepper.events_of(later)) == 1
     assert replace(later.options, time_limit_s=math.inf).is_plain == later.options.is_plain

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -13,21 +14,23 @@ from tests.unit.server.engine.fake_runtime import (
     expected,
     make_manifest,
 )
+from tests.unit.server.engine.requests import generation
 
 from seqserve_server.contract.errors import DeadlinePassed, EngineFault, QueueFull, Stage
 from seqserve_server.contract.events import Event, Failed, Finished, Progress, StopReason
 from seqserve_server.contract.limits import QueueLimits
 from seqserve_server.contract.manifest import Limits
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.request import Request
 from seqserve_server.engine import worker as module
 from seqserve_server.engine.cache import SlotCache
+from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.queue.scheduler import Scheduler
+from seqserve_server.engine.request import Request
 from seqserve_server.engine.worker import Worker, doubling
 
 
-class Notes:
-    """An observer that keeps all it is told."""
+class Notes(Observer):
+    """An observer that keeps every report."""
 
     def __init__(self) -> None:
         self.encodings: list[list[int]] = []
@@ -46,21 +49,27 @@ class Notes:
         self.first += requests
 
     def ended(self, request: Request, event: Event) -> None:
-        raise AssertionError("the engine tells that")
+        raise AssertionError("the engine reports that")
 
     def cancelled(self, request: Request) -> None:
         self.cancellations.append(request)
 
 
-class Bench:
-    """One worker that turns by hand, and all it told."""
+class Stepper:
+    """One worker over a fake runtime, stepped by the test, and its events."""
 
     def __init__(self, slots: int = 4, budget_tokens: int = 100) -> None:
         self.runtime = FakeRuntime()
         self.notes = Notes()
         self.scheduler = Scheduler(QueueLimits(max_queue=100))
         self.worker = Worker(
-            self.runtime, self.scheduler, slots, budget_tokens, self.notes, detokenize
+            self.runtime,
+            self.scheduler,
+            slots,
+            budget_tokens,
+            self.notes,
+            detokenize,
+            idle_s=0.0,
         )
         self.events: list[tuple[Request, Event]] = []
 
@@ -70,38 +79,34 @@ class Bench:
         longest: int = 10,
         shortest: int = 0,
         scored: bool = True,
-        deadline_s: float | None = None,
+        **more: Any,
     ) -> Request:
-        request = Request(
-            source=[*source, EOS],
-            options=DecodingOptions(
-                max_decoding_length=longest, min_decoding_length=shortest, return_scores=scored
-            ),
-            receive=lambda event: None,
-            deadline_s=deadline_s,
+        options = DecodingOptions(
+            max_decoding_length=longest, min_decoding_length=shortest, return_scores=scored
         )
+        request = generation([*source, EOS], options, **more)
         self.scheduler.submit(request)
         return request
 
-    def turn(self, times: int = 1) -> None:
+    def step(self, times: int = 1) -> None:
         for _ in range(times):
-            self.events += self.worker.turn()
+            self.events += self.worker.step()
 
     def finish(self) -> None:
         while self.scheduler.queue_depth or self.scheduler.running:
-            self.turn()
+            self.step()
 
-    def told(self, request: Request) -> list[Event]:
+    def events_of(self, request: Request) -> list[Event]:
         return [event for owner, event in self.events if owner is request]
 
     def assert_decoded(self, *requests: Request) -> None:
         for request in requests:
-            assert self.told(request) == [expected(request.source, request.options)]
+            assert self.events_of(request) == [expected(request.spec.source, request.options)]
 
     def run_long(self, *words: int) -> list[Request]:
         """Starts rows that do not end by themselves for some turns."""
         requests = [self.submit(word, shortest=9) for word in words]
-        self.turn()
+        self.step()
         assert self.rows == requests
         return requests
 
@@ -111,123 +116,116 @@ class Bench:
 
     def assert_empty(self) -> None:
         assert (self.scheduler.running, self.scheduler.queue_depth) == (0, 0)
-
-
-@pytest.fixture(autouse=True)
-def no_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_IDLE_S", 0.0)
+        self.scheduler.assert_idle()
 
 
 def test_staggered_requests_each_get_their_own_answer() -> None:
-    bench = Bench(slots=3)
+    stepper = Stepper(slots=3)
     requests = []
     for number in range(12):
         source = range(5, 6 + number % 7)
-        requests.append(bench.submit(*source, longest=1 + number % 10, shortest=number % 3))
-        bench.turn(number % 4)
-    bench.finish()
-    bench.assert_decoded(*requests)
-    bench.assert_empty()
-    assert max(bench.runtime.rows) == 3
+        requests.append(stepper.submit(*source, longest=1 + number % 10, shortest=number % 3))
+        stepper.step(number % 4)
+    stepper.finish()
+    stepper.assert_decoded(*requests)
+    stepper.assert_empty()
+    assert max(stepper.runtime.rows) == 3
 
 
 def test_idle_turn_tells_nothing() -> None:
-    bench = Bench()
-    bench.turn(2)
-    assert (bench.events, bench.notes.steps) == ([], [])
+    stepper = Stepper()
+    stepper.step(2)
+    assert (stepper.events, stepper.notes.steps) == ([], [])
 
 
 def test_one_token_needs_one_turn() -> None:
-    bench = Bench()
-    request = bench.submit(5, longest=1, shortest=1)
-    bench.turn()
-    bench.assert_decoded(request)
-    assert bench.told(request)[0].best.stop_reason is StopReason.LENGTH  # type: ignore[union-attr]
+    stepper = Stepper()
+    request = stepper.submit(5, longest=1, shortest=1)
+    stepper.step()
+    stepper.assert_decoded(request)
+    assert stepper.events_of(request)[0].best.stop_reason is StopReason.LENGTH  # type: ignore[union-attr]
 
 
 def test_sources_of_similar_length_are_encoded_together() -> None:
-    bench = Bench(slots=5)
+    stepper = Stepper(slots=5)
     sources = ((5, 6), (7,), (8, 9, 10, 11), (12,), (13,) * 8)
-    requests = [bench.submit(*words) for words in sources]
-    bench.turn()
+    requests = [stepper.submit(*words) for words in sources]
+    stepper.step()
     # From short to long, none more than twice as long as the shortest beside it.
-    assert bench.runtime.encoded == [[2, 2, 3], [5, 9]]
-    assert bench.notes.encodings == [[2, 2, 3], [5, 9]]
-    bench.finish()
-    bench.assert_decoded(*requests)
+    assert stepper.runtime.encoded == [[2, 2, 3], [5, 9]]
+    assert stepper.notes.encodings == [[2, 2, 3], [5, 9]]
+    stepper.finish()
+    stepper.assert_decoded(*requests)
 
 
 def test_source_that_cannot_be_encoded_takes_none_of_those_beside_it_along() -> None:
-    bench = Bench()
-    good, bad, other = bench.submit(5), bench.submit(WORDS), bench.submit(6)
-    bench.turn()
-    assert bench.runtime.encoded == [[2, 2, 2], [2], [2], [2]]
-    bench.finish()
-    [failed] = bench.told(bad)
+    stepper = Stepper()
+    good, bad, other = stepper.submit(5), stepper.submit(WORDS), stepper.submit(6)
+    stepper.step()
+    assert stepper.runtime.encoded == [[2, 2, 2], [2], [2], [2]]
+    stepper.finish()
+    [failed] = stepper.events_of(bad)
     assert isinstance(failed, Failed)
-    bench.assert_decoded(good, other)
+    stepper.assert_decoded(good, other)
 
 
 def test_encoding_is_metered_between_steps() -> None:
-    bench = Bench(budget_tokens=6)
+    stepper = Stepper(budget_tokens=6)
     for word in (5, 6, 7, 8):
-        bench.submit(word, word, longest=10, shortest=10)
-    bench.turn(2)
-    assert bench.runtime.encoded == [[3, 3], [3, 3]]
-    assert bench.runtime.rows == [2, 4], "a step lies between"
+        stepper.submit(word, word, longest=10, shortest=10)
+    stepper.step(2)
+    assert stepper.runtime.encoded == [[3, 3], [3, 3]]
+    assert stepper.runtime.rows == [2, 4], "a step lies between"
 
 
 def test_source_over_the_budget_still_gets_in() -> None:
-    bench = Bench(budget_tokens=2)
-    bench.submit(5, shortest=9)
-    long = bench.submit(*[6] * 9)
-    bench.turn(2)
-    assert bench.runtime.encoded == [[2], [10]]
-    bench.finish()
-    bench.assert_decoded(long)
+    stepper = Stepper(budget_tokens=2)
+    stepper.submit(5, shortest=9)
+    long = stepper.submit(*[6] * 9)
+    stepper.step(2)
+    assert stepper.runtime.encoded == [[2], [10]]
+    stepper.finish()
+    stepper.assert_decoded(long)
 
 
 def test_streamed_words_are_those_of_the_answer() -> None:
-    bench = Bench()
-    other = bench.submit(9, 9)
-    request = bench.submit(5, 6)
-    request.streamed = True
-    bench.finish()
-    *progress, last = bench.told(request)
-    assert last == expected(request.source, request.options)
+    stepper = Stepper()
+    other = stepper.submit(9, 9)
+    request = stepper.submit(5, 6, streamed=True)
+    stepper.finish()
+    *progress, last = stepper.events_of(request)
+    assert last == expected(request.spec.source, request.options)
     words = [word for event in progress if isinstance(event, Progress) for word in event.token_ids]
     assert isinstance(last, Finished)
     # What comes last comes with the answer.
     told = last.best.token_ids
     assert words == (told[:-1] if last.best.stop_reason is StopReason.LENGTH else told)
-    bench.assert_decoded(other)
+    stepper.assert_decoded(other)
 
 
 def test_streamed_row_is_told_beside_rows_that_are_not() -> None:
-    bench = Bench()
-    requests = [bench.submit(word, 6, shortest=9) for word in (5, 6, 7)]
-    requests[0].streamed = True
-    bench.finish()
-    assert [len(bench.told(request)) for request in requests] == [
-        len(expected(requests[0].source, requests[0].options).best.token_ids),
+    stepper = Stepper()
+    requests = [stepper.submit(word, 6, shortest=9, streamed=word == 5) for word in (5, 6, 7)]
+    stepper.finish()
+    assert [len(stepper.events_of(request)) for request in requests] == [
+        len(expected(requests[0].spec.source, requests[0].options).best.token_ids),
         1,
         1,
     ]
-    assert bench.worker._streamed == 0
 
 
 def test_moved_row_keeps_its_deadline() -> None:
-    bench = Bench()
+    stepper = Stepper()
     now_s = time.monotonic()
-    short = bench.submit(5, longest=1, deadline_s=now_s + 9000)
-    late = bench.submit(6, 7, shortest=9, deadline_s=now_s + 1000)
-    bench.turn()
-    bench.assert_decoded(short)
+    short = stepper.submit(5, longest=1, deadline_s=now_s + 9000)
+    late = stepper.submit(6, 7, shortest=9, deadline_s=now_s + 1000)
+    stepper.step()
+    stepper.assert_decoded(short)
     with mock.patch.object(module.time, "monotonic", lambda: now_s + 2000):
-        bench.turn()
-    [failed] = bench.told(late)
+        stepper.step()
+    [failed] = stepper.events_of(late)
     assert isinstance(failed, Failed)
-    bench.assert_empty()
+    stepper.assert_empty()
 
 
 @pytest.fixture
@@ -247,34 +245,34 @@ def moves(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 def test_holes_are_filled_from_the_lowest_and_only_the_rest_by_moving(
     moves: list[tuple[int, int]],
 ) -> None:
-    bench = Bench(slots=5)
-    a, b, c, d, e = bench.run_long(5, 6, 7, 8, 9)
+    stepper = Stepper(slots=5)
+    a, b, c, d, e = stepper.run_long(5, 6, 7, 8, 9)
     for request in (d, a, c):
-        bench.scheduler.cancel(request)
-    new, newer = bench.submit(10, shortest=9), bench.submit(11, shortest=9)
-    bench.turn()
-    assert bench.rows == [new, b, newer, e]
+        stepper.scheduler.cancel(request)
+    new, newer = stepper.submit(10, shortest=9), stepper.submit(11, shortest=9)
+    stepper.step()
+    assert stepper.rows == [new, b, newer, e]
     assert moves == [(4, 3)]
-    assert bench.runtime.rows == [5, 4]
-    bench.finish()
-    bench.assert_decoded(b, e, new, newer)
+    assert stepper.runtime.rows == [5, 4]
+    stepper.finish()
+    stepper.assert_decoded(b, e, new, newer)
 
 
 @pytest.mark.parametrize("gone", [[0], [1, 3], [0, 1, 2, 3]])
 def test_nothing_is_moved_where_as_many_join_as_leave(
     gone: list[int], moves: list[tuple[int, int]]
 ) -> None:
-    bench = Bench(slots=4)
-    requests = bench.run_long(5, 6, 7, 8)
+    stepper = Stepper(slots=4)
+    requests = stepper.run_long(5, 6, 7, 8)
     for row in gone:
-        bench.scheduler.cancel(requests[row])
+        stepper.scheduler.cancel(requests[row])
     for row in gone:
-        requests[row] = bench.submit(20 + row, shortest=9)
-    bench.turn()
-    assert bench.rows == requests
+        requests[row] = stepper.submit(20 + row, shortest=9)
+    stepper.step()
+    assert stepper.rows == requests
     assert moves == []
-    bench.finish()
-    bench.assert_decoded(*requests)
+    stepper.finish()
+    stepper.assert_decoded(*requests)
 
 
 @pytest.mark.parametrize(
@@ -284,116 +282,117 @@ def test_nothing_is_moved_where_as_many_join_as_leave(
 def test_holes_that_nobody_fills_are_closed_by_the_last_rows(
     gone: list[int], copied: list[tuple[int, int]], moves: list[tuple[int, int]]
 ) -> None:
-    bench = Bench(slots=4)
-    requests = bench.run_long(5, 6, 7, 8)
+    stepper = Stepper(slots=4)
+    requests = stepper.run_long(5, 6, 7, 8)
     for row in gone:
-        bench.scheduler.cancel(requests[row])
-    bench.turn()
+        stepper.scheduler.cancel(requests[row])
+    stepper.step()
     assert moves == copied
-    assert bench.runtime.rows == [4, 4 - len(gone)]
-    bench.finish()
-    bench.assert_decoded(*(requests[row] for row in range(4) if row not in gone))
+    assert stepper.runtime.rows == [4, 4 - len(gone)]
+    stepper.finish()
+    stepper.assert_decoded(*(requests[row] for row in range(4) if row not in gone))
 
 
 def test_row_that_ended_leaves_its_slot_to_one_that_joins(moves: list[tuple[int, int]]) -> None:
-    bench = Bench(slots=3)
-    short = bench.submit(5, longest=1, shortest=1)
-    others = [bench.submit(word, shortest=9) for word in (6, 7)]
-    bench.turn()
-    bench.assert_decoded(short)
-    new = bench.submit(8, shortest=9)
-    bench.turn()
-    assert bench.rows == [new, *others]
+    stepper = Stepper(slots=3)
+    short = stepper.submit(5, longest=1, shortest=1)
+    others = [stepper.submit(word, shortest=9) for word in (6, 7)]
+    stepper.step()
+    stepper.assert_decoded(short)
+    new = stepper.submit(8, shortest=9)
+    stepper.step()
+    assert stepper.rows == [new, *others]
     assert moves == []
 
 
 def test_rows_that_ended_and_those_cancelled_since_leave_together(
     moves: list[tuple[int, int]],
 ) -> None:
-    bench = Bench(slots=4)
-    cancelled = bench.submit(5, shortest=9)
-    short = bench.submit(6, longest=1, shortest=1)
-    others = [bench.submit(word, shortest=9) for word in (7, 8)]
-    bench.turn()
-    bench.scheduler.cancel(cancelled)
-    new = bench.submit(9, shortest=9)
-    bench.turn()
-    assert bench.rows == [new, others[1], others[0]]
+    stepper = Stepper(slots=4)
+    cancelled = stepper.submit(5, shortest=9)
+    short = stepper.submit(6, longest=1, shortest=1)
+    others = [stepper.submit(word, shortest=9) for word in (7, 8)]
+    stepper.step()
+    stepper.scheduler.cancel(cancelled)
+    new = stepper.submit(9, shortest=9)
+    stepper.step()
+    assert stepper.rows == [new, others[1], others[0]]
     assert moves == [(3, 1)]
-    bench.finish()
-    bench.assert_decoded(short, new, *others)
-    assert bench.scheduler._pace._ended == 4, "nothing is learnt from one who left early"
+    stepper.finish()
+    stepper.assert_decoded(short, new, *others)
 
 
 def test_no_step_runs_over_a_dead_row() -> None:
-    bench = Bench(slots=4)
+    stepper = Stepper(slots=4)
     requests: list[Request] = []
 
     def look() -> None:
-        assert all(bench.rows), "a row is dead"
-        assert bench.runtime.rows[-1] == len(bench.rows) == bench.scheduler.running
+        assert all(stepper.rows), "a row is dead"
+        assert stepper.runtime.rows[-1] == len(stepper.rows) == stepper.scheduler.running
 
-    bench.runtime.before_step = look
+    stepper.runtime.before_step = look
     for number in range(30):
         longest, source = 1 + number % 7, range(5, 6 + number % 5)
-        requests.append(bench.submit(*source, longest=longest, scored=number % 3 == 0))
-        bench.turn(number % 3)
-    bench.finish()
-    bench.assert_decoded(*requests)
-    bench.assert_empty()
+        requests.append(stepper.submit(*source, longest=longest, scored=number % 3 == 0))
+        stepper.step(number % 3)
+    stepper.finish()
+    stepper.assert_decoded(*requests)
+    stepper.assert_empty()
 
 
 def test_longest_row_gives_way_to_a_shorter_one_within_a_turn() -> None:
     """The step of the fake looks at the lengths it is told, to the last token."""
-    bench = Bench(slots=2)
-    long = bench.submit(*range(5, 14), shortest=9)
-    bench.turn(3)
-    other = bench.submit(5, 6, shortest=9)
-    bench.turn()
-    bench.scheduler.cancel(long)
-    new = bench.submit(7, shortest=9)
-    bench.turn()
-    assert bench.runtime.rows == [1, 1, 1, 2, 2]
-    bench.finish()
-    bench.assert_decoded(other, new)
+    stepper = Stepper(slots=2)
+    long = stepper.submit(*range(5, 14), shortest=9)
+    stepper.step(3)
+    other = stepper.submit(5, 6, shortest=9)
+    stepper.step()
+    stepper.scheduler.cancel(long)
+    new = stepper.submit(7, shortest=9)
+    stepper.step()
+    assert stepper.runtime.rows == [1, 1, 1, 2, 2]
+    stepper.finish()
+    stepper.assert_decoded(other, new)
 
 
 def test_scores_are_computed_only_while_a_row_asks() -> None:
-    bench = Bench()
-    plain = bench.submit(5, 6, shortest=9, scored=False)
-    bench.turn()
-    asking = [bench.submit(7, longest=length, shortest=length) for length in (2, 3)]
-    bench.turn(4)
-    assert bench.runtime.scored == [False, True, True, True, False]
-    bench.finish()
-    bench.assert_decoded(plain, *asking)
-    assert bench.told(plain)[0].best.score is None  # type: ignore[union-attr]
+    stepper = Stepper()
+    plain = stepper.submit(5, 6, shortest=9, scored=False)
+    stepper.step()
+    asking = [stepper.submit(7, longest=length, shortest=length) for length in (2, 3)]
+    stepper.step(4)
+    assert stepper.runtime.scored == [False, True, True, True, False]
+    stepper.finish()
+    stepper.assert_decoded(plain, *asking)
+    assert stepper.events_of(plain)[0].best.score is None  # type: ignore[union-attr]
 
 
 def test_row_that_asks_and_is_cancelled_asks_no_more() -> None:
-    bench = Bench()
-    plain, asking = bench.submit(5, shortest=9, scored=False), bench.submit(6, shortest=9)
-    bench.turn()
-    bench.scheduler.cancel(asking)
-    bench.turn()
-    assert bench.runtime.scored == [True, False]
-    bench.finish()
-    bench.assert_decoded(plain)
+    stepper = Stepper()
+    plain, asking = stepper.submit(5, shortest=9, scored=False), stepper.submit(6, shortest=9)
+    stepper.step()
+    stepper.scheduler.cancel(asking)
+    stepper.step()
+    assert stepper.runtime.scored == [True, False]
+    stepper.finish()
+    stepper.assert_decoded(plain)
 
 
 def test_row_that_is_moved_goes_on_asking() -> None:
-    bench = Bench()
-    first, plain, asking = (bench.submit(word, shortest=9, scored=word == 7) for word in (5, 6, 7))
-    bench.turn()
-    bench.scheduler.cancel(first)
-    bench.finish()
-    bench.assert_decoded(plain, asking)
+    stepper = Stepper()
+    first, plain, asking = (
+        stepper.submit(word, shortest=9, scored=word == 7) for word in (5, 6, 7)
+    )
+    stepper.step()
+    stepper.scheduler.cancel(first)
+    stepper.finish()
+    stepper.assert_decoded(plain, asking)
 
 
 def test_timeline_rises() -> None:
-    bench = Bench()
-    request = bench.submit(5, 6, shortest=3)
-    bench.finish()
+    stepper = Stepper()
+    request = stepper.submit(5, 6, shortest=3)
+    stepper.finish()
     line = request.timeline
     stages = [
         line.arrived_s,
@@ -404,187 +403,190 @@ def test_timeline_rises() -> None:
     ]
     assert stages == sorted(stages)
     assert stages[0] > 0
-    assert bench.notes.first == [request]
+    assert stepper.notes.first == [request]
 
 
 def test_cancelled_row_leaves_before_the_next_step_and_tells_nothing() -> None:
-    bench = Bench()
-    requests = [bench.submit(5, word, shortest=9) for word in (5, 6, 7)]
-    bench.turn()
-    bench.scheduler.cancel(requests[0])
-    bench.turn()
-    assert bench.runtime.rows == [3, 2]
-    assert bench.notes.cancellations == [requests[0]]
-    bench.finish()
-    assert bench.told(requests[0]) == []
-    bench.assert_decoded(*requests[1:])
-    bench.assert_empty()
+    stepper = Stepper()
+    requests = [stepper.submit(5, word, shortest=9) for word in (5, 6, 7)]
+    stepper.step()
+    stepper.scheduler.cancel(requests[0])
+    stepper.step()
+    assert stepper.runtime.rows == [3, 2]
+    assert stepper.notes.cancellations == [requests[0]]
+    stepper.finish()
+    assert stepper.events_of(requests[0]) == []
+    stepper.assert_decoded(*requests[1:])
+    stepper.assert_empty()
 
 
 def test_request_cancelled_while_it_is_encoded_leaves_too() -> None:
-    bench = Bench()
-    request = bench.submit(5, shortest=9)
-    bench.runtime.before_encode = lambda: bench.scheduler.cancel(request) and None
-    bench.turn(2)
-    bench.assert_empty()
-    assert bench.told(request) == []
-    assert bench.notes.cancellations == [request]
+    stepper = Stepper()
+    request = stepper.submit(5, shortest=9)
+    stepper.runtime.before_encode = lambda: stepper.scheduler.cancel(request) and None
+    stepper.step(2)
+    stepper.assert_empty()
+    assert stepper.events_of(request) == []
+    assert stepper.notes.cancellations == [request]
 
 
 def test_freed_slot_is_taken_in_the_same_turn() -> None:
-    bench = Bench(slots=1)
-    first, second = bench.submit(5, shortest=9), bench.submit(6, shortest=9)
-    bench.turn()
-    bench.scheduler.cancel(first)
-    bench.turn()
-    assert bench.runtime.encoded == [[2], [2]]
-    bench.finish()
-    bench.assert_decoded(second)
+    stepper = Stepper(slots=1)
+    first, second = stepper.submit(5, shortest=9), stepper.submit(6, shortest=9)
+    stepper.step()
+    stepper.scheduler.cancel(first)
+    stepper.step()
+    assert stepper.runtime.encoded == [[2], [2]]
+    stepper.finish()
+    stepper.assert_decoded(second)
 
 
 def test_deadline_in_the_queue_costs_no_slot() -> None:
-    bench = Bench()
-    request = bench.submit(5, deadline_s=time.monotonic())
-    bench.turn()
-    [failed] = bench.told(request)
+    stepper = Stepper()
+    request = stepper.submit(5, deadline_s=time.monotonic())
+    stepper.step()
+    [failed] = stepper.events_of(request)
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, DeadlinePassed)
     assert failed.error.where is Stage.QUEUE
-    assert bench.runtime.encoded == []
-    bench.assert_empty()
+    assert stepper.runtime.encoded == []
+    stepper.assert_empty()
 
 
 def test_what_is_too_much_is_told_without_a_slot(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench(slots=1)
-    [running] = bench.run_long(5)
-    waiting = bench.submit(6)
+    stepper = Stepper(slots=1)
+    [running] = stepper.run_long(5)
+    waiting = stepper.submit(6)
     full = QueueFull("more has come for a while than can be done", 1.0)
 
     def shed(now_s: float) -> list[tuple[Request, QueueFull]]:
-        return [(waiting, full)] if bench.scheduler.cancel(waiting) else []
+        return [(waiting, full)] if stepper.scheduler.cancel(waiting) else []
 
-    monkeypatch.setattr(bench.scheduler, "shed", shed)
-    bench.finish()
-    assert bench.told(waiting) == [Failed(full)]
-    bench.assert_decoded(running)
-    assert bench.runtime.encoded == [[2]]
+    monkeypatch.setattr(stepper.scheduler, "shed", shed)
+    stepper.finish()
+    assert stepper.events_of(waiting) == [Failed(full)]
+    stepper.assert_decoded(running)
+    assert stepper.runtime.encoded == [[2]]
 
 
 def test_deadline_while_decoding_frees_the_slot_of_that_row_only() -> None:
-    bench = Bench()
+    stepper = Stepper()
     now_s = time.monotonic()
-    others = [bench.submit(5, 6), bench.submit(7, 8)]
-    late = bench.submit(9, shortest=9, deadline_s=now_s + 1000)
-    more = bench.submit(10, 11, deadline_s=now_s + 9000)
-    bench.turn()
+    others = [stepper.submit(5, 6), stepper.submit(7, 8)]
+    late = stepper.submit(9, shortest=9, deadline_s=now_s + 1000)
+    more = stepper.submit(10, 11, deadline_s=now_s + 9000)
+    stepper.step()
     with mock.patch.object(module.time, "monotonic", lambda: now_s + 2000):
-        bench.turn()
-    [failed] = bench.told(late)
+        stepper.step()
+    [failed] = stepper.events_of(late)
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, DeadlinePassed)
     assert failed.error.where is Stage.DECODE
-    bench.finish()
-    bench.assert_decoded(*others, more)
-    bench.assert_empty()
+    stepper.finish()
+    stepper.assert_decoded(*others, more)
+    stepper.assert_empty()
 
 
 def test_row_both_cancelled_and_late_leaves_once() -> None:
-    bench = Bench()
+    stepper = Stepper()
     now_s = time.monotonic()
-    request = bench.submit(5, shortest=9, deadline_s=now_s + 1000)
-    other = bench.submit(6, shortest=9)
-    bench.turn()
-    bench.scheduler.cancel(request)
+    request = stepper.submit(5, shortest=9, deadline_s=now_s + 1000)
+    other = stepper.submit(6, shortest=9)
+    stepper.step()
+    stepper.scheduler.cancel(request)
     with mock.patch.object(module.time, "monotonic", lambda: now_s + 2000):
-        bench.turn()
-    assert bench.told(request) == []
-    bench.finish()
-    bench.assert_decoded(other)
-    bench.assert_empty()
+        stepper.step()
+    assert stepper.events_of(request) == []
+    stepper.finish()
+    stepper.assert_decoded(other)
+    stepper.assert_empty()
 
 
 def test_tokens_done_are_kept_of_whoever_leaves_early() -> None:
-    bench = Bench()
+    stepper = Stepper()
     now_s = time.monotonic()
-    gone, late = bench.submit(5, shortest=9), bench.submit(6, shortest=9, deadline_s=now_s + 1000)
-    other = bench.submit(7, shortest=9)
-    bench.turn(3)
-    bench.scheduler.cancel(gone)
-    waiting = bench.submit(8, deadline_s=now_s + 1000)
+    gone, late = (
+        stepper.submit(5, shortest=9),
+        stepper.submit(6, shortest=9, deadline_s=now_s + 1000),
+    )
+    other = stepper.submit(7, shortest=9)
+    stepper.step(3)
+    stepper.scheduler.cancel(gone)
+    waiting = stepper.submit(8, deadline_s=now_s + 1000)
     with mock.patch.object(module.time, "monotonic", lambda: now_s + 2000):
-        bench.turn()
+        stepper.step()
     assert (gone.tokens_done, late.tokens_done, waiting.tokens_done) == (3, 3, 0)
-    bench.finish()
-    [answer] = bench.told(other)
+    stepper.finish()
+    [answer] = stepper.events_of(other)
     assert isinstance(answer, Finished)
     assert other.tokens_done == len(answer.best.token_ids)
 
 
 def test_source_that_cannot_be_encoded_fails_alone() -> None:
-    bench = Bench()
-    running = bench.submit(5, 6, shortest=9)
-    bench.turn()
-    broken = bench.submit(WORDS)
-    fine = bench.submit(7, 8, 9)
-    bench.finish()
-    [failed] = bench.told(broken)
+    stepper = Stepper()
+    running = stepper.submit(5, 6, shortest=9)
+    stepper.step()
+    broken = stepper.submit(WORDS)
+    fine = stepper.submit(7, 8, 9)
+    stepper.finish()
+    [failed] = stepper.events_of(broken)
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, EngineFault)
-    bench.assert_decoded(running, fine)
-    bench.assert_empty()
+    stepper.assert_decoded(running, fine)
+    stepper.assert_empty()
 
 
 def test_source_that_cannot_be_encoded_leaves_no_hole(moves: list[tuple[int, int]]) -> None:
-    bench = Bench()
-    running = bench.run_long(5, 6, 7)
-    bench.scheduler.cancel(running[0])
-    bench.scheduler.cancel(running[1])
+    stepper = Stepper()
+    running = stepper.run_long(5, 6, 7)
+    stepper.scheduler.cancel(running[0])
+    stepper.scheduler.cancel(running[1])
     # The shorter one comes first: its slot is still to be filled by the longer one.
-    broken, fine = bench.submit(WORDS), bench.submit(8, 9, shortest=9)
-    bench.turn()
-    assert bench.rows == [fine, running[2]]
+    broken, fine = stepper.submit(WORDS), stepper.submit(8, 9, shortest=9)
+    stepper.step()
+    assert stepper.rows == [fine, running[2]]
     assert moves == [(2, 1)]
-    [failed] = bench.told(broken)
+    [failed] = stepper.events_of(broken)
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, EngineFault)
-    bench.finish()
-    bench.assert_decoded(fine, running[2])
-    bench.assert_empty()
+    stepper.finish()
+    stepper.assert_decoded(fine, running[2])
+    stepper.assert_empty()
 
 
 def test_all_sources_of_a_turn_fail_and_the_rows_run_on() -> None:
-    bench = Bench()
-    running = bench.run_long(5, 6, 7)
-    bench.scheduler.cancel(running[1])
-    broken = [bench.submit(WORDS), bench.submit(5, WORDS)]
-    bench.turn()
-    assert bench.rows == [running[0], running[2]]
-    assert all(isinstance(bench.told(request)[0], Failed) for request in broken)
-    bench.finish()
-    bench.assert_decoded(running[0], running[2])
-    bench.assert_empty()
+    stepper = Stepper()
+    running = stepper.run_long(5, 6, 7)
+    stepper.scheduler.cancel(running[1])
+    broken = [stepper.submit(WORDS), stepper.submit(5, WORDS)]
+    stepper.step()
+    assert stepper.rows == [running[0], running[2]]
+    assert all(isinstance(stepper.events_of(request)[0], Failed) for request in broken)
+    stepper.finish()
+    stepper.assert_decoded(running[0], running[2])
+    stepper.assert_empty()
 
 
 def test_fault_while_a_row_joins_a_hole_loses_no_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    bench = Bench()
-    running = bench.run_long(5, 6, 7)
-    bench.scheduler.cancel(running[0])
-    joining = [bench.submit(8, shortest=9), bench.submit(9, 9, shortest=9)]
+    stepper = Stepper()
+    running = stepper.run_long(5, 6, 7)
+    stepper.scheduler.cancel(running[0])
+    joining = [stepper.submit(8, shortest=9), stepper.submit(9, 9, shortest=9)]
     with monkeypatch.context() as patch, pytest.raises(RuntimeError):
-        patch.setattr(bench.worker._cache, "join", lambda *given: fault())
-        bench.turn()
-    bench.events += bench.worker.fail(EngineFault("a row could not join"))
+        patch.setattr(stepper.worker._cache, "join", lambda *given: fault())
+        stepper.step()
+    stepper.events += stepper.worker.fail(EngineFault("a row could not join"))
     for request in (*running[1:], *joining):
-        [failed] = bench.told(request)
+        [failed] = stepper.events_of(request)
         assert isinstance(failed, Failed)
-    assert bench.told(running[0]) == []
-    bench.assert_empty()
-    after = [bench.submit(10, scored=False), bench.submit(11, 12, scored=False)]
-    bench.finish()
-    bench.assert_decoded(*after)
-    assert not any(bench.runtime.scored[-2:]), "a row that is gone still asks"
+    assert stepper.events_of(running[0]) == []
+    stepper.assert_empty()
+    after = [stepper.submit(10, scored=False), stepper.submit(11, 12, scored=False)]
+    stepper.finish()
+    stepper.assert_decoded(*after)
+    assert not any(stepper.runtime.scored[-2:]), "a row that is gone still asks"
 
 
 def fault() -> None:
@@ -592,35 +594,34 @@ def fault() -> None:
 
 
 def test_fault_in_a_step_ends_all_rows_and_the_next_requests_run() -> None:
-    bench = Bench()
-    requests = [bench.submit(5, 6), bench.submit(7)]
-    requests[0].streamed = True
-    bench.turn()
-    bench.events.clear()
-    bench.runtime.before_step = fault
+    stepper = Stepper()
+    requests = [stepper.submit(5, 6, streamed=True), stepper.submit(7)]
+    stepper.step()
+    stepper.events.clear()
+    stepper.runtime.before_step = fault
     with pytest.raises(RuntimeError):
-        bench.turn()
-    bench.events += bench.worker.fail(EngineFault("a step failed"))
+        stepper.step()
+    stepper.events += stepper.worker.fail(EngineFault("a step failed"))
     for request in requests:
-        [failed] = bench.told(request)
+        [failed] = stepper.events_of(request)
         assert isinstance(failed, Failed)
-    bench.assert_empty()
-    bench.runtime.before_step = lambda: None
-    after = [bench.submit(5, 6), bench.submit(8)]
-    bench.finish()
-    bench.assert_decoded(*after)
+    stepper.assert_empty()
+    stepper.runtime.before_step = lambda: None
+    after = [stepper.submit(5, 6), stepper.submit(8)]
+    stepper.finish()
+    stepper.assert_decoded(*after)
 
 
 def test_fault_loses_nothing_that_the_turn_had_to_tell() -> None:
-    bench = Bench()
-    bench.submit(5, shortest=9)
-    bench.turn()
-    late = bench.submit(6, deadline_s=time.monotonic())
-    bench.runtime.before_step = fault
+    stepper = Stepper()
+    stepper.submit(5, shortest=9)
+    stepper.step()
+    late = stepper.submit(6, deadline_s=time.monotonic())
+    stepper.runtime.before_step = fault
     with pytest.raises(RuntimeError):
-        bench.turn()
-    bench.events += bench.worker.fail(EngineFault("a step failed"))
-    [failed] = bench.told(late)
+        stepper.step()
+    stepper.events += stepper.worker.fail(EngineFault("a step failed"))
+    [failed] = stepper.events_of(late)
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, DeadlinePassed)
 

@@ -1,4 +1,4 @@
-"""One request in the engine, as a coroutine sees it."""
+"""Runs one request on an engine for a coroutine."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from seqserve_server.contract.errors import QueueFull
 from seqserve_server.contract.events import (
@@ -16,69 +17,39 @@ from seqserve_server.contract.events import (
     TargetScored,
     Timeline,
 )
-from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.request import Priority, Request
+from seqserve_server.contract.request import GenerateSpec, Spec
 from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.rpc.calls.deadline import has_passed
 from seqserve_server.front.rpc.calls.server_call import ServerCall, current
+from seqserve_server.front.telemetry.call_record import EndedRequest
 
 MAX_REFUSALS = 8
-"""Waits are as long as the queue is, so that few of them are enough unless others flood it."""
+"""Waits are as long as the queue is, so a few of them are enough unless others flood it."""
 
 
 class EngineCall:
-    """Submits a request and waits for it; leaving early cancels it.
+    """Submits a request and waits for its answer; leaving early cancels it.
 
-    Events come in the event loop. New tokens that nobody has fetched yet are kept in one list, so
-    that a slow reader costs no more than the tokens of its answer.
+    An answer that needs its attention is submitted again, as a second request, before the caller
+    gets it. Events come in the event loop. Tokens that nobody has fetched yet are kept in one list,
+    so a slow reader costs no more than the tokens of its answer.
     """
 
-    def __init__(
-        self,
-        engine: RemoteEngine,
-        source: list[int],
-        options: DecodingOptions,
-        *,
-        arrived_s: float,
-        remaining_s: float | None,
-        streamed: bool = False,
-        target: list[int] | None = None,
-        wants_attention: bool = False,
-        caller: str = "",
-        priority: Priority = Priority.NORMAL,
-    ) -> None:
-        """Prepares the request.
+    def __init__(self, engine: RemoteEngine, spec: Spec) -> None:
+        """Prepares the call.
 
         Args:
-            engine: Who decodes.
-            source: Token ids, the end token last.
-            options: How to decode.
-            arrived_s: When the call came, on the monotonic clock.
-            remaining_s: Until its deadline; None without one.
-            streamed: Whether progress is wanted.
-            target: Token ids to be scored, where nothing is to be generated.
-            wants_attention: Whether the attention of the target is wanted.
-            caller: Who asks.
-            priority: Who goes first.
+            engine: The engine.
+            spec: What to ask of it.
         """
+        self.spec = spec
+        self.timeline = Timeline(arrived_s=spec.arrived_s)
+        """When the request reached each stage."""
         self._engine = engine
         self._changed = asyncio.Event()
-        self._pending: list[int] = []
+        self._unread: list[int] = []
         self._last: Event | None = None
         self._record: ServerCall | None = current.get(None)
-        self.request = Request(
-            source=source,
-            options=options,
-            receive=self._receive,
-            deadline_s=None if remaining_s is None else arrived_s + remaining_s,
-            streamed=streamed,
-            target=target,
-            wants_attention=wants_attention,
-            call_id=self._record.request_id if self._record else "",
-            caller=caller,
-            priority=priority,
-            timeline=Timeline(arrived_s=arrived_s),
-        )
 
     async def finished(self) -> Finished:
         """Submits the request and waits for the whole answer.
@@ -86,20 +57,21 @@ class EngineCall:
         Raises:
             ServiceError: The request failed.
         """
-        await self._ended()
+        await self._run(self.spec)
+        await self._complete()
         return self.result()
 
     async def finished_in_time(self, max_refusals: float = MAX_REFUSALS) -> Finished:
-        """Does the same, but comes back where the queue is full, when it is told to.
+        """Does the same, but tries again when the queue is full, as soon as it is advised to.
 
-        For one of many sources of a call, the others of which may be what fills the queue.
+        For one of many sources of a call, because the others may be what fills the queue.
 
         Args:
-            max_refusals: How often at most.
+            max_refusals: Number of refusals after which it gives up.
 
         Raises:
-            ServiceError: The request failed, or was refused more often, or there is no time left to
-                come back.
+            ServiceError: The request failed, was refused too often, or has no time left to try
+                again.
         """
         refusals = 0
         while True:
@@ -107,81 +79,92 @@ class EngineCall:
                 return await self.finished()
             except QueueFull as full:
                 refusals += 1
-                back_s = time.monotonic() + full.retry_after_s
-                if refusals > max_refusals or back_s >= self.request.begin_by_s:
+                retry_s = time.monotonic() + full.retry_after_s
+                if refusals > max_refusals or retry_s >= self.spec.begin_by_s:
                     raise
                 await asyncio.sleep(full.retry_after_s)
-            self._last = None
 
     async def target_scored(self) -> TargetScored:
-        """Submits the request and waits for what is known of its target.
+        """Submits the request and waits for the scores of its target.
 
         Raises:
             ServiceError: The request failed.
         """
-        await self._ended()
-        if isinstance(self._last, Failed):
-            raise self._last.error
+        await self._run(self.spec)
+        await self._complete()
         assert isinstance(self._last, TargetScored)
         return self._last
 
-    async def _ended(self) -> None:
-        with self._under_way():
-            while self._last is None:
-                await self._news()
-
     async def progress(self) -> AsyncGenerator[list[int], None]:
-        """Submits the request and gives new tokens as they come, until the answer is whole.
+        """Submits the request and yields new tokens as they come, until the answer is whole.
 
         Raises:
             ServiceError: The request failed.
         """
-        with self._under_way():
+        with self._submitted(self.spec):
             while self._last is None:
-                await self._news()
-                tokens, self._pending = self._pending, []
+                await self._next_event()
+                tokens, self._unread = self._unread, []
                 if tokens:
                     yield tokens
-        self.result()
+        await self._complete()
 
     def result(self) -> Finished:
-        """Gives the whole answer once it is there.
-
-        Raises:
-            ServiceError: The request failed.
-        """
-        if isinstance(self._last, Failed):
-            raise self._last.error
+        """Returns the whole answer once it is there."""
         assert isinstance(self._last, Finished)
         return self._last
 
+    async def _complete(self) -> None:
+        """Gets the attention that the answer lacks, and notes how the request ended.
+
+        Raises:
+            ServiceError: The request failed.
+        """
+        spec, answer, timeline = self.spec, self._last, self.timeline
+        if (
+            isinstance(answer, Finished)
+            and isinstance(spec, GenerateSpec)
+            and spec.lacks_attention(timeline)
+        ):
+            await self._run(replace(spec, answer=answer))
+            # Times are those of decoding.
+            self.timeline = timeline
+        assert self._last is not None
+        if self._record is not None:
+            self._record.ended(EndedRequest(spec, timeline, self._last))
+        if isinstance(self._last, Failed):
+            raise self._last.error
+
+    async def _run(self, spec: Spec) -> None:
+        with self._submitted(spec):
+            while self._last is None:
+                await self._next_event()
+
     @contextmanager
-    def _under_way(self) -> Iterator[None]:
-        self._engine.submit(self.request)
+    def _submitted(self, spec: Spec) -> Iterator[None]:
+        self._last = None
+        request_id = self._engine.submit(spec, self._receive)
         try:
             yield
         finally:
             if self._last is None:
-                self._leave()
-            elif self._record is not None:
-                self._record.ended(self.request, self._last)
+                self._engine.cancel(request_id, is_late=self._is_late())
 
-    async def _news(self) -> None:
+    async def _next_event(self) -> None:
         await self._changed.wait()
         self._changed.clear()
 
-    def _leave(self) -> None:
-        request, now_s = self.request, time.monotonic()
-        if request.deadline_s is not None:
-            elapsed_s = now_s - request.timeline.arrived_s
-            if has_passed(request.deadline_s - now_s, elapsed_s):
-                # So that it is counted as late.
-                request.deadline_s = now_s
-        self._engine.cancel(request)
+    def _is_late(self) -> bool:
+        now_s, deadline_s = time.monotonic(), self.spec.deadline_s
+        return deadline_s is not None and has_passed(
+            deadline_s - now_s, now_s - self.spec.arrived_s
+        )
 
-    def _receive(self, event: Event) -> None:
+    def _receive(self, event: Event, timeline: Timeline | None) -> None:
+        if timeline is not None:
+            self.timeline = timeline
         if isinstance(event, Progress):
-            self._pending += event.token_ids
+            self._unread += event.token_ids
         else:
             self._last = event
         self._changed.set()

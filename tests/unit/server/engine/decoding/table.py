@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.unit.server.engine.fake_runtime import FakeRuntime, make_manifest
+from tests.unit.server.engine.requests import generation
 
 from seqserve_server.contract.events import Hypothesis
 from seqserve_server.contract.manifest import Architecture, Limits, SpecialTokens
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.request import Request
 from seqserve_server.engine.cache import MASKED_LOGIT, SlotCache
 from seqserve_server.engine.decoding.search import Advance, Search
+from seqserve_server.engine.request import Request
 from seqserve_server.engine.step import StepSizes
 
 Array = NDArray[Any]
@@ -147,7 +148,7 @@ class Rig:
     def join(self, rows: Iterable[int], table: Table, **options: Any) -> Request:
         self.runtime.tables.append(table)
         source = [len(self.runtime.tables) - 1, EOS]
-        request = Request(source=source, options=made(**options), receive=lambda event: None)
+        request = generation(source, made(**options))
         memory, places = self.runtime.encode([source]), list(rows)
         for row in places:
             self.cache.join(row, memory, 0)

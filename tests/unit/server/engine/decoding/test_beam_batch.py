@@ -9,7 +9,7 @@ import pytest
 from tests.unit.server.engine.decoding.table import EOS, Rig, Steps, after, always, anything
 
 from seqserve_server.contract.events import Finished
-from seqserve_server.contract.request import Request
+from seqserve_server.engine.request import Request
 
 A, B, C, D, E, F, G = 1, 2, 3, 4, 5, 6, 7
 

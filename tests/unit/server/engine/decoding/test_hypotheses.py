@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 from tests.unit.server.engine.decoding.table import EOS, WORDS, made, spelt
+from tests.unit.server.engine.requests import generation
 
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason
-from seqserve_server.contract.request import Request
 from seqserve_server.engine.decoding.constraints import Constraints, End
 from seqserve_server.engine.decoding.hypotheses import (
     FinishedHypothesis,
@@ -169,7 +169,7 @@ def test_alternatives_come_in_the_order_of_their_numbers() -> None:
 
 
 def answering(searches: int, **options: Any) -> HypothesisPool:
-    request = Request(source=[EOS], options=made(**options), receive=lambda event: None)
+    request = generation([EOS], made(**options))
     return HypothesisPool(request, Constraints(request.options, EOS, WORDS, spelt), searches)
 
 

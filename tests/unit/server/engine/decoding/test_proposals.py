@@ -14,9 +14,9 @@ from tests.unit.server.engine.decoding.table import (
     made,
     spelt,
 )
+from tests.unit.server.engine.requests import generation
 
 from seqserve_server.contract.options import DecodingOptions, Sampling
-from seqserve_server.contract.request import Request
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.constraints import Constraints
 from seqserve_server.engine.decoding.distribution import Distribution, TopTokens
@@ -40,7 +40,7 @@ def proposal_for(row: int, options: DecodingOptions) -> Proposal:
     runtime = TableRuntime()
     cache = SlotCache(runtime, 2)
     rows = Rows(cache, 9)
-    request = Request(source=[EOS], options=options, receive=lambda event: None)
+    request = generation([EOS], options)
     pool = HypothesisPool(request, Constraints(options, EOS, WORDS, spelt), 2)
     for index, table in enumerate(TABLES):
         runtime.tables.append(always(table))

@@ -19,12 +19,13 @@ from tests.unit.server.engine.decoding.table import (
     log,
 )
 from tests.unit.server.engine.fake_runtime import MAX_TARGET, FakeRuntime, answer, make_manifest
+from tests.unit.server.engine.requests import generation
 
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason
 from seqserve_server.contract.options import DecodingOptions, Sampling
-from seqserve_server.contract.request import Request
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.search import Search
+from seqserve_server.engine.request import Request
 
 A, B, C, D, E, F = 1, 2, 3, 4, 5, 6
 END = fake_runtime.EOS
@@ -45,7 +46,7 @@ class Dictation:
 
     def join(self, row: int, options: DecodingOptions) -> None:
         self.cache.lengths[row] = 0
-        self.search.join([row], Request(source=[row], options=options, receive=lambda event: None))
+        self.search.join([row], generation([row], options))
 
     def leave(self, row: int) -> None:
         self.search.leave(row)

@@ -19,14 +19,15 @@ from tests.unit.server.engine.decoding.table import (
     made,
 )
 from tests.unit.server.engine.fake_runtime import FakeRuntime, make_manifest
+from tests.unit.server.engine.requests import generation
 
 from seqserve_server.contract.events import Finished, StopReason
 from seqserve_server.contract.options import DecodingOptions, Sampling
-from seqserve_server.contract.request import Request
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.beam_batch import BeamBatch
 from seqserve_server.engine.decoding.rows import Rows
 from seqserve_server.engine.decoding.search import MAX_BEAM_SIZE, Search
+from seqserve_server.engine.request import Request
 
 A, B, C, D = 1, 2, 3, 4
 
@@ -42,7 +43,7 @@ def test_most_that_any_request_asks_for_is_asked_for() -> None:
 
     def join(rows: list[int], **options: Any) -> None:
         some = DecodingOptions(max_decoding_length=9, **options)
-        search.join(rows, Request(source=[EOS], options=some, receive=lambda event: None))
+        search.join(rows, generation([EOS], some))
 
     def leave(*rows: int) -> tuple[bool, bool]:
         for row in rows:

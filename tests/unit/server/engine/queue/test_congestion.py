@@ -8,7 +8,7 @@ HELD_S = 0.4
 
 
 def longest_s(congestion: Congestion, now_s: float) -> float:
-    return congestion.longest_wait_s(now_s, HELD_S, HELD_S / 8)
+    return congestion.max_wait_s(now_s, HELD_S, HELD_S / 8)
 
 
 def test_all_of_it_until_something_was_refused() -> None:
@@ -25,9 +25,9 @@ def test_half_as_long_as_a_request_takes_once_it_has_run_over() -> None:
 def test_where_few_run_at_once_one_may_wait_for_two() -> None:
     congestion = Congestion()
     congestion.note(100.0)
-    assert congestion.longest_wait_s(100.0, HELD_S, HELD_S / 4) == HELD_S / 2
-    assert congestion.longest_wait_s(100.0, HELD_S, HELD_S / 2) == HELD_S
-    assert congestion.longest_wait_s(100.0, HELD_S, HELD_S) == 2 * HELD_S
+    assert congestion.max_wait_s(100.0, HELD_S, HELD_S / 4) == HELD_S / 2
+    assert congestion.max_wait_s(100.0, HELD_S, HELD_S / 2) == HELD_S
+    assert congestion.max_wait_s(100.0, HELD_S, HELD_S) == 2 * HELD_S
 
 
 def test_every_refusal_prolongs_it() -> None:
@@ -52,9 +52,9 @@ def test_a_long_queue_is_tried_again_once_a_minute() -> None:
 
 def test_who_takes_long_may_wait_long() -> None:
     congestion = Congestion()
-    assert congestion.longest_wait_s(100.0, 3.0, 0.1) == 6.0
+    assert congestion.max_wait_s(100.0, 3.0, 0.1) == 6.0
     congestion.note(100.0)
-    assert congestion.longest_wait_s(100.0, 3.0, 0.1) == 1.5
+    assert congestion.max_wait_s(100.0, 3.0, 0.1) == 1.5
 
 
 def refusing(congestion: Congestion, *times_s: float) -> bool:

@@ -1,4 +1,4 @@
-"""The order of service: fair among callers, whatever they send."""
+"""The queue serves clients fairly, whatever they send."""
 
 from __future__ import annotations
 
@@ -8,27 +8,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.request import Priority, Request
-from seqserve_server.engine.queue.fair_queue import NORMAL_TURNS, FairQueue
+from seqserve_server.contract.request import GenerateSpec, Priority
+from seqserve_server.engine.queue.fair_queue import MAX_NORMAL_IN_A_ROW, FairQueue
+from seqserve_server.engine.request import Request
 
-CALLERS = ["a", "b", "c", "d"]
-CALLS = st.lists(st.tuples(st.sampled_from(CALLERS), st.integers(1, 20)), max_size=40)
+CLIENTS = ["a", "b", "c", "d"]
+REQUESTS = st.lists(st.tuples(st.sampled_from(CLIENTS), st.integers(1, 20)), max_size=40)
 
 
-def request(caller: str, length: int = 3, priority: Priority = Priority.NORMAL) -> Request:
+def request(
+    client: str, length: int = 3, priority: Priority = Priority.NORMAL, beam_size: int = 1
+) -> Request:
     return Request(
-        source=[4] * length,
-        options=DecodingOptions(max_decoding_length=99),
-        receive=lambda event: None,
-        caller=caller,
-        priority=priority,
+        GenerateSpec(
+            source=[4] * length,
+            options=DecodingOptions(max_decoding_length=99, beam_size=beam_size),
+            client_id=client,
+            priority=priority,
+        )
     )
 
 
-def filled(calls: list[tuple[str, int]]) -> FairQueue:
+def filled(sent: list[tuple[str, int]]) -> FairQueue:
     queue = FairQueue()
-    for caller, length in calls:
-        queue.add(request(caller, length))
+    for client, length in sent:
+        queue.add(request(client, length))
     return queue
 
 
@@ -38,11 +42,11 @@ def serve(queue: FairQueue) -> Request:
     return one
 
 
-@given(CALLS, st.integers(0, 40))
-def test_newcomer_waits_for_at_most_one_of_each_other_caller(
-    calls: list[tuple[str, int]], served: int
+@given(REQUESTS, st.integers(0, 40))
+def test_new_client_waits_for_at_most_one_request_of_each_other_client(
+    sent: list[tuple[str, int]], served: int
 ) -> None:
-    queue = filled(calls)
+    queue = filled(sent)
     for _ in range(min(served, len(queue))):
         serve(queue)
     newcomer = request("newcomer")
@@ -51,58 +55,58 @@ def test_newcomer_waits_for_at_most_one_of_each_other_caller(
     before = []
     while (one := serve(queue)) is not newcomer:
         before.append(one)
-    assert max(Counter(one.caller for one in before).values(), default=0) <= 1
-    assert sum(one.work for one in before) == expected
+    assert max(Counter(one.spec.client_id for one in before).values(), default=0) <= 1
+    assert sum(one.spec.work for one in before) == expected
 
 
-@given(CALLS, st.integers(0, 40), st.sampled_from(CALLERS), st.sampled_from(Priority))
-def test_work_before_is_that_of_those_served_before(
-    calls: list[tuple[str, int]], served: int, caller: str, priority: Priority
+@given(REQUESTS, st.integers(0, 40), st.sampled_from(CLIENTS), st.sampled_from(Priority))
+def test_work_before_a_request_is_the_work_that_is_served_before_it(
+    sent: list[tuple[str, int]], served: int, client: str, priority: Priority
 ) -> None:
-    queue = filled(calls)
+    queue = filled(sent)
     for _ in range(min(served, len(queue))):
         serve(queue)
-    expected = queue.work_before(caller, priority)
-    mine = request(caller, priority=priority)
-    queue.add(mine)
+    expected = queue.work_before(client, priority)
+    newest = request(client, priority=priority)
+    queue.add(newest)
     before = []
-    while (one := serve(queue)) is not mine:
-        before.append(one.work)
-    # One of low priority gets a turn before those of normal priority have all gone.
-    if priority is Priority.NORMAL or len(before) < NORMAL_TURNS:
+    while (one := serve(queue)) is not newest:
+        before.append(one.spec.work)
+    # After so many requests of normal priority one of low priority is served.
+    if priority is Priority.NORMAL or len(before) < MAX_NORMAL_IN_A_ROW:
         assert sum(before) == expected
 
 
-@given(CALLS)
-def test_callers_who_wait_get_equal_shares_of_work(calls: list[tuple[str, int]]) -> None:
-    queue = filled(calls)
+@given(REQUESTS)
+def test_waiting_clients_get_equal_shares_of_work(sent: list[tuple[str, int]]) -> None:
+    queue = filled(sent)
     done: Counter[str] = Counter()
-    most = 2 * 20
-    while len({one.caller for one in queue}) == len({caller for caller, _ in calls}) > 1:
+    max_work = 2 * 20
+    while len({one.spec.client_id for one in queue}) == len({client for client, _ in sent}) > 1:
         one = serve(queue)
-        done[one.caller] += one.work
-        shares = [done[caller] for caller in {caller for caller, _ in calls}]
-        assert max(shares) - min(shares) <= 2 * most
+        done[one.spec.client_id] += one.spec.work
+        shares = [done[client] for client in {client for client, _ in sent}]
+        assert max(shares) - min(shares) <= 2 * max_work
 
 
-@given(CALLS)
-def test_caller_is_served_in_the_order_of_his_calls(calls: list[tuple[str, int]]) -> None:
+@given(REQUESTS)
+def test_requests_of_one_client_are_served_in_order(sent: list[tuple[str, int]]) -> None:
     queue = FairQueue()
-    requests = [request(caller, length) for caller, length in calls]
+    requests = [request(client, length) for client, length in sent]
     for one in requests:
         queue.add(one)
     served = [serve(queue) for _ in requests]
-    for caller in CALLERS:
-        assert [one for one in served if one.caller == caller] == [
-            one for one in requests if one.caller == caller
+    for client in CLIENTS:
+        assert [one for one in served if one.spec.client_id == client] == [
+            one for one in requests if one.spec.client_id == client
         ]
 
 
-@given(CALLS, st.data())
-def test_nothing_is_left_of_those_who_are_gone(
-    calls: list[tuple[str, int]], data: st.DataObject
+@given(REQUESTS, st.data())
+def test_clients_without_requests_are_forgotten(
+    sent: list[tuple[str, int]], data: st.DataObject
 ) -> None:
-    queue = filled(calls)
+    queue = filled(sent)
     while queue:
         one = data.draw(st.sampled_from(list(queue)))
         if data.draw(st.booleans()):
@@ -110,10 +114,8 @@ def test_nothing_is_left_of_those_who_are_gone(
         else:
             queue.serve(one)
             queue.forget(one)
-    assert queue.rows == queue.tokens == queue.callers == 0
-    assert not (queue._holders or queue._tokens_of)
-    for line in (queue._normal, queue._low):
-        assert not (line.entries or line._places or line._ends or line._held)
+    assert queue.rows == queue.tokens == queue.clients == 0
+    queue.assert_idle()
 
 
 def test_neither_priority_starves() -> None:
@@ -121,32 +123,31 @@ def test_neither_priority_starves() -> None:
     for _ in range(40):
         queue.add(request("a"))
         queue.add(request("a", priority=Priority.LOW))
-    assert queue.waiting(Priority.LOW) == queue.waiting(Priority.NORMAL) == 40
-    order = [serve(queue).priority for _ in range(80)]
-    assert order.index(Priority.LOW) == NORMAL_TURNS
+    assert queue.count(Priority.LOW) == queue.count(Priority.NORMAL) == 40
+    order = [serve(queue).spec.priority for _ in range(80)]
+    assert order.index(Priority.LOW) == MAX_NORMAL_IN_A_ROW
     assert order[:32].count(Priority.LOW) == 2
     assert order[42:] == [Priority.LOW] * 38
 
 
-def test_heavy_calls_of_one_do_not_hold_up_light_ones_of_another() -> None:
+def test_heavy_requests_of_one_client_do_not_delay_light_ones_of_another() -> None:
     queue = FairQueue()
     for _ in range(4):
         queue.add(request("heavy", 60))
     for _ in range(8):
         queue.add(request("light", 6))
-    assert [serve(queue).caller for _ in range(9)] == ["heavy"] + ["light"] * 8
+    assert [serve(queue).spec.client_id for _ in range(9)] == ["heavy"] + ["light"] * 8
 
 
-def test_low_priority_waits_for_all_of_normal_priority() -> None:
+def test_low_priority_waits_for_all_requests_of_normal_priority() -> None:
     queue = filled([("a", 3), ("b", 5)])
     assert queue.work_before("c", Priority.LOW) == 2 * (3 + 5)
-    assert queue.held("a", Priority.NORMAL) == (1, 3)
-    assert queue.held("a", Priority.LOW) == (0, 0)
+    assert queue.waiting("a", Priority.NORMAL) == (1, 3)
+    assert queue.waiting("a", Priority.LOW) == (0, 0)
 
 
-def test_rows_are_the_slots_that_those_who_wait_will_take() -> None:
-    queue, beam = FairQueue(), request("a")
-    beam.options = DecodingOptions(max_decoding_length=9, beam_size=4)
+def test_rows_are_the_slots_that_waiting_requests_will_take() -> None:
+    queue, beam = FairQueue(), request("a", beam_size=4)
     for one in (beam, request("b")):
         queue.add(one)
     assert (queue.rows, queue.tokens) == (5, 6)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import random
 import threading
 from collections import Counter
@@ -12,8 +13,9 @@ from tests.clock import Clock
 from seqserve_server.contract.errors import Bound, Draining, QueueFull
 from seqserve_server.contract.limits import QueueLimits
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.request import Priority, Request, RequestState
+from seqserve_server.contract.request import GenerateSpec, Priority
 from seqserve_server.engine.queue.scheduler import Scheduler
+from seqserve_server.engine.request import Request, RequestState
 from seqserve_server.front.engine_client.refusals import QueueKey, RefusalCache
 
 PATIENCE_S = 30.0
@@ -26,15 +28,20 @@ def request(
     caller: str = "",
     priority: Priority = Priority.NORMAL,
     rows: int = 1,
-    attends: bool = False,
+    arrived_s: float = 0.0,
+    time_limit_s: float = math.inf,
 ) -> Request:
     return Request(
-        source=[4] * length,
-        options=DecodingOptions(max_decoding_length=5, beam_size=rows, return_attention=attends),
-        receive=lambda event: None,
-        deadline_s=deadline_s,
-        caller=caller,
-        priority=priority,
+        GenerateSpec(
+            source=[4] * length,
+            options=DecodingOptions(
+                max_decoding_length=5, beam_size=rows, time_limit_s=time_limit_s
+            ),
+            arrived_s=arrived_s,
+            deadline_s=deadline_s,
+            client_id=caller,
+            priority=priority,
+        )
     )
 
 
@@ -48,8 +55,8 @@ def submitted(scheduler: Scheduler, *lengths: int) -> list[Request]:
 def test_oldest_is_first() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=9))
     a, b, c = submitted(scheduler, 3, 3, 3)
-    assert scheduler.take(held=0, free=2, budget_tokens=100) == [a, b]
-    assert scheduler.take(held=2, free=1, budget_tokens=100) == [c]
+    assert scheduler.take(busy=0, free=2, budget_tokens=100) == [a, b]
+    assert scheduler.take(busy=2, free=1, budget_tokens=100) == [c]
     assert (scheduler.running, scheduler.queue_depth) == (3, 0)
 
 
@@ -61,7 +68,7 @@ def test_full_queue_refuses_and_says_when_to_try_again() -> None:
         scheduler.submit(extra)
     assert caught.value.retry_after_s == 0.5, "the pace is not known"
     assert extra.state is RequestState.NEW
-    scheduler.take(held=0, free=1, budget_tokens=1)
+    scheduler.take(busy=0, free=1, budget_tokens=1)
     scheduler.submit(extra)
 
 
@@ -71,23 +78,23 @@ def test_full_queue_refuses_and_says_when_to_try_again() -> None:
 def test_budget_bounds_all_but_the_oldest(budget: int, taken: int) -> None:
     scheduler = Scheduler(QueueLimits(max_queue=9))
     submitted(scheduler, 5, 3, 4, 2)
-    assert len(scheduler.take(held=0, free=9, budget_tokens=budget)) == taken
+    assert len(scheduler.take(busy=0, free=9, budget_tokens=budget)) == taken
 
 
 def test_long_source_is_not_passed_by_shorter_ones() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=9))
     a, long, c = submitted(scheduler, 2, 50, 1)
-    assert scheduler.take(held=0, free=9, budget_tokens=10) == [a]
-    assert scheduler.take(held=1, free=8, budget_tokens=10) == [long]
-    assert scheduler.take(held=2, free=7, budget_tokens=10) == [c]
+    assert scheduler.take(busy=0, free=9, budget_tokens=10) == [a]
+    assert scheduler.take(busy=1, free=8, budget_tokens=10) == [long]
+    assert scheduler.take(busy=2, free=7, budget_tokens=10) == [c]
 
 
 def test_worker_takes_no_more_than_its_share() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=9), workers=2)
     submitted(scheduler, 1, 1, 1, 1, 1)
-    assert len(scheduler.take(held=0, free=9, budget_tokens=99)) == 3
-    assert scheduler.take(held=3, free=6, budget_tokens=99) == []
-    assert len(scheduler.take(held=0, free=9, budget_tokens=99)) == 2
+    assert len(scheduler.take(busy=0, free=9, budget_tokens=99)) == 3
+    assert scheduler.take(busy=3, free=6, budget_tokens=99) == []
+    assert len(scheduler.take(busy=0, free=9, budget_tokens=99)) == 2
 
 
 def test_cancel_leaves_the_queue_at_once() -> None:
@@ -96,14 +103,14 @@ def test_cancel_leaves_the_queue_at_once() -> None:
     assert scheduler.cancel(a)
     assert a.state is RequestState.DONE
     assert not scheduler.cancel(a), "it has left already"
-    assert scheduler.take(held=0, free=9, budget_tokens=9) == [b]
+    assert scheduler.take(busy=0, free=9, budget_tokens=9) == [b]
 
 
 def test_cancel_of_a_running_request_is_told_once_to_its_worker() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=9), workers=2)
     a, b = submitted(scheduler, 1, 1)
-    scheduler.take(held=0, free=1, budget_tokens=9)
-    scheduler.take(held=0, free=1, budget_tokens=9)
+    scheduler.take(busy=0, free=1, budget_tokens=9)
+    scheduler.take(busy=0, free=1, budget_tokens=9)
     assert not scheduler.cancel(a)
     assert scheduler.running == 2, "its slot is held until its worker lets go"
     assert scheduler.take_cancelled([b]) == []
@@ -116,7 +123,7 @@ def test_cancel_of_a_running_request_is_told_once_to_its_worker() -> None:
 def test_cancel_after_the_end_or_before_the_start_is_nothing() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=9))
     [a] = submitted(scheduler, 1)
-    scheduler.take(held=0, free=1, budget_tokens=9)
+    scheduler.take(busy=0, free=1, budget_tokens=9)
     scheduler.finish([a])
     assert not scheduler.cancel(a)
     assert not scheduler.cancel(request())
@@ -134,7 +141,7 @@ def test_expire_takes_out_those_that_are_late() -> None:
     assert scheduler.expire(6.5) == [requests[4]]
     assert scheduler.expire(6.9) == []
     assert scheduler.expire(9.0) == [requests[1]]
-    left = scheduler.take(held=0, free=9, budget_tokens=99)
+    left = scheduler.take(busy=0, free=9, budget_tokens=99)
     assert left == [requests[0], requests[3]]
 
 
@@ -143,7 +150,7 @@ def test_deadline_of_a_request_that_left_the_queue_harms_nobody() -> None:
     first, second = request(deadline_s=1.0), request(deadline_s=3.0)
     scheduler.submit(first)
     scheduler.submit(second)
-    scheduler.take(held=0, free=1, budget_tokens=9)
+    scheduler.take(busy=0, free=1, budget_tokens=9)
     assert scheduler.expire(2.0) == []
     assert first.state is RequestState.RUNNING
     assert scheduler.expire(3.0) == [second]
@@ -152,12 +159,12 @@ def test_deadline_of_a_request_that_left_the_queue_harms_nobody() -> None:
 def test_stop_gives_what_waited_and_hands_out_nothing_more() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=9))
     a, b = submitted(scheduler, 1, 1)
-    scheduler.take(held=0, free=1, budget_tokens=9)
+    scheduler.take(busy=0, free=1, budget_tokens=9)
     assert scheduler.stop() == [b]
     assert scheduler.stop() == []
     assert scheduler.stopped
     assert (a.state, b.state) == (RequestState.RUNNING, RequestState.DONE)
-    assert scheduler.take(held=0, free=9, budget_tokens=9) == []
+    assert scheduler.take(busy=0, free=9, budget_tokens=9) == []
     with pytest.raises(Draining):
         scheduler.submit(request())
 
@@ -190,7 +197,7 @@ def paced(
     scheduler = Scheduler(QueueLimits(max_queue=max_queue, **bounds), slots=slots, clock=clock)
     for _ in range(9):
         submitted(scheduler, 3)
-        taken = scheduler.take(held=0, free=1, budget_tokens=9)
+        taken = scheduler.take(busy=0, free=1, budget_tokens=9)
         clock.now_s += interval_s
         scheduler.finish(taken)
     return scheduler, clock
@@ -221,7 +228,7 @@ def test_pace_is_not_that_of_who_left_early() -> None:
     scheduler, _ = paced(0.5, max_queue=20)
     for _ in range(50):
         submitted(scheduler, 3)
-        scheduler.finish(scheduler.take(held=0, free=1, budget_tokens=9), answered=False)
+        scheduler.finish(scheduler.take(busy=0, free=1, budget_tokens=9), answered=False)
     submitted(scheduler, *[3] * 20)
     assert refusal(scheduler, request()).retry_after_s == pytest.approx(20 * 0.5)
 
@@ -252,7 +259,7 @@ def test_queue_that_has_run_over_is_kept_short() -> None:
     submitted(scheduler, *[3] * 5)
     assert refusal(scheduler, request()).bound is Bound.WAIT
     for _ in range(4):
-        scheduler.finish(scheduler.take(held=0, free=1, budget_tokens=9), answered=False)
+        scheduler.finish(scheduler.take(busy=0, free=1, budget_tokens=9), answered=False)
     submitted(scheduler, 3, 3)
     assert str(refusal(scheduler, request())) == "it would wait for about 1.5 s"
     clock.now_s += 2.0
@@ -299,9 +306,7 @@ def test_request_that_would_come_too_late_is_refused_at_once() -> None:
     scheduler.submit(request(deadline_s=clock.now_s + 0.1))  # Nothing is before it.
     submitted(scheduler, *[3] * 9)
     assert refusal(scheduler, request(deadline_s=clock.now_s + 3.0)).bound is Bound.DEADLINE
-    late = request()
-    late.options = DecodingOptions(max_decoding_length=5, time_limit_s=3.0)
-    late.timeline.arrived_s = clock.now_s
+    late = request(arrived_s=clock.now_s, time_limit_s=3.0)
     assert refusal(scheduler, late).bound is Bound.DEADLINE
     scheduler.submit(request(deadline_s=clock.now_s + 4.0))  # It is not sure to be late.
 
@@ -310,7 +315,7 @@ def test_nothing_is_refused_for_waiting_while_slots_are_free() -> None:
     scheduler, _ = paced(0.5, max_queue_s=0.1, slots=4)
     submitted(scheduler, *[3] * 4)
     assert refusal(scheduler, request()).bound is Bound.WAIT
-    assert len(scheduler.take(held=0, free=2, budget_tokens=99)) == 2
+    assert len(scheduler.take(busy=0, free=2, budget_tokens=99)) == 2
     assert refusal(scheduler, request()).bound is Bound.WAIT
 
 
@@ -319,7 +324,7 @@ def test_no_estimate_refuses_while_the_pace_is_not_known() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=99, max_queue_s=0.0), clock=clock)
     submitted(scheduler, *[3] * 9)
     for _ in range(3):
-        taken = scheduler.take(held=0, free=1, budget_tokens=9)
+        taken = scheduler.take(busy=0, free=1, budget_tokens=9)
         clock.now_s += 9.0
         scheduler.finish(taken)
     scheduler.submit(request(deadline_s=clock.now_s + 0.1))
@@ -329,7 +334,7 @@ def test_tokens_that_wait_are_bounded_but_not_the_first() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=9, max_queue_tokens=10))
     [long] = submitted(scheduler, 50)
     assert refusal(scheduler, request(1)).bound is Bound.TOKENS
-    assert scheduler.take(held=0, free=1, budget_tokens=1) == [long]
+    assert scheduler.take(busy=0, free=1, budget_tokens=1) == [long]
     submitted(scheduler, 4, 6)
     assert str(refusal(scheduler, request(1))) == "10 source tokens are waiting already"
 
@@ -361,11 +366,11 @@ def test_caller_may_hold_just_his_share() -> None:
 def test_flood_of_one_caller_lets_another_one_pass() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=99))
     flood = submitted(scheduler, *[3] * 20)
-    assert scheduler.take(held=0, free=1, budget_tokens=9) == flood[:1]
+    assert scheduler.take(busy=0, free=1, budget_tokens=9) == flood[:1]
     quiet = [request(caller="quiet") for _ in range(2)]
     for one in quiet:
         scheduler.submit(one)
-    order = [scheduler.take(held=0, free=1, budget_tokens=9)[0] for _ in range(4)]
+    order = [scheduler.take(busy=0, free=1, budget_tokens=9)[0] for _ in range(4)]
     assert order == [quiet[0], flood[1], quiet[1], flood[2]]
 
 
@@ -376,24 +381,24 @@ def test_low_priority_gets_what_is_left_and_one_turn_in_sixteen() -> None:
         scheduler.submit(one)
     submitted(scheduler, *[1] * 32)
     assert scheduler.low_queue_depth == 3
-    taken = scheduler.take(held=0, free=99, budget_tokens=999)
+    taken = scheduler.take(busy=0, free=99, budget_tokens=999)
     assert [place for place, one in enumerate(taken) if one in low] == [15, 31, 34]
 
 
 def test_beam_is_passed_by_as_many_rows_as_it_takes_itself() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=99))
     running = submitted(scheduler, 1)
-    scheduler.take(held=0, free=4, budget_tokens=99)
+    scheduler.take(busy=0, free=4, budget_tokens=99)
     beam = request(1, rows=4)
     scheduler.submit(beam)
     small = submitted(scheduler, *[1] * 6)
-    assert scheduler.take(held=1, free=3, budget_tokens=99) == small[:3]
+    assert scheduler.take(busy=1, free=3, budget_tokens=99) == small[:3]
     scheduler.finish([small[0]])
-    assert scheduler.take(held=3, free=1, budget_tokens=99) == small[3:4]
+    assert scheduler.take(busy=3, free=1, budget_tokens=99) == small[3:4]
     scheduler.finish([*running, *small[1:3]])
-    assert scheduler.take(held=1, free=3, budget_tokens=99) == [], "slots are kept for it"
+    assert scheduler.take(busy=1, free=3, budget_tokens=99) == [], "slots are kept for it"
     scheduler.finish(small[3:4])
-    assert scheduler.take(held=0, free=4, budget_tokens=99) == [beam]
+    assert scheduler.take(busy=0, free=4, budget_tokens=99) == [beam]
 
 
 def test_who_was_there_before_has_passed_nobody() -> None:
@@ -401,15 +406,13 @@ def test_who_was_there_before_has_passed_nobody() -> None:
     submitted(scheduler, 1, 1)
     beam = request(1, rows=4)
     scheduler.submit(beam)
-    assert len(scheduler.take(held=0, free=3, budget_tokens=99)) == 2
+    assert len(scheduler.take(busy=0, free=3, budget_tokens=99)) == 2
     assert beam.passed_rows == 0
 
 
 def test_time_limit_ends_the_waiting_too() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=9))
-    limited = request()
-    limited.options = DecodingOptions(max_decoding_length=5, time_limit_s=2.0)
-    limited.timeline.arrived_s = 10.0
+    limited = request(arrived_s=10.0, time_limit_s=2.0)
     scheduler.submit(limited)
     assert scheduler.expire(11.9) == []
     assert scheduler.expire(12.0) == [limited]
@@ -419,14 +422,14 @@ def test_time_limit_ends_the_waiting_too() -> None:
 def test_who_comes_back_when_told_is_taken_in(callers: int) -> None:
     """Twice as many as can wait come at once; time goes on at an even pace."""
     scheduler, clock = paced(0.01, max_queue_s=0.2)
-    promises = RefusalCache(clock)
+    refusals = RefusalCache(clock)
     coming = [(clock.now_s, number % callers, 0) for number in range(60)]
     again = refused_again = 0
     running: list[Request] = []
     while coming:
         clock.now_s += 0.01
         scheduler.finish(running)
-        running = scheduler.take(held=0, free=1, budget_tokens=9)
+        running = scheduler.take(busy=0, free=1, budget_tokens=9)
         due = [one for one in coming if one[0] <= clock.now_s]
         coming = [one for one in coming if one[0] > clock.now_s]
         for _, number, tries in due:
@@ -436,8 +439,8 @@ def test_who_comes_back_when_told_is_taken_in(callers: int) -> None:
                 scheduler.submit(one)
             except QueueFull as full:
                 refused_again += tries > 0
-                told = promises.refused(QueueKey.of(one), full)
-                coming.append((clock.now_s + told.retry_after_s, number, tries + 1))
+                advice = refusals.refused(QueueKey.of(one.spec), full)
+                coming.append((clock.now_s + advice.retry_after_s, number, tries + 1))
     assert again > 20
     assert refused_again <= again / 10
 
@@ -465,87 +468,18 @@ def test_flood_leaves_others_served_and_no_call_much_slower(max_queue_s: float |
                 # So long there is none, and the pace gets known.
                 continue
             for _ in range(int(draw.random() + rate * tick_s)):
-                one = request(caller=caller)
-                one.timeline.arrived_s = clock.now_s
+                one = request(caller=caller, arrived_s=clock.now_s)
                 sent[caller] += 1
                 with suppress(QueueFull):
                     scheduler.submit(one)
-        for one in scheduler.take(held=len(running), free=slots - len(running), budget_tokens=999):
-            served[one.caller] += 1
+        for one in scheduler.take(busy=len(running), free=slots - len(running), budget_tokens=999):
+            served[one.spec.client_id] += 1
             if tick > ticks / 4:
                 # What could wait before anything was refused has gone.
-                waits_s.append(clock.now_s - one.timeline.arrived_s)
+                waits_s.append(clock.now_s - one.spec.arrived_s)
             running.append((clock.now_s + draw.uniform(0.5, 1.5) * held_s, one))
     quiet = rates.keys() - {"loud"}
     # Of each one more may wait when the time is over.
     assert all(sent[caller] - served[caller] <= 1 for caller in quiet)
     assert served["loud"] >= 0.7 * capacity * 0.9 * ticks * tick_s
     assert max(waits_s) <= 2 * held_s
-
-
-def attending(scheduler: Scheduler, *rows: int) -> list[Request]:
-    """Submits requests that are to show what they attended to."""
-    requests = [request(rows=each, attends=True) for each in rows]
-    for one in requests:
-        scheduler.submit(one)
-    return requests
-
-
-def test_answers_that_wait_for_attention_keep_others_like_them_out() -> None:
-    scheduler = Scheduler(QueueLimits(max_queue=9), slots=2)
-    a, b, c = attending(scheduler, 1, 1, 1)
-    assert scheduler.take(held=0, free=2, budget_tokens=99) == [a, b]
-    scheduler.finish([a, b])
-    assert (scheduler.running, scheduler.decoded(Priority.NORMAL)) == (0, 2)
-    assert scheduler.take(held=0, free=2, budget_tokens=99) == []
-    plain = submitted(scheduler, 3, 3, 3)
-    # They pass as often as they like.
-    assert scheduler.take(held=0, free=2, budget_tokens=99) == plain[:2]
-    scheduler.finish(plain[:2])
-    assert scheduler.settle(a)
-    assert scheduler.take(held=0, free=2, budget_tokens=99) == [c, plain[2]]
-    scheduler.finish([c], answered=False)
-    assert c.state is RequestState.DONE, "it failed, and has no answer"
-    assert scheduler.cancel(b)
-    assert not scheduler.settle(a) and not scheduler.settle(b) and not scheduler.settle(c)
-    scheduler.finish([plain[2]])
-    assert not scheduler._running and scheduler._attended_rows == 0
-
-
-def test_due_beam_keeps_room_from_others_like_it() -> None:
-    scheduler = Scheduler(QueueLimits(max_queue=9), slots=4)
-    [first] = attending(scheduler, 1)
-    scheduler.take(held=0, free=4, budget_tokens=99)
-    scheduler.finish([first])
-    beam, _ = attending(scheduler, 4, 1)
-    beam.passed_rows = 4
-    [plain] = submitted(scheduler, 3)
-    assert scheduler.take(held=0, free=4, budget_tokens=99) == [plain]
-
-
-def test_idle_worker_sleeps_while_there_is_no_room() -> None:
-    scheduler = Scheduler(QueueLimits(max_queue=9), slots=1)
-    a, b = attending(scheduler, 1, 1)
-    scheduler.take(held=0, free=1, budget_tokens=99)
-    scheduler.finish([a])
-    assert not scheduler.wait_for_work(0.0), "it would only turn round and round"
-    found: list[bool] = []
-    worker = threading.Thread(target=lambda: found.append(scheduler.wait_for_work(PATIENCE_S)))
-    worker.start()
-    scheduler.settle(a)
-    worker.join(PATIENCE_S)
-    assert found == [True]
-    assert scheduler.take(held=0, free=1, budget_tokens=99) == [b]
-
-
-def test_pace_includes_the_wait_for_attention() -> None:
-    now_s = 0.0
-    scheduler = Scheduler(QueueLimits(max_queue=9), slots=1, clock=lambda: now_s)
-    [a] = attending(scheduler, 1)
-    scheduler.take(held=0, free=1, budget_tokens=99)
-    now_s = 1.0
-    scheduler.finish([a])
-    assert scheduler._pace.held_s == 0.0
-    now_s = 3.0
-    scheduler.settle(a)
-    assert scheduler._pace.held_s == 3.0

@@ -4,14 +4,16 @@ import threading
 from typing import Any
 
 import pytest
+from tests.unit.server.engine.requests import generation, scoring
 
 from seqserve_server.contract.errors import Bound, Draining, QueueFull
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, TargetScored
 from seqserve_server.contract.limits import QueueLimits
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.request import Priority, Request, RequestState
-from seqserve_server.engine.queue.fair_queue import NORMAL_TURNS
+from seqserve_server.contract.request import Priority
+from seqserve_server.engine.queue.fair_queue import MAX_NORMAL_IN_A_ROW
 from seqserve_server.engine.queue.score_queue import MAX_SCORE_BATCH, ScoreQueue
+from seqserve_server.engine.request import Request, RequestState
 
 PATIENCE_S = 30.0
 OPTIONS = DecodingOptions(max_decoding_length=9)
@@ -19,24 +21,14 @@ ANSWER = Finished([Hypothesis([6], -1.0, StopReason.EOS)])
 EOS = 2
 
 
-def known(caller: str = "", *, length: int = 1, **more: Any) -> Request:
-    """Makes a request with a target."""
-    source = [5] * (length - 1) + [EOS]
-    return Request(
-        source=source,
-        options=OPTIONS,
-        receive=lambda event: None,
-        target=[6, EOS],
-        caller=caller,
-        **more,
-    )
+def target(client: str = "", *, length: int = 1, **more: Any) -> Request:
+    """Makes a request to score a target."""
+    return scoring([5] * (length - 1) + [EOS], [6, EOS], client_id=client, **more)
 
 
-def decoded() -> Request:
-    """Makes one that has an answer, whose attention is wanted."""
-    request = Request(source=[5, EOS], options=OPTIONS, receive=lambda event: None)
-    request.state = RequestState.DECODED
-    return request
+def answer(**more: Any) -> Request:
+    """Makes a request for the attention of a finished answer."""
+    return generation([5, EOS], OPTIONS, answer=ANSWER, **more)
 
 
 def submitted(waiting: ScoreQueue, *requests: Request) -> list[Request]:
@@ -46,7 +38,7 @@ def submitted(waiting: ScoreQueue, *requests: Request) -> list[Request]:
 
 
 def taken(waiting: ScoreQueue) -> list[Request]:
-    return [request for request, _ in waiting.take(0.0)]
+    return waiting.take(0.0)
 
 
 def finish(waiting: ScoreQueue, requests: list[Request]) -> None:
@@ -55,9 +47,9 @@ def finish(waiting: ScoreQueue, requests: list[Request]) -> None:
 
 def test_scores_go_together_and_attention_alone() -> None:
     waiting = ScoreQueue(QueueLimits(max_queue=99))
-    scores = submitted(waiting, *(known() for _ in range(MAX_SCORE_BATCH + 2)))
-    shown = submitted(waiting, known(wants_attention=True), known(wants_attention=True))
-    last = submitted(waiting, known())
+    scores = submitted(waiting, *(target() for _ in range(MAX_SCORE_BATCH + 2)))
+    shown = submitted(waiting, target(wants_attention=True), target(wants_attention=True))
+    last = submitted(waiting, target())
     assert waiting.queue_depth == MAX_SCORE_BATCH + 5
     runs = [taken(waiting) for _ in range(5)]
     assert runs == [scores[:MAX_SCORE_BATCH], scores[MAX_SCORE_BATCH:], shown[:1], shown[1:], last]
@@ -66,15 +58,15 @@ def test_scores_go_together_and_attention_alone() -> None:
 
 def test_callers_are_served_in_turn() -> None:
     waiting = ScoreQueue(QueueLimits(max_queue=99))
-    flood = submitted(waiting, *(known("loud") for _ in range(2 * MAX_SCORE_BATCH)))
-    [quiet] = submitted(waiting, known("quiet"))
+    flood = submitted(waiting, *(target("loud") for _ in range(2 * MAX_SCORE_BATCH)))
+    [quiet] = submitted(waiting, target("quiet"))
     first = taken(waiting)
     assert quiet in first[:2] and set(first) < {quiet, *flood}
 
 
 def test_low_priority_takes_what_others_leave() -> None:
     waiting = ScoreQueue(QueueLimits(max_queue=9))
-    low, normal = known(priority=Priority.LOW), known()
+    low, normal = target(priority=Priority.LOW), target()
     submitted(waiting, low, normal)
     assert (waiting.queue_depth, waiting.low_queue_depth) == (2, 1)
     assert taken(waiting) == [normal, low]
@@ -82,50 +74,49 @@ def test_low_priority_takes_what_others_leave() -> None:
 
 def test_bounds_are_those_of_any_queue() -> None:
     waiting = ScoreQueue(QueueLimits(max_queue=4, max_queue_tokens=12, caller_share=0.5))
-    submitted(waiting, known("a"), known("a"))
+    submitted(waiting, target("a"), target("a"))
     with pytest.raises(QueueFull) as full:
-        submitted(waiting, known("a"), known("a"))
+        submitted(waiting, target("a"), target("a"))
     assert full.value.bound is Bound.CALLER and full.value.retry_after_s > 0
     with pytest.raises(QueueFull) as full:
-        submitted(waiting, known("b", length=11))
+        submitted(waiting, target("b", length=11))
     assert full.value.bound is Bound.TOKENS
-    submitted(waiting, known("b"))
+    submitted(waiting, target("b"))
     with pytest.raises(QueueFull) as full:
-        submitted(waiting, known("c"), known("d"))
+        submitted(waiting, target("c"), target("d"))
     assert full.value.bound is Bound.LENGTH
 
 
 def test_answers_go_first_and_are_not_bounded() -> None:
     waiting = ScoreQueue(QueueLimits(max_queue=2))
-    targets = submitted(waiting, known(), known())
-    answers = [decoded() for _ in range(4)]
-    for request in answers:
-        waiting.annotate(request, ANSWER)
-    assert waiting.queue_depth == 2
-    assert [waiting.take(0.0) for _ in answers] == [[(request, ANSWER)] for request in answers]
+    targets = submitted(waiting, target(), target())
+    answers = [answer() for _ in range(4)]
+    submitted(waiting, *answers)
+    assert waiting.queue_depth == 6
+    assert [taken(waiting) for _ in answers] == [[request] for request in answers]
     assert taken(waiting) == targets
 
 
 def test_targets_are_not_starved_by_answers() -> None:
     waiting = ScoreQueue(QueueLimits(max_queue=9))
-    [target] = submitted(waiting, known())
+    [scored] = submitted(waiting, target())
     runs = 0
     while True:
-        waiting.annotate(decoded(), ANSWER)
+        waiting.submit(answer())
         runs += 1
-        if taken(waiting) == [target]:
+        if taken(waiting) == [scored]:
             break
-    assert runs == NORMAL_TURNS + 1
-    # The count begins anew.
-    [target] = submitted(waiting, known())
-    assert taken(waiting) != [target]
+    assert runs == MAX_NORMAL_IN_A_ROW + 1
+    # The count starts again.
+    submitted(waiting, answer())
+    [scored] = submitted(waiting, target())
+    assert taken(waiting) != [scored]
 
 
 def test_who_waits_can_be_cancelled() -> None:
     waiting = ScoreQueue(QueueLimits(max_queue=9))
-    gone, kept = submitted(waiting, known(), known())
-    answered = decoded()
-    waiting.annotate(answered, ANSWER)
+    gone, kept = submitted(waiting, target(), target())
+    [answered] = submitted(waiting, answer())
     for request in (gone, answered):
         assert waiting.cancel(request)
         assert not waiting.cancel(request)
@@ -133,28 +124,17 @@ def test_who_waits_can_be_cancelled() -> None:
     assert not waiting.cancel(kept), "it runs"
     finish(waiting, [kept])
     assert not waiting.cancel(kept), "it has ended"
-    assert not waiting.cancel(known()), "it never was here"
-
-
-def test_answer_that_was_cancelled_before_it_came_does_not_wait() -> None:
-    waiting = ScoreQueue(QueueLimits(max_queue=9))
-    request = decoded()
-    request.state = RequestState.DONE
-    waiting.annotate(request, ANSWER)
-    assert taken(waiting) == []
+    assert not waiting.cancel(target()), "it never was here"
 
 
 def test_stop_gives_what_waits_and_takes_no_more() -> None:
     waiting = ScoreQueue(QueueLimits(max_queue=9))
-    target = known()
-    answered = decoded()
-    submitted(waiting, target)
-    waiting.annotate(answered, ANSWER)
-    assert set(waiting.stop()) == {target, answered}
+    left = submitted(waiting, target(), answer())
+    assert set(waiting.stop()) == set(left)
     assert waiting.stopped and waiting.stop() == []
     assert taken(waiting) == []
     with pytest.raises(Draining):
-        waiting.submit(known())
+        waiting.submit(target())
 
 
 @pytest.mark.parametrize("comes", ["target", "answer", "end"])
@@ -164,9 +144,9 @@ def test_who_waits_for_work_is_woken(comes: str) -> None:
     thread = threading.Thread(target=lambda: found.append(len(waiting.take(PATIENCE_S))))
     thread.start()
     if comes == "target":
-        waiting.submit(known())
+        waiting.submit(target())
     elif comes == "answer":
-        waiting.annotate(decoded(), ANSWER)
+        waiting.submit(answer())
     else:
         waiting.stop()
     thread.join(PATIENCE_S)
@@ -183,7 +163,9 @@ class Clocked:
     def run(self) -> list[Request]:
         requests = taken(self.waiting)
         self.now_s += 1.0
-        finish(self.waiting, [request for request in requests if request.target is not None])
+        self.waiting.finish(
+            [(one, TargetScored([], []) if one.answer is None else ANSWER) for one in requests]
+        )
         return requests
 
     def refusal(self, request: Request) -> QueueFull:
@@ -196,14 +178,14 @@ class Clocked:
 def test_wait_is_estimated_by_what_runs_take(together: int) -> None:
     clocked = Clocked(max_queue_s=2.5)
     for _ in range(8):
-        submitted(clocked.waiting, *(known(str(n)) for n in range(together)))
+        submitted(clocked.waiting, *(target(str(n)) for n in range(together)))
         clocked.run()
-    submitted(clocked.waiting, known("busy"))
+    submitted(clocked.waiting, target("busy"))
     assert len(taken(clocked.waiting)) == 1
     # Two and a half runs of those that wait, and no more.
     most = int(2.5 * together) + 1
-    submitted(clocked.waiting, *(known(f"new {n}") for n in range(most)))
-    refused = clocked.refusal(known("another"))
+    submitted(clocked.waiting, *(target(f"new {n}") for n in range(most)))
+    refused = clocked.refusal(target("another"))
     assert refused.bound is Bound.WAIT
     assert refused.retry_after_s == pytest.approx(most / together)
 
@@ -211,38 +193,36 @@ def test_wait_is_estimated_by_what_runs_take(together: int) -> None:
 def test_answers_between_runs_are_part_of_the_wait() -> None:
     clocked = Clocked(max_queue_s=2.5)
     for _ in range(8):
-        submitted(clocked.waiting, known())
-        clocked.waiting.annotate(decoded(), ANSWER)
+        submitted(clocked.waiting, target())
+        clocked.waiting.submit(answer())
         clocked.run()
         clocked.run()
-    submitted(clocked.waiting, known("busy"))
+    submitted(clocked.waiting, target("busy"))
     taken(clocked.waiting)
-    submitted(clocked.waiting, known("a"), known("b"))
-    assert clocked.refusal(known("c")).retry_after_s == pytest.approx(4.0)
+    submitted(clocked.waiting, target("a"), target("b"))
+    assert clocked.refusal(target("c")).retry_after_s == pytest.approx(4.0)
 
 
 def test_time_without_work_is_no_part_of_the_wait() -> None:
     clocked = Clocked(max_queue_s=2.5)
     for _ in range(8):
-        submitted(clocked.waiting, known())
+        submitted(clocked.waiting, target())
         clocked.run()
         clocked.now_s += 1000.0
-    submitted(clocked.waiting, known("busy"))
+    submitted(clocked.waiting, target("busy"))
     taken(clocked.waiting)
     # What comes while one runs is not what it waited for.
     clocked.now_s += 0.5
-    submitted(clocked.waiting, known("a"), known("b"), known("c"))
-    assert clocked.refusal(known("d")).retry_after_s == pytest.approx(3.0)
+    submitted(clocked.waiting, target("a"), target("b"), target("c"))
+    assert clocked.refusal(target("d")).retry_after_s == pytest.approx(3.0)
 
 
 def test_nothing_is_kept_of_callers_who_have_left() -> None:
     waiting = ScoreQueue(QueueLimits(max_queue=9))
     first, second, third = submitted(
-        waiting, known("a"), known("b"), known("c", wants_attention=True)
+        waiting, target("a"), target("b"), target("c", wants_attention=True)
     )
     waiting.cancel(third)
     finish(waiting, taken(waiting))
     assert {first.state, second.state, third.state} == {RequestState.DONE}
-    for priority in Priority:
-        line = waiting._queue._line(priority)
-        assert not line._ends and not line._held
+    waiting.assert_idle()

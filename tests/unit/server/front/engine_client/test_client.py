@@ -7,7 +7,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from tests.unit.server.engine.fake_runtime import EOS, FakeRuntime, expected
@@ -44,8 +44,9 @@ from seqserve_server.contract.messages import (
     read_message,
 )
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.request import Priority, Request
-from seqserve_server.contract.stats import EngineStats, StatsRecorder
+from seqserve_server.contract.request import GenerateSpec, Priority
+from seqserve_server.contract.stats import EngineStats
+from seqserve_server.engine.stats_recorder import StatsRecorder
 from seqserve_server.front.engine_client import client as module
 from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.engine_client.refusals import QueueKey, RefusalCache
@@ -56,28 +57,30 @@ ANSWER = Finished([Hypothesis([4, 5], -1.0, StopReason.EOS)])
 Kind = TypeVar("Kind", bound=Message)
 
 
-class Puppet:
-    """Stands where a host would be; the test reads its mail and answers for it."""
+class FakeHost:
+    """Stands in for a host; the test reads its messages and answers for it."""
 
     def __init__(self, *begin: Message) -> None:
         self.channel, self._theirs = socket.socketpair()
         self._stream = self._theirs.makefile("rb")
         self.ended = threading.Event()
         for message in begin:
-            self.say(message)
+            self.send(message)
 
-    def say(self, message: Message) -> None:
+    def send(self, message: Message) -> None:
         self._theirs.sendall(encode_message(message))
 
-    async def hear(self, kind: type[Kind]) -> Kind:
+    async def read(self, kind: type[Kind]) -> Kind:
         """Waits for the next message, which must be of a kind."""
         async with asyncio.timeout(PATIENCE_S):
             message = await asyncio.to_thread(read_message, self._stream)
         assert isinstance(message, kind), message
         return message
 
-    def tell(self, number: int, event: Event) -> None:
-        self.say(StepEvents([(number, event, None if isinstance(event, Progress) else Timeline())]))
+    def send_event(self, number: int, event: Event) -> None:
+        self.send(
+            StepEvents([(number, event, None if isinstance(event, Progress) else Timeline())])
+        )
 
     def die(self) -> None:
         """Ends without a word, whatever it was sent unread."""
@@ -96,25 +99,25 @@ class Puppet:
         self.ended.set()
 
 
-def ready() -> Puppet:
-    return Puppet(Ready(slots=4, max_rows=2, cache_bytes=1000))
+def ready() -> FakeHost:
+    return FakeHost(Ready(slots=4, max_rows=2, cache_bytes=1000))
 
 
 class Hosts:
     """What is launched, one after the other."""
 
-    def __init__(self, *makes: Callable[[], Puppet]) -> None:
+    def __init__(self, *makes: Callable[[], FakeHost]) -> None:
         self._makes = iter(makes)
-        self.launched: list[Puppet] = []
+        self.launched: list[FakeHost] = []
 
-    def launch(self) -> Puppet:
+    def launch(self) -> FakeHost:
         self.launched.append(next(self._makes)())
         return self.launched[-1]
 
 
 @asynccontextmanager
 async def remote_to(
-    *makes: Callable[[], Puppet], stall_s: float = 0.0
+    *makes: Callable[[], FakeHost], stall_s: float = 0.0
 ) -> AsyncIterator[tuple[RemoteEngine, Hosts]]:
     """Gives an engine whose first host is ready."""
     hosts = Hosts(*makes)
@@ -131,16 +134,25 @@ async def remote_to(
 
 
 class Inbox:
-    """A request, and what it was told."""
+    """A request and its events."""
 
-    def __init__(self, *source: int, options: DecodingOptions | None = None) -> None:
+    def __init__(self, *source: int, **more: Any) -> None:
         self.events: list[Event] = []
-        self.request = Request(
+        self.timeline: Timeline | None = None
+        self.request_id = 0
+        self.spec = GenerateSpec(
             source=[*source, EOS],
-            options=options or DecodingOptions(max_decoding_length=10),
-            receive=self.events.append,
+            options=DecodingOptions(max_decoding_length=10),
             streamed=True,
+            **more,
         )
+
+    def submit(self, engine: RemoteEngine) -> None:
+        self.request_id = engine.submit(self.spec, self.receive)
+
+    def receive(self, event: Event, timeline: Timeline | None) -> None:
+        self.events.append(event)
+        self.timeline = timeline
 
     def has_ended(self) -> bool:
         return bool(self.events) and not isinstance(self.events[-1], Progress)
@@ -155,7 +167,7 @@ class Inbox:
 def submitted(engine: RemoteEngine, count: int) -> list[Inbox]:
     inboxes = [Inbox(5 + number) for number in range(count)]
     for inbox in inboxes:
-        engine.submit(inbox.request)
+        inbox.submit(engine)
     return inboxes
 
 
@@ -166,22 +178,22 @@ async def until(is_so: Callable[[], bool]) -> None:
             await asyncio.sleep(0.001)
 
 
-def figures_of(rows: int) -> StatsReply:
-    tally = StatsRecorder()
-    tally.stepped(rows, duration_s=0.001, outside_s=0.0)
-    return StatsReply(queue_depth=2, slots_in_use=rows, figures=tally.figures())
+def stats_of(rows: int) -> StatsReply:
+    recorder = StatsRecorder()
+    recorder.stepped(rows, duration_s=0.001, outside_s=0.0)
+    return StatsReply(queue_depth=2, slots_in_use=rows, stats=recorder.snapshot())
 
 
-def rows_of(report: StatsReply) -> float:
-    return report.figures.histograms["batch_rows"].buckets()[1]
+def rows_of(reply: StatsReply) -> float:
+    return reply.stats.histograms["batch_rows"].buckets()[1]
 
 
-async def report_of(engine: RemoteEngine, host: Puppet | None = None, rows: int = 0) -> StatsReply:
+async def reply_of(engine: RemoteEngine, host: FakeHost | None = None, rows: int = 0) -> StatsReply:
     """Asks, and answers for the host where there is one."""
     asked = engine.ask()
     if host is not None:
-        await host.hear(GetStats)
-        host.say(figures_of(rows))
+        await host.read(GetStats)
+        host.send(stats_of(rows))
     async with asyncio.timeout(PATIENCE_S):
         return await asyncio.wrap_future(asked)
 
@@ -196,22 +208,10 @@ async def test_load_takes_over_what_the_host_has() -> None:
 
 async def test_request_goes_over_as_it_is() -> None:
     async with remote_to(ready) as (engine, hosts):
-        inbox = Inbox(5, 6)
-        inbox.request.deadline_s = 12.5
-        inbox.request.caller, inbox.request.priority = "10.0.0.7", Priority.LOW
-        engine.submit(inbox.request)
-        sent = await hosts.launched[0].hear(Submit)
-        request = inbox.request
-        assert sent == Submit(
-            request.number,
-            [5, 6, EOS],
-            request.options,
-            12.5,
-            True,
-            request.timeline.arrived_s,
-            caller="10.0.0.7",
-            priority=Priority.LOW,
-        )
+        inbox = Inbox(5, 6, deadline_s=12.5, client_id="10.0.0.7", priority=Priority.LOW)
+        inbox.submit(engine)
+        sent = await hosts.launched[0].read(Submit)
+        assert sent == Submit(inbox.request_id, inbox.spec)
 
 
 async def test_events_reach_requests_by_number() -> None:
@@ -219,18 +219,18 @@ async def test_events_reach_requests_by_number() -> None:
         a, b, c = submitted(engine, 3)
         timeline = Timeline(1.0, 2.0, 3.0, 4.0, 5.0)
         told: list[tuple[int, Event, Timeline | None]] = [
-            (c.request.number, Progress([7]), None),
-            (a.request.number, ANSWER, timeline),
-            (c.request.number, Progress([8]), None),
+            (c.request_id, Progress([7]), None),
+            (a.request_id, ANSWER, timeline),
+            (c.request_id, Progress([8]), None),
         ]
-        hosts.launched[0].say(StepEvents(told))
+        hosts.launched[0].send(StepEvents(told))
         await until(lambda: len(c.events) == 2)
         assert c.events == [Progress([7]), Progress([8])]
-        assert a.events == [ANSWER] and a.request.timeline == timeline
+        assert a.events == [ANSWER] and a.timeline == timeline
         assert b.events == []
-        # Whoever has got the last event gets no other.
-        hosts.launched[0].tell(a.request.number, Progress([9]))
-        hosts.launched[0].tell(b.request.number, ANSWER)
+        # After its last event a request gets no other.
+        hosts.launched[0].send_event(a.request_id, Progress([9]))
+        hosts.launched[0].send_event(b.request_id, ANSWER)
         await until(lambda: bool(b.events))
         assert a.events == [ANSWER]
 
@@ -238,10 +238,10 @@ async def test_events_reach_requests_by_number() -> None:
 async def test_events_come_in_the_loop() -> None:
     async with remote_to(ready) as (engine, hosts):
         threads = []
-        inbox = Inbox(5)
-        inbox.request.receive = lambda event: threads.append(threading.current_thread())
-        engine.submit(inbox.request)
-        hosts.launched[0].tell(inbox.request.number, ANSWER)
+        request_id = engine.submit(
+            Inbox(5).spec, lambda event, timeline: threads.append(threading.current_thread())
+        )
+        hosts.launched[0].send_event(request_id, ANSWER)
         await until(lambda: bool(threads))
         assert threads == [threading.current_thread()]
 
@@ -250,16 +250,14 @@ async def test_cancelled_request_is_told_nothing_more() -> None:
     async with remote_to(ready) as (engine, hosts):
         [host] = hosts.launched
         a, b = submitted(engine, 2)
-        a.request.deadline_s = 3.0
-        engine.cancel(a.request)
+        engine.cancel(a.request_id, is_late=True)
         for _ in range(2):
-            await host.hear(Submit)
-        # With the deadline of now, since it may have come closer.
-        assert await host.hear(Cancel) == Cancel(a.request.number, 3.0)
+            await host.read(Submit)
+        assert await host.read(Cancel) == Cancel(a.request_id, is_late=True)
         # What was on its way when it was cancelled.
-        host.tell(a.request.number, Progress([7]))
-        host.tell(a.request.number, ANSWER)
-        host.tell(b.request.number, ANSWER)
+        host.send_event(a.request_id, Progress([7]))
+        host.send_event(a.request_id, ANSWER)
+        host.send_event(b.request_id, ANSWER)
         await until(lambda: bool(b.events))
         assert a.events == []
 
@@ -268,13 +266,13 @@ async def test_cancel_of_what_has_ended_is_not_sent() -> None:
     async with remote_to(ready) as (engine, hosts):
         [host] = hosts.launched
         [inbox] = submitted(engine, 1)
-        await host.hear(Submit)
-        host.tell(inbox.request.number, ANSWER)
+        await host.read(Submit)
+        host.send_event(inbox.request_id, ANSWER)
         await until(lambda: bool(inbox.events))
-        engine.cancel(inbox.request)
-        engine.cancel(Inbox(6).request)
+        engine.cancel(inbox.request_id)
+        engine.cancel(99)
         submitted(engine, 1)
-        await host.hear(Submit)
+        await host.read(Submit)
 
 
 async def test_full_queue_of_the_engine_is_an_event() -> None:
@@ -289,7 +287,7 @@ async def test_full_queue_of_the_engine_is_an_event() -> None:
     limits = EngineLimits(workers=1, slots=1, max_queue=1, max_source_tokens_per_step=20)
     engine = RemoteEngine(lambda: ThreadHost(runtime, limits))
     # A moment that does not pass.
-    engine.promises = RefusalCache(lambda: 0.0)
+    engine.refusals = RefusalCache(lambda: 0.0)
     await asyncio.to_thread(engine.load)
     await engine.start()
     [first] = submitted(engine, 1)
@@ -298,12 +296,12 @@ async def test_full_queue_of_the_engine_is_an_event() -> None:
     await until(lambda: bool(third.events))
     assert isinstance(third.error, QueueFull) and third.error.retry_after_s > 0
     with pytest.raises(QueueFull) as again:
-        engine.promises.check(QueueKey.of(third.request))
+        engine.refusals.check(QueueKey.of(third.spec))
     assert str(again.value) == str(third.error)
     gate.set()
     for inbox in (first, second):
         await until(inbox.has_ended)
-        assert inbox.events[-1] == expected(inbox.request.source, inbox.request.options)
+        assert inbox.events[-1] == expected(inbox.spec.source, inbox.spec.options)
     await engine.stop()
 
 
@@ -315,12 +313,20 @@ async def test_closed_engine_takes_nothing_new_and_finishes_the_rest() -> None:
         a, b = submitted(engine, 2)
         engine.close()
         with pytest.raises(Draining):
-            engine.submit(Inbox(9).request)
+            Inbox(9).submit(engine)
         assert engine.is_up
         for inbox in (a, b):
-            hosts.launched[0].tell(inbox.request.number, ANSWER)
+            hosts.launched[0].send_event(inbox.request_id, ANSWER)
         await until(lambda: bool(b.events))
         assert a.events == b.events == [ANSWER]
+
+
+async def test_closed_engine_still_gets_the_attention_of_answers() -> None:
+    async with remote_to(ready) as (engine, hosts):
+        engine.close()
+        inbox = Inbox(5, answer=ANSWER)
+        inbox.submit(engine)
+        assert (await hosts.launched[0].read(Submit)).spec == inbox.spec
 
 
 async def test_stop_fails_what_is_under_way() -> None:
@@ -332,7 +338,7 @@ async def test_stop_fails_what_is_under_way() -> None:
         assert not engine.is_up
         assert hosts.launched[0].ended.is_set()
         with pytest.raises(Draining):
-            engine.submit(Inbox(9).request)
+            Inbox(9).submit(engine)
         await engine.stop()
         assert len(hosts.launched) == 1, "it was started again"
 
@@ -349,7 +355,7 @@ async def test_stop_before_the_start() -> None:
 
 
 def test_model_that_cannot_be_loaded() -> None:
-    hosts = Hosts(lambda: Puppet(LoadFailed(ArtifactError("weights.bin: sha256"))))
+    hosts = Hosts(lambda: FakeHost(LoadFailed(ArtifactError("weights.bin: sha256"))))
     engine = RemoteEngine(hosts.launch)
     with pytest.raises(ArtifactError, match="sha256"):
         engine.load()
@@ -357,7 +363,7 @@ def test_model_that_cannot_be_loaded() -> None:
 
 
 def test_host_that_ends_while_it_loads() -> None:
-    hosts = Hosts(Puppet)
+    hosts = Hosts(FakeHost)
     engine = RemoteEngine(hosts.launch)
     hosts.launched[0].die()
     with pytest.raises(EngineFault, match="ended while it loaded"):
@@ -366,7 +372,7 @@ def test_host_that_ends_while_it_loads() -> None:
 
 
 def test_host_that_ends_before_it_reads_what_to_load() -> None:
-    hosts = Hosts(Puppet)
+    hosts = Hosts(FakeHost)
     engine = RemoteEngine(hosts.launch)
     # As a process that does not get through its imports.
     hosts.launched[0].channel.sendall(encode_message(GetStats()))
@@ -384,7 +390,7 @@ def test_discarded_host_is_ended() -> None:
     engine.discard()
 
 
-# ---- figures
+# ---- statistics
 
 
 async def test_report_is_asked_for_from_any_thread() -> None:
@@ -392,42 +398,42 @@ async def test_report_is_asked_for_from_any_thread() -> None:
         [host] = hosts.launched
         asked = [engine.ask(), await asyncio.to_thread(engine.ask)]
         for rows in (3, 4):
-            await host.hear(GetStats)
-            host.say(figures_of(rows))
-        reports = [await asyncio.wrap_future(future) for future in asked]
-        assert [report.slots_in_use for report in reports] == [3, 4]
-        assert [rows_of(report) for report in reports] == [3, 4]
-        assert engine.report == reports[-1]
+            await host.read(GetStats)
+            host.send(stats_of(rows))
+        replies = [await asyncio.wrap_future(future) for future in asked]
+        assert [reply.slots_in_use for reply in replies] == [3, 4]
+        assert [rows_of(reply) for reply in replies] == [3, 4]
+        assert engine.last_reply == replies[-1]
 
 
 async def test_report_before_the_start_and_after_the_end_is_the_last_one() -> None:
     hosts = Hosts(ready)
     engine = RemoteEngine(hosts.launch)
-    assert engine.ask().result(0).figures.totals["source_tokens"] == 0
+    assert engine.ask().result(0).stats.totals["source_tokens"] == 0
     engine.load()
     await engine.start()
-    report = await report_of(engine, hosts.launched[0], rows=3)
+    reply = await reply_of(engine, hosts.launched[0], rows=3)
     await engine.stop()
-    assert await report_of(engine) == report
+    assert await reply_of(engine) == reply
 
 
 async def test_stop_tells_who_has_asked() -> None:
     async with remote_to(ready) as (engine, hosts):
-        report = await report_of(engine, hosts.launched[0], rows=3)
+        reply = await reply_of(engine, hosts.launched[0], rows=3)
         asked = engine.ask()
-        await hosts.launched[0].hear(GetStats)
+        await hosts.launched[0].read(GetStats)
         await engine.stop()
-        assert asked.result(0) == report
+        assert asked.result(0) == reply
 
 
 async def test_who_asks_and_goes_is_not_told() -> None:
     async with remote_to(ready) as (engine, hosts):
         gone = engine.ask()
-        await hosts.launched[0].hear(GetStats)
+        await hosts.launched[0].read(GetStats)
         assert gone.cancel()
         asked = engine.ask()
         for rows in (3, 4):
-            hosts.launched[0].say(figures_of(rows))
+            hosts.launched[0].send(stats_of(rows))
         assert rows_of(await asyncio.wrap_future(asked)) == 4
         assert engine.is_up
 
@@ -446,47 +452,47 @@ async def test_calls_under_way_fail_and_another_host_begins() -> None:
         assert {type(inbox.error) for inbox in inboxes} == {ModelUnavailable}
         assert hosts.launched[0].ended.is_set()
         [after] = submitted(engine, 1)
-        number = (await hosts.launched[1].hear(Submit)).number
-        assert number not in {inbox.request.number for inbox in inboxes}
-        hosts.launched[1].tell(number, ANSWER)
+        request_id = (await hosts.launched[1].read(Submit)).request_id
+        assert request_id not in {inbox.request_id for inbox in inboxes}
+        hosts.launched[1].send_event(request_id, ANSWER)
         await until(lambda: bool(after.events))
         assert after.events == [ANSWER]
 
 
 async def test_nothing_is_taken_until_another_one_is_ready() -> None:
-    async with remote_to(ready, Puppet) as (engine, hosts):
+    async with remote_to(ready, FakeHost) as (engine, hosts):
         hosts.launched[0].die()
         await until(lambda: len(hosts.launched) == 2)
         with pytest.raises(ModelUnavailable):
-            engine.submit(Inbox(5).request)
-        hosts.launched[1].say(Ready(slots=2, max_rows=1, cache_bytes=500))
+            Inbox(5).submit(engine)
+        hosts.launched[1].send(Ready(slots=2, max_rows=1, cache_bytes=500))
         await until(lambda: engine.is_up)
         assert (engine.slots, engine.cache_bytes) == (2, 500)
         submitted(engine, 1)
-        await hosts.launched[1].hear(Submit)
+        await hosts.launched[1].read(Submit)
 
 
 async def test_counters_never_fall() -> None:
-    async with remote_to(ready, Puppet, ready) as (engine, hosts):
+    async with remote_to(ready, FakeHost, ready) as (engine, hosts):
         changes: list[bool] = []
         engine.on_change = changes.append
         for rows in (3, 4):
-            assert rows_of(await report_of(engine, hosts.launched[0], rows)) == rows
+            assert rows_of(await reply_of(engine, hosts.launched[0], rows)) == rows
         unanswered = engine.ask()
-        await hosts.launched[0].hear(GetStats)
+        await hosts.launched[0].read(GetStats)
         hosts.launched[0].die()
         last = await asyncio.wait_for(asyncio.wrap_future(unanswered), PATIENCE_S)
         assert rows_of(last) == 4
         await until(lambda: len(hosts.launched) == 2)
-        meanwhile = await report_of(engine)
+        meanwhile = await reply_of(engine)
         assert (meanwhile.queue_depth, meanwhile.slots_in_use) == (0, 0)
         assert rows_of(meanwhile) == 4
-        hosts.launched[1].say(Ready(4, 2, 1000))
+        hosts.launched[1].send(Ready(4, 2, 1000))
         await until(lambda: len(changes) == 2)
-        assert rows_of(await report_of(engine, hosts.launched[1], rows=5)) == 4 + 5
+        assert rows_of(await reply_of(engine, hosts.launched[1], rows=5)) == 4 + 5
         hosts.launched[1].die()
         await until(lambda: len(changes) == 4)
-        assert rows_of(await report_of(engine, hosts.launched[2], rows=1)) == 4 + 5 + 1
+        assert rows_of(await reply_of(engine, hosts.launched[2], rows=1)) == 4 + 5 + 1
 
 
 class Naps:
@@ -504,16 +510,16 @@ class Naps:
         await self._sleep(delay_s)
 
 
-def broken() -> Puppet:
-    return Puppet(LoadFailed(ArtifactError("weights.bin: sha256")))
+def broken() -> FakeHost:
+    return FakeHost(LoadFailed(ArtifactError("weights.bin: sha256")))
 
 
-def no_process() -> Puppet:
+def no_process() -> FakeHost:
     raise OSError("cannot allocate memory")
 
 
-def ends_at_once() -> Puppet:
-    host = Puppet()
+def ends_at_once() -> FakeHost:
+    host = FakeHost()
     host.die()
     return host
 
@@ -539,7 +545,7 @@ async def test_launch_that_fails_is_tried_again_and_again_less_often(
 
 
 async def test_stop_ends_a_host_that_still_loads() -> None:
-    async with remote_to(ready, Puppet) as (engine, hosts):
+    async with remote_to(ready, FakeHost) as (engine, hosts):
         hosts.launched[0].die()
         await until(lambda: len(hosts.launched) == 2)
         # It ends only when it is told to.
@@ -551,7 +557,7 @@ async def test_stop_ends_a_host_that_still_loads() -> None:
 async def test_stop_during_a_launch_leaves_nothing_behind() -> None:
     launching, may_launch = threading.Event(), threading.Event()
 
-    def slowly() -> Puppet:
+    def slowly() -> FakeHost:
         launching.set()
         assert may_launch.wait(PATIENCE_S)
         return ready()
@@ -589,13 +595,13 @@ async def test_nothing_begins_again_once_it_is_closed() -> None:
 # ---- a host that hangs
 
 
-def with_beats(*heartbeats: int) -> StatsReply:
+def with_heartbeats(*heartbeats: int) -> StatsReply:
     return StatsReply(0, 0, EngineStats(), heartbeats=heartbeats)
 
 
-async def answered(host: Puppet, *heartbeats: int) -> None:
-    await host.hear(GetStats)
-    host.say(with_beats(*heartbeats))
+async def answered(host: FakeHost, *heartbeats: int) -> None:
+    await host.read(GetStats)
+    host.send(with_heartbeats(*heartbeats))
 
 
 async def test_host_that_says_nothing_is_ended_and_another_begins() -> None:
@@ -606,7 +612,7 @@ async def test_host_that_says_nothing_is_ended_and_another_begins() -> None:
 
 
 async def test_host_of_which_one_thread_hangs_is_ended(caplog: pytest.LogCaptureFixture) -> None:
-    async with remote_to(ready, Puppet, stall_s=0.05) as (_, hosts):
+    async with remote_to(ready, FakeHost, stall_s=0.05) as (_, hosts):
         [host] = hosts.launched
         for number in range(11):
             await answered(host, number, 7)

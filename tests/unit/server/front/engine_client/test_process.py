@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,8 +33,8 @@ from seqserve_server.contract.messages import (
 )
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.engine.offline import Offline
-from seqserve_server.front.engine_client import process as module
 from seqserve_server.front.engine_client.process import EngineProcess
 
 pytestmark = pytest.mark.slow
@@ -43,7 +44,7 @@ LIMITS = EngineLimits(workers=2, slots=4, max_queue=16, max_source_tokens_per_st
 OPTIONS = DecodingOptions(max_decoding_length=12)
 
 
-class Correspondent:
+class OtherEnd:
     """The other end of a process."""
 
     def __init__(self, process: EngineProcess) -> None:
@@ -54,8 +55,9 @@ class Correspondent:
     def send(self, message: Message) -> None:
         self.process.channel.sendall(encode_message(message))
 
-    def submit(self, number: int, source: list[int], *, streamed: bool = False) -> None:
-        self.send(Submit(number, source, OPTIONS, None, streamed, time.monotonic()))
+    def submit(self, request_id: int, source: list[int], *, streamed: bool = False) -> None:
+        spec = GenerateSpec(source=source, options=OPTIONS, streamed=streamed)
+        self.send(Submit(request_id, spec))
 
     def receive(self) -> Message | None:
         return read_message(self._stream)
@@ -66,9 +68,9 @@ class Correspondent:
 
 
 @contextmanager
-def running(folder: Path, limits: EngineLimits = LIMITS) -> Iterator[Correspondent]:
+def running(folder: Path, limits: EngineLimits = LIMITS, **more: Any) -> Iterator[OtherEnd]:
     setup = Setup(folder, Provider.CPU, 1, limits)
-    other = Correspondent(EngineProcess(setup, LogFormat.TEXT, LogLevel.INFO))
+    other = OtherEnd(EngineProcess(setup, LogFormat.TEXT, LogLevel.INFO, **more))
     try:
         yield other
     finally:
@@ -78,7 +80,7 @@ def running(folder: Path, limits: EngineLimits = LIMITS) -> Iterator[Corresponde
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and that nobody has asked for yet does not."""
+    """Tells whether a process runs; a zombie does not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except (FileNotFoundError, ProcessLookupError):
@@ -104,27 +106,27 @@ def test_it_loads_answers_and_ends(
         for number, source in enumerate(sources):
             other.submit(number, source, streamed=number == 1)
         answers: dict[int, Finished] = {}
-        words: list[int] = []
+        tokens: list[int] = []
         while len(answers) < len(sources):
-            told = other.receive()
-            assert isinstance(told, StepEvents)
-            for number, event, timeline in told.events:
+            step = other.receive()
+            assert isinstance(step, StepEvents)
+            for number, event, timeline in step.events:
                 if isinstance(event, Finished):
                     answers[number] = event
                     # Its clock is ours.
                     assert timeline is not None and timeline.finished_s <= time.monotonic()
                 else:
                     assert isinstance(event, Progress) and number == 1
-                    words += event.token_ids
+                    tokens += event.token_ids
         assert list(map(answers.get, range(3))) == tiny_offline.decode(sources, OPTIONS)
-        said = answers[1].best
-        # What comes last comes with the answer.
-        last = 0 if said.stop_reason is StopReason.EOS else 1
-        assert words == said.token_ids[: len(said.token_ids) - last]
+        best = answers[1].best
+        # The last token comes with the answer.
+        last = 0 if best.stop_reason is StopReason.EOS else 1
+        assert tokens == best.token_ids[: len(best.token_ids) - last]
         other.send(GetStats())
-        report = other.receive()
-        assert isinstance(report, StatsReply)
-        assert report.figures.totals["source_tokens"] == sum(map(len, sources))
+        reply = other.receive()
+        assert isinstance(reply, StatsReply)
+        assert reply.stats.totals["source_tokens"] == sum(map(len, sources))
         other.close()
         wait_ended(other.process.pid)
         other.process.end()
@@ -138,11 +140,11 @@ def test_fault_of_one_source_is_an_event_and_in_the_log(
     with running(tiny_artifact) as other:
         other.receive()
         other.submit(1, [9_999, 2])
-        told = other.receive()
-        assert isinstance(told, StepEvents)
-        [(_, event, _)] = told.events
+        step = other.receive()
+        assert isinstance(step, StepEvents)
+        [(_, event, _)] = step.events
         assert isinstance(event, Failed) and isinstance(event.error, EngineFault)
-    # A line as the server's, and not only what ONNX Runtime says.
+    # A log line of ours, and not only that of ONNX Runtime.
     assert "a source of 2 tokens could not be encoded\n" in capfd.readouterr().err
 
 
@@ -153,9 +155,9 @@ def test_damaged_artifact(tiny_artifact: Path, tmp_path: Path, file: str) -> Non
     with (folder / file).open("ab") as damaged:
         damaged.write(b"!")
     with running(folder) as other:
-        unable = other.receive()
-        assert isinstance(unable, LoadFailed)
-        assert isinstance(unable.error, ArtifactError) and file in str(unable.error)
+        failed = other.receive()
+        assert isinstance(failed, LoadFailed)
+        assert isinstance(failed.error, ArtifactError) and file in str(failed.error)
         assert other.receive() is None
         wait_ended(other.process.pid)
 
@@ -163,13 +165,13 @@ def test_damaged_artifact(tiny_artifact: Path, tmp_path: Path, file: str) -> Non
 def test_caches_that_do_not_fit(tiny_artifact: Path) -> None:
     limits = EngineLimits(workers=1, slots=1 << 50, max_queue=2, max_source_tokens_per_step=64)
     with running(tiny_artifact, limits) as other:
-        unable = other.receive()
-        assert isinstance(unable, LoadFailed)
-        assert isinstance(unable.error, StartupError) and "--slots" in str(unable.error)
+        failed = other.receive()
+        assert isinstance(failed, LoadFailed)
+        assert isinstance(failed.error, StartupError) and "--slots" in str(failed.error)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signals_to_end_are_the_servers(
+def test_signals_to_end_are_left_to_the_front(
     tiny_artifact: Path, tiny_offline: Offline, number: signal.Signals
 ) -> None:
     source = tiny_offline.encode("Nobody")
@@ -177,26 +179,26 @@ def test_signals_to_end_are_the_servers(
         assert isinstance(other.receive(), Ready)
         os.kill(other.process.pid, number)
         other.submit(1, source)
-        told = other.receive()
-        assert isinstance(told, StepEvents)
-        assert told.events[0][1] == tiny_offline.decode([source], OPTIONS)[0]
+        step = other.receive()
+        assert isinstance(step, StepEvents)
+        assert step.events[0][1] == tiny_offline.decode([source], OPTIONS)[0]
 
 
-def test_it_ends_though_nobody_reads_what_it_tells(
+def test_it_ends_although_nobody_reads_its_events(
     tiny_artifact: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with running(tiny_artifact) as other:
         assert isinstance(other.receive(), Ready)
         for number in range(16):
             other.submit(number, [5, 6, 2], streamed=True)
-        # Now something is on its way, and more to come.
+        # Now one message has come, and more follow.
         assert isinstance(other.receive(), StepEvents)
         other.close()
         wait_ended(other.process.pid)
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_it_ends_where_it_is_closed_while_it_loads(
+def test_it_ends_if_the_socket_is_closed_while_it_loads(
     tiny_artifact: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with running(tiny_artifact) as other:
@@ -205,27 +207,26 @@ def test_it_ends_where_it_is_closed_while_it_loads(
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_one_that_does_not_end_is_made_to(
-    tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_process_that_does_not_end_is_killed(
+    tiny_artifact: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "_PATIENCE_S", 0.0)
-    with running(tiny_artifact) as other:
+    with running(tiny_artifact, end_timeout_s=0.0) as other:
         assert isinstance(other.receive(), Ready)
         os.kill(other.process.pid, signal.SIGSTOP)
         other.process.end()
         assert not is_alive(other.process.pid)
-        # Not as of one that crashed.
+        # The log does not report a crash.
         assert "did not end in 0 s and was killed" in caplog.text
         assert [record.levelname for record in caplog.records] == ["WARNING"]
         caplog.clear()
-        # Of one that has ended nothing more is wanted.
+        # Nothing happens to a process that has ended.
         other.process.end()
 
 
 def test_folder_it_is_started_in_does_not_matter(
     tiny_artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What lies there is no module of the server, whatever it is called."""
+    """Files in the working directory are not imported, whatever their names."""
     for name in ("queue.py", "numpy.py", "tokenizers.py", "seqserve_server.py"):
         (tmp_path / name).write_text("raise ImportError('of the folder')", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
@@ -241,6 +242,7 @@ from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.messages import Setup, read_message
 from seqserve_server.front.engine_client.process import EngineProcess
 from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.request import GenerateSpec
 
 limits = EngineLimits(workers=2, slots=4, max_queue=16, max_source_tokens_per_step=64)
 setup = Setup(Path(sys.argv[1]), Provider.CPU, 1, limits)

@@ -1,4 +1,4 @@
-"""When those come back who were refused, and for how long nobody asks for them."""
+"""Retry-after advice for refused requests, and how long a refusal is repeated."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from tests.clock import Clock
 from seqserve_server.contract.errors import Bound, QueueFull
 from seqserve_server.contract.request import Priority
 from seqserve_server.front.engine_client.refusals import (
-    LEAST_S,
-    MOMENT_S,
-    MOST_HOLDERS,
-    MOST_S,
+    MAX_KEYS,
+    MAX_REPEAT_S,
+    MAX_RETRY_S,
+    MIN_RETRY_S,
     QueueKey,
     RefusalCache,
 )
@@ -26,50 +26,52 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def promises(clock: Clock) -> RefusalCache:
+def refusals(clock: Clock) -> RefusalCache:
     return RefusalCache(clock)
 
 
-def repeated(promises: RefusalCache, holder: QueueKey) -> QueueFull:
+def repeated(refusals: RefusalCache, key: QueueKey) -> QueueFull:
     with pytest.raises(QueueFull) as caught:
-        promises.check(holder)
+        refusals.check(key)
     return caught.value
 
 
-def test_one_behind_the_other(promises: RefusalCache, clock: Clock) -> None:
-    assert promises.refused(ANN, FULL).retry_after_s == pytest.approx(2.0)
-    assert promises.refused(ANN, FULL).retry_after_s == pytest.approx(2.5)
+def test_refused_requests_get_later_and_later_times(refusals: RefusalCache, clock: Clock) -> None:
+    assert refusals.refused(ANN, FULL).retry_after_s == pytest.approx(2.0)
+    assert refusals.refused(ANN, FULL).retry_after_s == pytest.approx(2.5)
     clock.now_s += 1.0
-    assert promises.refused(ANN, FULL).retry_after_s == pytest.approx(2.0)
+    assert refusals.refused(ANN, FULL).retry_after_s == pytest.approx(2.0)
     clock.now_s += 9.0
-    assert promises.refused(ANN, FULL).retry_after_s == pytest.approx(2.0)
+    assert refusals.refused(ANN, FULL).retry_after_s == pytest.approx(2.0)
 
 
-def test_repeated_ones_too(promises: RefusalCache) -> None:
-    first = promises.refused(ANN, FULL)
-    second = repeated(promises, ANN)
+def test_repeated_refusals_get_later_times_too(refusals: RefusalCache) -> None:
+    first = refusals.refused(ANN, FULL)
+    second = repeated(refusals, ANN)
     assert (second.bound, str(second)) == (first.bound, str(first))
     assert second.retry_after_s == pytest.approx(2.5)
-    assert promises.refused(ANN, FULL).retry_after_s == pytest.approx(3.0)
+    assert refusals.refused(ANN, FULL).retry_after_s == pytest.approx(3.0)
 
 
-@pytest.mark.parametrize(("wait_s", "moment_s"), [(2.0, MOMENT_S), (0.04, 0.01)])
-def test_repeated_for_a_moment(
-    promises: RefusalCache, clock: Clock, wait_s: float, moment_s: float
+@pytest.mark.parametrize(("wait_s", "repeat_s"), [(2.0, MAX_REPEAT_S), (0.04, 0.01)])
+def test_refusal_is_repeated_for_a_moment(
+    refusals: RefusalCache, clock: Clock, wait_s: float, repeat_s: float
 ) -> None:
-    promises.check(ANN)
-    promises.refused(ANN, QueueFull("full", wait_s))
-    clock.now_s += 0.9 * moment_s
-    repeated(promises, ANN)
-    repeated(promises, ANN)
-    clock.now_s += 0.2 * moment_s
-    promises.check(ANN)
+    refusals.check(ANN)
+    refusals.refused(ANN, QueueFull("full", wait_s))
+    clock.now_s += 0.9 * repeat_s
+    repeated(refusals, ANN)
+    repeated(refusals, ANN)
+    clock.now_s += 0.2 * repeat_s
+    refusals.check(ANN)
 
 
 @pytest.mark.parametrize("bound", [Bound.DEADLINE, Bound.TOKENS])
-def test_what_lies_in_the_request_is_not_repeated(promises: RefusalCache, bound: Bound) -> None:
-    promises.refused(ANN, QueueFull("too much", 2.0, bound))
-    promises.check(ANN)
+def test_refusal_of_the_request_itself_is_not_repeated(
+    refusals: RefusalCache, bound: Bound
+) -> None:
+    refusals.refused(ANN, QueueFull("too much", 2.0, bound))
+    refusals.check(ANN)
 
 
 @pytest.mark.parametrize(
@@ -80,23 +82,23 @@ def test_what_lies_in_the_request_is_not_repeated(promises: RefusalCache, bound:
         QueueKey("ann", Priority.NORMAL, has_target=True),
     ],
 )
-def test_others_have_promises_of_their_own(promises: RefusalCache, other: QueueKey) -> None:
-    promises.refused(ANN, FULL)
-    promises.check(other)
-    assert promises.refused(other, FULL).retry_after_s == pytest.approx(2.0)
+def test_each_key_has_refusals_of_its_own(refusals: RefusalCache, other: QueueKey) -> None:
+    refusals.refused(ANN, FULL)
+    refusals.check(other)
+    assert refusals.refused(other, FULL).retry_after_s == pytest.approx(2.0)
 
 
-def test_nobody_is_told_to_come_back_in_no_time_or_next_year(promises: RefusalCache) -> None:
-    assert promises.refused(ANN, QueueFull("full", 0.001)).retry_after_s == LEAST_S
+def test_retry_times_are_bounded(refusals: RefusalCache) -> None:
+    assert refusals.refused(ANN, QueueFull("full", 0.001)).retry_after_s == MIN_RETRY_S
     for _ in range(99):
-        last = promises.refused(ANN, FULL)
-    assert last.retry_after_s == MOST_S
+        last = refusals.refused(ANN, FULL)
+    assert last.retry_after_s == MAX_RETRY_S
 
 
-def test_who_was_told_longest_ago_is_forgotten_first(promises: RefusalCache) -> None:
-    holders = [QueueKey(f"{number}", Priority.NORMAL) for number in range(MOST_HOLDERS + 1)]
-    for holder in (holders[0], *holders):
-        promises.refused(holder, FULL)
-    promises.check(holders[0])
-    assert promises.refused(holders[0], FULL).retry_after_s == pytest.approx(2.0)
-    assert promises.refused(holders[-1], FULL).retry_after_s == pytest.approx(2.5)
+def test_oldest_refusal_is_forgotten_first(refusals: RefusalCache) -> None:
+    keys = [QueueKey(f"{number}", Priority.NORMAL) for number in range(MAX_KEYS + 1)]
+    for key in (keys[0], *keys):
+        refusals.refused(key, FULL)
+    refusals.check(keys[0])
+    assert refusals.refused(keys[0], FULL).retry_after_s == pytest.approx(2.0)
+    assert refusals.refused(keys[-1], FULL).retry_after_s == pytest.approx(2.5)

@@ -30,7 +30,7 @@ from seqserve_server.contract.errors import (
 from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
-from seqserve_server.contract.request import Request
+from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.models import scanner as module
@@ -427,17 +427,14 @@ async def test_what_was_cancelled_last_is_counted(tmp_path: Path) -> None:
             host.runtime.before_step = step
         model = watched.repository.resolve("m", 2, "key")
         model.calls.enter()
-        request = Request(
-            source=[5, EOS],
-            options=DecodingOptions(max_decoding_length=10, min_decoding_length=10),
-            receive=lambda event: None,
-        )
-        model.engine.submit(request)
+        options = DecodingOptions(max_decoding_length=10, min_decoding_length=10)
+        spec = GenerateSpec(source=[5, EOS], options=options)
+        request_id = model.engine.submit(spec, lambda event, timeline: None)
         assert await asyncio.to_thread(stepping.wait, PATIENCE_S)
         unload = asyncio.create_task(watched.rollout.unload("m", 2))
         await watched.until(v1=READY, v2=DRAINING)
         # The call is over, but its row leaves only when the step is.
-        model.engine.cancel(request)
+        model.engine.cancel(request_id)
         model.calls.leave()
         await asyncio.sleep(0.05)
         may_step.set()

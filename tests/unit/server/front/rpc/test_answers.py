@@ -12,9 +12,7 @@ from tests.unit.server.front.rpc.echo import byte_tokenizer, manifest
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline
-from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
-from seqserve_server.contract.request import Request
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.rpc.answers import floats, response_of, weights_of
 
@@ -42,16 +40,17 @@ def response(
     terms: Sequence[generation_pb2.Term] = (),
     replaces: bool = False,
     attends: bool = False,
-    **request: Any,
+    timeline: Timeline | None = None,
 ) -> Any:
-    asked = Request(
-        source=SOURCE,
-        options=DecodingOptions(max_decoding_length=20),
-        receive=lambda event: None,
-        **request,
+    return response_of(
+        MODEL,
+        SOURCE,
+        timeline or Timeline(),
+        Finished(list(hypotheses)),
+        terms=terms,
+        replaces=replaces,
+        attends=attends,
     )
-    answer = Finished(list(hypotheses))
-    return response_of(MODEL, asked, answer, terms=terms, replaces=replaces, attends=attends)
 
 
 def test_response_names_the_model_and_counts_tokens() -> None:

@@ -13,9 +13,10 @@ from tests.unit.server.front.rpc.echo import MAX_TARGET, TOKEN_SCORE, byte_token
 from tests.unit.server.front.rpc.service import Service, details, failure, request, until
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.events import Finished, Hypothesis, StopReason
-from seqserve_server.contract.request import Request
+from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline
+from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.front.engine_client.client import Receive
 
 TEXT = "Grüße aus Köln 🙂"
 
@@ -220,27 +221,30 @@ CAKE = generation_pb2.Term(source="cake", target="Kuchen")
 
 
 @pytest.fixture
-def unmet(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[Request]:
+def unmet(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[GenerateSpec]:
     """Gives the requests that the engine is sent; its answers meet no term but the first."""
-    requests: list[Request] = []
+    specs: list[GenerateSpec] = []
 
-    def submit(request: Request) -> None:
-        requests.append(request)
-        numbers = range(1, len(request.options.terms))
-        hypothesis = Hypothesis([5], -1.0, StopReason.EOS, unmet_terms=numbers)
-        asyncio.get_running_loop().call_soon(request.receive, Finished([hypothesis]))
+    def submit(spec: GenerateSpec, receive: Receive) -> int:
+        specs.append(spec)
+        hypothesis = Hypothesis(
+            [5], -1.0, StopReason.EOS, unmet_terms=range(1, len(spec.options.terms))
+        )
+        answer = Finished([hypothesis])
+        asyncio.get_running_loop().call_soon(receive, answer, Timeline())
+        return len(specs)
 
     monkeypatch.setattr(service.remote, "submit", submit)
-    return requests
+    return specs
 
 
-def terms_of(requests: list[Request]) -> list[list[str]]:
+def terms_of(specs: list[GenerateSpec]) -> list[list[str]]:
     decode = byte_tokenizer().decode
-    return [[decode(words) for words in request.options.terms] for request in requests]
+    return [[decode(words) for words in spec.options.terms] for spec in specs]
 
 
 async def test_terms_of_the_source_go_to_the_engine_and_come_back(
-    service: Service, unmet: list[Request]
+    service: Service, unmet: list[GenerateSpec]
 ) -> None:
     asked = request("tea and cake", beam_size=2, terms=[CAKE, TEA])
     answer = await service.generation.Generate(asked)
@@ -251,7 +255,7 @@ async def test_terms_of_the_source_go_to_the_engine_and_come_back(
 
 
 async def test_each_source_of_a_batch_has_its_own_terms(
-    service: Service, unmet: list[Request]
+    service: Service, unmet: list[GenerateSpec]
 ) -> None:
     sources = ["cake", "nothing", "tea and cake", "tea"]
     answer = await service.generation.GenerateBatch(batch(*sources, beam_size=2, terms=[TEA, CAKE]))
@@ -261,7 +265,7 @@ async def test_each_source_of_a_batch_has_its_own_terms(
 
 
 async def test_source_whose_terms_do_not_fit_fails_alone(
-    service: Service, unmet: list[Request]
+    service: Service, unmet: list[GenerateSpec]
 ) -> None:
     asked = batch("tea", "tea and cake", beam_size=2, terms=[TEA, CAKE], max_decoding_length=8)
     answer = await service.generation.GenerateBatch(asked)

@@ -8,14 +8,15 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from seqserve_server.contract.messages import StatsReply
-from seqserve_server.contract.stats import EngineStats, StatsRecorder
+from seqserve_server.contract.stats import EngineStats
+from seqserve_server.engine.stats_recorder import StatsRecorder
 from seqserve_server.front.telemetry.engine_metrics import EnginesCollector
 
 
-def figures_of(rows: int) -> EngineStats:
-    tally = StatsRecorder()
-    tally.stepped(rows=rows, duration_s=0.004, outside_s=0.001)
-    return tally.figures()
+def stats_of(rows: int) -> EngineStats:
+    recorder = StatsRecorder()
+    recorder.stepped(rows=rows, duration_s=0.004, outside_s=0.001)
+    return recorder.snapshot()
 
 
 class Busy:
@@ -25,14 +26,14 @@ class Busy:
     cache_bytes = 1000
 
     def __init__(self, rows: int = 5) -> None:
-        self.report = StatsReply(3, rows, figures_of(rows), low_queue_depth=1)
+        self.last_reply = StatsReply(3, rows, stats_of(rows), low_queue_depth=1)
         self.asked: list[Future[StatsReply]] = []
         self.answers = True
 
     def ask(self) -> Future[StatsReply]:
         self.asked.append(Future())
         if self.answers:
-            self.asked[-1].set_result(self.report)
+            self.asked[-1].set_result(self.last_reply)
         return self.asked[-1]
 
 
@@ -84,7 +85,7 @@ def test_all_are_asked_before_one_is_waited_for(engines: EnginesCollector) -> No
     class Telling(Busy):
         def ask(self) -> Future[StatsReply]:
             # Only now does the first one answer.
-            first.asked[-1].set_result(first.report)
+            first.asked[-1].set_result(first.last_reply)
             return super().ask()
 
     second = Telling()

@@ -50,11 +50,11 @@ class Busy:
 
     slots = 8
     cache_bytes = 1000
-    report = StatsReply(queue_depth=3, slots_in_use=5, figures=EngineStats())
+    last_reply = StatsReply(queue_depth=3, slots_in_use=5, stats=EngineStats())
 
     def ask(self) -> Future[StatsReply]:
         answer: Future[StatsReply] = Future()
-        answer.set_result(self.report)
+        answer.set_result(self.last_reply)
         return answer
 
 

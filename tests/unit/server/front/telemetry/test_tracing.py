@@ -9,7 +9,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +27,12 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import DeadlinePassed, QueueFull, Stage, StartupError
 from seqserve_server.contract.events import Event, Failed, TargetScored, Timeline
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.request import Request
+from seqserve_server.contract.request import GenerateSpec, ScoreSpec
 from seqserve_server.front import app
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.security.auth_tokens import Tokens
 from seqserve_server.front.security.protection import Security
-from seqserve_server.front.telemetry import tracing
-from seqserve_server.front.telemetry.call_record import CallRecord, Trace
+from seqserve_server.front.telemetry.call_record import CallRecord, EndedRequest, Trace
 from seqserve_server.front.telemetry.exposition import render
 from seqserve_server.front.telemetry.outcomes import OK
 from seqserve_server.front.telemetry.tracing import Tracing, tracing_to
@@ -254,14 +253,14 @@ async def test_call_that_is_refused(
 def test_request_that_was_refused_and_came_again_is_one() -> None:
     call = CallRecord(path="/s/m", request_id="1", trace=Trace(parent={}))
     one, other = (
-        Request(source=[4], options=DecodingOptions(max_decoding_length=5), receive=print)
-        for _ in range(2)
+        GenerateSpec(source=[4], options=DecodingOptions(max_decoding_length=5)) for _ in range(2)
     )
     refused, answered = Failed(QueueFull("full", 1.0)), Failed(DeadlinePassed(Stage.DECODE))
-    for asked, event in ((one, refused), (other, refused), (one, answered)):
-        call.ended(asked, event)
+    for spec, event in ((one, refused), (other, refused), (one, answered)):
+        call.ended(EndedRequest(spec, Timeline(), event))
     assert call.trace is not None
-    assert call.trace.requests == [(other, refused), (one, answered)]
+    ended = [(request.spec, request.event) for request in call.trace.requests]
+    assert ended == [(other, refused), (one, answered)]
 
 
 async def test_call_that_meets_a_fault(traced: Traced) -> None:
@@ -318,13 +317,13 @@ async def test_line_in_the_log_and_bucket_name_the_trace(
 ARRIVED_S = time.monotonic() - 10.0
 
 
-def record(parent: str = "", requests: Sequence[tuple[Request, Event]] = ()) -> CallRecord:
+def record(parent: str = "", requests: Sequence[EndedRequest] = ()) -> CallRecord:
     trace = Trace(parent={"traceparent": parent} if parent else {})
     call = CallRecord(
         path="/seqserve.v1.GenerationService/Score", request_id="a1", began_s=ARRIVED_S, trace=trace
     )
-    for each, event in requests:
-        call.ended(each, event)
+    for each in requests:
+        call.ended(each)
     return call
 
 
@@ -336,14 +335,12 @@ def traced_alone(call: CallRecord, ratio: float = 1.0) -> tuple[str, tuple[Reada
     return trace_id, by_begin(exporter)
 
 
-def engine_request(**timeline: float) -> Request:
+SPEC = GenerateSpec(source=[1, 2], options=DecodingOptions(max_decoding_length=5))
+
+
+def ended(event: Event, spec: GenerateSpec | ScoreSpec = SPEC, **timeline: float) -> EndedRequest:
     times = {name: ARRIVED_S + seconds for name, seconds in timeline.items()}
-    return Request(
-        source=[1, 2],
-        options=DecodingOptions(max_decoding_length=5),
-        receive=lambda event: None,
-        timeline=Timeline(arrived_s=ARRIVED_S, **times),
-    )
+    return EndedRequest(replace(spec), Timeline(arrived_s=ARRIVED_S, **times), event)
 
 
 @pytest.mark.parametrize(
@@ -367,10 +364,10 @@ def test_caller_decides_whether_its_calls_are_traced(
 
 
 def test_known_target() -> None:
-    taught = engine_request(encode_began_s=1.0, finished_s=3.0)
-    taught.target = [4, 5, 6]
-    _, (_, queue, teach) = traced_alone(record(requests=[(taught, TargetScored([], []))]))
-    assert (queue.name, teach.name) == ("queue", "teach")
+    spec = ScoreSpec(source=[1, 2], target=[4, 5, 6])
+    scored = ended(TargetScored([], []), spec, encode_began_s=1.0, finished_s=3.0)
+    _, (_, queue, teach) = traced_alone(record(requests=[scored]))
+    assert (queue.name, teach.name) == ("queue", "score")
     assert (teach.end_time or 0) - (teach.start_time or 0) == pytest.approx(2e9, abs=1e3)
     assert ours(teach) == {"source_tokens": 2, "target_tokens": 3}
 
@@ -385,7 +382,7 @@ def test_known_target() -> None:
 )
 def test_request_that_fails_on_its_way(timeline: dict[str, float], stages: list[str]) -> None:
     event = Failed(DeadlinePassed(Stage.DECODE))
-    _, (_, *spans) = traced_alone(record(requests=[(engine_request(**timeline), event)]))
+    _, (_, *spans) = traced_alone(record(requests=[ended(event, **timeline)]))
     assert [span.name for span in spans] == stages
     marked = [span.name for span in spans if span.status.status_code is StatusCode.ERROR]
     assert marked == stages[-1:]
@@ -395,13 +392,13 @@ def test_request_that_fails_on_its_way(timeline: dict[str, float], stages: list[
 
 def test_call_of_any_number_of_requests_has_a_trace_of_bounded_size() -> None:
     late = Failed(DeadlinePassed(Stage.QUEUE))
-    _, spans = traced_alone(record(requests=[(engine_request(), late) for _ in range(1000)]))
+    _, spans = traced_alone(record(requests=[ended(late) for _ in range(1000)]))
     assert len(spans) == 1 + 2 * 64
 
 
 def test_untraced_call_keeps_no_request() -> None:
     call = CallRecord(path="/seqserve.v1.GenerationService/Generate", request_id="a1")
-    call.ended(engine_request(), TargetScored([], []))
+    call.ended(ended(TargetScored([], [])))
     assert call.trace is None
 
 

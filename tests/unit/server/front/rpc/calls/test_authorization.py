@@ -29,6 +29,8 @@ from tests.unit.server.front.security.test_auth_tokens import line
 
 from seqserve.token_entry import Scope
 from seqserve.v1 import generation_pb2, model_pb2
+from seqserve_server.contract.request import Spec
+from seqserve_server.front.engine_client.client import Receive
 from seqserve_server.front.rpc.calls.authorization import SCOPES, AuthorizationInterceptor, scope_of
 from seqserve_server.front.rpc.calls.interceptor import CallInterceptor
 from seqserve_server.front.rpc.open_inference.pb import open_inference_pb2
@@ -279,11 +281,16 @@ async def test_calls_of_the_service_need_a_token(guarded: Service) -> None:
 
 async def test_queue_is_shared_among_token_names_or_else_peers(guarded: Service) -> None:
     submitted, submit = [], guarded.remote.submit
+
+    def noted(spec: Spec, receive: Receive) -> int:
+        submitted.append(spec)
+        return submit(spec, receive)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(guarded.remote, "submit", lambda one: (submitted.append(one), submit(one)))
+        patch.setattr(guarded.remote, "submit", noted)
         for token in ("caller", "good"):
             await guarded.generation.Generate(request("a"), metadata=bearer(token))
-    assert [one.caller for one in submitted] == ["web", "127.0.0.1"], "the second token has no name"
+    assert [spec.client_id for spec in submitted] == ["web", "127.0.0.1"], "where it has no name"
 
 
 async def test_open_inference_needs_tokens_too(guarded: Service) -> None:

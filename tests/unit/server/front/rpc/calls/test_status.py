@@ -98,7 +98,7 @@ async def test_refused_client_is_refused_again_without_asking_the_engine(
 ) -> None:
     async with serving(slots=1, max_queue=1) as service:
         # A clock that stands still.
-        service.remote.promises = RefusalCache(lambda: 0.0)
+        service.remote.refusals = RefusalCache(lambda: 0.0)
         service.runtime.may_run.clear()
         calls: list[asyncio.Future[Any]] = []
         for text in ("a", "b"):

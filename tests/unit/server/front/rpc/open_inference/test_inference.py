@@ -24,7 +24,7 @@ from tests.unit.server.front.rpc.service import (
 )
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.request import Request
+from seqserve_server.contract.request import GenerateSpec
 
 Code = grpc.StatusCode
 TEXT = "Grüße aus Köln 🙂"
@@ -59,7 +59,9 @@ async def test_only_requested_outputs_are_returned(service: Service) -> None:
     assert [output.name for output in answer.outputs] == ["stop_reason", "text"]
 
 
-async def test_hypotheses_of_a_text_share_a_row(service: Service, submitted: list[Request]) -> None:
+async def test_hypotheses_of_a_text_share_a_row(
+    service: Service, submitted: list[GenerateSpec]
+) -> None:
     asked = asking("a", "b", beam_size=4, num_hypotheses=3)
     found = tensors(await service.inference.ModelInfer(asked))
     # The fake engine finds only one hypothesis.
@@ -67,7 +69,7 @@ async def test_hypotheses_of_a_text_share_a_row(service: Service, submitted: lis
     assert found["score"] == [[-1.0, -math.inf, -math.inf]] * 2
 
 
-async def test_parameters_are_options(service: Service, submitted: list[Request]) -> None:
+async def test_parameters_are_options(service: Service, submitted: list[GenerateSpec]) -> None:
     asked = asking(
         "a",
         max_decoding_length=9,
@@ -91,7 +93,7 @@ async def test_parameters_are_options(service: Service, submitted: list[Request]
     ("outputs", "scored"), [(["text"], False), (["text", "score"], True), ([], True)]
 )
 async def test_scores_are_computed_only_if_requested(
-    service: Service, submitted: list[Request], outputs: list[str], scored: bool
+    service: Service, submitted: list[GenerateSpec], outputs: list[str], scored: bool
 ) -> None:
     await service.inference.ModelInfer(asking("a", outputs=outputs))
     assert submitted[0].options.return_scores is scored

@@ -22,8 +22,8 @@ from tests.unit.server.front.rpc.service import (
 
 from seqserve import __version__
 from seqserve_server.contract.errors import ModelUnavailable
-from seqserve_server.contract.request import Request
-from seqserve_server.front.engine_client.client import RemoteEngine
+from seqserve_server.contract.request import GenerateSpec
+from seqserve_server.front.engine_client.client import Receive, RemoteEngine
 from seqserve_server.front.engine_client.refusals import RefusalCache
 from seqserve_server.front.models.lifecycle import Control, ModelState
 from seqserve_server.front.models.repository import Entry
@@ -90,9 +90,9 @@ class Down:
 
     slots = max_rows = 1
     is_up = False
-    promises = RefusalCache()
+    refusals = RefusalCache()
 
-    def submit(self, request: Request) -> None:
+    def submit(self, spec: GenerateSpec, receive: Receive) -> int:
         raise ModelUnavailable("down")
 
 

@@ -20,7 +20,7 @@ from tests.unit.server.front.rpc.service import (
     until,
 )
 
-from seqserve_server.contract.request import Request
+from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.front.rpc.open_inference.pb import open_inference_pb2
 
 Code = grpc.StatusCode
@@ -134,10 +134,10 @@ async def test_stream_is_one_log_line_with_sums(
 
 
 async def test_each_request_of_a_stream_arrives_at_its_own_time(
-    service: Service, submitted: list[Request]
+    service: Service, submitted: list[GenerateSpec]
 ) -> None:
     await answers(service, asking("a"), asking("a", stream=True), asking("a"))
-    arrived_s = [sent.timeline.arrived_s for sent in submitted]
+    arrived_s = [sent.arrived_s for sent in submitted]
     assert arrived_s == sorted(set(arrived_s))
 
 

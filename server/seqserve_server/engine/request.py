@@ -1,0 +1,65 @@
+"""One request inside the engine: what was asked, and how far it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from seqserve_server.contract.events import Event, Finished, Timeline
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.request import GenerateSpec, Spec
+
+
+class RequestState(Enum):
+    """How far a request is. It moves down this list, and may skip states."""
+
+    NEW = "new"
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """A spec and the state of its execution."""
+
+    spec: Spec
+    request_id: int = 0
+    """Names the request between the two processes."""
+    state: RequestState = RequestState.NEW
+    is_late: bool = False
+    """Whether the call was cancelled because its deadline had come."""
+    passed_rows: int = 0
+    """Slots that later requests took first, because this one needs more than were free."""
+    tokens_done: int = 0
+    """Generated tokens when it left its slots, whether or not they reach the caller."""
+    timeline: Timeline = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Starts the timeline at the arrival of the call."""
+        self.timeline = Timeline(arrived_s=self.spec.arrived_s)
+
+    @property
+    def generate(self) -> GenerateSpec:
+        """The spec of a request that generates."""
+        assert isinstance(self.spec, GenerateSpec)
+        return self.spec
+
+    @property
+    def options(self) -> DecodingOptions:
+        """The decoding options of a request that generates."""
+        return self.generate.options
+
+    @property
+    def answer(self) -> Finished | None:
+        """The finished hypotheses whose attention is asked for; None in every other request."""
+        return self.spec.answer if isinstance(self.spec, GenerateSpec) else None
+
+    def count_tokens(self, answer: Finished) -> None:
+        """Keeps the number of tokens of the hypotheses that the caller asked for."""
+        hypotheses = answer.hypotheses[: self.options.num_hypotheses]
+        self.tokens_done = sum(len(each.token_ids) for each in hypotheses)
+
+
+Events = list[tuple[Request, Event]]
+"""Events and their requests, in order."""

@@ -1,0 +1,56 @@
+"""Requests for tests of the engine, made without a front."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from seqserve_server.contract.events import Event, Finished, Progress
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.request import GenerateSpec, ScoreSpec, Spec
+from seqserve_server.engine.request import Events, Request
+
+PATIENCE_S = 60.0
+
+
+def generation(source: list[int], options: DecodingOptions, **more: Any) -> Request:
+    """Makes a request to generate; ``more`` are fields of its spec."""
+    return Request(GenerateSpec(source=source, options=options, **more))
+
+
+def scoring(source: list[int], target: list[int], **more: Any) -> Request:
+    """Makes a request to score a target; ``more`` are fields of its spec."""
+    return Request(ScoreSpec(source=source, target=target, **more))
+
+
+class KeptRequest(Request):
+    """A request that keeps its events and can be waited for."""
+
+    def __init__(self, spec: Spec) -> None:
+        super().__init__(spec)
+        self.events: list[Event] = []
+        self._ended = threading.Event()
+
+    def receive(self, event: Event) -> None:
+        self.events.append(event)
+        if not isinstance(event, Progress):
+            self._ended.set()
+
+    @property
+    def last(self) -> Event:
+        """Waits for the last event."""
+        assert self._ended.wait(PATIENCE_S), "a request was lost"
+        return self.events[-1]
+
+    @property
+    def result(self) -> Finished:
+        """Waits for the answer."""
+        assert isinstance(self.last, Finished), self.last
+        return self.last
+
+
+def keep(events: Events) -> None:
+    """Delivers events to requests that keep them."""
+    for request, event in events:
+        assert isinstance(request, KeptRequest)
+        request.receive(event)
