@@ -70,11 +70,18 @@ def call(
     return EngineCall(cast(RemoteEngine, engine), spec)
 
 
+async def begun(coroutine: Any) -> asyncio.Future[Any]:
+    """Starts a coroutine and lets it run until it waits."""
+    task = asyncio.ensure_future(coroutine)
+    await asyncio.sleep(0)
+    return task
+
+
 async def test_unread_tokens_are_merged() -> None:
     engine = FakeEngine()
     waiting = call(engine)
     progress = waiting.progress()
-    first = anext(progress)
+    first = await begun(anext(progress))
     engine.send(Progress([1]))
     engine.send(Progress([2]))
     assert await first == [1, 2]
@@ -90,8 +97,9 @@ async def test_leaving_early_cancels() -> None:
     engine = FakeEngine()
     waiting = call(engine)
     progress = waiting.progress()
+    first = await begun(anext(progress))
     engine.send(Progress([1]))
-    await anext(progress)
+    await first
     await progress.aclose()
     assert engine.cancelled == [(0, False)]
 
@@ -105,16 +113,16 @@ async def test_leaving_at_the_deadline_counts_as_late(
     engine = FakeEngine()
     waiting = call(engine, age_s=10.0, remaining_s=remaining_s)
     progress = waiting.progress()
+    first = await begun(anext(progress))
     engine.send(Progress([1]))
-    await anext(progress)
+    await first
     await progress.aclose()
     assert engine.cancelled == [(0, is_late)]
 
 
 async def test_failure_is_raised() -> None:
     engine = FakeEngine()
-    finished = asyncio.ensure_future(call(engine).finished())
-    await asyncio.sleep(0)
+    finished = await begun(call(engine).finished())
     engine.send(Failed(EngineFault("a step failed")))
     with pytest.raises(EngineFault):
         await finished
@@ -180,8 +188,7 @@ ATTENDED = Finished([ANSWER.best._replace(attention=b"0123")])
 async def test_attention_is_asked_for_in_a_second_request() -> None:
     engine = FakeEngine()
     waiting = call(engine, remaining_s=9.0, return_attention=True)
-    finished = asyncio.ensure_future(waiting.finished())
-    await asyncio.sleep(0)
+    finished = await begun(waiting.finished())
     engine.send(ANSWER, encode_began_s=1.0, finished_s=2.0)
     while len(engine.specs) < 2:
         await asyncio.sleep(0)
@@ -196,13 +203,10 @@ async def test_stream_ends_once_the_attention_is_there() -> None:
     engine = FakeEngine()
     waiting = call(engine, return_attention=True)
     progress = waiting.progress()
-    first = anext(progress)
-    engine_gets_request = asyncio.ensure_future(first)
-    await asyncio.sleep(0)
+    first = await begun(anext(progress))
     engine.send(Progress([1]))
-    assert await engine_gets_request == [1]
-    rest = asyncio.ensure_future(anext(progress, None))
-    await asyncio.sleep(0)
+    assert await first == [1]
+    rest = await begun(anext(progress, None))
     engine.send(ANSWER, encode_began_s=1.0)
     while len(engine.specs) < 2:
         await asyncio.sleep(0)
@@ -213,8 +217,7 @@ async def test_stream_ends_once_the_attention_is_there() -> None:
 
 async def test_answer_that_never_began_needs_no_attention() -> None:
     engine = FakeEngine()
-    finished = asyncio.ensure_future(call(engine, return_attention=True).finished())
-    await asyncio.sleep(0)
+    finished = await begun(call(engine, return_attention=True).finished())
     engine.send(ANSWER)
     assert await finished == ANSWER
     assert len(engine.specs) == 1
@@ -222,8 +225,7 @@ async def test_answer_that_never_began_needs_no_attention() -> None:
 
 async def test_leaving_before_the_attention_is_there_cancels_the_second_request() -> None:
     engine = FakeEngine()
-    finished = asyncio.ensure_future(call(engine, return_attention=True).finished())
-    await asyncio.sleep(0)
+    finished = await begun(call(engine, return_attention=True).finished())
     engine.send(ANSWER, encode_began_s=1.0)
     while len(engine.specs) < 2:
         await asyncio.sleep(0)
