@@ -41,8 +41,8 @@ def response_of(
     Args:
         model: The model that answered.
         source: Token ids of the source.
-        timeline: When the engine request reached each stage.
-        answer: Its result.
+        timeline: When the request reached each stage.
+        answer: The result of the engine.
         terms: The terms of the request as they were sent, in its order.
         replaces: Whether to replace unknown tokens by source tokens.
         attends: Whether to return attention.

@@ -14,7 +14,6 @@ from seqserve_server.contract.request import Spec
 
 REQUEST_ID = "x-request-id"
 Metadata: TypeAlias = Sequence[tuple[str, str | bytes]]
-
 # Of W3C Trace Context, https://www.w3.org/TR/trace-context/.
 _TRACE_KEYS = ("traceparent", "tracestate")
 # A call may have any number of requests; a trace that shows more of them is of no use.

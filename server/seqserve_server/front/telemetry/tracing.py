@@ -6,7 +6,7 @@ while the call is served::
     seqserve.v1.GenerationService/Generate   the call; a child of the client's span if it sent one
     ├── queue                                from arrival until a worker takes it
     ├── encode
-    └── decode                               or teach, for a known target
+    └── decode                               or score, for a given target
 
 In a call with many sources each one has a span ``source`` around these. Spans wait in a queue of
 fixed size, which drops the oldest when it is full; a thread sends them in batches. Attributes are
@@ -235,7 +235,7 @@ def _work(request: EndedRequest) -> list[tuple[str, float, Attributes]]:
     source: Attributes = {"source_tokens": len(spec.source)}
     if isinstance(spec, ScoreSpec):
         target = source | {"target_tokens": len(spec.target)}
-        return [("teach", timeline.encode_began_s, target)]
+        return [("score", timeline.encode_began_s, target)]
     decode: Attributes = {"rows": spec.rows, "batch_rows": timeline.batch_rows}
     if isinstance(event, Finished):
         decode["generated_tokens"] = sum(len(each.token_ids) for each in event.hypotheses)

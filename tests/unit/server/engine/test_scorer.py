@@ -80,7 +80,7 @@ def steps(tiny_runtime: Runtime) -> ScoreSteps:
 def forced(
     model: Transformer, source: list[int], target: list[int]
 ) -> tuple[list[float], list[np.ndarray[Any, Any]]]:
-    """Runs a target in one pass: the log-probability of each token, and all attention weights."""
+    """Reads a target in one pass: the log-probability of each token, and all that it attended."""
     model = copy.deepcopy(model).double()
     record = AttentionRecord()
     lengths = torch.tensor([len(source)])

@@ -290,9 +290,7 @@ async def test_queue_is_shared_among_token_names_or_else_peers(guarded: Service)
         patch.setattr(guarded.remote, "submit", noted)
         for token in ("caller", "good"):
             await guarded.generation.Generate(request("a"), metadata=bearer(token))
-    assert [spec.client_id for spec in submitted] == ["web", "127.0.0.1"], (
-        "the second token has no name"
-    )
+    assert [spec.client_id for spec in submitted] == ["web", "127.0.0.1"], "where it has no name"
 
 
 async def test_open_inference_needs_tokens_too(guarded: Service) -> None:

@@ -15,13 +15,13 @@ from seqserve_server.front.engine_client.client import Receive
 @pytest.fixture
 def submitted(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[GenerateSpec]:
     """Stands for the engine: records each request and answers it with one hypothesis."""
-    specs: list[GenerateSpec] = []
+    requests: list[GenerateSpec] = []
 
     def submit(spec: GenerateSpec, receive: Receive) -> int:
-        specs.append(spec)
+        requests.append(spec)
         answer = Finished([Hypothesis([5], -1.0, StopReason.EOS)])
         asyncio.get_running_loop().call_soon(receive, answer, Timeline())
-        return len(specs)
+        return len(requests)
 
     monkeypatch.setattr(service.remote, "submit", submit)
-    return specs
+    return requests
