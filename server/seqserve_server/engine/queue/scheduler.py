@@ -10,21 +10,17 @@ have taken as many slots as it needs; then the worker keeps its free slots for t
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable, Iterable
 
-from seqserve_server.contract.errors import Draining, QueueFull
+from seqserve_server.contract.errors import QueueFull
 from seqserve_server.contract.limits import QueueLimits
-from seqserve_server.contract.request import Priority
-from seqserve_server.engine.queue.admission import Admission
-from seqserve_server.engine.queue.fair_queue import FairQueue
-from seqserve_server.engine.queue.pace import Pace
+from seqserve_server.engine.queue.request_queue import RequestQueue
 from seqserve_server.engine.request import Request, RequestState
 
 
-class Scheduler:
-    """The queue in front of the workers. Every method may be called from any thread."""
+class Scheduler(RequestQueue):
+    """The queue in front of the workers."""
 
     def __init__(
         self,
@@ -38,66 +34,34 @@ class Scheduler:
         Args:
             limits: Bounds of the queue.
             workers: Number of workers that take requests.
-            slots: Slots of all workers together; the estimate of waiting time uses it.
+            slots: Slots of all workers together.
             clock: The clock of deadlines, in seconds.
         """
+        super().__init__(limits, slots, clock)
         self._workers = workers
-        self._slots = slots
-        self._clock = clock
-        self._queue = FairQueue()
-        self._pace = Pace(slots)
-        self._admission = Admission(self._queue, self._pace, limits)
         # When each running request started.
         self._started_s: dict[Request, float] = {}
         # Rows are counted, not requests: a beam takes several.
         self._running_rows = 0
         self._cancelled: set[Request] = set()
-        self._changed = threading.Condition()
-        self._stopped = False
         # Lower bound of when the next waiting request is late. It does not rise when a request
         # leaves, so it may be too early, never too late.
         self._next_late_s = math.inf
-
-    @property
-    def queue_depth(self) -> int:
-        """Waiting requests."""
-        return len(self._queue)
-
-    @property
-    def low_queue_depth(self) -> int:
-        """Waiting requests of low priority."""
-        return self._queue.count(Priority.LOW)
 
     @property
     def running(self) -> int:
         """Slots in use, over all workers."""
         return self._running_rows
 
-    @property
-    def stopped(self) -> bool:
-        """Whether workers should end."""
-        return self._stopped
-
     def assert_idle(self) -> None:
         """Checks that nothing is kept of requests and clients that have left."""
+        super().assert_idle()
         assert not (self._started_s or self._running_rows or self._cancelled)
-        self._queue.assert_idle()
 
-    def submit(self, request: Request) -> None:
-        """Adds a request to the queue.
-
-        Raises:
-            QueueFull: The queue is full, or the wait would be too long for the request.
-            Draining: The engine takes no new requests.
-        """
-        with self._changed:
-            if self._stopped:
-                raise Draining("the server is shutting down; call another one")
-            self._admission.check(request, self._clock(), self._slots - self._running_rows)
-            request.state = RequestState.WAITING
-            self._queue.add(request)
-            self._next_late_s = min(self._next_late_s, request.spec.begin_by_s)
-            self._changed.notify()
+    def _add(self, request: Request) -> None:
+        self._admission.check(request, self._clock(), self._slots - self._running_rows)
+        self._queue.add(request)
+        self._next_late_s = min(self._next_late_s, request.spec.begin_by_s)
 
     def cancel(self, request: Request) -> bool:
         """Cancels a request: at once if it waits, before the next step if it runs.
@@ -106,16 +70,9 @@ class Scheduler:
             Whether it was waiting, and so has left already.
         """
         with self._changed:
-            if request.state is RequestState.WAITING:
-                self._leave(request)
-                return True
             if request.state is RequestState.RUNNING:
                 self._cancelled.add(request)
-            return False
-
-    def _leave(self, request: Request) -> None:
-        self._queue.leave(request)
-        request.state = RequestState.DONE
+            return super().cancel(request)
 
     def take(self, *, busy: int, free: int, budget_tokens: int) -> list[Request]:
         """Hands the next requests to a worker; they run from then on.
@@ -234,13 +191,3 @@ class Scheduler:
             return self._changed.wait_for(
                 lambda: self._stopped or self._next(math.inf) is not None, timeout_s
             )
-
-    def stop(self) -> list[Request]:
-        """Ends the workers; returns the requests that still waited."""
-        with self._changed:
-            self._stopped = True
-            left = list(self._queue)
-            for request in left:
-                self._leave(request)
-            self._changed.notify_all()
-        return left
