@@ -41,7 +41,6 @@ from seqserve_server.contract.request import GenerateSpec, Spec
 from seqserve_server.front.engine_client.refusals import QueueKey, RefusalCache
 from seqserve_server.front.engine_client.stats import StatsClient
 
-_FIRST_DELAY_S = 0.5
 _MAX_DELAY_S = 30.0
 
 Receive: TypeAlias = Callable[[Event, Timeline | None], None]
@@ -70,15 +69,23 @@ class _Pending(NamedTuple):
 class RemoteEngine:
     """The front's handle of one engine."""
 
-    def __init__(self, launch: Callable[[], HostProcess], stall_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        launch: Callable[[], HostProcess],
+        stall_s: float = 0.0,
+        *,
+        restart_delay_s: float = 0.5,
+    ) -> None:
         """Launches the process at once, so that several engines load in parallel.
 
         Args:
             launch: Starts a host; called again when the host has died.
             stall_s: Time after which a host is killed if one of its threads hangs; 0 for never.
+            restart_delay_s: Pause after the first failed restart; it doubles with each further one.
         """
         self._launch = launch
         self._stall_s = stall_s
+        self._restart_delay_s = restart_delay_s
         self._watching: asyncio.Task[None] | None = None
         self._host: HostProcess | None = launch()
         self._request_ids = itertools.count(1)
@@ -267,7 +274,7 @@ class RemoteEngine:
             self._restart = asyncio.create_task(self._restart_host())
 
     async def _restart_host(self) -> None:
-        delay_s = _FIRST_DELAY_S
+        delay_s = self._restart_delay_s
         while not self._closed:
             try:
                 await asyncio.to_thread(self.discard)
