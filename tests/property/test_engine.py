@@ -34,7 +34,7 @@ EOS, WORDS = 2, 384
 MAX_SOURCE, MAX_TARGET = 24, 20
 PATIENCE_S = 60.0
 
-# The examples are the same in every run: two words may tie to within rounding somewhere among all
+# The examples are the same in every run: two tokens may tie to within rounding somewhere among all
 # sources there are, and then torch and ONNX Runtime may each be right.
 SETTINGS = settings(
     deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -297,7 +297,7 @@ def assert_worth_comparing(offline: Offline) -> None:
     assert len(lengths) > 5, "targets end at few places"
     assert MAX_TARGET in lengths, "none is cut off"
     steps = [pair for answer in answers for pair in pairwise(answer.best.token_ids)]
-    assert sum(a == b for a, b in steps) < 0.4 * len(steps), "they repeat one word"
+    assert sum(a == b for a, b in steps) < 0.4 * len(steps), "they repeat one token"
 
 
 def test_answers_are_worth_comparing(tiny_offline: Offline) -> None:

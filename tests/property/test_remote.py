@@ -30,7 +30,7 @@ LIMITS = EngineLimits(workers=2, slots=4, max_queue=6, max_source_tokens_per_ste
 
 @dataclass(frozen=True, slots=True)
 class Arrive:
-    """A caller comes."""
+    """A caller submits a request."""
 
     source: list[int]
     max_length: int

@@ -188,7 +188,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         if request.spec.priority is Priority.LOW:
             assert len(normal) <= (MAX_NORMAL_IN_A_ROW + 1) * (len(low) + 2), "it starves"
         else:
-            assert len(low) <= 1 + len(normal), "those of low priority went first"
+            assert len(low) <= 1 + len(normal), "low priority was served first"
 
     @precondition(lambda self: self.waiting and not self.stopped)
     @rule()
@@ -245,7 +245,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         before = self.scheduler.queue_depth
         shed = [request for request, _ in self.scheduler.shed(self.now_s)]
         assert all(request.spec.priority is Priority.NORMAL for request in shed)
-        assert not before or len(shed) < before, "the next one never goes"
+        assert not before or len(shed) < before, "the next one was shed"
         self.waiting = [request for request in self.waiting if request not in shed]
         self.done += shed
 

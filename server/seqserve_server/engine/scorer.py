@@ -1,6 +1,6 @@
 """Scores given targets and computes attention, in a thread beside the workers.
 
-Running rows are not held up: the operating system shares the cores between this thread and the
+Running rows do not wait: the operating system shares the cores between this thread and the
 workers. Targets that wait to be scored run together; the scores of one do not depend on the others.
 """
 
@@ -96,7 +96,7 @@ class Scorer:
         ]
 
     def _with_attention(self, request: Request, answer: Finished) -> Finished:
-        """Adds the attention of each hypothesis, or ranks by coverage, as the options say."""
+        """Adds the attention of each hypothesis, or ranks by coverage, according to the options."""
         options = request.options
         pairs = list(zip(answer.hypotheses, self._attention(request, answer), strict=True))
         if options.coverage_penalty:

@@ -1,4 +1,4 @@
-"""Decides which requests may wait, and tells refused ones when to come back.
+"""Decides which requests may wait, and when refused ones should try again.
 
 How many requests a client may have in the queue depends on the room that is left, so that other
 clients find some: Choudhury and Hahne 1998, "Dynamic Queue Length Thresholds". With a share of 1/2

@@ -170,7 +170,7 @@ class Scheduler(RequestQueue):
 
         Args:
             requests: The requests.
-            answered: Whether their work was done; others say nothing about the pace.
+            answered: Whether their work was done; only such requests count for the pace.
         """
         with self._changed:
             for request in requests:

@@ -71,7 +71,7 @@ class RefusalCache:
 
         Args:
             key: The queue that refused the request.
-            full: The engine's refusal; it says when the requests before this one will be done.
+            full: The engine's refusal, with the time until the requests before this one are done.
         """
         now_s = self._clock()
         repeat_s = min(MAX_REPEAT_S, _REPEAT_SHARE * full.retry_after_s)

@@ -21,7 +21,7 @@ Answer: TypeAlias = Callable[
     [generation_pb2.GenerateRequest], Awaitable[generation_pb2.GenerateResponse]
 ]
 
-# gRPC shows a cancel first as an end of the input; what tells them apart follows within 1 ms.
+# gRPC shows a cancel first as an end of the input; the cancel follows within 1 ms.
 _CANCEL_FOLLOWS_S = 0.01
 
 

@@ -1,4 +1,4 @@
-"""Buckets and what falls into them."""
+"""Buckets and the values that they count."""
 
 from __future__ import annotations
 

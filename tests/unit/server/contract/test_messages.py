@@ -181,7 +181,7 @@ def test_errors_and_statistics_arrive() -> None:
 
 
 def test_event_of_a_step_takes_few_bytes() -> None:
-    """Every row of every step of a stream goes over the socket."""
+    """Every streamed row sends an event over the socket in every step."""
     one = len(encode_message(StepEvents([(1_000_000, Progress([20_000]), None)])))
     many: list[tuple[int, Event, Timeline | None]] = [
         (1_000_000 + number, Progress([20_000]), None) for number in range(65)

@@ -48,7 +48,7 @@ def test_term_of_one_token_is_never_begun() -> None:
 
 @given(words=words_of_two, term=term_of_two)
 def test_terms_are_sequences(words: list[int], term: tuple[int, ...]) -> None:
-    """By letters: each word is one."""
+    """Compares with substrings: each token is a letter."""
     text, part = "".join(map(str, words)), "".join(map(str, term))
     assert unmet((term,), words) == ([] if part in text else [0])
     lengths = [count for count in range(len(part)) if text.endswith(part[:count])]

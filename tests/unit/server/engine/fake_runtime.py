@@ -1,4 +1,4 @@
-"""A runtime without ONNX: each word is a hash of the source and of all words before it.
+"""A runtime without ONNX: each token is a hash of the source and of all tokens before it.
 
 It reads them out of the very caches that the graphs would read, so a row that is moved badly, or
 that reads a neighbour, comes out wrong.
@@ -59,7 +59,7 @@ def make_manifest(**changes: Any) -> Manifest:
 
 
 def next_word(source: list[int], words: list[int], *, may_end: bool) -> tuple[int, float]:
-    """Gives the word after ``words``, the begin token first, and a made-up log-probability."""
+    """Returns the token after ``words``, the begin token first, and a made-up log-probability."""
     value = 17
     for word in [*source, *words]:
         value = (value * 31 + word) % 10_007
@@ -68,7 +68,7 @@ def next_word(source: list[int], words: list[int], *, may_end: bool) -> tuple[in
 
 
 def detokenize(words: Sequence[int]) -> str:
-    """Gives a character for each word."""
+    """Returns a character for each token."""
     return "".join(map(chr, (ord("A") + word for word in words)))
 
 
@@ -130,7 +130,7 @@ class FakeStep:
         if not self._projected:
             return
         self._outputs["next_tokens"][row, 0] = word
-        # Where no score was asked for, none is to be relied on.
+        # A step without log-probabilities must not be relied on for them.
         self._outputs["log_probabilities"][row] = score if inputs["return_logprobs"] else np.nan
 
 

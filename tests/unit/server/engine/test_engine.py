@@ -43,7 +43,7 @@ class Ends(Observer):
 
 
 class Harness:
-    """An engine over a fake runtime whose steps, and whose scorer, can be held up."""
+    """An engine over a fake runtime whose steps and whose scorer can be blocked."""
 
     def __init__(
         self,
@@ -284,7 +284,7 @@ def test_warm_up_leaves_the_engine_as_new(harness: Harness) -> None:
 
 
 def until_beating(engine: Engine, threads: int) -> list[bool]:
-    """Waits until so many threads have come round; tells which."""
+    """Waits until this number of threads has made progress; returns which."""
     before, deadline_s = engine.heartbeats, time.monotonic() + PATIENCE_S
     while True:
         beating = [now > then for now, then in zip(engine.heartbeats, before, strict=True)]

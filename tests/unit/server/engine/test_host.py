@@ -168,7 +168,7 @@ def test_progress_is_sent_step_by_step(other: OtherEnd) -> None:
     other.submit(1, 5, options=ENDLESS, streamed=True)
     words = ought.best.token_ids
     steps = [other.step_events().events for _ in words]
-    # The last word comes with the whole answer.
+    # The last token comes with the whole answer.
     assert [len(events) for events in steps] == [1] * 10
     *progress, (number, last, timeline) = [event for events in steps for event in events]
     assert (number, last) == (1, ought) and timeline is not None
@@ -325,7 +325,7 @@ def test_host_stops_when_the_other_end_leaves_messages_unread() -> None:
     with serving() as other:
         other.set_up()
         other.submit(1, 5)
-        # What it tells lies in the socket, and nobody reads it.
+        # Its events stay unread in the socket.
         assert other.channel.recv(1, socket.MSG_PEEK)
         other.close()
         other.wait_ended()

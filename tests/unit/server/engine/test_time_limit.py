@@ -1,4 +1,4 @@
-"""Requests that end at their time limit with what they have."""
+"""Requests that end at their time limit with the tokens that they have."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def stepper(tiny_runtime: Runtime, tiny_tokenizer: Tokenizer) -> Stepper:
 
 
 def as_cut(hypothesis: Hypothesis) -> Hypothesis:
-    """Says of one that has come to its length that it has come to its limit."""
+    """Replaces the stop reason LENGTH by TIME_LIMIT."""
     assert hypothesis.stop_reason is StopReason.LENGTH
     return hypothesis._replace(stop_reason=StopReason.TIME_LIMIT)
 
@@ -228,9 +228,9 @@ def test_streamed_tokens_at_the_limit_are_those_of_the_answer(stepper: Stepper) 
     stepper.step(3)
     stepper.last_step()
     *pieces, _ = stepper.events_of(limited)
-    told = [word for piece in pieces if isinstance(piece, Progress) for word in piece.token_ids]
+    streamed = [word for piece in pieces if isinstance(piece, Progress) for word in piece.token_ids]
     [found] = stepper.hypotheses(limited)
-    assert found.token_ids[:-1] == told, "the last one comes with the answer"
+    assert found.token_ids[:-1] == streamed, "the last token comes with the answer"
 
 
 def test_request_that_ends_in_time_is_complete(stepper: Stepper) -> None:

@@ -104,7 +104,7 @@ class Stepper:
             assert self.events_of(request) == [expected(request.spec.source, request.options)]
 
     def run_long(self, *words: int) -> list[Request]:
-        """Starts rows that do not end by themselves for some turns."""
+        """Starts rows that run for some steps."""
         requests = [self.submit(word, shortest=9) for word in words]
         self.step()
         assert self.rows == requests
@@ -197,7 +197,7 @@ def test_streamed_tokens_are_those_of_the_answer() -> None:
     assert last == expected(request.spec.source, request.options)
     words = [word for event in progress if isinstance(event, Progress) for word in event.token_ids]
     assert isinstance(last, Finished)
-    # What comes last comes with the answer.
+    # The last token comes with the answer.
     told = last.best.token_ids
     assert words == (told[:-1] if last.best.stop_reason is StopReason.LENGTH else told)
     stepper.assert_decoded(other)
@@ -230,7 +230,7 @@ def test_moved_row_keeps_its_deadline() -> None:
 
 @pytest.fixture
 def moves(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
-    """Rows that were copied, from where to where."""
+    """Source and target row of every move."""
     moves: list[tuple[int, int]] = []
     move = SlotCache.move
 
@@ -341,7 +341,7 @@ def test_no_step_runs_over_a_dead_row() -> None:
 
 
 def test_shorter_row_replaces_the_longest_one_within_a_step() -> None:
-    """The step of the fake looks at the lengths it is told, to the last token."""
+    """The fake step checks the lengths of all rows."""
     stepper = Stepper(slots=2)
     long = stepper.submit(*range(5, 14), shortest=9)
     stepper.step(3)
@@ -541,7 +541,7 @@ def test_source_that_cannot_be_encoded_leaves_no_hole(moves: list[tuple[int, int
     running = stepper.run_long(5, 6, 7)
     stepper.scheduler.cancel(running[0])
     stepper.scheduler.cancel(running[1])
-    # The shorter one comes first: its slot is still to be filled by the longer one.
+    # The shorter one fails first, and the longer one takes its row.
     broken, fine = stepper.submit(WORDS), stepper.submit(8, 9, shortest=9)
     stepper.step()
     assert stepper.rows == [fine, running[2]]
@@ -586,7 +586,7 @@ def test_fault_while_a_row_joins_a_hole_loses_no_request(
     after = [stepper.submit(10, scored=False), stepper.submit(11, 12, scored=False)]
     stepper.finish()
     stepper.assert_decoded(*after)
-    assert not any(stepper.runtime.scored[-2:]), "a row that is gone still asks"
+    assert not any(stepper.runtime.scored[-2:]), "a row that has left still needs scores"
 
 
 def fault() -> None:

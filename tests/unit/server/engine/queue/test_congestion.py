@@ -1,53 +1,53 @@
-"""How long a request may wait while more comes than can be done."""
+"""The default limit of the time in the queue, in bursts and under overload."""
 
 from __future__ import annotations
 
 from seqserve_server.engine.queue.congestion import BURST_S, LASTING_S, Congestion
 
-HELD_S = 0.4
+SERVICE_S = 0.4
 
 
-def longest_s(congestion: Congestion, now_s: float) -> float:
-    return congestion.max_wait_s(now_s, HELD_S, HELD_S / 8)
+def max_wait_s(congestion: Congestion, now_s: float) -> float:
+    return congestion.max_wait_s(now_s, SERVICE_S, SERVICE_S / 8)
 
 
 def test_wait_is_long_until_a_request_is_refused() -> None:
-    assert longest_s(Congestion(), 100.0) == BURST_S
+    assert max_wait_s(Congestion(), 100.0) == BURST_S
 
 
 def test_wait_is_half_a_service_time_after_a_refusal() -> None:
     congestion = Congestion()
     congestion.note(100.0)
-    assert longest_s(congestion, 100.0) == longest_s(congestion, 101.9) == HELD_S / 2
-    assert longest_s(congestion, 102.0) == BURST_S
+    assert max_wait_s(congestion, 100.0) == max_wait_s(congestion, 101.9) == SERVICE_S / 2
+    assert max_wait_s(congestion, 102.0) == BURST_S
 
 
 def test_two_requests_may_wait_in_any_case() -> None:
     congestion = Congestion()
     congestion.note(100.0)
-    assert congestion.max_wait_s(100.0, HELD_S, HELD_S / 4) == HELD_S / 2
-    assert congestion.max_wait_s(100.0, HELD_S, HELD_S / 2) == HELD_S
-    assert congestion.max_wait_s(100.0, HELD_S, HELD_S) == 2 * HELD_S
+    assert congestion.max_wait_s(100.0, SERVICE_S, SERVICE_S / 4) == SERVICE_S / 2
+    assert congestion.max_wait_s(100.0, SERVICE_S, SERVICE_S / 2) == SERVICE_S
+    assert congestion.max_wait_s(100.0, SERVICE_S, SERVICE_S) == 2 * SERVICE_S
 
 
 def test_every_refusal_prolongs_the_congestion() -> None:
     congestion = Congestion()
     congestion.note(100.0)
     congestion.note(101.5)
-    assert longest_s(congestion, 103.4) == HELD_S / 2
-    assert longest_s(congestion, 103.5) == BURST_S
+    assert max_wait_s(congestion, 103.4) == SERVICE_S / 2
+    assert max_wait_s(congestion, 103.5) == BURST_S
 
 
 def test_long_queue_is_tried_again_once_a_minute() -> None:
     congestion = Congestion()
     for tenths in range(600):
         congestion.note(100.0 + tenths / 10)
-        assert longest_s(congestion, 100.0 + tenths / 10) == HELD_S / 2
-    assert longest_s(congestion, 160.0) == BURST_S
+        assert max_wait_s(congestion, 100.0 + tenths / 10) == SERVICE_S / 2
+    assert max_wait_s(congestion, 160.0) == BURST_S
     congestion.note(161.0)
-    assert longest_s(congestion, 220.9) == BURST_S, "nothing was refused for a while"
+    assert max_wait_s(congestion, 220.9) == BURST_S, "nothing was refused for a while"
     congestion.note(221.0)
-    assert longest_s(congestion, 222.0) == HELD_S / 2
+    assert max_wait_s(congestion, 222.0) == SERVICE_S / 2
 
 
 def test_slow_requests_may_wait_longer() -> None:
@@ -58,7 +58,7 @@ def test_slow_requests_may_wait_longer() -> None:
 
 
 def refusing(congestion: Congestion, *times_s: float) -> bool:
-    """Refuses at some times; tells whether what waits at the last is too much."""
+    """Refuses a request at each time; tells whether the queue has a surplus at the last one."""
     for now_s in times_s:
         congestion.note(now_s)
     return congestion.has_surplus(times_s[-1])

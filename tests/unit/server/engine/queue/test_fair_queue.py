@@ -72,7 +72,7 @@ def test_work_before_a_request_is_the_work_that_is_served_before_it(
     before = []
     while (one := serve(queue)) is not newest:
         before.append(one.spec.work)
-    # After so many requests of normal priority one of low priority is served.
+    # Low priority is served after a number of requests of normal priority.
     if priority is Priority.NORMAL or len(before) < MAX_NORMAL_IN_A_ROW:
         assert sum(before) == expected
 

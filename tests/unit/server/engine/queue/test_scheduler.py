@@ -112,7 +112,7 @@ def test_cancelled_running_request_is_reported_once_to_its_worker() -> None:
     scheduler.take(busy=0, free=1, budget_tokens=9)
     scheduler.take(busy=0, free=1, budget_tokens=9)
     assert not scheduler.cancel(a)
-    assert scheduler.running == 2, "its slot is held until its worker lets go"
+    assert scheduler.running == 2, "its slot stays in use until its worker gives it back"
     assert scheduler.take_cancelled([b]) == []
     assert scheduler.take_cancelled([a]) == [a]
     assert scheduler.take_cancelled([a]) == []
@@ -192,7 +192,7 @@ def test_stop_wakes_an_idle_worker() -> None:
 def paced(
     interval_s: float, *, slots: int = 1, max_queue: int = 200, **bounds: Any
 ) -> tuple[Scheduler, Clock]:
-    """Makes a scheduler, one slot of which each of its requests, of work 6, has held so long."""
+    """Makes a scheduler whose requests, of work 6, have each occupied one slot for a time."""
     clock = Clock()
     scheduler = Scheduler(QueueLimits(max_queue=max_queue, **bounds), slots=slots, clock=clock)
     for _ in range(9):
@@ -267,7 +267,7 @@ def test_queue_is_kept_short_after_a_refusal() -> None:
 
 
 def overrun(**bounds: Any) -> tuple[Scheduler, Clock, list[Request]]:
-    """Makes a scheduler that goes on refusing, and what it let wait before; one takes 0.5 s."""
+    """Makes a scheduler under lasting overload, and its waiting requests; one takes 0.5 s."""
     scheduler, clock = paced(0.5, **bounds)
     waiting = submitted(scheduler, *[3] * 5)
     for _ in range(4):
@@ -420,7 +420,7 @@ def test_time_limit_ends_the_wait_too() -> None:
 
 @pytest.mark.parametrize("callers", [1, 3])
 def test_client_that_follows_the_retry_advice_is_admitted(callers: int) -> None:
-    """Twice as many as can wait come at once; time goes on at an even pace."""
+    """Twice as many requests as can wait arrive at once."""
     scheduler, clock = paced(0.01, max_queue_s=0.2)
     refusals = RefusalCache(clock)
     coming = [(clock.now_s, number % callers, 0) for number in range(60)]
@@ -447,7 +447,7 @@ def test_client_that_follows_the_retry_advice_is_admitted(callers: int) -> None:
 
 @pytest.mark.parametrize("max_queue_s", [None, 0.14])
 def test_flood_leaves_others_served_and_no_call_much_slower(max_queue_s: float | None) -> None:
-    """Seven times as much as can be done comes at random; time goes on at an even pace."""
+    """Requests arrive at random, at seven times the capacity."""
     slots, held_s, tick_s, ticks = 8, 0.2, 0.01, 2000
     clock, draw, capacity = Clock(), random.Random(7), slots / held_s
     scheduler = Scheduler(
@@ -475,7 +475,7 @@ def test_flood_leaves_others_served_and_no_call_much_slower(max_queue_s: float |
         for one in scheduler.take(busy=len(running), free=slots - len(running), budget_tokens=999):
             served[one.spec.client_id] += 1
             if tick > ticks / 4:
-                # What could wait before anything was refused has gone.
+                # Requests from before the first refusal have left.
                 waits_s.append(clock.now_s - one.spec.arrived_s)
             running.append((clock.now_s + draw.uniform(0.5, 1.5) * held_s, one))
     quiet = rates.keys() - {"loud"}

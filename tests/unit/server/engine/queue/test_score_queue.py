@@ -182,7 +182,7 @@ def test_wait_is_estimated_from_the_duration_of_passes(together: int) -> None:
         clocked.run()
     submitted(clocked.waiting, target("busy"))
     assert len(taken(clocked.waiting)) == 1
-    # Two and a half runs of those that wait, and no more.
+    # As many as two and a half passes serve.
     most = int(2.5 * together) + 1
     submitted(clocked.waiting, *(target(f"new {n}") for n in range(most)))
     refused = clocked.refusal(target("another"))
@@ -211,7 +211,7 @@ def test_idle_time_is_not_part_of_the_wait() -> None:
         clocked.now_s += 1000.0
     submitted(clocked.waiting, target("busy"))
     taken(clocked.waiting)
-    # What comes while one runs is not what it waited for.
+    # The time before a request arrives is not part of its wait.
     clocked.now_s += 0.5
     submitted(clocked.waiting, target("a"), target("b"), target("c"))
     assert clocked.refusal(target("d")).retry_after_s == pytest.approx(3.0)

@@ -82,7 +82,7 @@ class FakeHost:
         )
 
     def die(self) -> None:
-        """Ends without a word, whatever it was sent unread."""
+        """Ends abruptly, with messages unread."""
         self._stream.close()
         self._theirs.close()
 
@@ -128,7 +128,7 @@ async def remote_to(
     finally:
         await engine.stop()
     for host in hosts.launched:
-        # One that was just being launched is ended by whoever launched it.
+        # A host that was just being launched is ended by its launcher.
         assert host.ended.wait(PATIENCE_S), "a host was left behind"
 
 
@@ -171,7 +171,7 @@ def submitted(engine: RemoteEngine, count: int) -> list[Inbox]:
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    """Waits for a state that is sure to come, and fails where it does not."""
+    """Waits for a condition, and fails after a timeout."""
     async with asyncio.timeout(PATIENCE_S):
         while not is_so():
             await asyncio.sleep(0.001)
@@ -188,7 +188,7 @@ def rows_of(reply: StatsReply) -> float:
 
 
 async def reply_of(engine: RemoteEngine, host: FakeHost | None = None, rows: int = 0) -> StatsReply:
-    """Asks, and answers for the host where there is one."""
+    """Asks for statistics, and answers in the place of a host."""
     asked = engine.ask()
     if host is not None:
         await host.read(GetStats)
@@ -547,7 +547,7 @@ async def test_stop_ends_a_host_that_still_loads() -> None:
     async with remote_to(ready, FakeHost) as (engine, hosts):
         hosts.launched[0].die()
         await until(lambda: len(hosts.launched) == 2)
-        # It ends only when it is told to.
+        # It does not end by itself.
         await engine.stop()
         assert hosts.launched[1].ended.is_set()
         assert not engine.is_up

@@ -22,7 +22,7 @@ LIMITS = EngineLimits(workers=1, slots=4, max_queue=16, max_source_tokens_per_st
 
 
 class ThreadHost:
-    """Stands where an engine's process would be.
+    """Stands in for an engine's process.
 
     Attributes:
         channel: The socket of the other end.
@@ -55,9 +55,9 @@ class ThreadHost:
     def end(self) -> None:
         """Waits until it has ended, which the other end's closing makes it do."""
         self._thread.join(PATIENCE_S)
-        assert not self._thread.is_alive(), "its socket is closed, but it goes on"
+        assert not self._thread.is_alive(), "it goes on after its socket was closed"
 
     def break_down(self) -> None:
-        """Ends as a process that is killed does: without a word."""
+        """Ends abruptly, as a killed process does."""
         with suppress(OSError):  # it has ended already
             self._theirs.shutdown(socket.SHUT_RDWR)
