@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seqserve.errors import OptionError
-from seqserve_export.program import OPSET, write_graphs
+from seqserve_export.graph_files import write_graphs
 from seqserve_export.quantization import precision_of
+from seqserve_export.tracing import OPSET
 from seqserve_model.config import PositionScheme, TransformerConfig
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.manifest import (

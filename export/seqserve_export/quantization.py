@@ -134,11 +134,11 @@ class QuantizedLinear(nn.Module):
             self.weight, self.weight_scale / scale, bias, self.input_scale, self.zero_point
         )
 
-    def some(self, x: Tensor, channels: Tensor) -> Tensor:
-        """Maps ``[1, B, K]`` to groups of channels alone, int64 ``[G, C]``, as nodes.
+    def project_channels(self, x: Tensor, channels: Tensor) -> Tensor:
+        """Maps ``[1, B, K]`` to groups of output channels ``[G, C]``, as nodes of ONNX Runtime.
 
         Returns:
-            ``[G, B, C]``, the same numbers as among all channels.
+            ``[G, B, C]``, bit for bit the numbers of the whole projection.
         """
         assert self.bias is None
         weight = F.embedding(channels, self.weight)  # [G, C, K]

@@ -228,11 +228,15 @@ class Transformer(nn.Module):
         state.length += target.size(1)
         return self.decoder_norm(x)  # type: ignore[no-any-return]
 
-    def _embed(
-        self, embedding: nn.Embedding, positions: Positions, words: Tensor, start: int
-    ) -> Tensor:
+    def embed_tokens(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
+        """Looks up tokens ``[..]`` and scales their embeddings ``[.., W]`` (§3.4)."""
         scale = math.sqrt(self.config.width) if self.config.scaled_embeddings else 1.0
-        x = positions.embed(embedding(words) * scale, start)
+        return embedding(tokens) * scale  # type: ignore[no-any-return]
+
+    def _embed(
+        self, embedding: nn.Embedding, positions: Positions, tokens: Tensor, start: int
+    ) -> Tensor:
+        x = positions.embed(self.embed_tokens(embedding, tokens), start)
         return self.dropout(x)  # type: ignore[no-any-return]
 
     def _attend_source(

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from seqserve_export.precision import Scales
-from seqserve_export.program import Input, Program, trace
+from seqserve_export.program import Input, Program
 from seqserve_export.quantization import QuantizedLinear, Range
-from seqserve_export.shortlist import GROUP, project_some
+from seqserve_export.shortlist import GROUP, project_tokens
+from seqserve_export.tracing import trace
 
 # Wider than what is added up at once, in no whole number of parts, and more words than a request
 # can allow.
@@ -33,7 +34,7 @@ class Both(nn.Module):
         self.projection = projection
 
     def forward(self, x: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
-        return project_some(self.projection, x, words), self.projection(x)
+        return project_tokens(self.projection, x, words), self.projection(x)
 
 
 @pytest.fixture(

@@ -8,7 +8,8 @@ import onnx
 import pytest
 from onnx import TensorProto, numpy_helper
 
-from seqserve_export.program import OPSET, WEIGHTS, _move_weights
+from seqserve_export.graph_files import WEIGHTS, move_weights
+from seqserve_export.tracing import OPSET
 
 GRAPHS = ["encoder.onnx", "decoder.onnx", "scorer.onnx"]
 
@@ -150,8 +151,8 @@ def test_part_of_a_packed_weight_is_found_in_it() -> None:
     other = part + 1
     weights = bytearray()
     first, second = graph_of(packed=np.concatenate([other, part])), graph_of(part=part)
-    _move_weights(first, weights)
-    _move_weights(second, weights)
+    move_weights(first, weights)
+    move_weights(second, weights)
     assert len(weights) == 2 * part.nbytes
     [tensor] = second.graph.initializer
     assert external(tensor) == {"location": WEIGHTS, "offset": "4096", "length": "4096"}
@@ -162,7 +163,7 @@ def test_weight_is_never_pointed_to_where_no_number_begins() -> None:
     ones = np.full(1024, 0x01010101, np.int32)
     weights = bytearray(b"\0" * 3 + b"\1" * ones.nbytes)
     graph = graph_of(ones=ones)
-    _move_weights(graph, weights)
+    move_weights(graph, weights)
     offset = int(external(graph.graph.initializer[0])["offset"])
     assert offset % 64 == 0
     assert weights[offset : offset + ones.nbytes] == ones.tobytes()
@@ -171,6 +172,6 @@ def test_weight_is_never_pointed_to_where_no_number_begins() -> None:
 def test_small_constants_stay_in_their_graph() -> None:
     weights = bytearray()
     graph = graph_of(small=np.zeros(255, np.float32))
-    _move_weights(graph, weights)
+    move_weights(graph, weights)
     assert not weights
     assert graph.graph.initializer[0].data_location == TensorProto.DEFAULT
