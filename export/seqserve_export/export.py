@@ -9,7 +9,7 @@ import torch
 from seqserve.errors import OptionError
 from seqserve_export.artifact import Description, write_artifact
 from seqserve_export.calibration import calibrate
-from seqserve_export.command import ExportOptions
+from seqserve_export.options import ExportOptions
 from seqserve_export.parity import judge, verify
 from seqserve_export.precision import Precision
 from seqserve_export.quantization import quantize

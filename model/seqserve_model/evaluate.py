@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -19,16 +19,14 @@ from sacrebleu.metrics import BLEU, CHRF
 
 from seqserve.errors import OptionError
 from seqserve_model.checkpoint import load_run
-from seqserve_model.command.evaluate import EvaluateOptions
 from seqserve_model.data import Pair, read_pairs
+from seqserve_model.options import EvaluateOptions
 from seqserve_model.search import greedy_in_batches
 from seqserve_model.transformer import Transformer
 from seqserve_model.weights import Weights
 from seqserve_server.contract.manifest import FILE as MANIFEST
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.offline import Offline
-
-StatsReply = Callable[[str], None]
 
 
 class Translator(Protocol):

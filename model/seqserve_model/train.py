@@ -24,11 +24,11 @@ from seqserve.errors import OptionError
 from seqserve_model.allocator import keep_freed_memory
 from seqserve_model.batches import Examples
 from seqserve_model.checkpoint import RunDirectory, read_json, write_json
-from seqserve_model.command.train import TrainOptions
 from seqserve_model.config import TransformerConfig
 from seqserve_model.data import Split, read_pairs, split_pairs, write_pairs
 from seqserve_model.dropout import use_byte_dropout
 from seqserve_model.evaluate import torch_device
+from seqserve_model.options import TrainOptions
 from seqserve_model.recipe import Recipe
 from seqserve_model.revision import current_commit
 from seqserve_model.trainer import Corpora, End, Trainer
