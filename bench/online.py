@@ -30,6 +30,7 @@ from bench.artifacts import newest, repository_of
 from bench.latency import Answer
 from bench.load import Caller, closed_loop, for_seconds, open_loop
 from bench.process import PATIENT, ServerProcess
+from bench.provenance import print_signature
 from bench.sentences import everyday
 from bench.series import Run, Series, capacity, figures, unloaded_s
 from seqserve_server.contract.manifest import Manifest
@@ -209,9 +210,9 @@ def print_table(report: dict[str, Any]) -> None:
     busy = max(point["generator_cpu_share"] for point in points)
     print(
         f"  The load generator was {late_ms:.1f} ms late at most (p99 of a point) and took"
-        f" {busy:.0%} of a core.\n",
-        flush=True,
+        f" {busy:.0%} of a core."
     )
+    print_signature()
 
 
 def _line(name: str, point: dict[str, Any]) -> str:

@@ -29,6 +29,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
+from bench.provenance import print_signature
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.provider import Provider
 from seqserve_server.engine.cache import SlotCache
@@ -222,7 +223,7 @@ def print_table(report: dict[str, Any]) -> None:
             f" {point['bytes_us']:.0f}, products alone {point['operations_us']:.0f}:"
             f" {point['share']:.0%} of the roofline\n           {top}"
         )
-    print(flush=True)
+    print_signature()
 
 
 def main() -> int:
