@@ -23,8 +23,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.argv[1:] if argv is None else argv,
         prog="seqserve export",
         description=(
-            "Exports a trained model to ONNX and proves it: torch and the artifact both translate\n"
-            "real sentences, and nothing is written unless they agree token by token."
+            "Exports a trained model to ONNX and proves it: torch and the artifact translate the\n"
+            "same real sentences, and nothing is written unless they agree token by token."
         ),
         epilog=_EPILOG,
     )

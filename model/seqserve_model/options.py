@@ -15,21 +15,19 @@ class TrainOptions:
 
     recipe: Path = option(help="TOML file of the recipe.", positional=True)
     out: Path | None = option(
-        None, help="Directory of the run; runs/<name of the recipe> where not given."
+        None, help="Directory of the run; runs/<name of the recipe> if not given."
     )
     resume: bool = option(False, help="Go on from the last checkpoint, if there is one.")
-    fresh: bool = option(False, help="Remove what an earlier training left there.")
+    fresh: bool = option(False, help="Remove an earlier training first.")
     device: str = option("cpu", help="Torch device, such as cpu or cuda.")
     threads: int | None = option(
         None,
-        help="Threads of torch; its own choice where not given. Small models want one.",
+        help="Threads of torch; torch chooses if not given. One is best for small models.",
         minimum=1,
     )
-    max_steps: int | None = option(
-        None, help="Steps to train in the place of the recipe's.", minimum=1
-    )
+    max_steps: int | None = option(None, help="Steps to train, instead of the recipe's.", minimum=1)
     time_limit_s: float | None = option(
-        None, help="Stop cleanly after so long; --resume goes on.", minimum=0
+        None, help="Stop after this time, with a checkpoint; --resume goes on.", minimum=0
     )
 
 
@@ -39,7 +37,7 @@ class EvaluateOptions:
 
     path: Path = option(help="Directory of a training run, or of an artifact.", positional=True)
     data: Path | None = option(
-        None, help="TSV file of source and target; a run's own test set where not given."
+        None, help="TSV file of source and target; a run's own test set if not given."
     )
     source_column: int = option(0, help="Column of the source in the data.", minimum=0)
     target_column: int = option(1, help="Column of the target in the data.", minimum=0)
@@ -48,7 +46,7 @@ class EvaluateOptions:
     device: str = option("cpu", help="Torch device for a run, such as cpu or cuda.")
     threads: int | None = option(
         None,
-        help="Threads; where not given, torch chooses for a run, and an artifact gets one.",
+        help="Threads; if not given, torch chooses for a run, and an artifact gets one.",
         minimum=1,
     )
     translations: Path | None = option(None, help="File to write the translations to.")

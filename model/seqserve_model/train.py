@@ -83,7 +83,7 @@ def train(options: TrainOptions, *, command: str) -> End:
 def prepare_data(recipe: Recipe, run: RunDirectory) -> tuple[Tokenizer, Corpora]:
     """Reads, splits and tokenises the data; learns the vocabulary where the run has none.
 
-    Nothing is written before all is known to fit, so that what is mended needs no clearing up.
+    Writes nothing before everything is known to fit, so that a corrected recipe needs no --fresh.
 
     Raises:
         OptionError: The data do not fit the recipe.
@@ -142,7 +142,7 @@ def _check_lengths(corpora: Corpora) -> None:
 
 def _begin_run(run: RunDirectory, recipe: Recipe, split: Split, tokenizer: Tokenizer) -> None:
     run.path.mkdir(parents=True, exist_ok=True)
-    # First: it tells that the directory holds a training, which --resume and --fresh go by.
+    # First, because --resume and --fresh recognise a run by this file.
     write_json(run.recipe, recipe.to_dict())
     write_pairs(run.validation, split.validation)
     write_pairs(run.test, split.test)
@@ -184,8 +184,8 @@ def _check_same(path: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
             before, now = old.get(section, {}).get(key), new[section].get(key)
             if before != now:
                 raise OptionError(
-                    f"{path}: was begun with {section}.{key} = {before!r}, the recipe says "
-                    f"{now!r}; put it back, or start anew with --fresh"
+                    f"{path}: began with {section}.{key} = {before!r}, the recipe has "
+                    f"{now!r}; restore the value, or start again with --fresh"
                 )
 
 

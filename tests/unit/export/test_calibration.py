@@ -75,8 +75,8 @@ def test_ranges_are_those_of_one_plain_pass(model: Transformer) -> None:
     assert sorted(found.inputs) == sorted(inputs) == sorted(linears)
     for name, given in inputs.items():
         seen = found.inputs[name]
-        assert seen.lowest == pytest.approx(min(0.0, float(given.min())), abs=1e-10), name
-        assert seen.highest == pytest.approx(max(0.0, float(given.max())), abs=1e-10), name
+        assert seen.low == pytest.approx(min(0.0, float(given.min())), abs=1e-10), name
+        assert seen.high == pytest.approx(max(0.0, float(given.max())), abs=1e-10), name
     assert found.inputs["decoder_layers.0.feed_forward.down"].zero_point == 0
     assert found.inputs["decoder_layers.0.feed_forward.up"].zero_point == 128
 
@@ -98,8 +98,8 @@ def union(one: Calibration, other: Calibration) -> Calibration:
     return Calibration(
         inputs={
             name: Range(
-                min(seen.lowest, other.inputs[name].lowest),
-                max(seen.highest, other.inputs[name].highest),
+                min(seen.low, other.inputs[name].low),
+                max(seen.high, other.inputs[name].high),
             )
             for name, seen in one.inputs.items()
         },
@@ -138,9 +138,9 @@ def test_every_source_is_watched_also_beyond_one_batch() -> None:
         model.source_embedding.weight[38] = 1000.0
     many, unlike = [[word, EOS] for word in range(4, 37)] * 4, [38, EOS]
     name = "encoder_layers.0.self_attention.query"
-    assert calibrate(model, many).inputs[name].highest < 1000
+    assert calibrate(model, many).inputs[name].high < 1000
     for sources in ([unlike, *many], [*many, unlike]):
-        assert calibrate(model, sources).inputs[name].highest > 1000
+        assert calibrate(model, sources).inputs[name].high > 1000
 
 
 def test_model_is_not_changed(model: Transformer) -> None:

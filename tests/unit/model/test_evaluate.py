@@ -179,7 +179,10 @@ def test_what_an_artifact_cannot_do_is_explained(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere"], "nowhere: is neither a training run nor an artifact; `seqserve train` makes"),
+        (
+            ["nowhere"],
+            "nowhere: is neither a training run nor an artifact; make one with `seqserve train`",
+        ),
         (["RUN", "--weights", "best"], "has no best weights"),
         (["RUN", "--device", "abacus"], "'abacus' cannot be used here"),
         (["RUN", "--data", "none.tsv"], "none.tsv: cannot be read"),
