@@ -1,8 +1,8 @@
 """Engines that take turns at the same sources, and how their speeds compare.
 
-Outputs are compared first: an engine that gives other words is not faster, it does something else.
+Outputs are compared first: an engine that decodes other tokens does something else.
 Then every engine runs once in each round, so that a noisy moment of the machine hits all of them
-alike; what counts is the median of the ratios within a round.
+alike. The result is the median of the ratios within a round.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Plan:
     seconds: float = 2.0
     """Of each peer, at each rate, in each round."""
     slo_factor: float = 4.0
-    """An answer is in time within so many times the base's unloaded median."""
+    """An answer is in time within this multiple of the base's unloaded median."""
     delay_ms: float = 5.0
     """How long a batch waits for more rows."""
     timeout_s: float = 2.0

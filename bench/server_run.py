@@ -80,7 +80,7 @@ def check(answers: Sequence[Answer]) -> None:
 
 
 def throughput(rounds: Sequence[tuple[EngineRun, ServerRun]], requests: int) -> dict[str, Any]:
-    """Gives medians over rounds of so many requests, and how the two compare within a round."""
+    """Computes medians over the rounds, and the ratios within each round."""
     alone, served = [run for run, _ in rounds], [run for _, run in rounds]
     return {
         "engine": _rates(alone, requests),

@@ -31,7 +31,7 @@ def make_tokenizer() -> Tokenizer:
 
 
 def make_model(tokenizer: Tokenizer) -> Transformer:
-    """Decodes to targets that vary, do not repeat one word, and end now and then."""
+    """Decodes to targets that vary, do not repeat one token, and end now and then."""
     import torch
     from tests.random_weights import random_model
 

@@ -16,13 +16,13 @@ from seqserve_model.config import Activation, NormPosition, TransformerConfig
 from seqserve_model.search import greedy
 from seqserve_model.transformer import Transformer
 
-PAD, BOS, EOS, WORDS = 0, 1, 2, 40
+PAD, BOS, EOS, VOCABULARY_SIZE = 0, 1, 2, 40
 HEADS, SIZE = 2, 4
 SHORT, LONG = [7, 8, EOS], [9, 10, 11, 12, 13, EOS]
 
 
 CONFIG = TransformerConfig(
-    vocabulary_size=WORDS,
+    vocabulary_size=VOCABULARY_SIZE,
     width=HEADS * SIZE,
     heads=HEADS,
     feed_forward_width=12,
@@ -55,8 +55,8 @@ def in_one_pass(
         inputs[name], outputs[name] = given[0], output
 
     tensor, length = torch.tensor([source]), torch.tensor([len(source)])
-    [words] = greedy(model, tensor, length, model.config.max_target_length)
-    steps = [BOS, *words][: model.config.max_target_length]
+    [tokens] = greedy(model, tensor, length, model.config.max_target_length)
+    steps = [BOS, *tokens][: model.config.max_target_length]
     handles = [
         module.register_forward_hook(partial(note, name))
         for name, module in model.named_modules()
@@ -132,11 +132,11 @@ def test_sources_of_other_lengths_add_what_they_give_alone(model: Transformer) -
 
 
 def test_every_source_is_watched_also_beyond_one_batch() -> None:
-    # Its first projections are given words as they are embedded.
+    # Its first projections are given tokens as they are embedded.
     model = random_model(dataclasses.replace(CONFIG, norm_position=NormPosition.POST))
     with torch.no_grad():
         model.source_embedding.weight[38] = 1000.0
-    many, unlike = [[word, EOS] for word in range(4, 37)] * 4, [38, EOS]
+    many, unlike = [[token, EOS] for token in range(4, 37)] * 4, [38, EOS]
     name = "encoder_layers.0.self_attention.query"
     assert calibrate(model, many).inputs[name].high < 1000
     for sources in ([unlike, *many], [*many, unlike]):

@@ -95,7 +95,7 @@ def test_files_name_no_path_of_the_machine(artifact: Path) -> None:
     for name in GRAPHS:
         content = (artifact / name).read_bytes()
         for trace in (here, b"/home", b"/usr", b".py", b"site-packages", b"File "):
-            assert trace not in content, f"{name} tells of {trace!r}"
+            assert trace not in content, f"{name} contains {trace!r}"
 
 
 def test_graphs_need_what_the_manifest_says(graphs: dict[str, onnx.ModelProto]) -> None:
@@ -133,7 +133,7 @@ def test_rounded_projections_are_products_of_integers(tiny_int8_artifact: Path) 
 
 
 def test_rounded_weights_are_laid_out_as_torch_does(tiny_int8_artifact: Path) -> None:
-    """So that a part of a packed weight is found in it, and words are rows of the last."""
+    """A part of a joined weight is found in it, and tokens are rows of the output projection."""
     for name in GRAPHS:
         graph = onnx.load(str(tiny_int8_artifact / name), load_external_data=False).graph
         rounded = {t.name for t in graph.initializer if t.data_type == TensorProto.INT8 and t.dims}
