@@ -9,6 +9,7 @@ import argparse
 import json
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ import torch
 
 from bench import offline, online, overhead, roofline
 from bench.artifacts import newest
-from bench.machine import machine, versions
 from bench.plots import draw
+from bench.provenance import Provenance
 from seqserve_server.front.cores import available_cores
 
 _FOLDER = Path(__file__).parent
@@ -40,10 +41,12 @@ def main() -> int:
     torch.set_num_threads(available_cores())
     began_s = time.perf_counter()
     report: dict[str, Any] = json.loads(_REPORT.read_text()) if _REPORT.exists() else {}
-    report |= {"machine": machine(), "versions": versions()}
-    print(f"{report['machine']}\n{report['versions']}", flush=True)
+    provenance = Provenance.current()
+    print(provenance.signature, flush=True)
     for part in options.parts:
         report[part] = _run(part, options.rounds)
+        # Parts that are left out keep the numbers and the provenance of an earlier run.
+        report.setdefault("provenance", {})[part] = asdict(provenance)
         _REPORT.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     if all(part in report for part in _PARTS):
         for file in draw(report, _FOLDER / "plots"):

@@ -31,12 +31,12 @@ class BatchQueue(Generic[T]):
         """Adds an item; never waits."""
         with self._changed:
             self._items.append((time.monotonic(), item))
-            # Between the first and the last of a batch, whoever waits need not wake.
+            # Between the first and the last item of a batch, no waiter needs to wake.
             if len(self._items) in (1, self._most):
                 self._changed.notify()
 
     def take(self) -> list[T]:
-        """Waits for a batch; an empty one says that the queue is closed and will stay empty."""
+        """Waits for a batch; an empty one means that the queue is closed."""
         with self._changed:
             while True:
                 left_s = self._time_left()
@@ -51,7 +51,7 @@ class BatchQueue(Generic[T]):
             self._changed.notify_all()
 
     def _time_left(self) -> float | None:
-        """Gives how long the next batch may still grow; None while nothing tells."""
+        """Gives the time left for the next batch to grow; None for no limit."""
         if self._is_closed or len(self._items) >= self._most:
             return 0.0
         if not self._items:
@@ -62,6 +62,6 @@ class BatchQueue(Generic[T]):
         count = min(self._most, len(self._items))
         batch = [self._items.popleft()[1] for _ in range(count)]
         if self._items:
-            # Whoever waits for a first item was not told of these.
+            # Waiters for a first item were not notified of these.
             self._changed.notify()
         return batch

@@ -1,8 +1,8 @@
 """Engines that take turns at the same sources, and how their speeds compare.
 
-Outputs are compared first: an engine that gives other words is not faster, it does something else.
+Outputs are compared first: an engine that decodes other tokens does something else.
 Then every engine runs once in each round, so that a noisy moment of the machine hits all of them
-alike; what counts is the median of the ratios within a round.
+alike. The result is the median of the ratios within a round.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bench.peers import Peer, Rows
+from bench.provenance import print_signature
 
 # Others sum in another order, so near ties may fall the other way.
 _LEAST_EQUAL_SHARE = 0.98
@@ -101,4 +102,4 @@ def print_table(table: dict[str, Any], base: str) -> None:
             f"   {ratio['median']:5.2f} ({ratio['low']:.2f}-{ratio['high']:.2f})"
             f" {peer['equal_share']:22.1%}"
         )
-    print(flush=True)
+    print_signature()

@@ -69,7 +69,7 @@ class HuggingFacePeer:
 
 
 def forced(config: TransformerConfig, length: int) -> GenerationConfig:
-    """Asks for greedy targets of just so many tokens; only the end token is held back."""
+    """Requests greedy targets of a fixed length; only the end token is suppressed."""
     return GenerationConfig(
         pad_token_id=config.pad_id,
         eos_token_id=config.eos_id,

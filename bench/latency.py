@@ -58,7 +58,7 @@ class HighestRate:
     per_s: float
     """0 where not even the lowest rate measured holds it."""
     is_bound: bool
-    """Whether it is the last rate known to hold it, because nothing tells where it breaks."""
+    """Whether it is the last rate known to hold it, because no measured rate breaks it."""
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -3,7 +3,7 @@
     python -m bench.offline            real sentences, and a model of Marian base shape
 
 The shipped model decodes everyday sentences to their own ends. The larger one has random weights,
-and as many target tokens as it is told to give: its speed is that of a translation model of the
+and decodes a fixed number of target tokens: its speed is that of a translation model of the
 usual size. Every engine has the same number of rows in flight on each core.
 """
 

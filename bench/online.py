@@ -30,6 +30,7 @@ from bench.artifacts import newest, repository_of
 from bench.latency import Answer
 from bench.load import Caller, closed_loop, for_seconds, open_loop
 from bench.process import PATIENT, ServerProcess
+from bench.provenance import print_signature
 from bench.sentences import everyday
 from bench.series import Run, Series, capacity, figures, unloaded_s
 from seqserve_server.contract.manifest import Manifest
@@ -49,7 +50,7 @@ class Plan:
     seconds: float = 2.0
     """Of each peer, at each rate, in each round."""
     slo_factor: float = 4.0
-    """An answer is in time within so many times the base's unloaded median."""
+    """An answer is in time within this multiple of the base's unloaded median."""
     delay_ms: float = 5.0
     """How long a batch waits for more rows."""
     timeout_s: float = 2.0
@@ -209,9 +210,9 @@ def print_table(report: dict[str, Any]) -> None:
     busy = max(point["generator_cpu_share"] for point in points)
     print(
         f"  The load generator was {late_ms:.1f} ms late at most (p99 of a point) and took"
-        f" {busy:.0%} of a core.\n",
-        flush=True,
+        f" {busy:.0%} of a core."
     )
+    print_signature()
 
 
 def _line(name: str, point: dict[str, Any]) -> str:

@@ -53,7 +53,7 @@ class Examples:
     def __init__(
         self, pairs: Sequence[Pair], tokenizer: Tokenizer, config: TransformerConfig
     ) -> None:
-        """Tokenises pairs and drops those that are longer than the model reads.
+        """Tokenises pairs and drops those longer than the model's limits.
 
         Attributes are ``dropped``, the number of pairs that were too long, and ``lengths``, the
         source and target tokens of each pair that is left, the end token counted.
@@ -98,10 +98,10 @@ def epoch_order(lengths: Ids, *, max_tokens: int, seed: int, epoch: int) -> list
 
     Args:
         lengths: Source and target tokens of each pair, ``[N, 2]``.
-        max_tokens: Most tokens of a batch, both sides and padding counted; a pair that is longer
-            makes a batch of its own.
+        max_tokens: Tokens of a batch at most, both sides and padding counted; a longer pair makes a
+            batch of its own.
         seed: Decides the order, together with the epoch.
-        epoch: Number of the epoch.
+        epoch: Index of the epoch.
 
     Returns:
         The rows of each batch.
@@ -121,14 +121,14 @@ def epoch_order(lengths: Ids, *, max_tokens: int, seed: int, epoch: int) -> list
 
 def _cut(rows: Ids, lengths: Ids, max_tokens: int) -> Iterator[list[int]]:
     batch: list[int] = []
-    longest = np.zeros(2, dtype=np.int64)
+    max_lengths = np.zeros(2, dtype=np.int64)
     for row in rows.tolist():
-        widened = np.maximum(longest, lengths[row])
+        widened = np.maximum(max_lengths, lengths[row])
         if batch and (len(batch) + 1) * int(widened.sum()) > max_tokens:
             yield batch
             batch, widened = [], lengths[row]
         batch.append(row)
-        longest = widened
+        max_lengths = widened
     if batch:
         yield batch
 

@@ -93,7 +93,7 @@ class TransformerConfig:
     rotary_base: float = 10_000.0
     """Longest wavelength of rotary positions, over 2π."""
     shared_embeddings: bool = True
-    """One table for source and target words (§3.4)."""
+    """One table for source and target tokens (§3.4)."""
     tied_output: bool = True
     """The output projection is the target embedding (§3.4)."""
     scaled_embeddings: bool = True
