@@ -1,4 +1,4 @@
-"""Models whose graphs fail, or never end, once they meet a certain word."""
+"""Models whose graphs fail or hang when they read a certain token."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from seqserve_server.contract.manifest import Manifest, digest_of
 _FAR = 1 << 40
 
 Trap = Callable[[onnx.GraphProto], list[onnx.NodeProto]]
-"""Makes nodes from ``trap_met``, 1 where the word is and 0 elsewhere, to ``trap_zeros``."""
+"""Makes nodes from ``trap_met``, 1 at the token and 0 elsewhere, to ``trap_zeros``."""
 
 
 def fails(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
-    """Looks something up where nothing is."""
+    """Makes a Gather with an index out of range."""
     graph.initializer.extend([_constant("trap_far", _FAR), _constant("trap_table", [0])])
     return [
         helper.make_node("Mul", ["trap_met", "trap_far"], ["trap_index"]),
@@ -30,7 +30,7 @@ def fails(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
 
 
 def hangs(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
-    """Counts so far that nobody lives to see it."""
+    """Makes a Loop that never ends in practice."""
     graph.initializer.extend([_constant("trap_far", _FAR), _constant("trap_start", 0)])
     on, count = "trap_on", "trap_count"
     body = helper.make_graph(
@@ -59,7 +59,7 @@ def hangs(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
 def publish_trap(
     repository: Path, models: Path, version: int, file: str, word: int, trap: Trap
 ) -> None:
-    """Makes a version of ``babble/1`` that is as sound as hashes can tell.
+    """Makes a trapped version of ``babble/1`` with correct hashes.
 
     Args:
         repository: Where ``babble/1`` comes from.
@@ -67,8 +67,8 @@ def publish_trap(
         version: Its number.
         file: ``encoder.onnx``, to which sources are given, or ``decoder.onnx``, which is given the
             last words.
-        word: What sets it off.
-        trap: What happens then.
+        word: Token id that springs the trap.
+        trap: Makes the nodes that fail or hang.
     """
     folder = copy_version(repository, models.parent / "draft", version)
     words = {"encoder.onnx": "source", "decoder.onnx": "tokens"}[file]
