@@ -25,8 +25,8 @@ ROUNDS = 2
 STREAMS = 24
 """Streams of each client, more than there are slots."""
 UNREAD, UNREAD_LENGTH = 40, 3000
-"""Answers that nobody reads, and the tokens of each: more than a window holds, however many of them
-come in one message."""
+"""Unread answers, and the tokens of each: more than a window holds, even if many tokens
+share one message."""
 MOST_UNREAD_KIB, MOST_UNREAD_BULK_MB = 512, 16.0
 SOON_S = 10.0
 """On a busy machine even a scrape takes seconds."""

@@ -24,9 +24,9 @@ from .bystander import ONCE, Bystander
 from .ledger import Ledger
 from .traps import fails, hangs, publish_trap
 
-SOUND, READS, SAYS, STUCK = 1, 2, 3, 4
-"""Versions: one without a fault, one that fails where it reads a word, one that fails where it has
-said it, one that hangs there."""
+SOUND, READS, WRITES, STUCK = 1, 2, 3, 4
+"""Versions: an intact one, one that fails when it reads a token, one that fails after it generated
+it, and one that hangs then."""
 SOURCE = "Nobody waits for our scorer"
 WORD = "salt"
 """A token that is generated only if it is forced."""
@@ -46,20 +46,20 @@ def trapped(
     folder = tmp_path_factory.mktemp("traps")
     models = folder / "models"
     copy_version(repository, models, SOUND)
-    word, _ = tiny_tokenizer.encode(WORD)
-    publish_trap(repository, models, READS, "encoder.onnx", word, fails)
-    publish_trap(repository, models, SAYS, "decoder.onnx", word, fails)
+    token_id, _ = tiny_tokenizer.encode(WORD)
+    publish_trap(repository, models, READS, "encoder.onnx", token_id, fails)
+    publish_trap(repository, models, WRITES, "decoder.onnx", token_id, fails)
     options = ("--slots", str(ROWS), "--workers", "1", "--traffic", f"{NAME}:{SOUND}=1")
     with ServerProcess(models, folder, *options) as server:
         engines = server.engines()
-        assert len(engines) == SAYS
+        assert len(engines) == WRITES
         yield server
         assert server.engines() == engines, "an engine was restarted"
         server.signal(signal.SIGTERM)
         assert server.wait() == 0
 
 
-@pytest.mark.parametrize("version", [READS, SAYS])
+@pytest.mark.parametrize("version", [READS, WRITES])
 async def test_a_fault_in_a_graph_ends_only_its_own_calls(
     trapped: ServerProcess, version: int
 ) -> None:
@@ -108,8 +108,8 @@ async def test_an_engine_that_hangs_is_restarted(
 ) -> None:
     models = tmp_path / "models"
     copy_version(repository, models, SOUND)
-    word, _ = tiny_tokenizer.encode(WORD)
-    publish_trap(repository, models, STUCK, "decoder.onnx", word, hangs)
+    token_id, _ = tiny_tokenizer.encode(WORD)
+    publish_trap(repository, models, STUCK, "decoder.onnx", token_id, hangs)
     options = ("--slots", str(ROWS), "--workers", "1", "--traffic", f"{NAME}:{SOUND}=1")
     options += ("--stall-timeout-s", str(STALL_S))
     with ServerProcess(models, tmp_path, *options) as server:
@@ -156,8 +156,8 @@ def test_an_engine_that_hangs_does_not_delay_the_end(
     repository: Path, tiny_tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     models = tmp_path / "models"
-    word, _ = tiny_tokenizer.encode(WORD)
-    publish_trap(repository, models, STUCK, "decoder.onnx", word, hangs)
+    token_id, _ = tiny_tokenizer.encode(WORD)
+    publish_trap(repository, models, STUCK, "decoder.onnx", token_id, hangs)
     options = ("--slots", str(ROWS), "--workers", "1", "--drain-timeout-s", "1")
     with ServerProcess(models, tmp_path, *options) as server:
         with Client(server.target, retry=ONCE) as client, ThreadPoolExecutor(1) as pool:
@@ -176,8 +176,8 @@ def test_an_engine_that_hangs_does_not_outlive_a_server_that_is_killed(
     repository: Path, tiny_tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     models = tmp_path / "models"
-    word, _ = tiny_tokenizer.encode(WORD)
-    publish_trap(repository, models, STUCK, "decoder.onnx", word, hangs)
+    token_id, _ = tiny_tokenizer.encode(WORD)
+    publish_trap(repository, models, STUCK, "decoder.onnx", token_id, hangs)
     with ServerProcess(models, tmp_path, "--slots", str(ROWS), "--workers", "1") as server:
         with Client(server.target, retry=ONCE) as client, ThreadPoolExecutor(1) as pool:
             call = pool.submit(client.generate, SOURCE, target_prefix=WORD, timeout_s=PATIENCE_S)

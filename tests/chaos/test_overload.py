@@ -1,8 +1,8 @@
 """Ten times the capacity for a minute: the server goes on and serves quiet clients.
 
-Whoever floods shares its cores here, and a refusal costs a call too. So how much is answered
-meanwhile depends on how much an answer costs beside ten refusals: it is printed for heavy requests
-and for lighter ones, and only bounds far from both are demanded.
+Clients and server share the cores, and a refusal costs time too. So how much is answered depends on
+the cost of an answer compared with ten refusals: the test prints it for heavy and light requests
+and asserts only loose bounds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Random content in the operator's files: valid files are read, all others are refused.
 
-Told of by an error of ours, which names the file or the option; never by one of a library's, and
-never later, when somebody calls.
+A refusal is an error of this project that names the file or the option, never an exception of a
+library, and it comes at start, never during a call.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def test_manifest(folder: Path) -> None:
             assert len(str(error)) < 1000
             str(error).encode()
             return
-        # As those are told who ask which models there are.
+        # The reply to a client that lists models.
         model_pb2.Model(
             name=manifest.name,
             version=manifest.version,
