@@ -1,4 +1,4 @@
-"""Random weights that make a model worth decoding."""
+"""Random weights whose greedy decoding varies and ends."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def random_model(config: TransformerConfig, seed: int = 18) -> Transformer:
     model = Transformer(config)
     generator = torch.Generator().manual_seed(seed)
     for parameter in model.parameters():
-        # Also biases and norms, which begin at zero and one: none can go missing unnoticed.
+        # Also biases and norms, which start at zero and one, so that a missing one is noticed.
         parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
-    # With a tied output and a last norm of ones, a token is most like itself and repeats for ever.
+    # With a tied output and a last norm of ones, each token predicts itself forever.
     last = model.decoder_layers[-1].feed_forward_residual.norm
     norm = model.decoder_norm if list(model.decoder_norm.parameters()) else last
     norm.weight.copy_(torch.randn(config.width, generator=generator))

@@ -1,4 +1,4 @@
-"""Exports encoder and decoder only: the scorer takes most of the time to trace."""
+"""Exports without the scorer, the graph that takes longest to trace."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest import mock
 
-from seqserve_export import graph_files
-from seqserve_export.program import Program, programs
+from seqserve_export import program
 from seqserve_model.transformer import Transformer
 
 
 @contextmanager
 def steps_only() -> Iterator[None]:
-    """Leaves the scorer graph out of every export inside the block."""
+    """Leaves the scorer out of exports made meanwhile."""
+    programs = program.programs
 
-    def some(model: Transformer) -> dict[str, Program]:
+    def some(model: Transformer) -> dict[str, program.Program]:
         graphs = programs(model)
         del graphs["scorer.onnx"]
         return graphs
 
-    with mock.patch.object(graph_files, "programs", some):
+    with mock.patch.object(program, "programs", some):
         yield
