@@ -1,4 +1,4 @@
-"""What the engine answers to a request, event by event, and when it reached each stage.
+"""The events with which an engine answers a request, and the times of its stages.
 
 Times are in seconds on the monotonic clock.
 """
@@ -36,7 +36,7 @@ class Timeline:
     """Rows that shared the step of its first token."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Makes its pickle small; one goes from process to process with every answer."""
+        """Pickles the values alone: one crosses between the processes with every answer."""
         return Timeline, (
             self.arrived_s,
             self.encode_began_s,
@@ -54,52 +54,53 @@ class Progress(NamedTuple):
 
 
 class Hypothesis(NamedTuple):
-    """One target."""
+    """One generated target."""
 
     token_ids: list[int]
-    """Without the end token."""
+    """Generated token ids, without the end token."""
     score: float | None
-    """Sum of log-probabilities, that of the end token included where it was generated and those of
-    a prefix left out; None where it was not asked for."""
+    """Sum of log-probabilities, with that of a generated end token and without those of a prefix;
+    None unless asked for."""
     stop_reason: StopReason
     normalized_score: float | None = None
-    """What hypotheses are ranked by: the score by the length, to the power asked for."""
+    """The score divided by a power of the length; hypotheses are ranked by it."""
     token_scores: Sequence[float] = ()
-    """Of each token and of the end token, not a number within a prefix; empty unless asked for."""
+    """Log-probability of each token and of the end token, NaN within a prefix; empty unless asked
+    for."""
     top_tokens: Sequence[list[tuple[int, float]]] = ()
-    """Best tokens of each step and their log-probabilities; empty unless asked for."""
+    """Top-k tokens of each step and their log-probabilities; empty unless asked for."""
     text_length: int | None = None
-    """Characters of the text that count, where a stop sequence comes after them."""
+    """Characters before a stop sequence; None if the text has none."""
     attention: bytes = b""
-    """Weights of the source for each token, float32 ``[T, S]``; empty unless asked for."""
+    """Attention of each token to the source, float32 ``[T, S]``; empty unless asked for."""
     unmet_terms: Sequence[int] = ()
-    """Which of the terms it does not contain."""
+    """Indexes of the terms that the hypothesis does not contain."""
 
 
 class Finished(NamedTuple):
-    """The whole answer; the last event of a request that went well."""
+    """The answer of a request to generate; its last event."""
 
     hypotheses: list[Hypothesis]
     """Best first."""
 
     @property
     def best(self) -> Hypothesis:
-        """Gives the first of them."""
+        """The first hypothesis."""
         return self.hypotheses[0]
 
 
 class TargetScored(NamedTuple):
-    """What is known of a target that came with its request; its last event where it went well."""
+    """The answer of a request to score a target; its last event."""
 
     token_scores: list[float]
-    """The log-probability of each token."""
+    """Log-probability of each token."""
     weights: list[bytes]
-    """Attention of encoder ``[L, H, S, S]``, decoder ``[L, H, T, T]`` and from the one to the
-    other ``[L, H, T, S]``, float32; empty where it was not asked for."""
+    """Attention weights of the encoder ``[L, H, S, S]``, the decoder ``[L, H, T, T]`` and the
+    cross-attention ``[L, H, T, S]``, float32; empty unless asked for."""
 
 
 class Failed(NamedTuple):
-    """The last event of a request that did not go well."""
+    """The last event of a request that failed."""
 
     error: ServiceError
 

@@ -11,7 +11,6 @@ import asyncio
 import itertools
 import logging
 import socket
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -28,7 +27,6 @@ from seqserve_server.contract.errors import (
 from seqserve_server.contract.events import Event, Failed, Timeline
 from seqserve_server.contract.messages import (
     Cancel,
-    GetStats,
     LoadFailed,
     Message,
     MessageDecoder,
@@ -40,14 +38,10 @@ from seqserve_server.contract.messages import (
     read_message,
 )
 from seqserve_server.contract.request import GenerateSpec, Spec
-from seqserve_server.contract.stats import EngineStats
 from seqserve_server.front.engine_client.refusals import QueueKey, RefusalCache
+from seqserve_server.front.engine_client.stats import StatsClient
 
-_FIRST_DELAY_S = 0.5
 _MAX_DELAY_S = 30.0
-# Heartbeats are compared several times within the limit, so that a pause of the whole machine, such
-# as a suspended VM, fails one comparison, not all.
-_STALL_CHECKS = 10
 
 Receive: TypeAlias = Callable[[Event, Timeline | None], None]
 """Takes the events of a request; the last one comes with its timeline, unless the engine died."""
@@ -75,15 +69,23 @@ class _Pending(NamedTuple):
 class RemoteEngine:
     """The front's handle of one engine."""
 
-    def __init__(self, launch: Callable[[], HostProcess], stall_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        launch: Callable[[], HostProcess],
+        stall_s: float = 0.0,
+        *,
+        restart_delay_s: float = 0.5,
+    ) -> None:
         """Launches the process at once, so that several engines load in parallel.
 
         Args:
             launch: Starts a host; called again when the host has died.
             stall_s: Time after which a host is killed if one of its threads hangs; 0 for never.
+            restart_delay_s: Pause after the first failed restart; it doubles with each further one.
         """
         self._launch = launch
         self._stall_s = stall_s
+        self._restart_delay_s = restart_delay_s
         self._watching: asyncio.Task[None] | None = None
         self._host: HostProcess | None = launch()
         self._request_ids = itertools.count(1)
@@ -92,13 +94,9 @@ class RemoteEngine:
         self._unsent: list[bytes] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._restart: asyncio.Task[None] | None = None
-        self._asked: deque[Future[StatsReply]] = deque()
         self._closed = False
-        # Statistics of hosts that have ended: counters never fall.
-        self._past = EngineStats()
         self.slots = self.max_rows = self.cache_bytes = 0
-        self.last_reply = StatsReply(0, 0, EngineStats())
-        """The newest statistics."""
+        self._stats = StatsClient(self._send)
         self.refusals = RefusalCache()
         """Recent refusals of this engine."""
         self.on_change: Callable[[bool], None] = lambda is_up: None
@@ -159,18 +157,7 @@ class RemoteEngine:
 
     async def _watch(self) -> None:
         """Kills an engine process that makes no progress; it is restarted as after a crash."""
-        seen: tuple[int, ...] = ()
-        checks = 0
-        while checks < _STALL_CHECKS:
-            self._ask(Future())
-            await asyncio.sleep(self._stall_s / _STALL_CHECKS)
-            heartbeats = self.last_reply.heartbeats
-            if heartbeats and all(
-                now != before for now, before in zip(heartbeats, seen, strict=False)
-            ):
-                seen, checks = heartbeats, 0
-            else:
-                checks += 1
+        await self._stats.until_stalled(self._stall_s)
         _log.error("the engine has stood still for %g s and is ended", self._stall_s)
         if self._transport is not None:
             self._transport.abort()
@@ -218,9 +205,14 @@ class RemoteEngine:
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
-        self._answer_all()
+        self._stats.answer_all()
         self._fail(ModelUnavailable("the version was unloaded while the call ran; call again"))
         await asyncio.to_thread(self.discard)
+
+    @property
+    def last_reply(self) -> StatsReply:
+        """The newest statistics."""
+        return self._stats.last_reply
 
     def ask(self) -> Future[StatsReply]:
         """Asks the engine for its statistics; from any thread."""
@@ -235,19 +227,7 @@ class RemoteEngine:
         if self._transport is None:
             asked.set_result(self.last_reply)
         else:
-            self._asked.append(asked)
-            self._send(GetStats())
-
-    def _answer_next(self) -> None:
-        asked = self._asked.popleft()
-        # The one who asked may have given up.
-        if asked.set_running_or_notify_cancel():
-            asked.set_result(self.last_reply)
-
-    def _answer_all(self) -> None:
-        """Answers with what is known, because the host will not answer any more."""
-        while self._asked:
-            self._answer_next()
+            self._stats.ask(asked)
 
     def _send(self, message: Message) -> None:
         if self._transport is None or self._loop is None:
@@ -277,11 +257,7 @@ class RemoteEngine:
                     event = Failed(self.refusals.refused(key, event.error))
                 request.receive(event, timeline)
         elif isinstance(message, StatsReply):
-            total = EngineStats()
-            total.add(self._past)
-            total.add(message.stats)
-            self.last_reply = message._replace(stats=total)
-            self._answer_next()
+            self._stats.receive(message)
 
     def lost(self) -> None:
         """Fails unfinished requests, because the host has ended, and starts another one."""
@@ -290,9 +266,7 @@ class RemoteEngine:
         self._transport = None
         if self._watching is not None:
             self._watching.cancel()
-        self._past = self.last_reply.stats
-        self.last_reply = StatsReply(0, 0, self._past)
-        self._answer_all()
+        self._stats.lost()
         _log.error("the engine's process has ended; %d requests fail", len(self._requests))
         self._fail(ModelUnavailable("the engine has failed and is being started again"))
         self.on_change(False)
@@ -300,7 +274,7 @@ class RemoteEngine:
             self._restart = asyncio.create_task(self._restart_host())
 
     async def _restart_host(self) -> None:
-        delay_s = _FIRST_DELAY_S
+        delay_s = self._restart_delay_s
         while not self._closed:
             try:
                 await asyncio.to_thread(self.discard)

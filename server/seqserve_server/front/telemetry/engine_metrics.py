@@ -35,8 +35,10 @@ class ReportingEngine(Protocol):
     """Maximum number of running rows."""
     cache_bytes: int
     """Size of the key and value caches."""
-    last_reply: StatsReply
-    """Its last reply."""
+
+    @property
+    def last_reply(self) -> StatsReply:
+        """Its last reply."""
 
     def ask(self) -> Future[StatsReply]:
         """Asks for a new reply; may be called from any thread."""

@@ -47,7 +47,6 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, Priority
 from seqserve_server.contract.stats import EngineStats
 from seqserve_server.engine.stats_recorder import StatsRecorder
-from seqserve_server.front.engine_client import client as module
 from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.engine_client.refusals import QueueKey, RefusalCache
 
@@ -117,11 +116,11 @@ class Hosts:
 
 @asynccontextmanager
 async def remote_to(
-    *makes: Callable[[], FakeHost], stall_s: float = 0.0
+    *makes: Callable[[], FakeHost], **more: float
 ) -> AsyncIterator[tuple[RemoteEngine, Hosts]]:
     """Gives an engine whose first host is ready."""
     hosts = Hosts(*makes)
-    engine = RemoteEngine(hosts.launch, stall_s)
+    engine = RemoteEngine(hosts.launch, **more)
     engine.load()
     await engine.start()
     try:
@@ -504,7 +503,7 @@ class Naps:
         monkeypatch.setattr(asyncio, "sleep", self._nap)
 
     async def _nap(self, delay_s: float) -> None:
-        if delay_s >= module._FIRST_DELAY_S:
+        if delay_s >= 0.5:
             self.delays_s.append(delay_s)
             delay_s = 0.0
         await self._sleep(delay_s)
@@ -572,9 +571,8 @@ async def test_stop_during_a_launch_leaves_nothing_behind() -> None:
         assert not engine.is_up
 
 
-async def test_stop_between_two_tries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_FIRST_DELAY_S", PATIENCE_S)
-    async with remote_to(ready, broken) as (engine, hosts):
+async def test_stop_between_two_tries() -> None:
+    async with remote_to(ready, broken, restart_delay_s=PATIENCE_S) as (engine, hosts):
         hosts.launched[0].die()
         await until(lambda: len(hosts.launched) == 2 and hosts.launched[1].ended.is_set())
         await engine.stop()

@@ -1,0 +1,77 @@
+"""Asks an engine's process for its statistics, and watches its heartbeats."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from seqserve_server.contract.messages import GetStats, Message, StatsReply
+from seqserve_server.contract.stats import EngineStats
+
+# Heartbeats are compared several times within the limit, so that a pause of the whole machine, such
+# as a suspended VM, fails one comparison, not all.
+_STALL_CHECKS = 10
+
+
+class StatsClient:
+    """The statistics of one engine, over all its processes; lives in the event loop."""
+
+    def __init__(self, send: Callable[[Message], None]) -> None:
+        """Starts without statistics.
+
+        Args:
+            send: Sends a message to the engine's process.
+        """
+        self._send = send
+        self._asked: deque[Future[StatsReply]] = deque()
+        # Statistics of processes that have ended: counters never fall.
+        self._past = EngineStats()
+        self.last_reply = StatsReply(0, 0, EngineStats())
+        """The newest statistics."""
+
+    def ask(self, asked: Future[StatsReply]) -> None:
+        """Asks the process; ``asked`` gets its reply."""
+        self._asked.append(asked)
+        self._send(GetStats())
+
+    def receive(self, reply: StatsReply) -> None:
+        """Takes the reply to the oldest question."""
+        total = EngineStats()
+        total.add(self._past)
+        total.add(reply.stats)
+        self.last_reply = reply._replace(stats=total)
+        self._answer_next()
+
+    def lost(self) -> None:
+        """Keeps the statistics of a process that has ended, and answers open questions."""
+        self._past = self.last_reply.stats
+        self.last_reply = StatsReply(0, 0, self._past)
+        self.answer_all()
+
+    def answer_all(self) -> None:
+        """Answers open questions with the newest statistics."""
+        while self._asked:
+            self._answer_next()
+
+    def _answer_next(self) -> None:
+        asked = self._asked.popleft()
+        # The one who asked may have given up.
+        if asked.set_running_or_notify_cancel():
+            asked.set_result(self.last_reply)
+
+    async def until_stalled(self, stall_s: float) -> None:
+        """Returns once a thread of the process has made no progress for ``stall_s``."""
+        seen: tuple[int, ...] = ()
+        checks = 0
+        while checks < _STALL_CHECKS:
+            self.ask(Future())
+            await asyncio.sleep(stall_s / _STALL_CHECKS)
+            heartbeats = self.last_reply.heartbeats
+            if heartbeats and all(
+                now != before for now, before in zip(heartbeats, seen, strict=False)
+            ):
+                seen, checks = heartbeats, 0
+            else:
+                checks += 1
