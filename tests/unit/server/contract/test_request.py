@@ -46,7 +46,7 @@ ALL, GUIDED, NEITHER = "among all", "guided", "neither"
     ],
     ids=str,
 )
-def test_rows_are_looked_at_only_where_more_is_asked_for(options: dict[str, Any], how: str) -> None:
+def test_rows_are_inspected_only_if_options_need_it(options: dict[str, Any], how: str) -> None:
     found = made(**options)
     assert (found.needs_distribution, found.is_inspected) == (how is ALL, how is not NEITHER)
 
@@ -67,9 +67,7 @@ def test_rows_are_looked_at_only_where_more_is_asked_for(options: dict[str, Any]
     ],
     ids=str,
 )
-def test_best_word_is_all_that_a_plain_request_needs(
-    options: dict[str, Any], is_plain: bool
-) -> None:
+def test_plain_request_needs_only_the_best_token(options: dict[str, Any], is_plain: bool) -> None:
     assert made(**options).is_plain == is_plain
 
 
@@ -84,13 +82,11 @@ def test_best_word_is_all_that_a_plain_request_needs(
     ],
     ids=str,
 )
-def test_request_takes_a_row_for_each_hypothesis_that_is_kept(
-    options: dict[str, Any], rows: int
-) -> None:
+def test_request_takes_a_row_for_each_kept_hypothesis(options: dict[str, Any], rows: int) -> None:
     assert made(**options).rows == rows
 
 
-def test_some_words_are_banned_only_by_what_bans() -> None:
+def test_tokens_are_suppressed_only_by_options_for_it() -> None:
     for banning in (
         {"min_decoding_length": 1},
         {"suppressed": ((3, 4),)},
@@ -101,7 +97,7 @@ def test_some_words_are_banned_only_by_what_bans() -> None:
     assert not free.may_suppress
 
 
-def test_attention_is_needed_where_it_is_shown_or_ranks() -> None:
+def test_attention_is_needed_to_return_it_or_to_rank() -> None:
     assert not made(beam_size=4).needs_attention
     assert made(return_attention=True).needs_attention
     assert made(beam_size=4, coverage_penalty=0.1).needs_attention

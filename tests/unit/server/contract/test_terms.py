@@ -18,7 +18,7 @@ def test_terms_are_met_wherever_they_are() -> None:
     assert unmet((), [1]) == []
 
 
-def test_words_of_a_term_stand_together() -> None:
+def test_tokens_of_a_term_are_adjacent() -> None:
     assert unmet(((1, 2),), [1, 3, 2]) == [0]
 
 
@@ -38,11 +38,11 @@ def test_words_of_a_term_stand_together() -> None:
         ([2], 0),
     ],
 )
-def test_term_is_begun_by_the_last_words(words: list[int], count: int) -> None:
+def test_term_is_begun_by_the_last_tokens(words: list[int], count: int) -> None:
     assert begun(words, (1, 2, 1, 3)) == count
 
 
-def test_term_of_one_word_is_never_begun() -> None:
+def test_term_of_one_token_is_never_begun() -> None:
     assert begun([1], (1,)) == 0
 
 

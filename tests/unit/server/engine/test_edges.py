@@ -46,7 +46,7 @@ def test_very_many_end_tokens_are_refused() -> None:
         decoding_options(options, manifest(), byte_tokenizer(), 8)
 
 
-def test_words_that_are_kept_give_the_text_also_where_characters_come_in_bytes() -> None:
+def test_kept_tokens_give_the_text_even_if_characters_come_in_bytes() -> None:
     """Two bytes of a euro sign are two replacement characters, as long as two euro signs."""
     words = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256))]
     raw = tokenizers.Tokenizer(
@@ -60,7 +60,7 @@ def test_words_that_are_kept_give_the_text_also_where_characters_come_in_bytes()
     assert raw.decode(said[: end.length])[: end.text_length] == "€€"
 
 
-def test_text_before_a_stop_is_whole_where_what_is_unknown_is_replaced() -> None:
+def test_text_before_a_stop_is_whole_after_replacing_unknown_tokens() -> None:
     """What is replaced may be longer than what was there."""
     hypothesis = Hypothesis(
         [*ids("ab"), UNK, *ids("cd")],

@@ -190,7 +190,7 @@ def test_requests_beyond_the_slots_wait() -> None:
     harness.engine.stop()
 
 
-def test_fault_in_a_step_is_told_and_the_worker_lives_on(
+def test_fault_in_a_step_fails_its_requests_and_the_worker_goes_on(
     harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fault() -> None:
@@ -208,7 +208,7 @@ def test_fault_in_a_step_is_told_and_the_worker_lives_on(
         assert request.last == answer_of(request)
 
 
-def test_worker_outlives_whoever_listened(
+def test_worker_goes_on_if_events_cannot_be_delivered(
     harness: Harness, caplog: pytest.LogCaptureFixture
 ) -> None:
     harness.broken = 2
@@ -239,7 +239,7 @@ def test_request_cancelled_in_the_queue_is_counted_too(harness: Harness) -> None
     assert request.events == []
 
 
-def test_what_waits_at_the_start_is_answered(harness: Harness) -> None:
+def test_requests_from_before_the_start_are_answered(harness: Harness) -> None:
     calls = [harness.submit(word) for word in range(5, 20)]
     harness.engine.start()
     for request in calls:
@@ -247,7 +247,7 @@ def test_what_waits_at_the_start_is_answered(harness: Harness) -> None:
     harness.wait_idle()
 
 
-def test_stop_fails_what_runs_and_what_waits() -> None:
+def test_stop_fails_running_and_waiting_requests() -> None:
     harness = Harness(workers=1, slots=1)
     harness.gate.clear()
     harness.engine.start()
@@ -295,7 +295,7 @@ def until_beating(engine: Engine, threads: int) -> list[bool]:
         time.sleep(0.01)
 
 
-def test_every_thread_comes_round_but_for_one_that_hangs(harness: Harness) -> None:
+def test_every_thread_beats_except_one_that_hangs(harness: Harness) -> None:
     harness.engine.start()
     assert until_beating(harness.engine, 3) == [True] * 3
     harness.gate.clear()

@@ -147,14 +147,14 @@ def other() -> Iterator[OtherEnd]:
         yield other
 
 
-def test_it_says_what_it_has() -> None:
+def test_host_reports_its_slots_and_cache() -> None:
     with serving(workers=3, slots=4) as other:
         ready = other.set_up()
         assert other.engine is not None
         assert ready == Ready(slots=6, max_rows=2, cache_bytes=other.engine.cache_bytes)
 
 
-def test_request_is_answered_by_its_number(other: OtherEnd) -> None:
+def test_request_is_answered_by_its_id(other: OtherEnd) -> None:
     other.submit(7, 5, 6)
     [(number, event, timeline)] = other.step_events().events
     assert (number, event) == (7, expected([5, 6, EOS], OPTIONS))
@@ -163,7 +163,7 @@ def test_request_is_answered_by_its_number(other: OtherEnd) -> None:
     assert timeline.encode_ended_s <= timeline.first_token_s <= timeline.finished_s
 
 
-def test_progress_is_told_step_by_step(other: OtherEnd) -> None:
+def test_progress_is_sent_step_by_step(other: OtherEnd) -> None:
     ought = expected([5, EOS], ENDLESS)
     other.submit(1, 5, options=ENDLESS, streamed=True)
     words = ought.best.token_ids
@@ -188,7 +188,7 @@ def test_events_of_a_step_come_together(other: OtherEnd) -> None:
     assert ends == [{1}, {2, 3}]
 
 
-def test_full_queue_is_told_as_an_event() -> None:
+def test_full_queue_is_an_event() -> None:
     with serving(slots=1, max_queue=1) as other:
         other.set_up()
         other.gate.clear()
@@ -231,7 +231,7 @@ def test_cancel_at_the_deadline_counts_as_late(other: OtherEnd) -> None:
     assert reply.stats.deadlines == {"queue": 1, "decode": 0}
 
 
-def test_cancel_of_what_has_ended_or_never_was_is_nothing(other: OtherEnd) -> None:
+def test_cancel_of_an_ended_or_unknown_request_does_nothing(other: OtherEnd) -> None:
     other.submit(1, 5)
     other.last(1)
     for number in (1, 99):
@@ -242,14 +242,14 @@ def test_cancel_of_what_has_ended_or_never_was_is_nothing(other: OtherEnd) -> No
     assert other.last(2) == expected([6, EOS], OPTIONS)
 
 
-def test_request_that_is_late_is_told_so(other: OtherEnd) -> None:
+def test_late_request_fails(other: OtherEnd) -> None:
     other.submit(1, 5, deadline_s=time.monotonic() - 1.0)
     event = other.last(1)
     assert isinstance(event, Failed) and str(event.error) == "the deadline passed in queue"
     assert other.stats_reply().stats.deadlines["queue"] == 1
 
 
-def test_report_counts_from_the_beginning(other: OtherEnd) -> None:
+def test_statistics_count_from_the_start(other: OtherEnd) -> None:
     tokens = 0
     for number in range(1, 4):
         other.submit(number, 4 + number)
@@ -262,7 +262,7 @@ def test_report_counts_from_the_beginning(other: OtherEnd) -> None:
         assert sum(stats.stops.values()) == number
 
 
-def test_fault_of_a_step_is_told(other: OtherEnd, caplog: pytest.LogCaptureFixture) -> None:
+def test_fault_of_a_step_is_an_event(other: OtherEnd, caplog: pytest.LogCaptureFixture) -> None:
     def fault() -> None:
         raise RuntimeError("broken")
 
@@ -274,7 +274,7 @@ def test_fault_of_a_step_is_told(other: OtherEnd, caplog: pytest.LogCaptureFixtu
 
 
 @pytest.mark.parametrize("error", [ArtifactError("weights.bin: sha256"), EngineFault("x")])
-def test_model_that_cannot_be_loaded_is_told_and_ends_it(error: Exception) -> None:
+def test_load_error_is_sent_and_ends_the_host(error: Exception) -> None:
     with serving() as other:
         other.fault = error
         unable = other.set_up()
@@ -285,7 +285,7 @@ def test_model_that_cannot_be_loaded_is_told_and_ends_it(error: Exception) -> No
 
 
 @pytest.mark.parametrize("data", [b"", encode_message(GetStats())[:5], encode_message(GetStats())])
-def test_who_begins_otherwise_gets_no_engine(data: bytes) -> None:
+def test_host_without_a_setup_loads_no_engine(data: bytes) -> None:
     with serving() as other:
         other.channel.sendall(data)
         other.channel.shutdown(socket.SHUT_WR)
@@ -294,7 +294,7 @@ def test_who_begins_otherwise_gets_no_engine(data: bytes) -> None:
         assert other.engine is None
 
 
-def test_it_stops_when_the_other_end_is_gone() -> None:
+def test_host_stops_when_the_other_end_is_gone() -> None:
     with serving(workers=2) as other:
         other.set_up()
         other.gate.clear()
@@ -307,7 +307,7 @@ def test_it_stops_when_the_other_end_is_gone() -> None:
         assert (other.engine.slots_in_use, other.engine.queue_depth) == (0, 0)
 
 
-def test_it_ends_when_the_other_end_is_gone_even_if_a_step_hangs() -> None:
+def test_host_ends_when_the_other_end_is_gone_even_if_a_step_hangs() -> None:
     before = set(threading.enumerate())
     with serving(stop_timeout_s=0.05) as other:
         other.set_up()
@@ -321,7 +321,7 @@ def test_it_ends_when_the_other_end_is_gone_even_if_a_step_hangs() -> None:
             thread.join(PATIENCE_S)
 
 
-def test_it_stops_when_the_other_end_goes_with_mail_unread() -> None:
+def test_host_stops_when_the_other_end_leaves_messages_unread() -> None:
     with serving() as other:
         other.set_up()
         other.submit(1, 5)

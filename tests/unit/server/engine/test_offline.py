@@ -63,7 +63,7 @@ def test_what_does_not_fit_a_slot_is_refused(
         tiny_offline.decode([source], DecodingOptions(**{"max_decoding_length": 5} | options))
 
 
-def test_word_out_of_the_vocabulary_fails(tiny_offline: Offline) -> None:
+def test_token_id_out_of_the_vocabulary_fails(tiny_offline: Offline) -> None:
     with pytest.raises(EngineFault):
         tiny_offline.decode([[9_999, 2]])
     assert len(tiny_offline(["The coffee tastes music."])) == 1

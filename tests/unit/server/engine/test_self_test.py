@@ -33,16 +33,16 @@ def run(offline: Offline, self_test: SelfTest | None) -> None:
     run_self_test(told, offline.tokenizer)
 
 
-def test_same_words_pass(tiny_offline: Offline) -> None:
+def test_same_target_passes(tiny_offline: Offline) -> None:
     run(tiny_offline, SelfTest(source=SOURCE, target=tiny_offline([SOURCE])[0]))
 
 
-def test_none_is_none() -> None:
+def test_model_without_a_self_test_passes() -> None:
     nothing: Any = SimpleNamespace(manifest=SimpleNamespace(self_test=None))
     run_self_test(nothing, nothing)
 
 
-def test_other_words_name_both(tiny_offline: Offline) -> None:
+def test_error_names_both_targets(tiny_offline: Offline) -> None:
     found = tiny_offline([SOURCE])[0]
     with pytest.raises(ArtifactError) as caught:
         run(tiny_offline, SelfTest(source=SOURCE, target="Musik"))

@@ -107,7 +107,7 @@ def as_cut(hypothesis: Hypothesis) -> Hypothesis:
         NO_END | {"beam_size": 2, "return_alternatives": True, "num_hypotheses": 3},
     ],
 )
-def test_answer_is_what_as_many_words_would_have_been(
+def test_answer_at_the_time_limit_equals_one_of_that_length(
     stepper: Stepper, options: dict[str, Any], steps: int
 ) -> None:
     limited = stepper.submit(time_limit_s=LIMIT_S, **options)
@@ -132,7 +132,7 @@ def test_answer_is_what_as_many_words_would_have_been(
         ({"beam_size": 2, "return_alternatives": True, "num_hypotheses": 3}, 3),
     ],
 )
-def test_who_is_cancelled_has_done_what_would_have_been_the_answer(
+def test_cancelled_request_has_the_tokens_of_the_answer(
     stepper: Stepper, options: dict[str, Any], hypotheses: int
 ) -> None:
     request = stepper.submit(**NO_END, **options)
@@ -143,7 +143,7 @@ def test_who_is_cancelled_has_done_what_would_have_been_the_answer(
     assert not stepper.events_of(request)
 
 
-def test_finished_hypotheses_come_before_those_that_are_not(stepper: Stepper) -> None:
+def test_finished_hypotheses_come_before_unfinished_ones(stepper: Stepper) -> None:
     options: dict[str, Any] = {
         "beam_size": 4,
         "num_hypotheses": 4,
@@ -178,7 +178,7 @@ def test_sample_that_has_ended_comes_first(stepper: Stepper) -> None:
 
 
 @pytest.mark.parametrize("beam_size", [1, 2])
-def test_alternatives_are_one_until_their_first_word(stepper: Stepper, beam_size: int) -> None:
+def test_alternatives_are_one_until_their_first_token(stepper: Stepper, beam_size: int) -> None:
     limited = stepper.submit(
         time_limit_s=LIMIT_S,
         beam_size=beam_size,
@@ -208,14 +208,14 @@ def test_request_that_never_began_has_an_empty_answer(stepper: Stepper) -> None:
     assert limited.timeline.encode_began_s == 0.0 < limited.timeline.finished_s
 
 
-def test_request_that_never_began_has_met_no_term(stepper: Stepper) -> None:
+def test_request_that_never_began_meets_no_term(stepper: Stepper) -> None:
     limited = stepper.submit(time_limit_s=LIMIT_S, beam_size=2, terms=((226, 15), (19,)))
     stepper.last_step()
     [found] = stepper.hypotheses(limited)
     assert (found.token_ids, list(found.unmet_terms)) == ([], [0, 1])
 
 
-def test_deadline_that_has_passed_too_is_an_error(stepper: Stepper) -> None:
+def test_deadline_goes_before_the_time_limit(stepper: Stepper) -> None:
     waiting = stepper.submit(time_limit_s=LIMIT_S, deadline_s=time.monotonic() + LIMIT_S)
     stepper.last_step()
     [failed] = stepper.events_of(waiting)
@@ -223,7 +223,7 @@ def test_deadline_that_has_passed_too_is_an_error(stepper: Stepper) -> None:
     assert isinstance(failed.error, DeadlinePassed) and failed.error.where is Stage.QUEUE
 
 
-def test_words_that_were_told_are_those_of_the_answer(stepper: Stepper) -> None:
+def test_streamed_tokens_at_the_limit_are_those_of_the_answer(stepper: Stepper) -> None:
     limited = stepper.submit(streamed=True, time_limit_s=LIMIT_S, **NO_END)
     stepper.step(3)
     stepper.last_step()
@@ -233,7 +233,7 @@ def test_words_that_were_told_are_those_of_the_answer(stepper: Stepper) -> None:
     assert found.token_ids[:-1] == told, "the last one comes with the answer"
 
 
-def test_request_that_ends_in_time_is_not_touched(stepper: Stepper) -> None:
+def test_request_that_ends_in_time_is_complete(stepper: Stepper) -> None:
     expected = stepper.run(max_decoding_length=2)
     limited = stepper.submit(max_decoding_length=2, time_limit_s=LIMIT_S)
     stepper.step()
@@ -242,7 +242,7 @@ def test_request_that_ends_in_time_is_not_touched(stepper: Stepper) -> None:
     stepper.scheduler.assert_idle()
 
 
-def test_limits_of_others_stay(stepper: Stepper) -> None:
+def test_time_limits_of_other_requests_stay(stepper: Stepper) -> None:
     soon = stepper.submit(time_limit_s=LIMIT_S, **NO_END)
     later = stepper.submit(time_limit_s=9 * LIMIT_S, **NO_END)
     stepper.step(2)

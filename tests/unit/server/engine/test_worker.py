@@ -132,13 +132,13 @@ def test_staggered_requests_each_get_their_own_answer() -> None:
     assert max(stepper.runtime.rows) == 3
 
 
-def test_idle_turn_tells_nothing() -> None:
+def test_idle_step_has_no_events() -> None:
     stepper = Stepper()
     stepper.step(2)
     assert (stepper.events, stepper.notes.steps) == ([], [])
 
 
-def test_one_token_needs_one_turn() -> None:
+def test_one_token_needs_one_step() -> None:
     stepper = Stepper()
     request = stepper.submit(5, longest=1, shortest=1)
     stepper.step()
@@ -158,7 +158,7 @@ def test_sources_of_similar_length_are_encoded_together() -> None:
     stepper.assert_decoded(*requests)
 
 
-def test_source_that_cannot_be_encoded_takes_none_of_those_beside_it_along() -> None:
+def test_source_that_cannot_be_encoded_does_not_affect_those_beside_it() -> None:
     stepper = Stepper()
     good, bad, other = stepper.submit(5), stepper.submit(WORDS), stepper.submit(6)
     stepper.step()
@@ -188,7 +188,7 @@ def test_source_over_the_budget_still_gets_in() -> None:
     stepper.assert_decoded(long)
 
 
-def test_streamed_words_are_those_of_the_answer() -> None:
+def test_streamed_tokens_are_those_of_the_answer() -> None:
     stepper = Stepper()
     other = stepper.submit(9, 9)
     request = stepper.submit(5, 6, streamed=True)
@@ -203,7 +203,7 @@ def test_streamed_words_are_those_of_the_answer() -> None:
     stepper.assert_decoded(other)
 
 
-def test_streamed_row_is_told_beside_rows_that_are_not() -> None:
+def test_only_streamed_rows_report_progress() -> None:
     stepper = Stepper()
     requests = [stepper.submit(word, 6, shortest=9, streamed=word == 5) for word in (5, 6, 7)]
     stepper.finish()
@@ -259,7 +259,7 @@ def test_holes_are_filled_from_the_lowest_and_only_the_rest_by_moving(
 
 
 @pytest.mark.parametrize("gone", [[0], [1, 3], [0, 1, 2, 3]])
-def test_nothing_is_moved_where_as_many_join_as_leave(
+def test_no_row_moves_if_as_many_join_as_leave(
     gone: list[int], moves: list[tuple[int, int]]
 ) -> None:
     stepper = Stepper(slots=4)
@@ -279,7 +279,7 @@ def test_nothing_is_moved_where_as_many_join_as_leave(
     ("gone", "copied"),
     [([3], []), ([2, 3], []), ([0], [(3, 0)]), ([0, 1], [(3, 1), (2, 0)]), ([0, 3], [(2, 0)])],
 )
-def test_holes_that_nobody_fills_are_closed_by_the_last_rows(
+def test_empty_holes_are_closed_by_the_last_rows(
     gone: list[int], copied: list[tuple[int, int]], moves: list[tuple[int, int]]
 ) -> None:
     stepper = Stepper(slots=4)
@@ -340,7 +340,7 @@ def test_no_step_runs_over_a_dead_row() -> None:
     stepper.assert_empty()
 
 
-def test_longest_row_gives_way_to_a_shorter_one_within_a_turn() -> None:
+def test_shorter_row_replaces_the_longest_one_within_a_step() -> None:
     """The step of the fake looks at the lengths it is told, to the last token."""
     stepper = Stepper(slots=2)
     long = stepper.submit(*range(5, 14), shortest=9)
@@ -355,7 +355,7 @@ def test_longest_row_gives_way_to_a_shorter_one_within_a_turn() -> None:
     stepper.assert_decoded(other, new)
 
 
-def test_scores_are_computed_only_while_a_row_asks() -> None:
+def test_scores_are_computed_only_while_a_row_needs_them() -> None:
     stepper = Stepper()
     plain = stepper.submit(5, 6, shortest=9, scored=False)
     stepper.step()
@@ -367,7 +367,7 @@ def test_scores_are_computed_only_while_a_row_asks() -> None:
     assert stepper.events_of(plain)[0].best.score is None  # type: ignore[union-attr]
 
 
-def test_row_that_asks_and_is_cancelled_asks_no_more() -> None:
+def test_cancelled_row_needs_no_scores() -> None:
     stepper = Stepper()
     plain, asking = stepper.submit(5, shortest=9, scored=False), stepper.submit(6, shortest=9)
     stepper.step()
@@ -378,7 +378,7 @@ def test_row_that_asks_and_is_cancelled_asks_no_more() -> None:
     stepper.assert_decoded(plain)
 
 
-def test_row_that_is_moved_goes_on_asking() -> None:
+def test_moved_row_keeps_its_scores() -> None:
     stepper = Stepper()
     first, plain, asking = (
         stepper.submit(word, shortest=9, scored=word == 7) for word in (5, 6, 7)
@@ -389,7 +389,7 @@ def test_row_that_is_moved_goes_on_asking() -> None:
     stepper.assert_decoded(plain, asking)
 
 
-def test_timeline_rises() -> None:
+def test_timeline_is_ascending() -> None:
     stepper = Stepper()
     request = stepper.submit(5, 6, shortest=3)
     stepper.finish()
@@ -406,7 +406,7 @@ def test_timeline_rises() -> None:
     assert stepper.notes.first == [request]
 
 
-def test_cancelled_row_leaves_before_the_next_step_and_tells_nothing() -> None:
+def test_cancelled_row_leaves_before_the_next_step_without_an_event() -> None:
     stepper = Stepper()
     requests = [stepper.submit(5, word, shortest=9) for word in (5, 6, 7)]
     stepper.step()
@@ -430,7 +430,7 @@ def test_request_cancelled_while_it_is_encoded_leaves_too() -> None:
     assert stepper.notes.cancellations == [request]
 
 
-def test_freed_slot_is_taken_in_the_same_turn() -> None:
+def test_freed_slot_is_taken_in_the_same_step() -> None:
     stepper = Stepper(slots=1)
     first, second = stepper.submit(5, shortest=9), stepper.submit(6, shortest=9)
     stepper.step()
@@ -453,7 +453,7 @@ def test_deadline_in_the_queue_costs_no_slot() -> None:
     stepper.assert_empty()
 
 
-def test_what_is_too_much_is_told_without_a_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_surplus_request_is_refused_without_a_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     stepper = Stepper(slots=1)
     [running] = stepper.run_long(5)
     waiting = stepper.submit(6)
@@ -502,7 +502,7 @@ def test_row_both_cancelled_and_late_leaves_once() -> None:
     stepper.assert_empty()
 
 
-def test_tokens_done_are_kept_of_whoever_leaves_early() -> None:
+def test_tokens_done_are_counted_for_requests_that_leave_early() -> None:
     stepper = Stepper()
     now_s = time.monotonic()
     gone, late = (
@@ -554,7 +554,7 @@ def test_source_that_cannot_be_encoded_leaves_no_hole(moves: list[tuple[int, int
     stepper.assert_empty()
 
 
-def test_all_sources_of_a_turn_fail_and_the_rows_run_on() -> None:
+def test_rows_run_on_if_all_sources_of_a_step_fail() -> None:
     stepper = Stepper()
     running = stepper.run_long(5, 6, 7)
     stepper.scheduler.cancel(running[1])
@@ -612,7 +612,7 @@ def test_fault_in_a_step_ends_all_rows_and_the_next_requests_run() -> None:
     stepper.assert_decoded(*after)
 
 
-def test_fault_loses_nothing_that_the_turn_had_to_tell() -> None:
+def test_fault_loses_no_earlier_event_of_the_step() -> None:
     stepper = Stepper()
     stepper.submit(5, shortest=9)
     stepper.step()
@@ -626,7 +626,7 @@ def test_fault_loses_nothing_that_the_turn_had_to_tell() -> None:
     assert isinstance(failed.error, DeadlinePassed)
 
 
-def test_warm_up_outgrows_no_cache_and_leaves_no_trace() -> None:
+def test_warm_up_stays_within_the_cache_and_leaves_it_empty() -> None:
     runtime = FakeRuntime(make_manifest(limits=Limits(max_source_length=1, max_target_length=1)))
     worker = Worker(runtime, Scheduler(QueueLimits(max_queue=1)), 9, 100, Notes(), detokenize)
     memory = runtime.encode([[EOS]])

@@ -11,18 +11,18 @@ def longest_s(congestion: Congestion, now_s: float) -> float:
     return congestion.max_wait_s(now_s, HELD_S, HELD_S / 8)
 
 
-def test_all_of_it_until_something_was_refused() -> None:
+def test_wait_is_long_until_a_request_is_refused() -> None:
     assert longest_s(Congestion(), 100.0) == BURST_S
 
 
-def test_half_as_long_as_a_request_takes_once_it_has_run_over() -> None:
+def test_wait_is_half_a_service_time_after_a_refusal() -> None:
     congestion = Congestion()
     congestion.note(100.0)
     assert longest_s(congestion, 100.0) == longest_s(congestion, 101.9) == HELD_S / 2
     assert longest_s(congestion, 102.0) == BURST_S
 
 
-def test_where_few_run_at_once_one_may_wait_for_two() -> None:
+def test_two_requests_may_wait_in_any_case() -> None:
     congestion = Congestion()
     congestion.note(100.0)
     assert congestion.max_wait_s(100.0, HELD_S, HELD_S / 4) == HELD_S / 2
@@ -30,7 +30,7 @@ def test_where_few_run_at_once_one_may_wait_for_two() -> None:
     assert congestion.max_wait_s(100.0, HELD_S, HELD_S) == 2 * HELD_S
 
 
-def test_every_refusal_prolongs_it() -> None:
+def test_every_refusal_prolongs_the_congestion() -> None:
     congestion = Congestion()
     congestion.note(100.0)
     congestion.note(101.5)
@@ -38,7 +38,7 @@ def test_every_refusal_prolongs_it() -> None:
     assert longest_s(congestion, 103.5) == BURST_S
 
 
-def test_a_long_queue_is_tried_again_once_a_minute() -> None:
+def test_long_queue_is_tried_again_once_a_minute() -> None:
     congestion = Congestion()
     for tenths in range(600):
         congestion.note(100.0 + tenths / 10)
@@ -50,7 +50,7 @@ def test_a_long_queue_is_tried_again_once_a_minute() -> None:
     assert longest_s(congestion, 222.0) == HELD_S / 2
 
 
-def test_who_takes_long_may_wait_long() -> None:
+def test_slow_requests_may_wait_longer() -> None:
     congestion = Congestion()
     assert congestion.max_wait_s(100.0, 3.0, 0.1) == 6.0
     congestion.note(100.0)
@@ -64,7 +64,7 @@ def refusing(congestion: Congestion, *times_s: float) -> bool:
     return congestion.has_surplus(times_s[-1])
 
 
-def test_a_burst_keeps_what_it_has_filled_the_queue_with() -> None:
+def test_requests_of_a_burst_stay_in_the_queue() -> None:
     congestion = Congestion()
     assert not congestion.has_surplus(100.0)
     assert not refusing(congestion, 100.0, 100.1, 100.2)
@@ -72,7 +72,7 @@ def test_a_burst_keeps_what_it_has_filled_the_queue_with() -> None:
     assert not refusing(congestion, 103.0), "another burst"
 
 
-def test_what_goes_on_is_none() -> None:
+def test_lasting_overload_leaves_a_surplus_once() -> None:
     congestion = Congestion()
     assert refusing(congestion, 100.0, 100.0 + LASTING_S)
     congestion.clear()

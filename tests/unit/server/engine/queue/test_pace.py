@@ -15,7 +15,7 @@ def paced(slots: int, *held_s: float, rows: int = 1) -> Pace:
     return pace
 
 
-def test_few_requests_are_no_pace() -> None:
+def test_few_requests_give_no_estimate() -> None:
     assert not paced(1, 0.1, 0.1, 0.1).is_known
     assert paced(1, 0.1, 0.1, 0.1, 0.1).is_known
 
@@ -27,12 +27,12 @@ def test_duration_follows_work_and_slots() -> None:
     assert paced(8, *[0.2] * 9, rows=4).duration_s(25) == pytest.approx(0.25)
 
 
-def test_first_ones_count_alike_and_later_the_newer_more() -> None:
+def test_first_requests_weigh_the_same_and_later_ones_more() -> None:
     assert paced(1, 0.1, 0.2, 0.3, 0.4).duration_s(10) == pytest.approx(0.25)
     assert 0.3 < paced(1, *[0.1] * 1000, *[0.4] * 40).duration_s(10) < 0.4
 
 
-def test_requests_of_more_work_than_before_change_nothing_but_the_time() -> None:
+def test_larger_requests_at_the_same_speed_keep_the_estimate() -> None:
     pace = paced(2, *[0.1] * 20)
     for _ in range(200):
         pace.ended(30, 1, 0.3)

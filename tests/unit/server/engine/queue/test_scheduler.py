@@ -60,7 +60,7 @@ def test_oldest_is_first() -> None:
     assert (scheduler.running, scheduler.queue_depth) == (3, 0)
 
 
-def test_full_queue_refuses_and_says_when_to_try_again() -> None:
+def test_full_queue_refuses_with_a_retry_time() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=2))
     submitted(scheduler, 1, 1)
     extra = request()
@@ -106,7 +106,7 @@ def test_cancel_leaves_the_queue_at_once() -> None:
     assert scheduler.take(busy=0, free=9, budget_tokens=9) == [b]
 
 
-def test_cancel_of_a_running_request_is_told_once_to_its_worker() -> None:
+def test_cancelled_running_request_is_reported_once_to_its_worker() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=9), workers=2)
     a, b = submitted(scheduler, 1, 1)
     scheduler.take(busy=0, free=1, budget_tokens=9)
@@ -120,7 +120,7 @@ def test_cancel_of_a_running_request_is_told_once_to_its_worker() -> None:
     assert scheduler.running == 1
 
 
-def test_cancel_after_the_end_or_before_the_start_is_nothing() -> None:
+def test_cancel_after_the_end_or_before_the_start_does_nothing() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=9))
     [a] = submitted(scheduler, 1)
     scheduler.take(busy=0, free=1, budget_tokens=9)
@@ -130,7 +130,7 @@ def test_cancel_after_the_end_or_before_the_start_is_nothing() -> None:
     assert scheduler.take_cancelled([a]) == []
 
 
-def test_expire_takes_out_those_that_are_late() -> None:
+def test_expire_removes_late_requests() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=9))
     deadlines = [None, 7.0, 5.0, None, 6.0]
     requests = [request(deadline_s=deadline_s) for deadline_s in deadlines]
@@ -145,7 +145,7 @@ def test_expire_takes_out_those_that_are_late() -> None:
     assert left == [requests[0], requests[3]]
 
 
-def test_deadline_of_a_request_that_left_the_queue_harms_nobody() -> None:
+def test_deadline_of_a_request_that_left_the_queue_has_no_effect() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=9))
     first, second = request(deadline_s=1.0), request(deadline_s=3.0)
     scheduler.submit(first)
@@ -156,7 +156,7 @@ def test_deadline_of_a_request_that_left_the_queue_harms_nobody() -> None:
     assert scheduler.expire(3.0) == [second]
 
 
-def test_stop_gives_what_waited_and_hands_out_nothing_more() -> None:
+def test_stop_returns_waiting_requests_and_hands_out_nothing_more() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=9))
     a, b = submitted(scheduler, 1, 1)
     scheduler.take(busy=0, free=1, budget_tokens=9)
@@ -217,14 +217,14 @@ def test_retry_follows_the_pace_of_completions() -> None:
     assert full.spacing_s == pytest.approx(0.5)
 
 
-def test_who_shares_the_engine_comes_back_at_longer_intervals() -> None:
+def test_clients_that_share_the_engine_retry_at_longer_intervals() -> None:
     scheduler, _ = paced(0.5, max_queue=4)
     for number in range(4):
         scheduler.submit(request(caller=f"{number}"))
     assert refusal(scheduler, request()).spacing_s == pytest.approx(4 * 0.5)
 
 
-def test_pace_is_not_that_of_who_left_early() -> None:
+def test_requests_that_left_early_do_not_change_the_pace() -> None:
     scheduler, _ = paced(0.5, max_queue=20)
     for _ in range(50):
         submitted(scheduler, 3)
@@ -242,7 +242,7 @@ def test_long_wait_is_refused_but_not_to_low_priority() -> None:
     scheduler.submit(request(caller="other"))  # It would be among the first.
 
 
-def test_caller_leaves_some_of_the_longest_wait_to_newcomers() -> None:
+def test_client_leaves_part_of_the_longest_wait_to_newcomers() -> None:
     scheduler, _ = paced(0.5, max_queue_s=4.0, caller_share=0.5)
     submitted(scheduler, *[3] * 5)
     for number in range(8):
@@ -254,7 +254,7 @@ def test_caller_leaves_some_of_the_longest_wait_to_newcomers() -> None:
     assert refusal(scheduler, request()).bound is Bound.WAIT
 
 
-def test_queue_that_has_run_over_is_kept_short() -> None:
+def test_queue_is_kept_short_after_a_refusal() -> None:
     scheduler, clock = paced(0.5, max_queue_s=None)
     submitted(scheduler, *[3] * 5)
     assert refusal(scheduler, request()).bound is Bound.WAIT
@@ -277,7 +277,7 @@ def overrun(**bounds: Any) -> tuple[Scheduler, Clock, list[Request]]:
     return scheduler, clock, waiting
 
 
-def test_what_came_before_is_refused_too_where_that_goes_on() -> None:
+def test_waiting_requests_are_refused_under_lasting_overload() -> None:
     scheduler, clock, waiting = overrun(max_queue_s=None)
     patient = request(caller="patient", priority=Priority.LOW)
     newcomer = request(caller="newcomer")
@@ -295,7 +295,7 @@ def test_what_came_before_is_refused_too_where_that_goes_on() -> None:
     assert scheduler.shed(clock.now_s) == [], "once is enough"
 
 
-def test_nothing_is_taken_back_where_the_longest_wait_is_given() -> None:
+def test_no_waiting_request_is_refused_if_the_longest_wait_is_fixed() -> None:
     scheduler, clock, _ = overrun(max_queue_s=2.0)
     assert scheduler.shed(clock.now_s) == []
     assert scheduler.queue_depth == 5
@@ -319,7 +319,7 @@ def test_nothing_is_refused_for_waiting_while_slots_are_free() -> None:
     assert refusal(scheduler, request()).bound is Bound.WAIT
 
 
-def test_no_estimate_refuses_while_the_pace_is_not_known() -> None:
+def test_unknown_pace_refuses_no_request() -> None:
     clock = Clock()
     scheduler = Scheduler(QueueLimits(max_queue=99, max_queue_s=0.0), clock=clock)
     submitted(scheduler, *[3] * 9)
@@ -330,7 +330,7 @@ def test_no_estimate_refuses_while_the_pace_is_not_known() -> None:
     scheduler.submit(request(deadline_s=clock.now_s + 0.1))
 
 
-def test_tokens_that_wait_are_bounded_but_not_the_first() -> None:
+def test_waiting_tokens_are_bounded_except_for_the_first_request() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=9, max_queue_tokens=10))
     [long] = submitted(scheduler, 50)
     assert refusal(scheduler, request(1)).bound is Bound.TOKENS
@@ -340,7 +340,7 @@ def test_tokens_that_wait_are_bounded_but_not_the_first() -> None:
 
 
 @pytest.mark.parametrize(("share", "alone"), [(0.2, 3), (0.5, 6), (0.75, 9), (1.0, 11)])
-def test_caller_leaves_room_for_others(share: float, alone: int) -> None:
+def test_client_leaves_room_for_others(share: float, alone: int) -> None:
     scheduler = Scheduler(QueueLimits(max_queue=11, caller_share=share))
     submitted(scheduler, *[1] * alone)
     if alone < 11:
@@ -350,20 +350,20 @@ def test_caller_leaves_room_for_others(share: float, alone: int) -> None:
     assert refusal(scheduler, request(1, caller="one more")).bound is Bound.LENGTH
 
 
-def test_caller_leaves_tokens_for_others() -> None:
+def test_client_leaves_tokens_for_others() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=99, max_queue_tokens=100, caller_share=0.5))
     submitted(scheduler, 40, 20)
     assert refusal(scheduler, request(1)).bound is Bound.CALLER
     scheduler.submit(request(40, caller="other"))
 
 
-def test_caller_may_hold_just_his_share() -> None:
+def test_client_may_have_exactly_its_share() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=4, max_queue_tokens=100, caller_share=0.5))
     submitted(scheduler, 25, 25, 1)
     assert refusal(scheduler, request(1)).bound is Bound.CALLER
 
 
-def test_flood_of_one_caller_lets_another_one_pass() -> None:
+def test_request_of_another_client_passes_a_flood() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=99))
     flood = submitted(scheduler, *[3] * 20)
     assert scheduler.take(busy=0, free=1, budget_tokens=9) == flood[:1]
@@ -374,7 +374,7 @@ def test_flood_of_one_caller_lets_another_one_pass() -> None:
     assert order == [quiet[0], flood[1], quiet[1], flood[2]]
 
 
-def test_low_priority_gets_what_is_left_and_one_turn_in_sixteen() -> None:
+def test_low_priority_gets_one_request_in_sixteen() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=99))
     low = [request(priority=Priority.LOW, caller=f"{number}") for number in range(3)]
     for one in low:
@@ -401,7 +401,7 @@ def test_beam_is_passed_by_as_many_rows_as_it_takes_itself() -> None:
     assert scheduler.take(busy=0, free=4, budget_tokens=99) == [beam]
 
 
-def test_who_was_there_before_has_passed_nobody() -> None:
+def test_earlier_requests_do_not_count_as_passing() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=99))
     submitted(scheduler, 1, 1)
     beam = request(1, rows=4)
@@ -410,7 +410,7 @@ def test_who_was_there_before_has_passed_nobody() -> None:
     assert beam.passed_rows == 0
 
 
-def test_time_limit_ends_the_waiting_too() -> None:
+def test_time_limit_ends_the_wait_too() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=9))
     limited = request(arrived_s=10.0, time_limit_s=2.0)
     scheduler.submit(limited)
@@ -419,7 +419,7 @@ def test_time_limit_ends_the_waiting_too() -> None:
 
 
 @pytest.mark.parametrize("callers", [1, 3])
-def test_who_comes_back_when_told_is_taken_in(callers: int) -> None:
+def test_client_that_follows_the_retry_advice_is_admitted(callers: int) -> None:
     """Twice as many as can wait come at once; time goes on at an even pace."""
     scheduler, clock = paced(0.01, max_queue_s=0.2)
     refusals = RefusalCache(clock)

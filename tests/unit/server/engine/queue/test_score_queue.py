@@ -56,7 +56,7 @@ def test_scores_go_together_and_attention_alone() -> None:
     assert waiting.queue_depth == 0 and taken(waiting) == []
 
 
-def test_callers_are_served_in_turn() -> None:
+def test_clients_are_served_in_turn() -> None:
     waiting = ScoreQueue(QueueLimits(max_queue=99))
     flood = submitted(waiting, *(target("loud") for _ in range(2 * MAX_SCORE_BATCH)))
     [quiet] = submitted(waiting, target("quiet"))
@@ -64,7 +64,7 @@ def test_callers_are_served_in_turn() -> None:
     assert quiet in first[:2] and set(first) < {quiet, *flood}
 
 
-def test_low_priority_takes_what_others_leave() -> None:
+def test_low_priority_is_served_last() -> None:
     waiting = ScoreQueue(QueueLimits(max_queue=9))
     low, normal = target(priority=Priority.LOW), target()
     submitted(waiting, low, normal)
@@ -113,7 +113,7 @@ def test_targets_are_not_starved_by_answers() -> None:
     assert taken(waiting) != [scored]
 
 
-def test_who_waits_can_be_cancelled() -> None:
+def test_waiting_requests_can_be_cancelled() -> None:
     waiting = ScoreQueue(QueueLimits(max_queue=9))
     gone, kept = submitted(waiting, target(), target())
     [answered] = submitted(waiting, answer())
@@ -127,7 +127,7 @@ def test_who_waits_can_be_cancelled() -> None:
     assert not waiting.cancel(target()), "it never was here"
 
 
-def test_stop_gives_what_waits_and_takes_no_more() -> None:
+def test_stop_returns_waiting_requests_and_admits_no_more() -> None:
     waiting = ScoreQueue(QueueLimits(max_queue=9))
     left = submitted(waiting, target(), answer())
     assert set(waiting.stop()) == set(left)
@@ -138,7 +138,7 @@ def test_stop_gives_what_waits_and_takes_no_more() -> None:
 
 
 @pytest.mark.parametrize("comes", ["target", "answer", "end"])
-def test_who_waits_for_work_is_woken(comes: str) -> None:
+def test_waiting_scorer_is_woken(comes: str) -> None:
     waiting = ScoreQueue(QueueLimits(max_queue=9))
     found: list[int] = []
     thread = threading.Thread(target=lambda: found.append(len(waiting.take(PATIENCE_S))))
@@ -175,7 +175,7 @@ class Clocked:
 
 
 @pytest.mark.parametrize("together", [1, 4, MAX_SCORE_BATCH])
-def test_wait_is_estimated_by_what_runs_take(together: int) -> None:
+def test_wait_is_estimated_from_the_duration_of_passes(together: int) -> None:
     clocked = Clocked(max_queue_s=2.5)
     for _ in range(8):
         submitted(clocked.waiting, *(target(str(n)) for n in range(together)))
@@ -190,7 +190,7 @@ def test_wait_is_estimated_by_what_runs_take(together: int) -> None:
     assert refused.retry_after_s == pytest.approx(most / together)
 
 
-def test_answers_between_runs_are_part_of_the_wait() -> None:
+def test_answers_between_passes_are_part_of_the_wait() -> None:
     clocked = Clocked(max_queue_s=2.5)
     for _ in range(8):
         submitted(clocked.waiting, target())
@@ -203,7 +203,7 @@ def test_answers_between_runs_are_part_of_the_wait() -> None:
     assert clocked.refusal(target("c")).retry_after_s == pytest.approx(4.0)
 
 
-def test_time_without_work_is_no_part_of_the_wait() -> None:
+def test_idle_time_is_not_part_of_the_wait() -> None:
     clocked = Clocked(max_queue_s=2.5)
     for _ in range(8):
         submitted(clocked.waiting, target())
@@ -217,7 +217,7 @@ def test_time_without_work_is_no_part_of_the_wait() -> None:
     assert clocked.refusal(target("d")).retry_after_s == pytest.approx(3.0)
 
 
-def test_nothing_is_kept_of_callers_who_have_left() -> None:
+def test_clients_that_have_left_are_forgotten() -> None:
     waiting = ScoreQueue(QueueLimits(max_queue=9))
     first, second, third = submitted(
         waiting, target("a"), target("b"), target("c", wants_attention=True)

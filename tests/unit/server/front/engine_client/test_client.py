@@ -200,12 +200,12 @@ async def reply_of(engine: RemoteEngine, host: FakeHost | None = None, rows: int
 # ---- requests and events
 
 
-async def test_load_takes_over_what_the_host_has() -> None:
+async def test_load_reads_the_slots_and_cache_of_the_host() -> None:
     async with remote_to(ready) as (engine, _):
         assert (engine.slots, engine.cache_bytes, engine.is_up) == (4, 1000, True)
 
 
-async def test_request_goes_over_as_it_is() -> None:
+async def test_spec_is_sent_unchanged() -> None:
     async with remote_to(ready) as (engine, hosts):
         inbox = Inbox(5, 6, deadline_s=12.5, client_id="10.0.0.7", priority=Priority.LOW)
         inbox.submit(engine)
@@ -213,7 +213,7 @@ async def test_request_goes_over_as_it_is() -> None:
         assert sent == Submit(inbox.request_id, inbox.spec)
 
 
-async def test_events_reach_requests_by_number() -> None:
+async def test_events_reach_requests_by_id() -> None:
     async with remote_to(ready) as (engine, hosts):
         a, b, c = submitted(engine, 3)
         timeline = Timeline(1.0, 2.0, 3.0, 4.0, 5.0)
@@ -245,7 +245,7 @@ async def test_events_come_in_the_loop() -> None:
         assert threads == [threading.current_thread()]
 
 
-async def test_cancelled_request_is_told_nothing_more() -> None:
+async def test_cancelled_request_gets_no_more_events() -> None:
     async with remote_to(ready) as (engine, hosts):
         [host] = hosts.launched
         a, b = submitted(engine, 2)
@@ -261,7 +261,7 @@ async def test_cancelled_request_is_told_nothing_more() -> None:
         assert a.events == []
 
 
-async def test_cancel_of_what_has_ended_is_not_sent() -> None:
+async def test_cancel_of_an_ended_request_is_not_sent() -> None:
     async with remote_to(ready) as (engine, hosts):
         [host] = hosts.launched
         [inbox] = submitted(engine, 1)
@@ -307,7 +307,7 @@ async def test_full_queue_of_the_engine_is_an_event() -> None:
 # ---- draining and stopping
 
 
-async def test_closed_engine_takes_nothing_new_and_finishes_the_rest() -> None:
+async def test_closed_engine_refuses_new_requests_and_finishes_the_rest() -> None:
     async with remote_to(ready) as (engine, hosts):
         a, b = submitted(engine, 2)
         engine.close()
@@ -328,7 +328,7 @@ async def test_closed_engine_still_gets_the_attention_of_answers() -> None:
         assert (await hosts.launched[0].read(Submit)).spec == inbox.spec
 
 
-async def test_stop_fails_what_is_under_way() -> None:
+async def test_stop_fails_requests_under_way() -> None:
     async with remote_to(ready) as (engine, hosts):
         inboxes = submitted(engine, 3)
         await engine.stop()
@@ -392,7 +392,7 @@ def test_discarded_host_is_ended() -> None:
 # ---- statistics
 
 
-async def test_report_is_asked_for_from_any_thread() -> None:
+async def test_statistics_can_be_asked_for_from_any_thread() -> None:
     async with remote_to(ready) as (engine, hosts):
         [host] = hosts.launched
         asked = [engine.ask(), await asyncio.to_thread(engine.ask)]
@@ -405,7 +405,7 @@ async def test_report_is_asked_for_from_any_thread() -> None:
         assert engine.last_reply == replies[-1]
 
 
-async def test_report_before_the_start_and_after_the_end_is_the_last_one() -> None:
+async def test_statistics_before_the_start_and_after_the_end_are_the_newest() -> None:
     hosts = Hosts(ready)
     engine = RemoteEngine(hosts.launch)
     assert engine.ask().result(0).stats.totals["source_tokens"] == 0
@@ -416,7 +416,7 @@ async def test_report_before_the_start_and_after_the_end_is_the_last_one() -> No
     assert await reply_of(engine) == reply
 
 
-async def test_stop_tells_who_has_asked() -> None:
+async def test_stop_answers_open_questions() -> None:
     async with remote_to(ready) as (engine, hosts):
         reply = await reply_of(engine, hosts.launched[0], rows=3)
         asked = engine.ask()
@@ -425,7 +425,7 @@ async def test_stop_tells_who_has_asked() -> None:
         assert asked.result(0) == reply
 
 
-async def test_who_asks_and_goes_is_not_told() -> None:
+async def test_cancelled_question_is_skipped() -> None:
     async with remote_to(ready) as (engine, hosts):
         gone = engine.ask()
         await hosts.launched[0].read(GetStats)
@@ -440,7 +440,7 @@ async def test_who_asks_and_goes_is_not_told() -> None:
 # ---- a host that dies
 
 
-async def test_calls_under_way_fail_and_another_host_begins() -> None:
+async def test_requests_fail_when_the_host_dies_and_another_one_starts() -> None:
     async with remote_to(ready, ready) as (engine, hosts):
         changes: list[tuple[bool, bool]] = []
         engine.on_change = lambda is_up: changes.append((is_up, engine.is_up))
@@ -458,7 +458,7 @@ async def test_calls_under_way_fail_and_another_host_begins() -> None:
         assert after.events == [ANSWER]
 
 
-async def test_nothing_is_taken_until_another_one_is_ready() -> None:
+async def test_requests_are_refused_until_the_next_host_is_ready() -> None:
     async with remote_to(ready, FakeHost) as (engine, hosts):
         hosts.launched[0].die()
         await until(lambda: len(hosts.launched) == 2)
@@ -523,7 +523,7 @@ def ends_at_once() -> FakeHost:
     return host
 
 
-async def test_launch_that_fails_is_tried_again_and_again_less_often(
+async def test_failed_launch_is_tried_again_with_longer_pauses(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     naps = Naps(monkeypatch)
@@ -579,7 +579,7 @@ async def test_stop_between_two_tries() -> None:
         assert len(hosts.launched) == 2
 
 
-async def test_nothing_begins_again_once_it_is_closed() -> None:
+async def test_closed_engine_is_not_restarted() -> None:
     async with remote_to(ready) as (engine, hosts):
         [inbox] = submitted(engine, 1)
         engine.close()
@@ -602,14 +602,14 @@ async def answered(host: FakeHost, *heartbeats: int) -> None:
     host.send(with_heartbeats(*heartbeats))
 
 
-async def test_host_that_says_nothing_is_ended_and_another_begins() -> None:
+async def test_silent_host_is_replaced() -> None:
     async with remote_to(ready, ready, stall_s=0.05) as (engine, hosts):
         [inbox] = submitted(engine, 1)
         await until(lambda: len(hosts.launched) == 2 and engine.is_up)
         assert isinstance(inbox.error, ModelUnavailable)
 
 
-async def test_host_of_which_one_thread_hangs_is_ended(caplog: pytest.LogCaptureFixture) -> None:
+async def test_host_with_one_hanging_thread_is_ended(caplog: pytest.LogCaptureFixture) -> None:
     async with remote_to(ready, FakeHost, stall_s=0.05) as (_, hosts):
         [host] = hosts.launched
         for number in range(11):
@@ -618,7 +618,7 @@ async def test_host_of_which_one_thread_hangs_is_ended(caplog: pytest.LogCapture
     assert "the engine has stood still for 0.05 s and is ended" in caplog.text
 
 
-async def test_host_whose_threads_come_round_is_left_alone() -> None:
+async def test_host_whose_threads_make_progress_is_left_alone() -> None:
     async with remote_to(ready, stall_s=0.05) as (engine, hosts):
         [host] = hosts.launched
         for number in range(30):
@@ -627,7 +627,7 @@ async def test_host_whose_threads_come_round_is_left_alone() -> None:
         assert engine.is_up
 
 
-async def test_host_is_watched_after_another_one_has_died() -> None:
+async def test_new_host_is_watched_too() -> None:
     async with remote_to(ready, ready, ready, stall_s=0.05) as (engine, hosts):
         await answered(hosts.launched[0], 5, 5)
         hosts.launched[0].die()

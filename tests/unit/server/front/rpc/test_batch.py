@@ -46,7 +46,7 @@ async def test_first_error_ends_them_all() -> None:
     assert sorted(ended) == [0, 1]
 
 
-async def test_who_leaves_ends_them_all() -> None:
+async def test_cancel_ends_them_all() -> None:
     ended = []
 
     async def answer(source: int) -> None:

@@ -69,7 +69,7 @@ async def until_idle(service: Service) -> None:
 # ---- outcomes
 
 
-async def test_each_gets_what_it_gets_alone(service: Service) -> None:
+async def test_each_request_gets_its_answer_as_alone(service: Service) -> None:
     sources = {number: f"Grüße 🙂 {number}" for number in range(50)}
     call = service.generation.GenerateBulk(
         [bulk(id_, source, max_decoding_length=9) for id_, source in sources.items()]
@@ -82,13 +82,13 @@ async def test_each_gets_what_it_gets_alone(service: Service) -> None:
     assert await call.code() is grpc.StatusCode.OK
 
 
-async def test_who_is_done_first_is_answered_first(service: Service) -> None:
+async def test_responses_come_as_they_get_ready(service: Service) -> None:
     service.runtime.step_s = 0.005
     call = service.generation.GenerateBulk([bulk(1, "a" * 40), bulk(2, "bc"), bulk(3, "d" * 20)])
     assert list(await ended(call)) == [2, 3, 1]
 
 
-async def test_one_is_answered_before_the_next_one_comes(service: Service) -> None:
+async def test_request_is_answered_before_the_next_one_comes(service: Service) -> None:
     call = await begun(service)
     for number in range(3):
         await call.write(bulk(number, "abc"))
@@ -112,7 +112,7 @@ async def test_each_names_its_model_and_options(service: Service) -> None:
     assert [outcomes[id_].failure.code for id_ in (3, 4)] == [FAILED_PRECONDITION, NOT_FOUND]
 
 
-async def test_a_bad_one_has_its_own_failure(service: Service) -> None:
+async def test_bad_request_has_its_own_failure(service: Service) -> None:
     call = service.generation.GenerateBulk(
         [
             bulk(1, "good"),
@@ -137,7 +137,7 @@ NO_TEXT = b"\x1a\x02\xff\xfe"
 NO_TOKEN = b"\x22\x04\x7a\x02\xff\xfe"
 
 
-async def test_one_that_cannot_be_read_has_its_own_failure(service: Service) -> None:
+async def test_request_that_cannot_be_parsed_has_its_own_failure(service: Service) -> None:
     call = service.channel.stream_stream(
         PATH, response_deserializer=generation_pb2.GenerateBulkResponse.FromString
     )(
@@ -158,7 +158,9 @@ async def test_one_that_cannot_be_read_has_its_own_failure(service: Service) -> 
     }
 
 
-async def test_one_without_a_readable_id_ends_the_call_after_its_elders(service: Service) -> None:
+async def test_request_without_a_readable_id_ends_the_call_after_earlier_ones(
+    service: Service,
+) -> None:
     call = service.channel.stream_stream(
         PATH, response_deserializer=generation_pb2.GenerateBulkResponse.FromString
     )([bulk(1, "elder").SerializeToString(), b"\xff"])
@@ -172,14 +174,14 @@ async def _read(call: Any) -> Any:
     return await call.read()
 
 
-async def test_a_message_over_the_limit_ends_the_call() -> None:
+async def test_message_over_the_limit_ends_the_call() -> None:
     async with serving(max_message_bytes=1024) as service:
         error = await failure(service.generation.GenerateBulk([bulk(1, "a" * 2000)]))
         assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert "larger than max" in (error.details() or "")
 
 
-async def test_an_engine_that_breaks_down_fails_what_it_had(service: Service) -> None:
+async def test_engine_that_dies_fails_its_requests(service: Service) -> None:
     service.runtime.may_run.clear()
     call = await begun(service, bulk(1, "abc"))
     await until_busy(service, 1)
@@ -198,7 +200,7 @@ async def _rest(call: Any) -> AsyncIterator[Any]:
         yield response
 
 
-async def test_timings_begin_when_a_source_comes(service: Service) -> None:
+async def test_timings_begin_when_a_source_arrives(service: Service) -> None:
     call = await begun(service, bulk(1, "abc"))
     await call.read()
     await asyncio.sleep(0.3)
@@ -218,7 +220,7 @@ async def endless(read: list[int] | None = None) -> AsyncIterator[Any]:
         yield bulk(number, "abcdefgh")
 
 
-async def test_the_engine_has_no_more_than_its_slots(service: Service) -> None:
+async def test_engine_gets_no_more_requests_than_it_has_slots(service: Service) -> None:
     service.runtime.may_run.clear()
     call = service.generation.GenerateBulk(endless())
     await until_busy(service, 4)
@@ -232,7 +234,7 @@ async def test_the_engine_has_no_more_than_its_slots(service: Service) -> None:
     call.cancel()
 
 
-async def test_a_slow_reader_is_not_read_from(service: Service) -> None:
+async def test_server_stops_reading_from_a_slow_reader(service: Service) -> None:
     # What gRPC keeps on the way is bounded in bytes; the least that it can be told.
     options = [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1 << 10)]
     target = f"127.0.0.1:{service.server.port}"
@@ -251,7 +253,7 @@ async def test_a_slow_reader_is_not_read_from(service: Service) -> None:
         call.cancel()
 
 
-async def test_others_who_fill_the_queue_make_it_wait() -> None:
+async def test_bulk_waits_while_others_fill_the_queue() -> None:
     async with serving(slots=2, max_queue=1) as service:
         service.runtime.may_run.clear()
         others = await _filled(service)
@@ -265,7 +267,7 @@ async def test_others_who_fill_the_queue_make_it_wait() -> None:
         assert await service.value("rejected_total", model="echo", reason="queue_full") == 1
 
 
-async def test_one_with_a_time_limit_comes_back_no_later() -> None:
+async def test_request_does_not_retry_after_its_time_limit() -> None:
     async with serving(slots=1, max_queue=1) as service:
         service.runtime.may_run.clear()
         others = await _filled(service)
@@ -307,7 +309,7 @@ async def _filled(service: Service) -> list[asyncio.Future[Any]]:
 # ---- how it ends
 
 
-async def test_half_a_close_lets_what_is_under_way_finish(service: Service) -> None:
+async def test_requests_under_way_finish_after_a_half_close(service: Service) -> None:
     service.runtime.may_run.clear()
     call = service.generation.GenerateBulk([bulk(number, "abc") for number in range(3)])
     await until_busy(service, 3)
@@ -320,7 +322,7 @@ async def test_half_a_close_lets_what_is_under_way_finish(service: Service) -> N
 
 
 @pytest.mark.parametrize("is_closed", [False, True], ids=["open", "half-closed"])
-async def test_a_cancel_stops_what_is_under_way(service: Service, is_closed: bool) -> None:
+async def test_cancel_stops_requests_under_way(service: Service, is_closed: bool) -> None:
     service.runtime.step_s = 0.02
     call = await begun(service, *(bulk(number, "a" * 48) for number in range(3)))
     if is_closed:
@@ -333,7 +335,7 @@ async def test_a_cancel_stops_what_is_under_way(service: Service, is_closed: boo
     assert await service.value("stop_total", model="echo", reason="eos") == 0
 
 
-async def test_a_cancel_with_nothing_under_way_is_none_the_less_one(service: Service) -> None:
+async def test_cancel_without_requests_under_way_is_a_cancel(service: Service) -> None:
     call = await begun(service, bulk(1, "abc"))
     await call.read()
     call.cancel()
@@ -341,7 +343,7 @@ async def test_a_cancel_with_nothing_under_way_is_none_the_less_one(service: Ser
     assert await service.value("requests_total", method=METHOD, code="OK", model="echo") == 0
 
 
-async def test_a_cancel_while_the_reader_is_waited_for(service: Service) -> None:
+async def test_cancel_while_the_server_waits_for_the_reader(service: Service) -> None:
     call = service.generation.GenerateBulk(endless())
     await call.read()
     call.cancel()
@@ -349,7 +351,7 @@ async def test_a_cancel_while_the_reader_is_waited_for(service: Service) -> None
     await service.until_value(1, "requests_total", method=METHOD, code="CANCELLED", model="echo")
 
 
-async def test_a_cancel_while_the_queue_is_full() -> None:
+async def test_cancel_while_the_queue_is_full() -> None:
     async with serving(slots=1, max_queue=1) as service:
         service.runtime.may_run.clear()
         others = await _filled(service)
@@ -381,7 +383,7 @@ async def _read_all(call: Any) -> None:
         pass
 
 
-async def test_drain_finishes_what_is_under_way_and_reads_no_more(service: Service) -> None:
+async def test_drain_finishes_requests_under_way_and_reads_no_more(service: Service) -> None:
     service.runtime.may_run.clear()
     call = await begun(service, *(bulk(number, "abc") for number in range(4)))
     idle = await begun(service)
@@ -399,7 +401,7 @@ async def test_drain_finishes_what_is_under_way_and_reads_no_more(service: Servi
     assert await drained
 
 
-async def test_drain_lets_a_call_that_sent_all_end_well(service: Service) -> None:
+async def test_drain_does_not_affect_a_call_that_sent_everything(service: Service) -> None:
     service.runtime.may_run.clear()
     call = service.generation.GenerateBulk([bulk(number, "abc") for number in range(3)])
     await until_busy(service, 3)
@@ -410,7 +412,7 @@ async def test_drain_lets_a_call_that_sent_all_end_well(service: Service) -> Non
     assert await drained
 
 
-async def test_drain_that_runs_out_of_time_ends_it(service: Service) -> None:
+async def test_drain_that_runs_out_of_time_ends_the_call(service: Service) -> None:
     service.runtime.step_s = 0.05
     call = await begun(service, bulk(1, "a" * 48))
     await until_busy(service, 1)
@@ -419,7 +421,7 @@ async def test_drain_that_runs_out_of_time_ends_it(service: Service) -> None:
     assert error.code() is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_an_engine_that_takes_no_more_ends_it(service: Service) -> None:
+async def test_engine_that_drains_ends_the_call(service: Service) -> None:
     service.remote.close()
     error = await failure(_read(await begun(service, bulk(1, "abc"))))
     assert error.code() is grpc.StatusCode.UNAVAILABLE
@@ -453,7 +455,7 @@ async def test_the_client_takes_the_rest_to_another_server(
         assert 0 < await answered_by(second) < len(sources)
 
 
-async def test_its_line_in_the_log(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_line_of_a_bulk_call(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     call = service.generation.GenerateBulk(
         [bulk(1, "secret"), bulk(2, ""), bulk(3, "words")],
@@ -501,7 +503,7 @@ async def these(requests: Iterable[Any]) -> AsyncIterator[Any]:
         yield one
 
 
-async def test_no_more_is_read_than_is_taken(make: Callable[..., Bulk]) -> None:
+async def test_reading_waits_until_responses_are_taken(make: Callable[..., Bulk]) -> None:
     read: list[int] = []
     async with aclosing(make(most=3).responses(endless(read))) as responses:
         for taken in range(5):
@@ -515,7 +517,7 @@ async def test_nothing_to_do(make: Callable[..., Bulk]) -> None:
     assert [response async for response in make().responses(these([]))] == []
 
 
-async def test_leaving_cancels_what_is_under_way(make: Callable[..., Bulk]) -> None:
+async def test_leaving_cancels_requests_under_way(make: Callable[..., Bulk]) -> None:
     cancelled: list[str] = []
 
     async def hang(asked: Any) -> Any:
@@ -537,7 +539,7 @@ async def test_leaving_cancels_what_is_under_way(make: Callable[..., Bulk]) -> N
     assert asyncio.all_tasks() == before
 
 
-async def test_a_fault_of_ours_ends_it(make: Callable[..., Bulk]) -> None:
+async def test_internal_fault_ends_the_call(make: Callable[..., Bulk]) -> None:
     async def fail(asked: Any) -> Any:
         raise ZeroDivisionError
 
@@ -547,7 +549,7 @@ async def test_a_fault_of_ours_ends_it(make: Callable[..., Bulk]) -> None:
     assert isinstance(fault.value.exceptions[0], ZeroDivisionError)
 
 
-async def test_refused_ones_have_no_response(make: Callable[..., Bulk]) -> None:
+async def test_requests_refused_while_draining_have_no_response(make: Callable[..., Bulk]) -> None:
     async def refuse(asked: Any) -> Any:
         if asked.source == "late":
             raise Draining("the server is shutting down")
@@ -566,7 +568,7 @@ async def test_refused_ones_have_no_response(make: Callable[..., Bulk]) -> None:
     assert given == [0]
 
 
-async def test_unreadable_ones_are_bounded_too(make: Callable[..., Bulk]) -> None:
+async def test_unreadable_requests_are_bounded_too(make: Callable[..., Bulk]) -> None:
     read = itertools.count()
 
     async def requests() -> AsyncIterator[Any]:
