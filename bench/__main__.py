@@ -29,14 +29,14 @@ _PARTS = {
     "sentences": "the shipped model on real sentences, greedy, beside the other engines",
     "decoding": "beams and samples, with the shipped model and with one of Marian's base shape",
     "marian": f"a model of Marian's base shape, random weights, {_LENGTH} target tokens",
-    "online": "what callers wait for by requests a second, beside servers that wait for a batch",
+    "online": "latency by requests a second, beside batch servers on other engines",
     "overhead": "what the server adds to its engine: speed, start, memory",
-    "roofline": "how near a decoder step comes to what the machine can do",
+    "roofline": "a decoder step beside the limits of the machine",
 }
 
 
 def main() -> int:
-    """Runs everything that is asked for; parts that are left out stay as they were reported."""
+    """Runs the requested parts; the report keeps earlier results of the others."""
     options = _options()
     torch.set_num_threads(available_cores())
     began_s = time.perf_counter()
@@ -61,7 +61,7 @@ def _options() -> argparse.Namespace:
         prog="python -m bench",
         description="Compares with other engines in one run; all parts take a quarter of an hour on"
         " two cores.",
-        epilog=f"parts:\n{parts}\n\ntables are printed, all figures go to bench/report.json, and"
+        epilog=f"parts:\n{parts}\n\ntables are printed, all numbers go to bench/report.json, and"
         " pictures to bench/plots/.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

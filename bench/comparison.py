@@ -16,7 +16,7 @@ from bench.peers import Peer, Rows
 from bench.provenance import print_signature
 
 # Others sum in another order, so near ties may fall the other way.
-_LEAST_EQUAL_SHARE = 0.98
+_MIN_EQUAL_SHARE = 0.98
 
 
 def compare(
@@ -39,7 +39,7 @@ def compare(
     equal = {name: _equal_share(whole, found) for name, found in outputs.items()}
     for name, share in equal.items():
         # Eight bits round: there only the speed is compared, and the share is shown.
-        if share < _LEAST_EQUAL_SHARE and not (drawn or "int8" in name):
+        if share < _MIN_EQUAL_SHARE and not (drawn or "int8" in name):
             raise SystemExit(f"{name} agrees on {share:.1%} of sources: not comparable")
     speeds: dict[str, list[float]] = {peer.name: [] for peer in peers}
     for _ in range(rounds):

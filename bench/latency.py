@@ -111,7 +111,7 @@ def highest_rate(points: Sequence[tuple[float, float]], limit_s: float) -> Highe
 
     Args:
         points: Rates, ascending, and the latency at each in seconds, which may be infinite.
-        limit_s: The most that is allowed.
+        limit_s: Latency allowed.
     """
     held: tuple[float, float] | None = None
     for rate, latency_s in points:

@@ -1,18 +1,13 @@
-"""What the server adds to its engine: tokens per second and per CPU second, start, and memory.
-
-    python -m bench.overhead           a table, about a minute
+"""Compares the server with its engine alone: tokens per second and per CPU second, start, memory.
 
 The engine alone and the server with its callers take turns on the same sentences in the same order,
 with the same number in flight. The caller, a process of its own, shares the cores with the server;
-tokens per CPU second of the server leave it out, and are what a caller elsewhere would see.
+tokens per CPU second of the server leave it out, as if it ran on another machine.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import random
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -21,7 +16,7 @@ from typing import Any
 
 import uvloop
 
-from bench.artifacts import newest, repository_of
+from bench.artifacts import repository_of
 from bench.comparison import spread
 from bench.engine import EngineProcess, EngineRun
 from bench.load import Caller, closed_loop
@@ -176,37 +171,3 @@ def print_table(report: dict[str, Any]) -> None:
 def _line(spread: dict[str, float], digits: int) -> str:
     median, low, high = (f"{spread[name]:.{digits}f}" for name in ("median", "low", "high"))
     return f"{median} ({low}-{high})"
-
-
-def main() -> int:
-    """Runs the comparison and prints it."""
-    options = _options()
-    plan = Plan(
-        rounds=options.rounds,
-        repeat=options.repeat,
-        in_flight=options.in_flight,
-        starts=options.starts,
-    )
-    report = measure(options.artifact or newest(Path("models/en-de")), plan)
-    print_table(report)
-    if options.report:
-        options.report.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    return 0
-
-
-def _options() -> argparse.Namespace:
-    plan = Plan()
-    parser = argparse.ArgumentParser(description="Compares the server with its engine alone.")
-    parser.add_argument("--artifact", type=Path, help="what is served; the newest en-de")
-    parser.add_argument("--rounds", type=int, default=plan.rounds, help="turns of each")
-    parser.add_argument("--repeat", type=int, default=plan.repeat,
-                        help="times the sentences are decoded in a round")  # fmt: skip
-    parser.add_argument("--in-flight", type=int, default=plan.in_flight,
-                        help="requests under way at once")  # fmt: skip
-    parser.add_argument("--starts", type=int, default=plan.starts, help="servers started")
-    parser.add_argument("--report", type=Path, help="file for all figures, as JSON")
-    return parser.parse_args()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,22 +1,18 @@
-"""How near a decoder step comes to what the machine can do at best, and where the rest goes.
-
-    python -m bench.roofline            a table for each artifact
+"""Compares a decoder step with the limits of the machine, and lists its operators by time.
 
 A step must read every weight of its products once and do two operations for each weight and row.
-The machine's own limits are measured beside it: how fast memory of the size of those weights is
-read, and how fast ONNX Runtime multiplies matrices of the model's widest shape when nothing else is
-to be done. With one row bytes are what counts, with many operations.
+The limits are measured in the same run: how fast memory of the size of these weights is read, and
+how fast ONNX Runtime multiplies matrices of the model's widest shape. One row is limited by bytes,
+many rows by operations.
 
 Source of the model: Williams, Waterman and Patterson 2009, "Roofline".
 """
 
 from __future__ import annotations
 
-import argparse
 import collections
 import json
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -228,20 +224,3 @@ def print_table(report: dict[str, Any]) -> None:
             f" {point['share']:.0%} of the roofline\n           {top}"
         )
     print_signature()
-
-
-def main() -> int:
-    """Prints the tables."""
-    parser = argparse.ArgumentParser(description="Compares a step with the machine's limits.")
-    parser.add_argument(
-        "artifacts", type=Path, nargs="*", default=[Path("models/en-de/1"), Path("models/en-de/2")]
-    )
-    parser.add_argument("--rows", type=int, nargs="+", default=[1, 8, 32])
-    options = parser.parse_args()
-    for folder in options.artifacts:
-        print_table(measure(folder, options.rows))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -13,7 +13,8 @@ from tqdm import tqdm
 
 from seqserve_export.quantization import Calibration, Range
 from seqserve_model.attention import MultiHeadAttention
-from seqserve_model.search import greedy, padded
+from seqserve_model.batches import padded
+from seqserve_model.search import greedy
 from seqserve_model.transformer import Transformer
 
 _BATCH_ROWS = 64

@@ -19,10 +19,11 @@ from torch import Tensor
 from tqdm import tqdm
 
 from seqserve.errors import SeqserveError
+from seqserve_model.batches import padded
 from seqserve_model.config import TransformerConfig
 from seqserve_model.data import Pair
 from seqserve_model.evaluate import score
-from seqserve_model.search import batches_by_length, greedy_in_batches, padded
+from seqserve_model.search import batches_by_length, greedy_in_batches
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.events import Finished
 from seqserve_server.contract.manifest import Verification

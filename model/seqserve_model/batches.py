@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from seqserve_model.config import TransformerConfig
 from seqserve_model.data import Pair
@@ -80,16 +81,17 @@ class Examples:
     def batch(self, rows: Sequence[int]) -> Batch:
         """Pads some pairs to one batch."""
         pad, bos = self._config.pad_id, self._config.bos_id
-        target_out = _padded([self._targets[row] for row in rows], pad)
+        source, source_lengths = padded([self._sources[row] for row in rows], pad)
+        target_out, target_lengths = padded([self._targets[row] for row in rows], pad)
         target_in = torch.full_like(target_out, pad)
         target_in[:, 0] = bos
         target_in[:, 1:] = target_out[:, :-1]
         return Batch(
-            source=_padded([self._sources[row] for row in rows], pad),
-            source_lengths=torch.from_numpy(self.lengths[list(rows), 0]),
+            source=source,
+            source_lengths=source_lengths,
             target_in=target_in,
             target_out=target_out,
-            target_tokens=int(self.lengths[list(rows), 1].sum()),
+            target_tokens=int(target_lengths.sum()),
         )
 
 
@@ -133,8 +135,8 @@ def _cut(rows: Ids, lengths: Ids, max_tokens: int) -> Iterator[list[int]]:
         yield batch
 
 
-def _padded(rows: Sequence[Ids], pad_id: int) -> Tensor:
-    padded = np.full((len(rows), max(map(len, rows))), pad_id, dtype=np.int64)
-    for i, row in enumerate(rows):
-        padded[i, : len(row)] = row
-    return torch.from_numpy(padded)
+def padded(rows: Sequence[Sequence[int] | Ids], pad_id: int) -> tuple[Tensor, Tensor]:
+    """Makes one batch of rows: token ids ``[B, S]``, padded on the right, and lengths ``[B]``."""
+    tensors = [torch.as_tensor(row) for row in rows]
+    lengths = torch.tensor([len(row) for row in rows])
+    return pad_sequence(tensors, batch_first=True, padding_value=pad_id), lengths

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from seqserve.errors import OptionError
-from seqserve_model.config import TransformerConfig
+from seqserve_model.config import TransformerConfig, plain_value
 
 T = TypeVar("T")
 
@@ -188,15 +188,7 @@ def _section(kind: type[T], name: str, content: Mapping[str, Any]) -> T:
 
 
 def _value(key: str, kind: Any, value: Any, minimum: float | None) -> Any:
-    if issubclass(kind, Enum):
-        choices = [member.value for member in kind]
-        if value not in choices:
-            raise OptionError(f"{key}: {value!r} is not one of {', '.join(choices)}")
-        return kind(value)
-    if kind is float and type(value) is int:
-        value = float(value)
-    if type(value) is not kind:
-        raise OptionError(f"{key}: {value!r} is not of type {kind.__name__}")
+    value = plain_value(key, kind, value)
     if minimum is not None and value < minimum:
         raise OptionError(f"{key}: {value} is less than {minimum:g}, the smallest allowed")
     return value

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
+from seqserve_model.batches import padded
 from seqserve_model.transformer import Transformer
 
 
@@ -71,10 +71,3 @@ def batches_by_length(rows: Sequence[list[int]], size: int) -> Iterator[list[int
     by_length = sorted(range(len(rows)), key=lambda index: len(rows[index]))
     for start in range(0, len(by_length), size):
         yield by_length[start : start + size]
-
-
-def padded(rows: Sequence[list[int]], pad_id: int) -> tuple[Tensor, Tensor]:
-    """Makes one batch of rows: token ids ``[B, S]``, padded on the right, and lengths ``[B]``."""
-    tensors = [torch.tensor(row) for row in rows]
-    lengths = torch.tensor([len(row) for row in rows])
-    return pad_sequence(tensors, batch_first=True, padding_value=pad_id), lengths
