@@ -9,6 +9,7 @@ import argparse
 import json
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ import torch
 
 from bench import offline, online, overhead, roofline
 from bench.artifacts import newest
-from bench.machine import machine, versions
 from bench.plots import draw
+from bench.provenance import Provenance
 from seqserve_server.front.cores import available_cores
 
 _FOLDER = Path(__file__).parent
@@ -28,22 +29,24 @@ _PARTS = {
     "sentences": "the shipped model on real sentences, greedy, beside the other engines",
     "decoding": "beams and samples, with the shipped model and with one of Marian's base shape",
     "marian": f"a model of Marian's base shape, random weights, {_LENGTH} target tokens",
-    "online": "what callers wait for by requests a second, beside servers that wait for a batch",
+    "online": "latency by requests a second, beside batch servers on other engines",
     "overhead": "what the server adds to its engine: speed, start, memory",
-    "roofline": "how near a decoder step comes to what the machine can do",
+    "roofline": "a decoder step beside the limits of the machine",
 }
 
 
 def main() -> int:
-    """Runs everything that is asked for; parts that are left out stay as they were reported."""
+    """Runs the requested parts; the report keeps earlier results of the others."""
     options = _options()
     torch.set_num_threads(available_cores())
     began_s = time.perf_counter()
     report: dict[str, Any] = json.loads(_REPORT.read_text()) if _REPORT.exists() else {}
-    report |= {"machine": machine(), "versions": versions()}
-    print(f"{report['machine']}\n{report['versions']}", flush=True)
+    provenance = Provenance.current()
+    print(provenance.signature, flush=True)
     for part in options.parts:
         report[part] = _run(part, options.rounds)
+        # Parts that are left out keep the numbers and the provenance of an earlier run.
+        report.setdefault("provenance", {})[part] = asdict(provenance)
         _REPORT.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     if all(part in report for part in _PARTS):
         for file in draw(report, _FOLDER / "plots"):
@@ -58,7 +61,7 @@ def _options() -> argparse.Namespace:
         prog="python -m bench",
         description="Compares with other engines in one run; all parts take a quarter of an hour on"
         " two cores.",
-        epilog=f"parts:\n{parts}\n\ntables are printed, all figures go to bench/report.json, and"
+        epilog=f"parts:\n{parts}\n\ntables are printed, all numbers go to bench/report.json, and"
         " pictures to bench/plots/.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -13,15 +13,14 @@ T = TypeVar("T")
 class BatchQueue(Generic[T]):
     """First come, first served, between any number of threads."""
 
-    def __init__(self, most: int, delay_s: float) -> None:
+    def __init__(self, max_items: int, delay_s: float) -> None:
         """Begins empty.
 
         Args:
-            most: Items of a batch.
-            delay_s: How long an item waits for others to come; longer only while all who take are
-                busy, and then no longer once one is free.
+            max_items: Items of a full batch.
+            delay_s: How long an item waits for others; longer only while every consumer is busy.
         """
-        self._most = most
+        self._max_items = max_items
         self._delay_s = delay_s
         self._items: deque[tuple[float, T]] = deque()
         self._is_closed = False
@@ -31,12 +30,12 @@ class BatchQueue(Generic[T]):
         """Adds an item; never waits."""
         with self._changed:
             self._items.append((time.monotonic(), item))
-            # Between the first and the last of a batch, whoever waits need not wake.
-            if len(self._items) in (1, self._most):
+            # Between the first and the last item of a batch, no waiter needs to wake.
+            if len(self._items) in (1, self._max_items):
                 self._changed.notify()
 
     def take(self) -> list[T]:
-        """Waits for a batch; an empty one says that the queue is closed and will stay empty."""
+        """Waits for a batch; an empty one means that the queue is closed."""
         with self._changed:
             while True:
                 left_s = self._time_left()
@@ -45,23 +44,23 @@ class BatchQueue(Generic[T]):
                 self._changed.wait(left_s)
 
     def close(self) -> None:
-        """Lets those who take have the rest at once, and then empty batches."""
+        """Lets consumers take the rest at once, and then empty batches."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
 
     def _time_left(self) -> float | None:
-        """Gives how long the next batch may still grow; None while nothing tells."""
-        if self._is_closed or len(self._items) >= self._most:
+        """Gives the time left for the next batch to grow; None for no limit."""
+        if self._is_closed or len(self._items) >= self._max_items:
             return 0.0
         if not self._items:
             return None
         return max(0.0, self._items[0][0] + self._delay_s - time.monotonic())
 
     def _next(self) -> list[T]:
-        count = min(self._most, len(self._items))
+        count = min(self._max_items, len(self._items))
         batch = [self._items.popleft()[1] for _ in range(count)]
         if self._items:
-            # Whoever waits for a first item was not told of these.
+            # Waiters for a first item were not notified of these.
             self._changed.notify()
         return batch

@@ -1,8 +1,8 @@
 """Engines that take turns at the same sources, and how their speeds compare.
 
-Outputs are compared first: an engine that gives other words is not faster, it does something else.
+Outputs are compared first: an engine that decodes other tokens does something else.
 Then every engine runs once in each round, so that a noisy moment of the machine hits all of them
-alike; what counts is the median of the ratios within a round.
+alike. The result is the median of the ratios within a round.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from bench.peers import Peer, Rows
+from bench.provenance import print_signature
 
 # Others sum in another order, so near ties may fall the other way.
-_LEAST_EQUAL_SHARE = 0.98
+_MIN_EQUAL_SHARE = 0.98
 
 
 def compare(
@@ -38,7 +39,7 @@ def compare(
     equal = {name: _equal_share(whole, found) for name, found in outputs.items()}
     for name, share in equal.items():
         # Eight bits round: there only the speed is compared, and the share is shown.
-        if share < _LEAST_EQUAL_SHARE and not (drawn or "int8" in name):
+        if share < _MIN_EQUAL_SHARE and not (drawn or "int8" in name):
             raise SystemExit(f"{name} agrees on {share:.1%} of sources: not comparable")
     speeds: dict[str, list[float]] = {peer.name: [] for peer in peers}
     for _ in range(rounds):
@@ -101,4 +102,4 @@ def print_table(table: dict[str, Any], base: str) -> None:
             f"   {ratio['median']:5.2f} ({ratio['low']:.2f}-{ratio['high']:.2f})"
             f" {peer['equal_share']:22.1%}"
         )
-    print(flush=True)
+    print_signature()

@@ -49,7 +49,7 @@ class EngineProcess:
         arguments = (theirs, artifact, list(sources), in_flight)
         self._process = context.Process(target=_run, args=arguments, daemon=True)
         self._process.start()
-        # Held here as well, the pipe would not tell that the process has ended.
+        # If held here too, the pipe would not close when the process ends.
         theirs.close()
         self._pipe.recv()
 
@@ -76,7 +76,7 @@ class EngineProcess:
 
 
 def _run(pipe: Connection, artifact: Path, sources: list[list[int]], in_flight: int) -> None:
-    """Decodes whenever it is told to, until the other end of the pipe is closed."""
+    """Decodes on request until the other end of the pipe is closed."""
     options = ServeOptions(max_queue_s=60.0, caller_share=1.0)
     runtime = Runtime(artifact, Manifest.load(artifact), options.provider, options.threads)
     detokenize = Tokenizer.load(artifact / "tokenizer.json").decode

@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from transformers import GenerationConfig, MarianConfig, MarianMTModel
 
 from bench.peers import Rows
+from seqserve_model.batches import padded
 from seqserve_model.config import Norm, NormPosition, PositionScheme, TransformerConfig
 from seqserve_model.layers import DecoderLayer, EncoderLayer
-from seqserve_model.search import batches_by_length, padded
+from seqserve_model.search import batches_by_length
 from seqserve_model.transformer import Transformer
 from seqserve_server.front.cores import available_cores
 
@@ -69,7 +70,7 @@ class HuggingFacePeer:
 
 
 def forced(config: TransformerConfig, length: int) -> GenerationConfig:
-    """Asks for greedy targets of just so many tokens; only the end token is held back."""
+    """Requests greedy targets of a fixed length; only the end token is suppressed."""
     return GenerationConfig(
         pad_token_id=config.pad_id,
         eos_token_id=config.eos_id,

@@ -58,7 +58,7 @@ class HighestRate:
     per_s: float
     """0 where not even the lowest rate measured holds it."""
     is_bound: bool
-    """Whether it is the last rate known to hold it, because nothing tells where it breaks."""
+    """Whether it is the last rate known to hold it, because no measured rate breaks it."""
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -111,7 +111,7 @@ def highest_rate(points: Sequence[tuple[float, float]], limit_s: float) -> Highe
 
     Args:
         points: Rates, ascending, and the latency at each in seconds, which may be infinite.
-        limit_s: The most that is allowed.
+        limit_s: Latency allowed.
     """
     held: tuple[float, float] | None = None
     for rate, latency_s in points:

@@ -115,7 +115,7 @@ async def open_loop(caller: Caller, arrivals: Sequence[Arrival], timeout_s: floa
             await asyncio.sleep(max(0.0, ahead_s))
             call = caller.call(arrival.source, began_s, arrival.due_s, timeout_s)
             calls.append(group.create_task(call))
-    # A batch that nobody waits for any more still runs, and must not slow whoever is next.
+    # A batch without waiting callers still runs, and must not slow the next run.
     await caller.call(arrivals[-1].source, time.perf_counter(), 0.0)
     return [call.result() for call in calls]
 

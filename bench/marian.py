@@ -50,7 +50,7 @@ def marian_base(config: TransformerConfig = MARIAN_BASE, *, seed: int = 7) -> Tr
     torch.manual_seed(seed)
     model = Transformer(config).eval()
     last = model.decoder_layers[-1].feed_forward_residual.norm.weight
-    # With a tied output and a last norm of ones, a word is most like itself and chosen for ever.
+    # With a tied output and a last norm of ones, a token is most like itself and repeats for ever.
     assert isinstance(last, Tensor)
     last.normal_()
     # What the sources say is the same at every step and must not drown the last word, which is

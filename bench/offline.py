@@ -1,16 +1,12 @@
-"""Tokens per second of this engine and of others, on the same weights in one run, without gRPC.
+"""Compares tokens per second with other engines, on the same weights in one run, without gRPC.
 
-    python -m bench.offline            real sentences, and a model of Marian base shape
-
-The shipped model decodes everyday sentences to their own ends. The larger one has random weights,
-and as many target tokens as it is told to give: its speed is that of a translation model of the
+The shipped model decodes everyday sentences to their end tokens. The larger one has random weights,
+and decodes a fixed number of target tokens: its speed is that of a translation model of the
 usual size. Every engine has the same number of rows in flight on each core.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,8 +14,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from bench import marian
 from bench.comparison import compare, fastest, print_table
@@ -221,34 +215,3 @@ def print_tables(title: str, tables: list[dict[str, Any]]) -> None:
             peer["name"] for peer in table["peers"] if peer["name"].startswith("CTranslate2 int8")
         ]
         print_table(table, base)
-
-
-def main() -> int:
-    """Runs the comparisons."""
-    parser = argparse.ArgumentParser(description="Compares offline decoding with other engines.")
-    parser.add_argument("--rows", type=int, nargs="+", default=[1, 8, 32],
-                        help="rows in flight in each worker")  # fmt: skip
-    parser.add_argument("--rounds", type=int, default=5, help="each peer's turns")
-    parser.add_argument("--length", type=int, default=_FORCED_LENGTH,
-                        help="target tokens of the random model")  # fmt: skip
-    parser.add_argument("--only", choices=["sentences", "decoding", "marian"])
-    options = parser.parse_args()
-    torch.set_num_threads(available_cores())
-    whole, integers = Path("models/en-de/1"), Path("models/en-de/2")
-    parts = [options.only] if options.only else ["sentences", "decoding", "marian"]
-    if "sentences" in parts:
-        tables = real_sentences(whole, [integers, whole], options.rows, options.rounds)
-        print_tables("the shipped model, real sentences", tables)
-    if "decoding" in parts:
-        tables = decoding(whole, [integers, whole], BEAMED_ROWS, options.rounds)
-        print_tables("the shipped model, ways to decode", tables)
-        tables = marian_decoding(BEAMED_ROWS, options.rounds, length=options.length)
-        print_tables("Marian base shape, ways to decode", tables)
-    if "marian" in parts:
-        tables = marian_base(options.rows, options.rounds, length=options.length)
-        print_tables(f"Marian base shape, {options.length} target tokens", tables)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,20 +1,15 @@
-"""What callers wait for at a given load: this server and dynamic batches of other engines.
-
-    python -m bench.online             a table, some five minutes
+"""Compares latency at a given load: this server and batch servers on other engines.
 
 Every server is a process of its own, called over gRPC from this one, which only calls. Requests
 come as a Poisson process, at rates that are shares of what CTranslate2 at int8 can do in the same
-run. All peers get the same arrivals and take turns, round after round. Times count from when a
-request was due. A batch gives its first token with its last, so only ours is called as a stream
-too; for all others the time of the first token is the time of the whole answer.
+run. All peers get the same arrivals and take turns, round after round. Times count from the moment
+at which a request was due. A batch returns all tokens at once, so only ours is also called as a
+stream; for the others the time of the first token is that of the whole answer.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-import sys
 import tempfile
 import time
 from collections.abc import Coroutine, Sequence
@@ -26,10 +21,11 @@ from typing import Any
 import uvloop
 
 from bench.arrivals import poisson
-from bench.artifacts import newest, repository_of
+from bench.artifacts import repository_of
 from bench.latency import Answer
 from bench.load import Caller, closed_loop, for_seconds, open_loop
 from bench.process import PATIENT, ServerProcess
+from bench.provenance import print_signature
 from bench.sentences import everyday
 from bench.series import Run, Series, capacity, figures, unloaded_s
 from seqserve_server.contract.manifest import Manifest
@@ -49,7 +45,7 @@ class Plan:
     seconds: float = 2.0
     """Of each peer, at each rate, in each round."""
     slo_factor: float = 4.0
-    """An answer is in time within so many times the base's unloaded median."""
+    """An answer is in time within this multiple of the base's unloaded median."""
     delay_ms: float = 5.0
     """How long a batch waits for more rows."""
     timeout_s: float = 2.0
@@ -209,9 +205,9 @@ def print_table(report: dict[str, Any]) -> None:
     busy = max(point["generator_cpu_share"] for point in points)
     print(
         f"  The load generator was {late_ms:.1f} ms late at most (p99 of a point) and took"
-        f" {busy:.0%} of a core.\n",
-        flush=True,
+        f" {busy:.0%} of a core."
     )
+    print_signature()
 
 
 def _line(name: str, point: dict[str, Any]) -> str:
@@ -236,46 +232,3 @@ def _rate(rate: dict[str, Any]) -> str:
     if not rate["per_s"]:
         return "none measured"
     return f"{'at least ' * rate['is_bound']}{rate['per_s']:,.0f}/s"
-
-
-def main() -> int:
-    """Runs the comparison and prints it."""
-    options = _options()
-    artifact = options.artifact or newest(Path("models/en-de"))
-    weights = options.weights or newest(artifact.parent, "fp32")
-    plan = Plan(
-        shares=tuple(sorted(options.shares)),
-        rounds=options.rounds,
-        seconds=options.seconds,
-        delay_ms=options.delay_ms,
-        timeout_s=options.timeout_s,
-        seed=options.seed,
-    )
-    report = measure(artifact, weights, plan)
-    print_table(report)
-    if options.report:
-        options.report.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    return 0
-
-
-def _options() -> argparse.Namespace:
-    plan = Plan()
-    parser = argparse.ArgumentParser(description="Compares servers under open load.")
-    parser.add_argument("--artifact", type=Path, help="what we serve; the newest en-de")
-    parser.add_argument("--weights", type=Path,
-                        help="fp32 artifact for the others; the newest beside ours")  # fmt: skip
-    parser.add_argument("--shares", type=float, nargs="+", default=list(plan.shares),
-                        help=f"rates, as shares of the capacity of {_BASE}")  # fmt: skip
-    parser.add_argument("--rounds", type=int, default=plan.rounds, help="each peer's turns")
-    parser.add_argument("--seconds", type=float, default=plan.seconds, help="of a turn at a rate")
-    parser.add_argument("--delay-ms", type=float, default=plan.delay_ms,
-                        help="how long a batch of the others waits for more rows")  # fmt: skip
-    parser.add_argument("--timeout-s", type=float, default=plan.timeout_s,
-                        help="when a caller gives up")  # fmt: skip
-    parser.add_argument("--seed", type=int, default=plan.seed, help="of arrivals and sentences")
-    parser.add_argument("--report", type=Path, help="file for all figures, as JSON")
-    return parser.parse_args()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -44,7 +44,7 @@ class OptimumPeer:
             length: Target tokens of every row; the end token is held back.
 
         Raises:
-            RuntimeError: A worker ended before it was ready; it has said why.
+            RuntimeError: A worker ended before it was ready; its output names the reason.
         """
         workers, threads = layout
         self.name = f"Optimum fp32 {workers}x{threads}"
@@ -87,7 +87,7 @@ def export(interpreter: Path, checkpoint: Path, folder: Path) -> None:
     """Exports a checkpoint of transformers to ONNX, fp32, its decoder with and without a past.
 
     Raises:
-        CalledProcessError: It failed; it has said why.
+        CalledProcessError: It failed; its output names the reason.
     """
     command = [*_command(interpreter), "export", str(checkpoint), str(folder)]
     subprocess.run(command, cwd=_ROOT, env=_environment(), check=True)

@@ -160,7 +160,7 @@ class CTranslate2Converter(Converter):  # type: ignore[misc]
             config.heads,
             pre_norm=pre_norm,
             activation=common_spec.Activation[config.activation.name],
-            # What a target word attends to is the mean over all of them, as ours.
+            # The attention of a target token is the mean over all heads, as in ours.
             alignment_heads=config.heads,
         )
         words = [f"t{number}" for number in range(config.vocabulary_size)]

@@ -25,13 +25,13 @@ PATIENT = ("--max-queue-s", "60", "--caller-share", "1")
 
 
 class ServerProcess:
-    """A Python module that says ``ready on <address>`` once it serves; ended on leaving.
+    """A Python module that prints ``ready on <address>`` once it serves; stopped on exit.
 
     What it costs is that of the process and of its children together: ours has one for each engine.
 
     Attributes:
         address: Host and port.
-        ready_after_s: From the start of the process until it said so.
+        ready_after_s: From the start of the process until it printed so.
     """
 
     def __init__(self, module: str, arguments: Sequence[str], log: Path) -> None:
@@ -59,8 +59,8 @@ class ServerProcess:
         self.ready_after_s = time.perf_counter() - began_s
         if found is None:
             self.close()
-            said = log.read_text(encoding="utf-8", errors="replace")
-            raise SystemExit(f"{module} {' '.join(arguments)} did not start:\n{said}")
+            output = log.read_text(encoding="utf-8", errors="replace")
+            raise SystemExit(f"{module} {' '.join(arguments)} did not start:\n{output}")
         self.address, self._metrics_url = found[1], found[2]
 
     def __enter__(self) -> ServerProcess:

@@ -1,22 +1,18 @@
-"""How near a decoder step comes to what the machine can do at best, and where the rest goes.
-
-    python -m bench.roofline            a table for each artifact
+"""Compares a decoder step with the limits of the machine, and lists its operators by time.
 
 A step must read every weight of its products once and do two operations for each weight and row.
-The machine's own limits are measured beside it: how fast memory of the size of those weights is
-read, and how fast ONNX Runtime multiplies matrices of the model's widest shape when nothing else is
-to be done. With one row bytes are what counts, with many operations.
+The limits are measured in the same run: how fast memory of the size of these weights is read, and
+how fast ONNX Runtime multiplies matrices of the model's widest shape. One row is limited by bytes,
+many rows by operations.
 
 Source of the model: Williams, Waterman and Patterson 2009, "Roofline".
 """
 
 from __future__ import annotations
 
-import argparse
 import collections
 import json
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -29,6 +25,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
+from bench.provenance import print_signature
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.provider import Provider
 from seqserve_server.engine.cache import SlotCache
@@ -97,10 +94,12 @@ def read_bandwidth(size: int) -> float:
     return array.nbytes / best_s(array.max)
 
 
-def product_peak(width: int, words: int, *, integers: bool) -> float:
+def product_peak(width: int, vocabulary_size: int, *, integers: bool) -> float:
     """Measures how many operations a second one thread of ONNX Runtime does in one wide product."""
     draw = np.random.default_rng(0)
-    weight = draw.integers(-64, 64, (width, words)).astype(np.int8 if integers else np.float32)
+    weight = draw.integers(-64, 64, (width, vocabulary_size)).astype(
+        np.int8 if integers else np.float32
+    )
     x = draw.integers(0, 255, (_PEAK_ROWS, width)).astype(np.uint8 if integers else np.float32)
     initializers = [numpy_helper.from_array(weight, "weight")]
     if integers:
@@ -117,7 +116,7 @@ def product_peak(width: int, words: int, *, integers: bool) -> float:
         [node],
         "product",
         [helper.make_tensor_value_info("x", kind, list(x.shape))],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [_PEAK_ROWS, words])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [_PEAK_ROWS, vocabulary_size])],
         initializers,
     )
     opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
@@ -129,7 +128,7 @@ def product_peak(width: int, words: int, *, integers: bool) -> float:
     binding.bind_cpu_input("x", x)
     binding.bind_output("y")
     elapsed_s = best_s(lambda: session.run_with_iobinding(binding), _REPEATS // 2)
-    return 2 * _PEAK_ROWS * width * words / elapsed_s
+    return 2 * _PEAK_ROWS * width * vocabulary_size / elapsed_s
 
 
 class Steps:
@@ -139,9 +138,11 @@ class Steps:
         """Encodes a source for each row."""
         self._rows = rows
         self._cache = SlotCache(runtime, rows)
-        words = runtime.manifest.architecture.vocabulary_size
+        vocabulary_size = runtime.manifest.architecture.vocabulary_size
         draw = np.random.default_rng(0)
-        self._memory = runtime.encode(draw.integers(4, words, (rows, _SOURCE_LENGTH)).tolist())
+        self._memory = runtime.encode(
+            draw.integers(4, vocabulary_size, (rows, _SOURCE_LENGTH)).tolist()
+        )
         self._left = 0
 
     def run(self) -> None:
@@ -222,21 +223,4 @@ def print_table(report: dict[str, Any]) -> None:
             f" {point['bytes_us']:.0f}, products alone {point['operations_us']:.0f}:"
             f" {point['share']:.0%} of the roofline\n           {top}"
         )
-    print(flush=True)
-
-
-def main() -> int:
-    """Prints the tables."""
-    parser = argparse.ArgumentParser(description="Compares a step with the machine's limits.")
-    parser.add_argument(
-        "artifacts", type=Path, nargs="*", default=[Path("models/en-de/1"), Path("models/en-de/2")]
-    )
-    parser.add_argument("--rows", type=int, nargs="+", default=[1, 8, 32])
-    options = parser.parse_args()
-    for folder in options.artifacts:
-        print_table(measure(folder, options.rows))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    print_signature()

@@ -1,4 +1,4 @@
-"""What this process holds, and would go on to hold if something forgot to let go."""
+"""Threads, open files and tasks of this process, to find leaks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 
 
 def holdings() -> tuple[int, int, int]:
-    """Counts threads, open files and tasks, from within a loop.
+    """Counts threads, open files and tasks; called in the event loop.
 
     Threads of the loop's own pool are left out: it begins one (``asyncio_1``) whenever it finds
     none idle, up to its limit, and keeps it.

@@ -1,4 +1,4 @@
-"""The graphs that a server steps through, without the one that takes most of the time to trace."""
+"""Exports without the scorer, the graph that takes longest to trace."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seqserve_model.transformer import Transformer
 
 @contextmanager
 def steps_only() -> Iterator[None]:
-    """Leaves the scorer-forced graph out of what is exported meanwhile."""
+    """Leaves the scorer out of exports made meanwhile."""
     programs = program.programs
 
     def some(model: Transformer) -> dict[str, program.Program]:

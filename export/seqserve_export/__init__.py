@@ -1,1 +1,1 @@
-"""The proof: a checkpoint becomes an artifact only if both give the same answers."""
+"""Exports a checkpoint to an artifact, and proves that both decode alike."""

@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seqserve.errors import OptionError
-from seqserve_export.program import OPSET, write_graphs
+from seqserve_export.graph_files import write_graphs
 from seqserve_export.quantization import precision_of
+from seqserve_export.tracing import OPSET
 from seqserve_model.config import PositionScheme, TransformerConfig
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.manifest import (
@@ -30,18 +31,18 @@ from seqserve_server.contract.manifest import (
 )
 from seqserve_server.contract.tokenizer import Tokenizer
 
-LEAST_ONNXRUNTIME = "1.23"
+MIN_ONNXRUNTIME = "1.23"
 
 Verify = Callable[[Path], Verification]
-"""Proves the artifact in a folder; raises where it is not sound."""
+"""Proves the artifact in a folder; raises ParityError if it differs from the model."""
 
 ChooseSelfTest = Callable[[Path], SelfTest | None]
-"""Finds a sentence by which servers of the artifact in a folder test themselves."""
+"""Finds a sentence for the self-test of the artifact in a folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """What a manifest says of a model beyond its shape."""
+    """Facts for the manifest that the model does not hold."""
 
     name: str
     version: int
@@ -60,8 +61,8 @@ def write_artifact(
 ) -> Path:
     """Exports a model into ``repository/<name>/<version>``.
 
-    It is built and verified in a folder beside its place and then moved there in one piece, so
-    that a server which watches the repository never sees half an artifact.
+    It is built and verified in a draft folder next to the target and then renamed, so that a server
+    that watches the repository never sees half an artifact.
 
     Args:
         model: In evaluation mode.
@@ -69,22 +70,22 @@ def write_artifact(
         repository: Folder of models.
         description: For the manifest.
         verify: The proof. None only for random weights of tests and benchmarks.
-        choose_self_test: Finds the sentence of the self-test; without it there is none.
+        choose_self_test: Finds the sentence of the self-test; None leaves it out.
 
     Returns:
         The folder of the artifact.
 
     Raises:
-        OptionError: The model cannot be exported or called that, or that version exists already.
+        OptionError: The model or its name cannot be exported, or the version exists.
         ParityError: The proof failed; nothing was written.
     """
     _check(model, description)
-    place = repository / description.name / str(description.version)
-    if place.exists():
-        raise OptionError(f"{place} exists already; take another --model-version or remove it")
-    place.parent.mkdir(parents=True, exist_ok=True)
+    folder = repository / description.name / str(description.version)
+    if folder.exists():
+        raise OptionError(f"{folder} exists already; take another --model-version or remove it")
+    folder.parent.mkdir(parents=True, exist_ok=True)
     # Named so that no server takes it for a version.
-    draft = Path(tempfile.mkdtemp(prefix=".export-", dir=place.parent))
+    draft = Path(tempfile.mkdtemp(prefix=".export-", dir=folder.parent))
     try:
         files = write_graphs(model, draft)
         tokenizer.save(draft / "tokenizer.json")
@@ -97,13 +98,13 @@ def write_artifact(
             manifest = replace(manifest, self_test=choose_self_test(draft))
         manifest.write(draft)
         draft.chmod(0o755)
-        os.rename(draft, place)
+        os.rename(draft, folder)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
         # A first version that failed leaves no model without versions behind.
         with contextlib.suppress(OSError):
-            place.parent.rmdir()
-    return place
+            folder.parent.rmdir()
+    return folder
 
 
 def _check(model: Transformer, description: Description) -> None:
@@ -118,7 +119,7 @@ def _check(model: Transformer, description: Description) -> None:
 
 
 def _check_shape(config: TransformerConfig) -> None:
-    """Refuses what the operators of the decoder step cannot do."""
+    """Refuses head sizes that the operators of the decoder step do not support."""
     multiple = 16 if config.positions is PositionScheme.ROTARY else 8
     if config.head_size % multiple:
         raise OptionError(
@@ -154,7 +155,7 @@ def _manifest(
         tokens=SpecialTokens(
             pad=config.pad_id, bos=config.bos_id, eos=config.eos_id, unk=config.unk_id
         ),
-        requirements=Requirements(opset=OPSET, onnxruntime=LEAST_ONNXRUNTIME),
+        requirements=Requirements(opset=OPSET, onnxruntime=MIN_ONNXRUNTIME),
         provenance=description.provenance,
         verification=None,
         files={name: digest_of(folder / name) for name in files},

@@ -1,4 +1,4 @@
-"""What the projections of a model see on real text, from which their scales are chosen."""
+"""Measures the inputs of projections and the caches on real text, to choose their scales."""
 
 from __future__ import annotations
 
@@ -13,29 +13,28 @@ from tqdm import tqdm
 
 from seqserve_export.quantization import Calibration, Range
 from seqserve_model.attention import MultiHeadAttention
-from seqserve_model.search import greedy, padded
+from seqserve_model.batches import padded
+from seqserve_model.search import greedy
 from seqserve_model.transformer import Transformer
 
 _BATCH_ROWS = 64
 
 
-class _Watch:
-    """Remembers the extremes of everything that passes by."""
+class _Observer:
+    """Records the extremes of all inputs and caches."""
 
     def __init__(self) -> None:
         self.inputs: dict[str, Range] = {}
         self.caches: dict[str, tuple[Tensor, Tensor]] = {}
 
     def input(self, name: str, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        """Is called before a projection."""
+        """Records the inputs of a projection; a forward pre-hook."""
         before = self.inputs.get(name, Range(0.0, 0.0))
-        lowest, highest = inputs[0].aminmax()
-        self.inputs[name] = Range(
-            min(before.lowest, float(lowest)), max(before.highest, float(highest))
-        )
+        low, high = inputs[0].aminmax()
+        self.inputs[name] = Range(min(before.low, float(low)), max(before.high, float(high)))
 
     def cache(self, name: str, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Stands for the rounding of a cache; gives keys and values on as they are."""
+        """Records keys and values in place of a cache's rounding; returns them unchanged."""
         largest = [part.abs().amax((0, 2)) for part in (key, value)]  # [H, D]
         if name in self.caches:
             largest = list(map(torch.maximum, largest, self.caches[name]))
@@ -47,31 +46,30 @@ class _Watch:
 def calibrate(
     model: Transformer, sources: Sequence[list[int]], max_decoding_length: int | None = None
 ) -> Calibration:
-    """Decodes sources and watches what every projection is given and every cache keeps.
+    """Decodes sources and records the ranges of projection inputs and caches.
 
-    The whole range is kept: to cut a value off costs more than finer steps within a smaller range
-    gain.
+    The whole range is kept: clipping a value costs more than finer steps in a smaller range gain.
 
     Args:
         model: In evaluation mode; it is not changed.
         sources: Token ids of real sources, the end token last.
-        max_decoding_length: Most target tokens; the model's own limit where None.
+        max_decoding_length: Maximum number of target tokens; the model's own limit if None.
     """
-    longest = max_decoding_length or model.config.max_target_length
-    watch, watched = _Watch(), copy.deepcopy(model)
-    for name, module in watched.named_modules():
+    max_length = max_decoding_length or model.config.max_target_length
+    observer, observed = _Observer(), copy.deepcopy(model)
+    for name, module in observed.named_modules():
         if isinstance(module, nn.Linear):
-            module.register_forward_pre_hook(partial(watch.input, name))
+            module.register_forward_pre_hook(partial(observer.input, name))
         elif isinstance(module, MultiHeadAttention):
-            module.rounding = partial(watch.cache, name)
+            module.rounding = partial(observer.cache, name)
     for batch in tqdm(list(_batches(sources)), desc="calibrating", unit="batch"):
         source = padded([sources[index] for index in batch], model.config.pad_id)
-        greedy(watched, *source, longest)
-    return Calibration(inputs=watch.inputs, caches=watch.caches)
+        greedy(observed, *source, max_length)
+    return Calibration(inputs=observer.inputs, caches=observer.caches)
 
 
 def _batches(sources: Sequence[list[int]]) -> Iterator[list[int]]:
-    """Gives the indices of sources of one length: what lies in padding is not to be watched."""
+    """Groups sources of equal length, so that padding is never recorded."""
     by_length = sorted(range(len(sources)), key=lambda index: len(sources[index]))
     for _, group in groupby(by_length, key=lambda index: len(sources[index])):
         yield from map(list, _batched(group, _BATCH_ROWS))

@@ -1,4 +1,4 @@
-"""The export: from a training run to an artifact that a server can load."""
+"""Exports a training run to an artifact that a server can load."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from seqserve.errors import OptionError
 from seqserve_export.artifact import Description, write_artifact
 from seqserve_export.calibration import calibrate
-from seqserve_export.command import ExportOptions
+from seqserve_export.options import ExportOptions
 from seqserve_export.parity import judge, verify
 from seqserve_export.precision import Precision
 from seqserve_export.quantization import quantize
@@ -23,11 +23,11 @@ from seqserve_server.contract.tokenizer import Tokenizer
 
 
 def export(options: ExportOptions) -> Path:
-    """Exports a run as the options say; gives the artifact's folder.
+    """Exports a run; returns the artifact's folder.
 
     Raises:
         OptionError: The run, the data or the place do not fit.
-        ParityError: The artifact does not give what the model gives; nothing was written.
+        ParityError: The artifact and the model differ; nothing was written.
     """
     torch.set_num_threads(options.threads)
     original, tokenizer = load_run(options.run, options.weights)
@@ -61,20 +61,19 @@ def _quantized(
     options: ExportOptions, model: Transformer, tokenizer: Tokenizer, data: Path
 ) -> Transformer:
     pairs = read_pairs(data).pairs[: options.calibration_sentences]
-    longest = model.config.max_source_length
-    # One that is too long tells nothing that shorter ones do not.
-    sources = [ids for pair in pairs if len(ids := tokenizer.encode(pair.source)) <= longest]
+    max_length = model.config.max_source_length
+    sources = [ids for pair in pairs if len(ids := tokenizer.encode(pair.source)) <= max_length]
     if not sources:
-        raise OptionError(f"{data}: no sentence of at most {longest} tokens to calibrate on")
+        raise OptionError(f"{data}: no sentence of at most {max_length} tokens to calibrate on")
     return quantize(model, calibrate(model, sources), options.scales, options.caches)
 
 
 def report(verification: Verification) -> None:
-    """Prints what the proof found."""
+    """Prints the results of the proof."""
     print(
         f"sentences equal       {verification.sentences_equal} of {verification.sentences}\n"
         f"top-1 agreement       {verification.top1_agreement:.2%}\n"
-        f"log-prob. differ by   {verification.max_logprob_difference:.2e} at most\n"
+        f"log-probs differ by   {verification.max_logprob_difference:.2e} at most\n"
         f"BLEU torch, artifact  {verification.bleu_torch:.2f}, {verification.bleu_artifact:.2f}\n"
         f"chrF torch, artifact  {verification.chrf_torch:.2f}, {verification.chrf_artifact:.2f}"
     )

@@ -1,7 +1,7 @@
-"""Operators of ONNX Runtime that torch has no name for, to be used inside modules for export.
+"""Operators of ONNX Runtime that torch does not have, for use inside modules for export.
 
-Each function stands for one node of the exported graph; run eagerly it gives zeros of the right
-shape. Why these operators and not others was measured: see docs/architecture.md.
+Each function becomes one node of the exported graph; run eagerly it returns zeros of the right
+shape. Measurements decided for these operators: see docs/architecture.md.
 
 Source: ONNX Runtime, docs/ContribOperators.md; ONNX operator specifications.
 """
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.onnx.ops import symbolic, symbolic_multi_out
 
 _AFTER_SOFTMAX = 2
-"""Which of its products GroupQueryAttention gives out."""
+"""The ``qk_output`` of GroupQueryAttention that returns attention weights."""
 
 
 def _one(
@@ -39,7 +39,7 @@ def full_attention(
         key: ``[B, K, W]``.
         value: ``[B, K, W]``.
         lengths: Keys of each row, int32 ``[B]``.
-        bias: Added to the scores, ``[1, H, Q, K]``.
+        bias: Added to the attention logits, ``[1, H, Q, K]``.
         heads: H.
 
     Returns:
@@ -59,39 +59,39 @@ def cached_attention(
     key: Tensor | None,
     value: Tensor | None,
     cache: tuple[Tensor, Tensor],
-    last: Tensor,
-    longest: Tensor,
+    last_index: Tensor,
+    max_length: Tensor,
     heads: int,
     *,
     bias: Tensor | None = None,
     rotary: tuple[Tensor, Tensor] | None = None,
     scales: tuple[Tensor, Tensor] | None = None,
-    weighed: bool = False,
+    return_weights: bool = False,
 ) -> tuple[Tensor, ...]:
-    """Writes one new key and value into each row's cache and attends to what the row then holds.
+    """Writes one new key and value into each row's cache and attends to the row's entries.
 
-    Only a row's own length is paid for, whatever the cache could hold, and nothing of one row
-    depends on another. The caches are updated in place when the caller binds each to both ends.
+    The cost depends on a row's own length, not on the cache's capacity, and no row depends on
+    another. The caches are updated in place when the caller binds each to both ends.
 
     Args:
         query: ``[B, 1, W]``; or ``[B, 1, 3W]``, query, key and value packed, where key is None.
         key: ``[B, 1, W]``.
         value: ``[B, 1, W]``.
-        cache: Keys and values, ``[B, H, C, D]`` each, where C is what the cache could hold.
-        last: Where each row's new key goes, which is its length before; int32 ``[B]``.
-        longest: Longest row after writing, at least 2; int32 ``[1]``.
+        cache: Keys and values, ``[B, H, C, D]`` each, where C is the capacity.
+        last_index: Index of each row's new key, which is its length before; int32 ``[B]``.
+        max_length: Length of the longest row after writing, at least 2; int32 ``[1]``.
         heads: H.
-        bias: Added to the scores, ``[B, H, 1, K]``.
-        rotary: Cosines and sines ``[C, D / 2]`` by which packed queries and keys are turned.
-        scales: Of each channel of keys and values, ``[1, H, 1, D]``, where the cache is int8.
-        weighed: Whether to give the attention weights too.
+        bias: Added to the attention logits, ``[B, H, 1, K]``.
+        rotary: Cosines and sines ``[C, D / 2]`` that rotate packed queries and keys.
+        scales: Of each channel of keys and values, ``[1, H, 1, D]``, for an int8 cache.
+        return_weights: Whether to return the attention weights too.
 
     Returns:
-        Heads ``[B, 1, W]``, both caches and, where asked for, weights ``[B, H, 1, K]``.
+        Heads ``[B, 1, W]``, both caches and, if requested, weights ``[B, H, 1, K]``.
     """
     width = heads * cache[0].size(-1)
     cosine, sine = rotary or (None, None)
-    inputs = [query, key, value, *cache, last, longest, cosine, sine, None, bias]
+    inputs = [query, key, value, *cache, last_index, max_length, cosine, sine, None, bias]
     attributes: dict[str, Any] = {
         "num_heads": heads,
         "kv_num_heads": heads,
@@ -106,10 +106,10 @@ def cached_attention(
         }
     dtypes = [query.dtype, cache[0].dtype, cache[1].dtype]
     shapes: list[Any] = [(query.size(0), 1, width), cache[0].shape, cache[1].shape]
-    if weighed:
+    if return_weights:
         attributes["qk_output"] = _AFTER_SOFTMAX
         dtypes.append(query.dtype)
-        # How many keys the longest row has is known only when it runs.
+        # The length of the longest row is known only at run time.
         shapes.append((query.size(0), heads, 1, cache[0].size(2)))
     name = "com.microsoft::GroupQueryAttention"
     return tuple(
@@ -117,25 +117,23 @@ def cached_attention(
     )
 
 
-def add_at(scores: Tensor, index: Tensor, values: Tensor) -> Tensor:
-    """Adds ``values [.., A]`` to ``scores [.., V]`` at ``index [.., A]``, in place where it can."""
-    return _one(
-        "ScatterElements", [scores, index, values], scores, scores.shape, axis=-1, reduction="add"
-    )
+def add_at(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
+    """Adds ``values [.., A]`` to ``x [.., V]`` at ``index [.., A]``, in place where possible."""
+    return _one("ScatterElements", [x, index, values], x, x.shape, axis=-1, reduction="add")
 
 
-def argmax(scores: Tensor) -> Tensor:
-    """Finds the first index of each row's largest score, ``[B, V]`` → ``[B, 1]``.
+def argmax(logits: Tensor) -> Tensor:
+    """Finds the first index of each row's largest logit, ``[B, V]`` → ``[B, 1]``.
 
     In two stages, which is exact: the best block by its maximum, then the best within that block.
     One ArgMax over a whole row is scalar code on the CPU and takes ten times as long.
     """
-    size = block_size(scores.size(-1))
-    blocks = scores.view(-1, scores.size(-1) // size, size)  # [B, V / size, size]
-    # Axes are counted from the first: from the last, ONNX Runtime errs where there are no rows.
+    size = block_size(logits.size(-1))
+    blocks = logits.view(-1, logits.size(-1) // size, size)  # [B, V / size, size]
+    # Axes are counted from the first: from the last, ONNX Runtime fails on zero rows.
     best = blocks.amax(2).argmax(1, keepdim=True)  # [B, 1]
     within = _one(
-        "GatherND", [blocks, best], scores, (scores.size(0), size), batch_dims=1
+        "GatherND", [blocks, best], logits, (logits.size(0), size), batch_dims=1
     )  # [B, size]
     return best * size + within.argmax(1, keepdim=True)
 
@@ -148,43 +146,45 @@ def block_size(vocabulary_size: int) -> int:
 
 
 def log_softmax(
-    scores: Tensor, word: Tensor, ranks: Tensor, asked: Tensor
+    logits: Tensor, tokens: Tensor, top_k: Tensor, return_logprobs: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gives log-probabilities under softmax(``scores [B, V]``); zeros, at no cost, unless asked.
+    """Computes log-probabilities of ``logits [B, V]``; zeros, at no cost, unless requested.
 
     Args:
-        scores: ``[B, V]``.
-        word: int64 ``[B, 1]``.
-        ranks: As long as there are best words to be listed, ``[K]``.
-        asked: bool ``[]``.
+        logits: ``[B, V]``.
+        tokens: One of each row, int64 ``[B, 1]``.
+        top_k: Its length K is the number of top tokens to list, ``[K]``.
+        return_logprobs: bool ``[]``.
 
     Returns:
-        That of the word ``[B]``; the best words, best first, and theirs, ``[B, K]`` each.
+        That of the token ``[B]``; the top-k tokens, best first, and theirs, ``[B, K]`` each.
     """
-    return torch.cond(asked, _log_softmax, _zeros, (scores, word, ranks))  # type: ignore[no-any-return]
+    return torch.cond(  # type: ignore[no-any-return]
+        return_logprobs, _log_softmax, _zeros, (logits, tokens, top_k)
+    )
 
 
-def _log_softmax(scores: Tensor, word: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    found = torch.log_softmax(scores, -1)
-    best, words = torch.topk(found, ranks.size(0))
-    return found.gather(1, word).squeeze(1), words, best
+def _log_softmax(logits: Tensor, tokens: Tensor, top_k: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    logprobs = torch.log_softmax(logits, -1)
+    top_logprobs, top_tokens = torch.topk(logprobs, top_k.size(0))
+    return logprobs.gather(1, tokens).squeeze(1), top_tokens, top_logprobs
 
 
-def _zeros(scores: Tensor, word: Tensor, ranks: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    rows, count = scores.size(0), ranks.size(0)
-    return scores.new_zeros(rows), word.new_zeros(rows, count), scores.new_zeros(rows, count)
+def _zeros(logits: Tensor, tokens: Tensor, top_k: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    rows, count = logits.size(0), top_k.size(0)
+    return logits.new_zeros(rows), tokens.new_zeros(rows, count), logits.new_zeros(rows, count)
 
 
 def first(x: Tensor, size: Tensor) -> Tensor:
-    """Keeps the first ``size`` entries of the last axis; int32 ``[1]``, known when it runs."""
+    """Keeps the first ``size`` entries of the last axis; int32 ``[1]``, known at run time."""
     begin, axis = torch.zeros(1, dtype=torch.int64), torch.tensor([-1])
     return _one("Slice", [x, begin, size.long(), axis], x, x.shape)
 
 
 def empty_as(x: Tensor, other: Tensor) -> Tensor:
-    """Gives ``x [1, ..]`` as it is, or empty, ``[0, ..]``, where ``other [N, ..]`` is.
+    """Returns ``x [1, ..]`` unchanged, or empty, ``[0, ..]``, if ``other [N, ..]`` is empty.
 
-    Products of several matrices take one for all, but not where there are none.
+    A batched product broadcasts one matrix over many, but fails on none.
     """
     size = symbolic("Shape", [other], {"start": 0, "end": 1}, dtype=torch.int64, shape=(1,))
     begin = torch.zeros(1, dtype=torch.int64)
@@ -232,7 +232,7 @@ def grouped_product(x: Tensor, weight: Tensor) -> Tensor:
     Returns:
         ``[G, B, C]``.
     """
-    # A factor of one would send a lone row to a kernel that adds up in another order.
+    # With a factor of 1, a single row would take a kernel that adds in another order.
     return _one(
         "com.microsoft::FusedMatMul",
         [-x, weight],

@@ -1,10 +1,9 @@
-"""The proof: the torch model and the artifact are both really run, and compared.
+"""Proves an artifact: runs it and the torch model on the same sentences, and compares.
 
-Three things are compared over real sentences: the tokens that greedy search gives, one by one;
-the log-probabilities of the same tokens, through the scorer-forced graph; and the sums that the
-step graph itself kept while decoding. Torch computes at the artifact's precision there, so that
-nothing is put down to rounding which is not. What rounding costs is told by BLEU, chrF and the
-agreement word by word, against the model at full precision.
+Three things must agree: the tokens of greedy search, the log-probabilities of these tokens from
+the scorer graph, and the scores from the decoder graph. Torch computes at the artifact's precision
+here, so that rounding explains no difference. The cost of rounding is measured against the model at
+full precision: by BLEU, chrF and top-1 agreement.
 """
 
 from __future__ import annotations
@@ -20,10 +19,11 @@ from torch import Tensor
 from tqdm import tqdm
 
 from seqserve.errors import SeqserveError
+from seqserve_model.batches import padded
 from seqserve_model.config import TransformerConfig
 from seqserve_model.data import Pair
 from seqserve_model.evaluate import score
-from seqserve_model.search import batches_by_length, greedy_in_batches, padded
+from seqserve_model.search import batches_by_length, greedy_in_batches
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.events import Finished
 from seqserve_server.contract.manifest import Verification
@@ -33,27 +33,26 @@ _BATCH_ROWS = 32
 
 
 class ParityError(SeqserveError):
-    """The artifact does not give what the torch model gives."""
+    """The artifact and the torch model differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tolerance:
     """How far an artifact may differ from its model."""
 
-    logit_difference: float
+    logprob_difference: float
     equal_share: float
-    """Of sentences whose tokens are all the same; near ties may fall either way."""
+    """Share of sentences with equal tokens; near ties may fall either way."""
     bleu_loss: float
     top1_agreement: float
 
 
 TOLERANCES = {
     "fp32": Tolerance(
-        logit_difference=1e-3, equal_share=0.998, bleu_loss=0.05, top1_agreement=0.999
+        logprob_difference=1e-3, equal_share=0.998, bleu_loss=0.05, top1_agreement=0.999
     ),
-    # Where two sums differ in their last bit, now and then a value is rounded the other way, by
-    # one step of 255: that is what may differ here.
-    "int8": Tolerance(logit_difference=0.5, equal_share=0.98, bleu_loss=0.2, top1_agreement=0.97),
+    # Sums that differ in the last bit may round a value to the next of 255 steps.
+    "int8": Tolerance(logprob_difference=0.5, equal_share=0.98, bleu_loss=0.2, top1_agreement=0.97),
 }
 """By precision."""
 
@@ -78,10 +77,10 @@ def verify(
         original: The model at full precision, where ``model`` was quantised.
 
     Returns:
-        What came out; :func:`judge` says whether that is good enough.
+        The results; :func:`judge` decides whether they are good enough.
     """
-    longest = model.config.max_target_length
-    whole = original or model
+    max_length = model.config.max_target_length
+    full = original or model
     with Offline(folder, threads=threads) as artifact:
         sources = [artifact.encode(pair.source) for pair in pairs]
         found = artifact.decode(sources)
@@ -91,9 +90,11 @@ def verify(
         for batch in tqdm(batches, desc="verifying", unit="batch"):
             chosen = _Chosen.of(model.config, [(sources[i], found[i]) for i in batch])
             differences += _differences(model, artifact, chosen)
-            agreeing += _agreeing(whole, chosen)
-        tokens = greedy_in_batches(model, sources, longest, _BATCH_ROWS)
-        best = tokens if whole is model else greedy_in_batches(whole, sources, longest, _BATCH_ROWS)
+            agreeing += _agreeing(full, chosen)
+        tokens = greedy_in_batches(model, sources, max_length, _BATCH_ROWS)
+        best = (
+            tokens if full is model else greedy_in_batches(full, sources, max_length, _BATCH_ROWS)
+        )
         decode, references = artifact.tokenizer.decode, [pair.target for pair in pairs]
         of_torch = score([decode(ids) for ids in best], references)
         of_artifact = score([decode(answer.best.token_ids) for answer in found], references)
@@ -104,7 +105,7 @@ def verify(
         sentences_equal=equal,
         top1_agreement=round(float(np.mean(agreeing)), 4),
         tokens=sum(len(ids) for ids in tokens),
-        # Not max(), which passes over what is not a number.
+        # Not max(), which ignores NaN.
         max_logprob_difference=float(np.max(differences)),
         bleu_torch=round(of_torch.bleu, 2),
         bleu_artifact=round(of_artifact.bleu, 2),
@@ -121,20 +122,20 @@ def judge(verification: Verification, precision: str) -> None:
     """Refuses an artifact that differs too much from its model.
 
     Raises:
-        ParityError: It does; the message has both numbers.
+        ParityError: It does; the message names the difference and the tolerance.
     """
     tolerance = TOLERANCES[precision]
     share = verification.sentences_equal / verification.sentences
     loss = verification.bleu_torch - verification.bleu_artifact
     checks = [
         ("max log-probability difference", verification.max_logprob_difference,
-         "at most", tolerance.logit_difference),
+         "at most", tolerance.logprob_difference),
         ("BLEU lost", loss, "at most", tolerance.bleu_loss),
         ("share of equal sentences", -share, "at least", -tolerance.equal_share),
         ("top-1 agreement", -verification.top1_agreement, "at least", -tolerance.top1_agreement),
     ]  # fmt: skip
     for name, value, bound, limit in checks:
-        if not value <= limit:  # also where it is not a number
+        if not value <= limit:  # also if it is NaN
             raise ParityError(
                 f"{name} is {abs(value):.6g}, {bound} {abs(limit):.6g} is allowed for {precision};"
                 " nothing was written"
@@ -176,7 +177,7 @@ def _differences(model: Transformer, artifact: Offline, chosen: _Chosen) -> list
     target = chosen.target
     logits = model(chosen.source, chosen.source_lengths, target[:, :-1])  # [B, T, V]
     ours = logits.log_softmax(-1).gather(2, target[:, 1:, None])[:, :, 0].numpy()
-    [taught] = artifact.runtime.teach(
+    [scored] = artifact.runtime.teach(
         chosen.source.numpy(),
         chosen.source_lengths.numpy().astype(np.int32),
         target.numpy(),
@@ -185,15 +186,15 @@ def _differences(model: Transformer, artifact: Offline, chosen: _Chosen) -> list
     differences = []
     for row, (ids, score_) in enumerate(zip(chosen.ended, chosen.scores, strict=True)):
         expected = ours[row, : len(ids)]
-        differences.append(float(np.abs(expected - taught[row, : len(ids)]).max()))
-        # The step graph tells only the sum: its difference, spread over the tokens.
+        differences.append(float(np.abs(expected - scored[row, : len(ids)]).max()))
+        # The decoder graph gives only the sum: its difference is spread over the tokens.
         differences.append(abs(float(expected.sum()) - score_) / len(ids))
     return differences
 
 
 @torch.inference_mode()
 def _agreeing(model: Transformer, chosen: _Chosen) -> list[bool]:
-    """Tells of each token that the artifact chose whether the model would have chosen it there."""
+    """Checks for each token of the artifact whether the model would have chosen it there."""
     best = model(chosen.source, chosen.source_lengths, chosen.target[:, :-1]).argmax(-1)  # [B, T]
     same = best == chosen.target[:, 1:]
     return [bool(same[row, i]) for row, ids in enumerate(chosen.ended) for i in range(len(ids))]

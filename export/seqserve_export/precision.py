@@ -1,4 +1,4 @@
-"""In what an artifact computes: the choices, and what speaks for each."""
+"""Precisions of an artifact, and when to choose each."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Precision(Enum):
-    """In what the artifact computes."""
+    """Arithmetic of the projections."""
 
     FP32 = "fp32"
     INT8 = "int8"
@@ -18,13 +18,13 @@ class Scales(Enum):
     STATIC = "static"
     """From calibration: the fewest operations."""
     ROW = "row"
-    """From each row as it comes: the most exact."""
+    """From each row at run time: the most exact."""
 
 
 class Caches(Enum):
-    """How keys and values are kept between steps."""
+    """Type of the K/V caches."""
 
     FLOAT = "float"
-    """As they are: faster for short rows of a small model."""
+    """fp32: faster for short rows of a small model."""
     INT8 = "int8"
     """A quarter of the memory: faster where caches outgrow those of the processor."""

@@ -1,8 +1,8 @@
-"""Projections in eight bits, as modules of torch that compute what ONNX Runtime will compute.
+"""Int8 projections, as torch modules that compute the same numbers as ONNX Runtime.
 
-Weights are signed, with a scale for each output channel. Inputs are unsigned, with a scale that was
-calibrated on real text, or with one for each row; never with one for a batch, because then a row
-would depend on its neighbours. Products are sums of integers, and so exact.
+Weights are signed, with a scale for each output channel. Inputs are unsigned, with a scale from
+calibration on real text, or one for each row; never one for a batch, because then a row would
+depend on its neighbours. Products are sums of integers, and so exact.
 
 Sources: Jacob et al. 2018 (integer products and their scales), Wu et al. 2020, "Integer
 Quantization for Deep Learning Inference" (scales of channels, calibration).
@@ -23,39 +23,39 @@ from seqserve_export.precision import Caches, Scales
 from seqserve_model.attention import MultiHeadAttention
 from seqserve_model.transformer import Transformer
 
-_LARGEST = 127
-"""Of a signed integer; -128 is not used, so that a sign costs nothing."""
-_MIDDLE, _TOP = 128, 255
-"""Of an unsigned integer: what zero is stored as where inputs have signs, and the largest."""
+_MAX_INT8 = 127
+"""-128 is not used, so that the range is symmetric."""
+_MIDDLE, _MAX_UINT8 = 128, 255
+"""Of an unsigned integer: the zero point of signed inputs, and the largest value."""
 
-# A float holds whole numbers up to 2 ** 24, and two adjacent products sum to 255 * 128 at most.
-_EXACT_INPUTS = 2 * 2**24 // (255 * 128)
+# A float32 holds integers up to 2 ** 24, and two adjacent products sum to 255 * 128 at most.
+_MAX_EXACT_INPUTS = 2 * 2**24 // (255 * 128)
 # A row of zeros needs a scale too.
-_LEAST_SCALE = 1e-12
+_MIN_SCALE = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What a projection was given, or gave, on real text."""
+    """Range of a projection's inputs on real text."""
 
-    lowest: float
-    highest: float
+    low: float
+    high: float
 
     @property
     def zero_point(self) -> int:
-        """What zero is stored as: nothing is lost to signs where there are none."""
-        return 0 if self.lowest >= 0 else _MIDDLE
+        """Integer that stands for zero: 0 for inputs without negative values."""
+        return 0 if self.low >= 0 else _MIDDLE
 
     @property
     def scale(self) -> float:
-        """What one step of the unsigned integer is worth."""
-        largest = max(-self.lowest, self.highest, _LEAST_SCALE)
-        return largest / (_TOP - self.zero_point)
+        """Value of one integer step."""
+        largest = max(-self.low, self.high, _MIN_SCALE)
+        return largest / (_MAX_UINT8 - self.zero_point)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """What a model saw on real text."""
+    """Ranges of a model's inputs and caches on real text."""
 
     inputs: dict[str, Range]
     """Of each projection, by its name in the model."""
@@ -79,14 +79,14 @@ class QuantizedLinear(nn.Module):
         input_scale: Tensor | None,
         zero_point: int,
     ) -> None:
-        """Takes what is stored.
+        """Takes the stored tensors.
 
         Args:
             weight: int8 ``[N, K]``.
             weight_scale: ``[N]``.
             bias: ``[N]``.
-            input_scale: ``[]``; each row's own where None.
-            zero_point: What an input of zero is stored as.
+            input_scale: ``[]``; None for a scale of each row.
+            zero_point: Integer that stands for an input of zero.
         """
         super().__init__()
         self.register_buffer("weight", weight)
@@ -96,12 +96,12 @@ class QuantizedLinear(nn.Module):
         self.zero_point = zero_point
 
     @classmethod
-    def of(cls, linear: nn.Linear, seen: Range, scales: Scales) -> QuantizedLinear:
-        """Rounds a projection whose inputs were in the range given."""
+    def of(cls, linear: nn.Linear, inputs: Range, scales: Scales) -> QuantizedLinear:
+        """Rounds a projection with inputs in a range."""
         weight, weight_scale = quantized_weight(linear.weight.detach())
         bias = None if linear.bias is None else linear.bias.detach()
-        static = torch.tensor(seen.scale) if scales is Scales.STATIC else None
-        return cls(weight, weight_scale, bias, static, seen.zero_point)
+        static = torch.tensor(inputs.scale) if scales is Scales.STATIC else None
+        return cls(weight, weight_scale, bias, static, inputs.zero_point)
 
     @classmethod
     def joined(cls, parts: Sequence[QuantizedLinear]) -> QuantizedLinear:
@@ -117,12 +117,12 @@ class QuantizedLinear(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Maps ``[.., K]`` to ``[.., N]``; while it is exported, as nodes of ONNX Runtime."""
+        """Maps ``[.., K]`` to ``[.., N]``; during the export, as nodes of ONNX Runtime."""
         if torch.compiler.is_exporting():
             return self._nodes(x)
         scale = self._row_scale(x) if self.input_scale is None else self.input_scale
-        integers = ((x / scale).round() + self.zero_point).clamp(0, _TOP) - self.zero_point
-        exact = torch.float32 if x.size(-1) <= _EXACT_INPUTS else torch.float64
+        integers = ((x / scale).round() + self.zero_point).clamp(0, _MAX_UINT8) - self.zero_point
+        exact = torch.float32 if x.size(-1) <= _MAX_EXACT_INPUTS else torch.float64
         sums = integers.to(exact) @ self.weight.to(exact).t()
         y = sums.to(x.dtype) * (scale * self.weight_scale)
         return y if self.bias is None else y + self.bias
@@ -134,11 +134,11 @@ class QuantizedLinear(nn.Module):
             self.weight, self.weight_scale / scale, bias, self.input_scale, self.zero_point
         )
 
-    def some(self, x: Tensor, channels: Tensor) -> Tensor:
-        """Maps ``[1, B, K]`` to groups of channels alone, int64 ``[G, C]``, as nodes.
+    def project_channels(self, x: Tensor, channels: Tensor) -> Tensor:
+        """Maps ``[1, B, K]`` to groups of output channels ``[G, C]``, as nodes of ONNX Runtime.
 
         Returns:
-            ``[G, B, C]``, the same numbers as among all channels.
+            ``[G, B, C]``, bit for bit the numbers of the whole projection.
         """
         assert self.bias is None
         weight = F.embedding(channels, self.weight)  # [G, C, K]
@@ -163,7 +163,7 @@ class QuantizedLinear(nn.Module):
     def _row_scale(self, x: Tensor) -> Tensor:
         # Counted from the first axis: from the last, ONNX Runtime errs where there are no rows.
         largest = (x.abs() if self.zero_point else x).amax(x.dim() - 1, keepdim=True)
-        return (largest * (1 / (_TOP - self.zero_point))).clamp(min=_LEAST_SCALE)
+        return (largest * (1 / (_MAX_UINT8 - self.zero_point))).clamp(min=_MIN_SCALE)
 
 
 class RoundedCache(nn.Module):
@@ -176,7 +176,7 @@ class RoundedCache(nn.Module):
         """Takes the largest key and value of each channel on real text, ``[H, D]``."""
         super().__init__()
         for name, largest in (("key_scale", key), ("value_scale", value)):
-            scale = (largest / _LARGEST).clamp(min=_LEAST_SCALE)
+            scale = (largest / _MAX_INT8).clamp(min=_MIN_SCALE)
             self.register_buffer(name, scale[None, :, None])  # [1, H, 1, D]
 
     def forward(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -185,11 +185,11 @@ class RoundedCache(nn.Module):
 
 
 def _rounded(x: Tensor, scale: Tensor) -> Tensor:
-    return (x / scale).round().clamp(-_LARGEST - 1, _LARGEST) * scale
+    return (x / scale).round().clamp(-_MAX_INT8 - 1, _MAX_INT8) * scale
 
 
 def cache_scales(attention: MultiHeadAttention) -> tuple[Tensor, Tensor] | None:
-    """Gives the scales ``[1, H, 1, D]`` of an attention's cache; None where it is not rounded."""
+    """Gives the scales ``[1, H, 1, D]`` of an attention's cache; None if it is not rounded."""
     rounding = attention.rounding
     if not isinstance(rounding, RoundedCache):
         return None
@@ -217,20 +217,20 @@ def quantized_weight(weight: Tensor) -> tuple[Tensor, Tensor]:
             -pairs.clamp(max=0).sum(2).amin(1),
         ]
     ).amax(0)
-    scale = (largest / _LARGEST).clamp(min=_LEAST_SCALE)
+    scale = (largest / _MAX_INT8).clamp(min=_MIN_SCALE)
     return (weight / scale[:, None]).round().to(torch.int8), scale
 
 
 def quantize(
     model: Transformer, calibration: Calibration, scales: Scales, caches: Caches
 ) -> Transformer:
-    """Copies a model, with every projection in eight bits; embeddings and norms stay as they are.
+    """Copies a model with every projection in int8; embeddings and norms stay fp32.
 
     Args:
         model: In evaluation mode.
-        calibration: What the model saw on real text.
-        scales: Where scales of inputs come from.
-        caches: How keys and values are kept.
+        calibration: Ranges on real text.
+        scales: Source of the scales of inputs.
+        caches: Type of the caches.
     """
     quantized = copy.deepcopy(model)
     for name, module in model.named_modules():
@@ -247,5 +247,5 @@ def quantize(
 
 
 def precision_of(model: Transformer) -> str:
-    """Names the precision a model computes in, as a manifest does."""
+    """Names a model's precision, as a manifest does."""
     return "int8" if isinstance(model.output_projection, QuantizedLinear) else "fp32"

@@ -1,6 +1,6 @@
-"""From an artifact back to the torch model: the scorer graph keeps its weights under their names.
+"""Restores the torch model from an artifact: the scorer graph keeps all weights under their names.
 
-It is what makes a shipped artifact enough to compare with other engines, or to train on from.
+So a shipped artifact is enough to compare with other engines, or to continue training.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ def restore(folder: Path) -> Transformer:
     """Builds the model of an fp32 artifact, in evaluation mode.
 
     Raises:
-        ArtifactError: The artifact is not sound, or does not hold all weights.
+        ArtifactError: The artifact is not sound, or lacks weights.
     """
     manifest = Manifest.load(folder)
     if manifest.precision != "fp32":
-        raise ArtifactError(f"{folder}: is {manifest.precision}; only fp32 holds the weights whole")
+        raise ArtifactError(f"{folder}: is {manifest.precision}; restore an fp32 artifact")
     graph = onnx.load(str(folder / "scorer.onnx")).graph
     arrays = {entry.name: onnx.numpy_helper.to_array(entry) for entry in graph.initializer}
     model = Transformer(TransformerConfig.from_dict(manifest.architecture.config))
@@ -34,7 +34,7 @@ def restore(folder: Path) -> Transformer:
         for parameter, names in _names(model).items():
             stored = [f"model.{name}" for name in names if f"model.{name}" in arrays]
             if not stored:
-                raise ArtifactError(f"{folder}/scorer.onnx: holds no weight {names[0]}")
+                raise ArtifactError(f"{folder}/scorer.onnx: has no weight {names[0]}")
             parameter.copy_(torch.from_numpy(np.array(arrays[stored[0]])))
     return model.eval()
 

@@ -1,7 +1,7 @@
-"""CrossKV that a training frees is kept for its next step instead of given back to the system.
+"""Keeps memory that a training step frees for the next step.
 
-Each step frees and takes the same hundreds of megabytes. glibc gives large blocks back at once, and
-every new one is filled with zeros page by page: a sixth of the time of a step on a CPU.
+Each step allocates and frees the same hundreds of megabytes. glibc returns large blocks at once,
+and the kernel zeroes every new one page by page: a sixth of the time of a step on a CPU.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _STEP_BYTES = 1 << 29
 
 
 def keep_freed_memory() -> bool:
-    """Asks glibc to keep freed memory; tells whether it could be asked (only Linux has glibc)."""
+    """Asks glibc to keep freed memory; returns False where there is no glibc."""
     if not sys.platform.startswith("linux"):
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 
 def padding_mask(lengths: Tensor, size: int) -> Tensor:
-    """Tells which keys are real: True up to each row's length.
+    """Masks padding: True up to each row's length.
 
     Args:
         lengths: Tokens of each row, ``[B]``.
@@ -28,10 +28,10 @@ def padding_mask(lengths: Tensor, size: int) -> Tensor:
 
 
 def causal_mask(queries: int, keys: int, device: torch.device | None = None) -> Tensor:
-    """Tells which keys a query may see: itself and those before it.
+    """Masks the future: True for a query's own position and those before it.
 
-    The last query stands at the last key, so a block of new queries against a longer cache of keys
-    is masked rightly too.
+    The last query stands at the last key, so the mask also fits a block of new queries against a
+    longer cache of keys.
 
     Returns:
         ``[Q, K]``.
@@ -52,19 +52,19 @@ def attention_weights(
         query: ``[B, H, Q, D]``.
         key: ``[B, H, K, D]``.
         mask: True where a key may be seen; broadcast to ``[B, H, Q, K]``.
-        bias: Added to the scores; broadcast to ``[B, H, Q, K]``.
+        bias: Added to the logits; broadcast to ``[B, H, Q, K]``.
 
     Returns:
         ``[B, H, Q, K]``; each row sums to one, or to zero where nothing may be seen.
     """
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))  # [B, H, Q, K]
+    logits = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))  # [B, H, Q, K]
     if bias is not None:
-        scores = scores + bias
+        logits = logits + bias
     if mask is None:
-        return scores.softmax(-1)
+        return logits.softmax(-1)
     # The lowest number instead of -inf: a row without any key stays finite, also in its gradient.
-    scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
-    return scores.softmax(-1).masked_fill(~mask, 0.0)
+    logits = logits.masked_fill(~mask, torch.finfo(logits.dtype).min)
+    return logits.softmax(-1).masked_fill(~mask, 0.0)
 
 
 def scaled_dot_product_attention(
@@ -77,15 +77,15 @@ def scaled_dot_product_attention(
 ) -> Tensor:
     """Averages the values by :func:`attention_weights` (§3.2.1, equation 1).
 
-    Torch's fused kernel does the work: it never stores the weights, and it too answers a query
-    that may see no key with zeros.
+    Torch's fused kernel does the work: it never stores the weights, and it too returns zeros for a
+    query that may see no key.
 
     Args:
         query: ``[B, H, Q, D]``.
         key: ``[B, H, K, D]``.
         value: ``[B, H, K, D]``.
         mask: True where a key may be seen; broadcast to ``[B, H, Q, K]``.
-        bias: Added to the scores; broadcast to ``[B, H, Q, K]``.
+        bias: Added to the logits; broadcast to ``[B, H, Q, K]``.
         dropout: Share of weights dropped.
 
     Returns:
@@ -99,7 +99,7 @@ def scaled_dot_product_attention(
 
 
 Rounding = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Maps keys and values ``[B, H, K, D]`` to what a cache of fewer bits would give back."""
+"""Maps keys and values ``[B, H, K, D]`` to the values that a cache of fewer bits would return."""
 
 
 class MultiHeadAttention(nn.Module):
@@ -131,7 +131,7 @@ class MultiHeadAttention(nn.Module):
         return self._split(self.key(x)), self._split(self.value(x))
 
     def remember(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Gives keys and values ``[B, H, K, D]`` as a cache keeps them: whole, unless it rounds."""
+        """Rounds keys and values ``[B, H, K, D]`` as the cache does, if it does."""
         return self.rounding(key, value) if self.rounding else (key, value)
 
     def project_output(self, heads: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from seqserve_model.config import TransformerConfig
 from seqserve_model.data import Pair
@@ -53,7 +54,7 @@ class Examples:
     def __init__(
         self, pairs: Sequence[Pair], tokenizer: Tokenizer, config: TransformerConfig
     ) -> None:
-        """Tokenises pairs and drops those that are longer than the model reads.
+        """Tokenises pairs and drops those longer than the model's limits.
 
         Attributes are ``dropped``, the number of pairs that were too long, and ``lengths``, the
         source and target tokens of each pair that is left, the end token counted.
@@ -80,16 +81,17 @@ class Examples:
     def batch(self, rows: Sequence[int]) -> Batch:
         """Pads some pairs to one batch."""
         pad, bos = self._config.pad_id, self._config.bos_id
-        target_out = _padded([self._targets[row] for row in rows], pad)
+        source, source_lengths = padded([self._sources[row] for row in rows], pad)
+        target_out, target_lengths = padded([self._targets[row] for row in rows], pad)
         target_in = torch.full_like(target_out, pad)
         target_in[:, 0] = bos
         target_in[:, 1:] = target_out[:, :-1]
         return Batch(
-            source=_padded([self._sources[row] for row in rows], pad),
-            source_lengths=torch.from_numpy(self.lengths[list(rows), 0]),
+            source=source,
+            source_lengths=source_lengths,
             target_in=target_in,
             target_out=target_out,
-            target_tokens=int(self.lengths[list(rows), 1].sum()),
+            target_tokens=int(target_lengths.sum()),
         )
 
 
@@ -98,10 +100,10 @@ def epoch_order(lengths: Ids, *, max_tokens: int, seed: int, epoch: int) -> list
 
     Args:
         lengths: Source and target tokens of each pair, ``[N, 2]``.
-        max_tokens: Most tokens of a batch, both sides and padding counted; a pair that is longer
-            makes a batch of its own.
+        max_tokens: Tokens of a batch at most, both sides and padding counted; a longer pair makes a
+            batch of its own.
         seed: Decides the order, together with the epoch.
-        epoch: Number of the epoch.
+        epoch: Index of the epoch.
 
     Returns:
         The rows of each batch.
@@ -121,20 +123,20 @@ def epoch_order(lengths: Ids, *, max_tokens: int, seed: int, epoch: int) -> list
 
 def _cut(rows: Ids, lengths: Ids, max_tokens: int) -> Iterator[list[int]]:
     batch: list[int] = []
-    longest = np.zeros(2, dtype=np.int64)
+    max_lengths = np.zeros(2, dtype=np.int64)
     for row in rows.tolist():
-        widened = np.maximum(longest, lengths[row])
+        widened = np.maximum(max_lengths, lengths[row])
         if batch and (len(batch) + 1) * int(widened.sum()) > max_tokens:
             yield batch
             batch, widened = [], lengths[row]
         batch.append(row)
-        longest = widened
+        max_lengths = widened
     if batch:
         yield batch
 
 
-def _padded(rows: Sequence[Ids], pad_id: int) -> Tensor:
-    padded = np.full((len(rows), max(map(len, rows))), pad_id, dtype=np.int64)
-    for i, row in enumerate(rows):
-        padded[i, : len(row)] = row
-    return torch.from_numpy(padded)
+def padded(rows: Sequence[Sequence[int] | Ids], pad_id: int) -> tuple[Tensor, Tensor]:
+    """Makes one batch of rows: token ids ``[B, S]``, padded on the right, and lengths ``[B]``."""
+    tensors = [torch.as_tensor(row) for row in rows]
+    lengths = torch.tensor([len(row) for row in rows])
+    return pad_sequence(tensors, batch_first=True, padding_value=pad_id), lengths

@@ -1,4 +1,4 @@
-"""What a training leaves on disk, and how it goes on from there.
+"""The files of a training run, and how a training resumes from them.
 
 A run is one directory::
 
@@ -44,7 +44,7 @@ _RNG_CUDA = "rng.cuda"
 
 @dataclass(slots=True, kw_only=True)
 class TrainingState:
-    """Where a training stands, weights and optimizer apart."""
+    """Progress of a training, without weights and optimizer."""
 
     step: int = 0
     epoch: int = 0

@@ -93,7 +93,7 @@ class TransformerConfig:
     rotary_base: float = 10_000.0
     """Longest wavelength of rotary positions, over 2π."""
     shared_embeddings: bool = True
-    """One table for source and target words (§3.4)."""
+    """One table for source and target tokens (§3.4)."""
     tied_output: bool = True
     """The output projection is the target embedding (§3.4)."""
     scaled_embeddings: bool = True
@@ -173,7 +173,12 @@ class TransformerConfig:
         unknown = sorted(set(values) - set(hints))
         if unknown:
             raise OptionError(f"model.{unknown[0]} is not known; known are {', '.join(hints)}")
-        return cls(**{name: _convert(name, hints[name], value) for name, value in values.items()})
+        return cls(
+            **{
+                name: plain_value(f"model.{name}", hints[name], value)
+                for name, value in values.items()
+            }
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Gives plain values from which :meth:`from_dict` builds the same configuration."""
@@ -198,15 +203,19 @@ _DROPOUTS = ("dropout", "attention_dropout")
 _IDS = ("pad_id", "bos_id", "eos_id", "unk_id")
 
 
-def _convert(name: str, kind: Any, value: Any) -> Any:
+def plain_value(key: str, kind: Any, value: Any) -> Any:
+    """Converts a value of a TOML or JSON file to a type.
+
+    Raises:
+        OptionError: It does not fit; the message names the key.
+    """
     if issubclass(kind, Enum):
-        try:
-            return kind(value)
-        except ValueError:
-            choices = ", ".join(member.value for member in kind)
-            raise OptionError(f"model.{name}: {value!r} is not one of {choices}") from None
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        choices = [member.value for member in kind]
+        if value not in choices:
+            raise OptionError(f"{key}: {value!r} is not one of {', '.join(choices)}")
+        return kind(value)
+    if kind is float and type(value) is int:
         return float(value)
     if type(value) is not kind:
-        raise OptionError(f"model.{name}: {value!r} is not of type {kind.__name__}")
+        raise OptionError(f"{key}: {value!r} is not of type {kind.__name__}")
     return value

@@ -145,7 +145,7 @@ def split_pairs(
         pairs: All pairs, in the order of the file.
         validation_pairs: Pairs to hold out for validation, each with another source.
         test_pairs: Pairs to hold out for test, each with another source.
-        max_group: Most pairs of a group that may be held out.
+        max_group: Maximum number of pairs of a group that may be held out.
         seed: Decides the draw.
 
     Raises:

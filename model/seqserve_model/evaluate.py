@@ -1,4 +1,4 @@
-"""Scores of translations against references, with what decided each score.
+"""Scores translations against references, and signs each score.
 
 Sources: Papineni et al. 2002 (BLEU), Popović 2015 (chrF), Post 2018 (signatures, sacrebleu).
 """
@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -19,16 +19,14 @@ from sacrebleu.metrics import BLEU, CHRF
 
 from seqserve.errors import OptionError
 from seqserve_model.checkpoint import load_run
-from seqserve_model.command.evaluate import EvaluateOptions
 from seqserve_model.data import Pair, read_pairs
+from seqserve_model.options import EvaluateOptions
 from seqserve_model.search import greedy_in_batches
 from seqserve_model.transformer import Transformer
 from seqserve_model.weights import Weights
 from seqserve_server.contract.manifest import FILE as MANIFEST
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.offline import Offline
-
-StatsReply = Callable[[str], None]
 
 
 class Translator(Protocol):
@@ -46,7 +44,7 @@ class Scores:
     bleu: float
     bleu_signature: str
     bleu_applies: bool
-    """Whether any translation has four words; if none has, BLEU is 0, be they right or wrong."""
+    """Whether any translation has four words; if none has, BLEU is always 0."""
     chrf: float
     chrf_signature: str
 
@@ -75,7 +73,7 @@ class TorchTranslator:
         Args:
             model: The model, on any device.
             tokenizer: Its tokenizer.
-            max_decoding_length: Most target tokens; the model's own limit where None or smaller.
+            max_decoding_length: Target tokens at most; None for the model's own limit.
             batch_rows: Sources that are decoded together.
         """
         self._model = model
@@ -115,7 +113,7 @@ def evaluate(translate: Translator, pairs: Sequence[Pair]) -> tuple[Scores, list
 
 
 def run(options: EvaluateOptions) -> None:
-    """Scores what the options name, and prints the scores.
+    """Scores a run or an artifact on held-out pairs, and prints the scores.
 
     Raises:
         OptionError: It is neither a run nor an artifact, or the data or the device do not fit.
@@ -151,7 +149,7 @@ def _check_for_artifact(options: EvaluateOptions) -> None:
 
 @contextlib.contextmanager
 def open_translator(options: EvaluateOptions) -> Iterator[Translator]:
-    """Opens what the options name, for as long as the context lasts.
+    """Opens the run or the artifact, for as long as the context lasts.
 
     Raises:
         OptionError: It is neither a run nor an artifact, or the device is not there.
@@ -163,8 +161,8 @@ def open_translator(options: EvaluateOptions) -> Iterator[Translator]:
         return
     if not (options.path / "config.json").is_file():
         raise OptionError(
-            f"{options.path}: is neither a training run nor an artifact; `seqserve train` makes"
-            " the one, `seqserve export` the other"
+            f"{options.path}: is neither a training run nor an artifact; make one with"
+            " `seqserve train` or `seqserve export`"
         )
     if options.threads:
         torch.set_num_threads(options.threads)

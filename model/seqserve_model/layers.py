@@ -1,7 +1,7 @@
-"""What a transformer is stacked from: feed-forward, normalisation with residual, the two layers.
+"""Building blocks: feed-forward, normalisation with residual, encoder and decoder layer.
 
-Source: Vaswani et al. 2017, §3.1 and §3.3. Attention comes from outside, as a function that each
-layer is given: a full pass, a cached step and the exported graphs share these definitions.
+Source: Vaswani et al. 2017, §3.1 and §3.3. Each layer gets its attentions as functions, so
+that a full pass, a cached step and the exported graphs share these definitions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class FeedForward(nn.Module):
     """Position-wise feed-forward network (§3.3), gated for SwiGLU (Shazeer 2020)."""
 
     def __init__(self, config: TransformerConfig) -> None:
-        """Makes its two projections, or three where it is gated."""
+        """Makes two projections, or three if it is gated."""
         super().__init__()
         width, inner = config.width, config.feed_forward_width
         self.activation = _ACTIVATIONS[config.activation]
@@ -94,8 +94,7 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Causal self-attention, attention to the memory, then feed-forward.
 
-    How past keys and values are kept is the caller's business: it passes both attentions as
-    functions, so that a full pass, a cached step and the exported graph share this one definition.
+    The caller passes both attentions as functions and keeps past keys and values itself.
     """
 
     def __init__(self, config: TransformerConfig) -> None:

@@ -1,4 +1,4 @@
-"""What a training minimises: cross-entropy with label smoothing over the real target tokens.
+"""The training loss: cross-entropy with label smoothing over the real target tokens.
 
 Source: Vaswani et al. 2017, §5.4; Szegedy et al. 2016, §7.
 """
@@ -18,7 +18,7 @@ def batch_loss(model: Transformer, batch: Batch, *, label_smoothing: float) -> T
     Args:
         model: The model.
         batch: The pairs.
-        label_smoothing: Probability that is spread over all words; 0 gives the plain
+        label_smoothing: Probability that is spread over all tokens; 0 gives the plain
             negative log-likelihood.
 
     Returns:

@@ -1,4 +1,4 @@
-"""How a transformer knows the order of its tokens: six schemes behind one interface.
+"""Position schemes: six ways to encode the order of tokens, behind one interface.
 
 ========== ========================================== ==============================================
 scheme     where it acts                              source
@@ -6,13 +6,13 @@ scheme     where it acts                              source
 sinusoidal added to the embeddings                    Vaswani et al. 2017, §3.5
 learned    added to the embeddings                    Gehring et al. 2017; Vaswani et al. 2017, §3.5
 relative   added to keys and values, by distance      Shaw et al. 2018, §3.2
-t5         added to the scores, by bucketed distance  Raffel et al. 2020, §2.1
+t5         added to the logits, by bucketed distance  Raffel et al. 2020, §2.1
 rotary     turns queries and keys                     Su et al. 2021, §3.2
-alibi      added to the scores, falls with distance   Press et al. 2022, §3
+alibi      added to the logits, falls with distance   Press et al. 2022, §3
 ========== ========================================== ==============================================
 
 One object serves all layers of one stack (encoder or decoder). A block of new queries begins at
-``start``, and keys always begin at 0, so a cached decoder asks the same questions as a full pass.
+``start``, and keys always begin at 0, so a cached decoder makes the same calls as a full pass.
 Distances are key position minus query position: the past is negative.
 """
 
@@ -42,7 +42,7 @@ class Positions(nn.Module):
         return heads
 
     def bias(self, layer: int, query: Tensor, start: int, keys: int) -> Tensor | None:
-        """Gives what is added to the scores of queries ``[B, H, Q, D]``: ``[.., H, Q, K]``."""
+        """Gives the term ``[.., H, Q, K]`` of the attention logits of queries ``[B, H, Q, D]``."""
         return None
 
     def values(self, layer: int, weights: Tensor, start: int) -> Tensor | None:
@@ -149,7 +149,7 @@ class RelativePositions(Positions):
 
 
 class T5Positions(Positions):
-    """A trained number for each head and bucket of distances, added to the scores of every layer.
+    """A trained number for each head and bucket of distances, added to the attention logits.
 
     Half of the buckets hold exact distances, the other half grow geometrically up to ``distance``.
     The encoder looks both ways, the decoder only back.
@@ -210,10 +210,10 @@ def alibi_slopes(heads: int) -> Tensor:
 
 
 class AlibiPositions(Positions):
-    """Lowers the scores in proportion to the distance, at a slope of each head's own.
+    """Lowers the attention logits in proportion to the distance, at a slope of each head's own.
 
     The encoder looks both ways, so there the fall is the same to either side, as the authors advise
-    for translation. A source is then told from its mirror image by its end token alone.
+    for translation. Then only its end token distinguishes a source from its mirror image.
     """
 
     def __init__(self, heads: int) -> None:

@@ -67,7 +67,7 @@ class PrepareOptions:
     )
     numbers: int | None = option(
         None,
-        help="Make up so many numbers in digits and words instead: a task that needs no data.",
+        help="Write this many numbers in digits and words instead: a task that needs no data.",
         minimum=1,
         maximum=LARGEST,
     )
@@ -76,7 +76,7 @@ class PrepareOptions:
 
 @dataclass(slots=True, kw_only=True)
 class Counts:
-    """What became of the rows."""
+    """Counts of read, dropped and written rows."""
 
     read: int = 0
     empty: int = 0

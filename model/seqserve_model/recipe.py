@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from seqserve.errors import OptionError
-from seqserve_model.config import TransformerConfig
+from seqserve_model.config import TransformerConfig, plain_value
 
 T = TypeVar("T")
 
@@ -49,7 +49,9 @@ class VocabularyRecipe:
     """The joint vocabulary."""
 
     size: int = _key(6144, "tokens; a multiple of 128 keeps the exported argmax quick", 261)
-    characters: int = _key(200, "most characters with a token of their own; others are bytes", 1)
+    characters: int = _key(
+        200, "limit of characters with a token of their own; others are bytes", 1
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +64,7 @@ class DataRecipe:
     max_chars: int = _key(1_000, "longer sentences are skipped as bad lines", 1)
     validation_pairs: int = _key(2_000, "held out to watch the training", 1)
     test_pairs: int = _key(2_000, "held out for the final score, never looked at before", 1)
-    max_group: int = _key(16, "most pairs of a held-out group of linked sentences", 1)
+    max_group: int = _key(16, "limit of pairs in a held-out group of linked sentences", 1)
     seed: int = _key(1, "decides which pairs are held out", 0)
 
 
@@ -77,7 +79,7 @@ class OptimizerRecipe:
     beta2: float = _key(0.98, "as in the paper (§5.3)", 0)
     epsilon: float = _key(1e-9, "as in the paper (§5.3)", 0)
     weight_decay: float = _key(0.01, "decoupled; on matrices only", 0)
-    clip_norm: float = _key(1.0, "largest norm of the gradient; 0 does not clip", 0)
+    clip_norm: float = _key(1.0, "maximum norm of the gradient; 0 does not clip", 0)
     label_smoothing: float = _key(0.1, "as in the paper (§5.4)", 0)
 
 
@@ -86,7 +88,7 @@ class TrainingRecipe:
     """How long, in what portions, and what is kept."""
 
     max_steps: int = _key(10_000, "updates of the weights", 1)
-    max_tokens: int = _key(4_096, "most tokens of a batch, both sides and padding counted", 1)
+    max_tokens: int = _key(4_096, "limit of tokens in a batch, both sides and padding counted", 1)
     accumulate: int = _key(1, "batches per update, where memory holds only a small batch", 1)
     precision: Precision = _key(Precision.FP32, "bf16 is for GPUs")
     seed: int = _key(1, "decides weights, dropout and the order of batches", 0)
@@ -95,7 +97,7 @@ class TrainingRecipe:
     average: int = _key(5, "latest checkpoints whose mean is the result (§6.1)", 1)
     validate_every: int = _key(1_000, "steps between validations", 1)
     scored_pairs: int = _key(500, "validation pairs that are translated and scored", 1)
-    max_decoding_length: int = _key(64, "most target tokens in a validation", 1)
+    max_decoding_length: int = _key(64, "limit of target tokens in a validation", 1)
     metric: Metric = _key(Metric.CHRF, "decides which checkpoint is the best")
     patience: int = _key(0, "validations without a better one before training stops; 0: never", 0)
 
@@ -186,15 +188,7 @@ def _section(kind: type[T], name: str, content: Mapping[str, Any]) -> T:
 
 
 def _value(key: str, kind: Any, value: Any, minimum: float | None) -> Any:
-    if issubclass(kind, Enum):
-        choices = [member.value for member in kind]
-        if value not in choices:
-            raise OptionError(f"{key}: {value!r} is not one of {', '.join(choices)}")
-        return kind(value)
-    if kind is float and type(value) is int:
-        value = float(value)
-    if type(value) is not kind:
-        raise OptionError(f"{key}: {value!r} is not of type {kind.__name__}")
+    value = plain_value(key, kind, value)
     if minimum is not None and value < minimum:
         raise OptionError(f"{key}: {value} is less than {minimum:g}, the smallest allowed")
     return value

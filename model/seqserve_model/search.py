@@ -1,4 +1,4 @@
-"""Greedy search on the torch model: the reference for the engine, and the scores in training."""
+"""Greedy search on the torch model: the reference for the engine, and for scores in training."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
+from seqserve_model.batches import padded
 from seqserve_model.transformer import Transformer
 
 
@@ -15,31 +15,31 @@ from seqserve_model.transformer import Transformer
 def greedy(
     model: Transformer, source: Tensor, source_lengths: Tensor, max_decoding_length: int
 ) -> list[list[int]]:
-    """Decodes the likeliest next word again and again, with cached keys and values.
+    """Decodes a batch greedily, with cached keys and values.
 
     Args:
         model: In evaluation mode.
-        source: Word ids ``[B, S]``.
+        source: Token ids ``[B, S]``.
         source_lengths: ``[B]``.
-        max_decoding_length: Most words per row, the end token not counted.
+        max_decoding_length: Maximum number of tokens of a row, without the end token.
 
     Returns:
-        The words of each row, without the end token.
+        The tokens of each row, without the end token.
     """
     config = model.config
     state = model.begin(model.encode(source, source_lengths), source_lengths)
-    words = source.new_full((source.size(0), 1), config.bos_id)
+    tokens = source.new_full((source.size(0), 1), config.bos_id)
     done = torch.zeros(source.size(0), dtype=torch.bool, device=source.device)
     steps: list[Tensor] = []
     for _ in range(max_decoding_length):
-        logits = model.project(model.advance(words, state)[:, -1])  # [B, V]
-        words = logits.argmax(-1, keepdim=True)  # [B, 1]
-        done |= words[:, 0] == config.eos_id
+        logits = model.project(model.advance(tokens, state)[:, -1])  # [B, V]
+        tokens = logits.argmax(-1, keepdim=True)  # [B, 1]
+        done |= tokens[:, 0] == config.eos_id
         if done.all():
             break
-        steps.append(words.masked_fill(done[:, None], config.eos_id))
+        steps.append(tokens.masked_fill(done[:, None], config.eos_id))
     rows = torch.cat(steps, dim=1).tolist() if steps else [[] for _ in range(source.size(0))]
-    return [[word for word in row if word != config.eos_id] for row in rows]
+    return [[token for token in row if token != config.eos_id] for row in rows]
 
 
 def greedy_in_batches(
@@ -49,19 +49,19 @@ def greedy_in_batches(
 
     Args:
         model: In evaluation mode, on any device.
-        rows: Word ids of each source, the end token last.
-        max_decoding_length: Most words per row, the end token not counted.
+        rows: Token ids of each source, the end token last.
+        max_decoding_length: Maximum number of tokens of a row, without the end token.
         batch_rows: Sources that are decoded together.
 
     Returns:
-        The words of each row, without the end token, in the order of the sources.
+        The tokens of each row, without the end token, in the order of the sources.
     """
     device = next(model.parameters()).device
     found: list[list[int]] = [[] for _ in rows]
     for batch in batches_by_length(rows, batch_rows):
         source, lengths = padded([rows[index] for index in batch], model.config.pad_id)
-        words = greedy(model, source.to(device), lengths.to(device), max_decoding_length)
-        for index, row in zip(batch, words, strict=True):
+        decoded = greedy(model, source.to(device), lengths.to(device), max_decoding_length)
+        for index, row in zip(batch, decoded, strict=True):
             found[index] = row
     return found
 
@@ -71,10 +71,3 @@ def batches_by_length(rows: Sequence[list[int]], size: int) -> Iterator[list[int
     by_length = sorted(range(len(rows)), key=lambda index: len(rows[index]))
     for start in range(0, len(by_length), size):
         yield by_length[start : start + size]
-
-
-def padded(rows: Sequence[list[int]], pad_id: int) -> tuple[Tensor, Tensor]:
-    """Makes one batch of rows: word ids ``[B, S]``, padded on the right, and lengths ``[B]``."""
-    tensors = [torch.tensor(row) for row in rows]
-    lengths = torch.tensor([len(row) for row in rows])
-    return pad_sequence(tensors, batch_first=True, padding_value=pad_id), lengths

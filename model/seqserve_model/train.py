@@ -24,11 +24,11 @@ from seqserve.errors import OptionError
 from seqserve_model.allocator import keep_freed_memory
 from seqserve_model.batches import Examples
 from seqserve_model.checkpoint import RunDirectory, read_json, write_json
-from seqserve_model.command.train import TrainOptions
 from seqserve_model.config import TransformerConfig
 from seqserve_model.data import Split, read_pairs, split_pairs, write_pairs
 from seqserve_model.dropout import use_byte_dropout
 from seqserve_model.evaluate import torch_device
+from seqserve_model.options import TrainOptions
 from seqserve_model.recipe import Recipe
 from seqserve_model.revision import current_commit
 from seqserve_model.trainer import Corpora, End, Trainer
@@ -83,7 +83,7 @@ def train(options: TrainOptions, *, command: str) -> End:
 def prepare_data(recipe: Recipe, run: RunDirectory) -> tuple[Tokenizer, Corpora]:
     """Reads, splits and tokenises the data; learns the vocabulary where the run has none.
 
-    Nothing is written before all is known to fit, so that what is mended needs no clearing up.
+    Writes nothing before everything is known to fit, so that a corrected recipe needs no --fresh.
 
     Raises:
         OptionError: The data do not fit the recipe.
@@ -142,7 +142,7 @@ def _check_lengths(corpora: Corpora) -> None:
 
 def _begin_run(run: RunDirectory, recipe: Recipe, split: Split, tokenizer: Tokenizer) -> None:
     run.path.mkdir(parents=True, exist_ok=True)
-    # First: it tells that the directory holds a training, which --resume and --fresh go by.
+    # First, because --resume and --fresh recognise a run by this file.
     write_json(run.recipe, recipe.to_dict())
     write_pairs(run.validation, split.validation)
     write_pairs(run.test, split.test)
@@ -184,8 +184,8 @@ def _check_same(path: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
             before, now = old.get(section, {}).get(key), new[section].get(key)
             if before != now:
                 raise OptionError(
-                    f"{path}: was begun with {section}.{key} = {before!r}, the recipe says "
-                    f"{now!r}; put it back, or start anew with --fresh"
+                    f"{path}: began with {section}.{key} = {before!r}, the recipe has "
+                    f"{now!r}; restore the value, or start again with --fresh"
                 )
 
 

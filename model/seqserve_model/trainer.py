@@ -54,10 +54,10 @@ class Validation:
     """Negative log-likelihood of a target token, in nats, without label smoothing."""
     scores: Scores
     translations: Sequence[str]
-    """Of the first pairs, in their order: those that were scored."""
+    """Of the scored pairs, the first ones, in their order."""
 
     def by(self, metric: Metric) -> float:
-        """Gives the number of a metric such that more is better."""
+        """Gives the value of a metric, negated if lower is better."""
         values = {
             Metric.CHRF: self.scores.chrf,
             Metric.BLEU: self.scores.bleu,
@@ -76,7 +76,7 @@ class Corpora:
 
 
 class Trainer:
-    """Trains one model from wherever its run directory stands."""
+    """Trains one model, from the last checkpoint of its run directory."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Trainer:
         self.state = run.restore(model, self._optimizer)
 
     def train(self, time_limit_s: float | None = None) -> End:
-        """Trains to the end of the recipe, or until told to stop, and saves where it ends.
+        """Trains until the recipe ends or ``stop`` is set, and saves a checkpoint.
 
         Raises:
             TrainingError: The gradient is no longer finite.

@@ -5,7 +5,7 @@ paper (pre-norm, RMSNorm, gated feed-forward, other positions) the classes name 
 
 Shapes: B batch, S source length, T target length, Q and K lengths of queries and keys, H heads,
 D head size, W = H·D width, V vocabulary, L layers. Sequences are padded on the right; a cache of
-past keys and values lets the decoder go on where it stopped.
+past keys and values lets the decoder continue where it stopped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from seqserve_model.positions import Positions, make_positions
 
 @dataclass(slots=True, kw_only=True)
 class AttentionRecord:
-    """Attention weights of every layer, filled by a pass that is given one."""
+    """Attention weights of every layer, filled by a pass that gets one as an argument."""
 
     encoder: list[Tensor] = field(default_factory=list)  # L × [B, H, S, S]
     decoder: list[Tensor] = field(default_factory=list)  # L × [B, H, T, T]
@@ -43,7 +43,7 @@ class AttentionRecord:
 
 @dataclass(slots=True, kw_only=True)
 class DecoderState:
-    """What a decoder remembers between calls: the memory's and the past's keys and values."""
+    """Keys and values of memory and past tokens, kept between the calls of a decoder."""
 
     memory: list[tuple[Tensor, Tensor]]  # L × (key, value) [B, H, S, D]
     memory_mask: Tensor  # [B, 1, 1, S]
@@ -51,7 +51,7 @@ class DecoderState:
     length: int = 0  # target tokens read so far
 
     def extend(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Appends keys and values to a layer's past and gives the whole of it."""
+        """Appends keys and values to a layer's past and returns all of them."""
         if (past := self.past[layer]) is not None:
             key = torch.cat((past[0], key), dim=2)
             value = torch.cat((past[1], value), dim=2)
@@ -61,7 +61,7 @@ class DecoderState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a block of queries stands: its scheme of positions, its layer, its first position."""
+    """Position of a block of queries: the scheme, the layer, the first position."""
 
     positions: Positions
     layer: int
@@ -92,7 +92,7 @@ def attend(
     place: Place,
     record: list[Tensor] | None,
 ) -> Tensor:
-    """Lets queries attend to keys, by the fused kernel unless somebody needs the weights.
+    """Lets queries attend to keys, by the fused kernel unless the weights are needed.
 
     Args:
         attention: The layer's projections.
@@ -100,8 +100,8 @@ def attend(
         key: ``[B, H, K, D]``.
         value: ``[B, H, K, D]``.
         mask: True where a key may be seen; broadcast to ``[B, H, Q, K]``.
-        place: Where the queries stand.
-        record: Takes the weights ``[B, H, Q, K]``.
+        place: Position of the queries.
+        record: Receives the weights ``[B, H, Q, K]``.
 
     Returns:
         ``[B, Q, W]``.
@@ -122,7 +122,7 @@ def attend(
 
 
 class Transformer(nn.Module):
-    """Encoder and decoder stacks over word embeddings, and the projection to the vocabulary."""
+    """Encoder and decoder stacks over token embeddings, and the projection to the vocabulary."""
 
     def __init__(self, config: TransformerConfig) -> None:
         """Makes all layers, with Xavier-uniform projections and embeddings of variance 1/W."""
@@ -137,8 +137,8 @@ class Transformer(nn.Module):
         self.output_projection = nn.Linear(config.width, config.vocabulary_size, bias=False)
         self.encoder_positions = make_positions(config, layers=config.encoder_layers, causal=False)
         self.decoder_positions = make_positions(config, layers=config.decoder_layers, causal=True)
-        self.memory_positions = Positions()  # a target word has no place in the source
-        # Casts, because torch does not tell what a ModuleList holds.
+        self.memory_positions = Positions()  # a target token has no position in the source
+        # Casts, because torch does not type the entries of a ModuleList.
         self.encoder_layers = cast(
             Sequence[EncoderLayer],
             nn.ModuleList(EncoderLayer(config) for _ in range(config.encoder_layers)),
@@ -166,15 +166,15 @@ class Transformer(nn.Module):
                 nn.init.normal_(module.weight, std=self.config.width**-0.5)
 
     def forward(self, source: Tensor, source_lengths: Tensor, target: Tensor) -> Tensor:
-        """Scores every next word of known targets.
+        """Computes the logits of every next token of known targets.
 
         Args:
-            source: Word ids ``[B, S]``.
+            source: Token ids ``[B, S]``.
             source_lengths: ``[B]``.
-            target: Word ids ``[B, T]``, the begin token first.
+            target: Token ids ``[B, T]``, the begin token first.
 
         Returns:
-            Logits ``[B, T, V]``; those at t are for the word after ``target[:, t]``.
+            Logits ``[B, T, V]``; those at t are for the token after ``target[:, t]``.
         """
         return self.project(self.features(source, source_lengths, target))
 
@@ -188,7 +188,7 @@ class Transformer(nn.Module):
         return self.output_projection(features)  # type: ignore[no-any-return]
 
     def decode(self, target: Tensor, memory: Tensor, source_lengths: Tensor) -> Tensor:
-        """Scores every next word of known targets ``[B, T]``: logits ``[B, T, V]``."""
+        """Computes logits ``[B, T, V]`` for every next token of known targets ``[B, T]``."""
         return self.project(self.advance(target, self.begin(memory, source_lengths)))
 
     def encode(
@@ -198,8 +198,8 @@ class Transformer(nn.Module):
         mask = padding_mask(source_lengths, source.size(1))
         weights = record.encoder if record else None
         x = self._embed(self.source_embedding, self.encoder_positions, source, 0)
-        for number, layer in enumerate(self.encoder_layers):
-            x = layer(x, partial(self._attend_source, number, mask, weights))
+        for index, layer in enumerate(self.encoder_layers):
+            x = layer(x, partial(self._attend_source, index, mask, weights))
         return self.encoder_norm(x)  # type: ignore[no-any-return]
 
     def begin(self, memory: Tensor, source_lengths: Tensor) -> DecoderState:
@@ -213,7 +213,7 @@ class Transformer(nn.Module):
     def advance(
         self, target: Tensor, state: DecoderState, record: AttentionRecord | None = None
     ) -> Tensor:
-        """Reads further target words ``[B, T]`` and adds them to the state.
+        """Reads further target tokens ``[B, T]`` and adds them to the state.
 
         Returns:
             The decoder's output ``[B, T, W]``, from which :meth:`project` makes logits.
@@ -221,18 +221,22 @@ class Transformer(nn.Module):
         mask = causal_mask(target.size(1), state.length + target.size(1), target.device)
         own, cross = (record.decoder, record.cross) if record else (None, None)
         x = self._embed(self.target_embedding, self.decoder_positions, target, state.length)
-        for number, layer in enumerate(self.decoder_layers):
-            attend_target = partial(self._attend_target, number, state, mask, own)
-            attend_memory = partial(self._attend_memory, number, state, cross)
+        for index, layer in enumerate(self.decoder_layers):
+            attend_target = partial(self._attend_target, index, state, mask, own)
+            attend_memory = partial(self._attend_memory, index, state, cross)
             x = layer(x, attend_target, attend_memory)
         state.length += target.size(1)
         return self.decoder_norm(x)  # type: ignore[no-any-return]
 
-    def _embed(
-        self, embedding: nn.Embedding, positions: Positions, words: Tensor, start: int
-    ) -> Tensor:
+    def embed_tokens(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
+        """Looks up tokens ``[..]`` and scales their embeddings ``[.., W]`` (§3.4)."""
         scale = math.sqrt(self.config.width) if self.config.scaled_embeddings else 1.0
-        x = positions.embed(embedding(words) * scale, start)
+        return embedding(tokens) * scale  # type: ignore[no-any-return]
+
+    def _embed(
+        self, embedding: nn.Embedding, positions: Positions, tokens: Tensor, start: int
+    ) -> Tensor:
+        x = positions.embed(self.embed_tokens(embedding, tokens), start)
         return self.dropout(x)  # type: ignore[no-any-return]
 
     def _attend_source(

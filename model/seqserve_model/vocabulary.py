@@ -1,4 +1,4 @@
-"""Learns the joint vocabulary of source and target: byte-pair encoding with a way out for anything.
+"""Learns the joint vocabulary of source and target: byte-pair encoding with byte fallback.
 
 Words are marked by ``▁`` at their start, digits stand alone, punctuation too. A character that the
 vocabulary does not hold is written as its UTF-8 bytes, so no text is ever unknown.
@@ -27,7 +27,7 @@ def learn_vocabulary(texts: Iterable[str], *, size: int, characters: int) -> Tok
     Args:
         texts: Sources and targets.
         size: Number of tokens, the 4 control tokens and the 256 bytes counted.
-        characters: Most characters that get a token of their own; the most frequent win.
+        characters: Limit of characters with a token of their own; the most frequent ones get it.
 
     Raises:
         OptionError: The characters alone are more than that.
@@ -46,7 +46,7 @@ def learn_vocabulary(texts: Iterable[str], *, size: int, characters: int) -> Tok
             f"vocabulary.size is {size}, but characters alone make {learnt} tokens; "
             "raise vocabulary.size or lower vocabulary.characters"
         )
-    # A small corpus runs out of words to merge: what is left is reserved and never learnt.
+    # A small corpus runs out of words to merge: the rest is reserved and never learnt.
     unused = [f"<unused{number}>" for number in range(size - learnt)]
     tokenizer.add_special_tokens(unused)
     return Tokenizer(_without_added_bytes(tokenizer))

@@ -1,7 +1,7 @@
-"""How torch's threads wait for each other: asleep, so that their core is free for what else runs.
+"""Lets torch's threads sleep while they wait for each other, so that other work gets their core.
 
-By default they spin for a while. On a machine that does other work too, the one that is waited for
-then finds no core, and a training on two threads makes a tenth of its steps.
+By default they spin. On a machine with other work, the thread that the others wait for then finds
+no core, and a training on two threads makes a tenth of its steps.
 """
 
 from __future__ import annotations
@@ -10,5 +10,5 @@ import os
 
 
 def let_threads_sleep() -> None:
-    """Is to be called before torch is loaded, when OpenMP reads it; what is set already stands."""
+    """Sets OpenMP's wait policy, unless it is set; call it before torch is loaded."""
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")

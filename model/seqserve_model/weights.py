@@ -1,4 +1,4 @@
-"""The weights that a training leaves: which of them to take."""
+"""The choice among the weights of a training run."""
 
 from __future__ import annotations
 
@@ -20,4 +20,4 @@ WEIGHTS_HELP = (
     " validation, last is the last checkpoint; result is what the training chose of the first two"
     " at its end, and before that best, or else last."
 )
-"""Help of the option that takes them."""
+"""Help of the option ``--weights``."""

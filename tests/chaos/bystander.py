@@ -1,4 +1,4 @@
-"""A caller who has no part in what goes wrong, and must not notice."""
+"""A client that calls during a fault and must not be affected."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PAUSE_S = 0.02
 
 
 class Bystander:
-    """Asks for the same thing again and again, and wants the answer that it got at first."""
+    """Repeats one request and checks that the answer and its scores stay the same."""
 
     def __init__(self, target: str, **options: Any) -> None:
         self._client = AsyncClient(target, retry=ONCE, timeout_s=PATIENCE_S)
@@ -26,7 +26,7 @@ class Bystander:
         self._options = lengths | options
         self._is_over = asyncio.Event()
         self.durations_s: list[float] = []
-        """Of its calls, in their order; the first one is left out."""
+        """Durations of its calls, in order, without the first."""
 
     async def __aenter__(self) -> Bystander:
         self._expected = await self._client.generate(SOURCE, **self._options)
@@ -42,11 +42,11 @@ class Bystander:
 
     @property
     def answered(self) -> int:
-        """Calls, all of which went well."""
+        """Number of calls, all of which succeeded."""
         return 1 + len(self.durations_s)
 
     async def usual_s(self, calls: int) -> float:
-        """Waits for so many more calls, and gives how long one of them took."""
+        """Waits for this number of further calls and returns their median duration."""
         begin = len(self.durations_s)
         while len(self.durations_s) < begin + calls:
             assert not self._asking.done() or self._asking.result()

@@ -1,4 +1,4 @@
-"""A caller with a process of its own, so that it can be killed amid its streams."""
+"""A client in its own process, which can be killed during its streams."""
 
 from __future__ import annotations
 

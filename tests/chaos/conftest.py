@@ -1,4 +1,4 @@
-"""The server that most tests of faults share; each leaves it as it was."""
+"""The server that most chaos tests share; each leaves it idle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.process import ServerProcess
 
 PATIENT = ("--max-queue", "2048", "--max-queue-s", "3600", "--caller-share", "1")
-"""What no overload is refused by: it has tests of its own."""
+"""Options with which no overload is refused; overload has its own tests."""
 SLOTS = 16
 
 
@@ -20,7 +20,7 @@ def server(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     with ServerProcess(repository, tmp_path_factory.mktemp("server"), *options) as server:
         engines = server.engines()
         yield server
-        assert server.engines() == engines, "one has begun anew"
+        assert server.engines() == engines, "an engine was restarted"
         server.signal(signal.SIGTERM)
         assert server.wait() == 0
         assert "Traceback" not in server.stderr, "something went wrong unnoticed"

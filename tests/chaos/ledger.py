@@ -1,4 +1,4 @@
-"""Every call ends in one way: what the server has counted must be what its callers have seen."""
+"""Compares the calls that a server has counted with those that clients have seen."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.e2e.process import PATIENCE_S, ServerProcess
 
 
 class Ledger:
-    """The calls of a server that have ended since now, by status."""
+    """Calls of a server that have ended since this was made, by status."""
 
     def __init__(self, server: ServerProcess) -> None:
         self._server = server
@@ -19,7 +19,7 @@ class Ledger:
         return self._server.calls_by_code() - self._before
 
     def until(self, **expected: int) -> None:
-        """Waits until exactly these have ended; a call is counted just after it was answered."""
+        """Waits until exactly these calls have ended; a call is counted just after its answer."""
         wanted = Counter({code: count for code, count in expected.items() if count})
         deadline_s = time.monotonic() + PATIENCE_S
         while (ended := self.ended()) != wanted:

@@ -1,4 +1,4 @@
-"""A way through the network that can go dead without a word to either end."""
+"""A network path that can go dead without closing either end."""
 
 from __future__ import annotations
 

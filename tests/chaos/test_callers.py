@@ -1,4 +1,4 @@
-"""Callers that die, vanish or do not read: what they held comes back, and nobody else notices."""
+"""Clients that die, vanish or do not read: their resources are freed, others are not affected."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from .ledger import Ledger
 from .relay import Relay
 
 ROUNDS = 2
-"""Of which the first fills pools and arenas, so that nothing may grow after it."""
+"""Repetitions; the first one fills pools and arenas, so nothing may grow after it."""
 STREAMS = 24
-"""Of each caller, more than there are slots."""
+"""Streams of each client, more than there are slots."""
 UNREAD, UNREAD_LENGTH = 40, 3000
-"""Answers that nobody reads, and the tokens of each: more than a window holds, however many of them
-come in one message."""
+"""Unread answers, and the tokens of each: more than a window holds, even if many tokens
+share one message."""
 MOST_UNREAD_KIB, MOST_UNREAD_BULK_MB = 512, 16.0
 SOON_S = 10.0
-"""Where the machine is busy with other things too, even a scrape takes seconds."""
-# A peer that is gone is asked after 60 s and given up 20 s later.
+"""On a busy machine even a scrape takes seconds."""
+# The server pings a silent client after 60 s and closes the connection 20 s later.
 GIVEN_UP_S = (60.0, 100.0)
 VANISHING_LENGTH = 2500
 
-# Small windows, fixed, so that who does not read takes little off the server.
+# Small, fixed windows, so that a client that does not read receives little.
 NARROW = [
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.http2.bdp_probe", 0),
@@ -59,7 +59,7 @@ async def rest_of(call: Any) -> list[Any]:
 
 
 async def eventually(is_so: Any, patience_s: float = PATIENCE_S) -> None:
-    """Waits beside callers that go on."""
+    """Waits for a state while other tasks run."""
     await asyncio.to_thread(until, is_so, patience_s)
 
 
@@ -80,7 +80,7 @@ async def test_killed_clients_leave_nothing_behind(server: ServerProcess) -> Non
             for each in callers:
                 each.kill()
             killed_s = time.perf_counter()
-            # The bystander may have one.
+            # One row may be the bystander's.
             await eventually(lambda: under_way(server) <= 1)
             freed_s.append(time.perf_counter() - killed_s)
             for each in callers:
@@ -96,7 +96,7 @@ async def test_clients_that_vanish_are_disconnected(server: ServerProcess) -> No
     ledger = Ledger(server)
     async with Bystander(server.target) as bystander, Relay(server.target) as relay:
         async with grpc.aio.insecure_channel(server.target, NARROW) as channel:
-            # What they touch of the caches stays.
+            # Cache pages that they touched stay allocated.
             calls = await begun(channel)
             await eventually(lambda: under_way(server) <= 1)
         before = await asyncio.to_thread(Holdings.of, server)
@@ -107,7 +107,7 @@ async def test_clients_that_vanish_are_disconnected(server: ServerProcess) -> No
             lost = 2 * len(calls)
             await eventually(lambda: ledger.ended()["CANCELLED"] == lost, 2 * GIVEN_UP_S[1])
             given_up_s = time.perf_counter() - cut_s
-            # As far as this end knows, all is well.
+            # To this end the connection looks intact.
             assert not any(call.done() for call in calls)
     after = until_given_back(server, before)
     print(f"\ngiven up {given_up_s:.0f} s after the last word; {before}; then {after}")
@@ -116,7 +116,7 @@ async def test_clients_that_vanish_are_disconnected(server: ServerProcess) -> No
 
 
 async def begun(channel: Any) -> list[Any]:
-    """Begins streams and a bulk call, and reads a message of each."""
+    """Begins streams and a bulk call and reads one message of each."""
     stub: Any = generation_pb2_grpc.GenerationServiceStub(channel)
     calls = [stub.GenerateStream(request(VANISHING_LENGTH)) for _ in range(SLOTS - 4)]
     bulk = stub.GenerateBulk()
@@ -144,7 +144,7 @@ async def test_clients_that_do_not_read_cost_little(server: ServerProcess) -> No
                 beside_s = await bystander.usual_s(20)
                 for stream in streams[::2]:
                     stream.cancel()
-                # The others read on, and nothing is missing.
+                # The other clients read on and get every token.
                 for first, stream in zip(firsts[1::2], streams[1::2], strict=True):
                     *pieces, last = [first, *await rest_of(stream)]
                     text = "".join(piece.piece.text for piece in pieces)
@@ -175,14 +175,14 @@ async def test_bulk_client_that_does_not_read_is_not_read_from(server: ServerPro
 
 
 async def bulk_read_late(server: ServerProcess) -> tuple[int, Holdings]:
-    """Sends for as long as anything is taken, and only then reads.
+    """Sends until the server takes no more, and only then reads.
 
     Returns:
         How much was taken, and what the server held then.
     """
     sent = 0
     is_reading = asyncio.Event()
-    # White space is collapsed, but takes up room on the way.
+    # White space is collapsed, but counts in the size of the message.
     asked = request(UNREAD_LENGTH, f"Nobody{' ' * 1000}")
     async with grpc.aio.insecure_channel(server.target, NARROW) as channel:
         stub: Any = generation_pb2_grpc.GenerationServiceStub(channel)

@@ -1,4 +1,4 @@
-"""A clock that jumps by hours, back and forth: whatever waits goes by one that only runs on."""
+"""A wall clock that jumps by hours: waits and limits use the monotonic clock."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from seqserve import AsyncClient, DeadlineExceeded, Overloaded, Result, StopReas
 from .bystander import ONCE, Bystander
 from .ledger import Ledger
 
-# Between two libraries: it hides the C library's clock from Python and from gRPC's core alike.
+# Preloaded, it replaces the C library's clock for Python and for gRPC's core.
 _JUMPS = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -66,7 +66,7 @@ pytestmark = pytest.mark.chaos
 
 @pytest.fixture
 def jumps(tmp_path: Path) -> Path:
-    """A library that makes the clock of a process jump."""
+    """Compiles a library that makes the clock of a process jump."""
     compiler = shutil.which("cc")
     assert compiler, "this test needs a C compiler, `cc`"
     source, library = tmp_path / "jumps.c", tmp_path / "jumps.so"
@@ -87,7 +87,7 @@ async def test_wall_clock_jumps_change_nothing(
                 await bystander.usual_s(10)
                 before = await asyncio.to_thread(Holdings.of, server)
                 for _ in range(TIMES):
-                    # Each begins at another hour.
+                    # Each process starts at another hour.
                     await asyncio.sleep(0.3)
                     await bounded(client)
                 await bystander.usual_s(10)
@@ -108,7 +108,7 @@ async def test_wall_clock_jumps_change_nothing(
 
 
 async def bounded(client: AsyncClient) -> None:
-    """Makes calls that end by a deadline and by a time limit, neither too soon nor too late."""
+    """Makes calls that must end at their deadline and at their time limit."""
     began_s = time.monotonic()
     with pytest.raises(DeadlineExceeded):
         await client.generate("Nobody", timeout_s=1.0, **ENDLESS)
@@ -120,7 +120,7 @@ async def bounded(client: AsyncClient) -> None:
 
 
 async def refused(client: AsyncClient) -> int:
-    """Calls until one is refused, and told to come back soon; gives how many were not."""
+    """Calls until one is refused with short retry advice; returns how many were accepted."""
     calls: list[asyncio.Task[Result]] = []
     while not any(call.done() for call in calls):
         calls.append(asyncio.create_task(client.generate("Nobody", **ENDLESS)))

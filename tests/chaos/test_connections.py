@@ -1,4 +1,4 @@
-"""Thousands of connections: the server answers meanwhile, and then nothing is left of them."""
+"""Thousands of connections: the server keeps answering and frees them all."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from .bystander import ONCE, Bystander
 from .ledger import Ledger
 
 ROUNDS = 2
-"""Of which the first fills pools and arenas."""
+"""Repetitions; the first one fills pools and arenas."""
 CONNECTIONS, BUSY = 5000, 50
-"""Those that are idle, and those beside them that are not."""
+"""Idle connections, and active ones beside them."""
 MOST_KIB = 30.0
-"""Of an idle one; docs/security.md says 15."""
+"""Memory of an idle connection; docs/security.md says 17 KiB."""
 ALLOWED = 64
 
-# RFC 9113, 3.4 and 6.5: what a client says first, and settings that change nothing.
+# RFC 9113, 3.4 and 6.5: the client preface, and empty settings.
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + struct.pack("!HBBBI", 0, 0, 4, 0, 0)
 _FRAME_HEAD = 9
 
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.chaos
 
 @contextmanager
 def many_files() -> Iterator[None]:
-    """Lets this process, and a server that it starts, open as many files as it may."""
+    """Raises the limit on open files of this process and of servers that it starts."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert hard > CONNECTIONS + 1000, "`ulimit -Hn` is too low for this test"
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -52,7 +52,7 @@ def many_files() -> Iterator[None]:
 
 
 def connected(target: str) -> socket.socket:
-    """Opens a connection that speaks HTTP/2 and asks nothing."""
+    """Opens an HTTP/2 connection that sends no request."""
     host, _, port = target.rpartition(":")
     connection = socket.create_connection((host, int(port)), PATIENCE_S)
     connection.sendall(_HELLO)
@@ -60,7 +60,7 @@ def connected(target: str) -> socket.socket:
 
 
 def is_welcome(connection: socket.socket) -> bool:
-    """Waits for the server's own settings; False where it closes the connection instead."""
+    """Waits for the server's settings; False if it closes the connection instead."""
     try:
         head = connection.recv(_FRAME_HEAD, socket.MSG_WAITALL)
     except ConnectionResetError:
@@ -103,7 +103,7 @@ def files(server: ServerProcess) -> int:
 
 
 async def called_alone(server: ServerProcess) -> None:
-    """Makes a call by a connection of its own."""
+    """Makes a call on its own connection."""
     alone = [("grpc.use_local_subchannel_pool", 1)]
     async with grpc.aio.insecure_channel(server.target, alone) as channel:
         stub: Any = generation_pb2_grpc.GenerationServiceStub(channel)
@@ -133,13 +133,13 @@ def test_connections_over_the_limit_do_not_disturb_others(repository: Path, tmp_
         elsewhere = server.target.replace("127.0.0.1", "localhost")
         with Client(elsewhere, retry=ONCE) as late, pytest.raises(Unavailable):
             late.models()
-        # Those who are in are served as ever; so is whoever watches.
+        # Existing connections are served as before, and so are scrapes.
         assert client.generate("Nobody", max_decoding_length=3).version == 1
         assert client.load_model("babble", 1).version == 1
         assert health.Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S).status
         assert server.get("/readyz")[0] == 200
         until(lambda: files(server) <= full.files)
-        # One who leaves makes room.
+        # A connection that closes makes room.
         held[0].close()
         until(lambda: is_let_in(server))
         ledger.until(OK=3)

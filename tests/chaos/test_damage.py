@@ -1,4 +1,4 @@
-"""Artifacts that were damaged anywhere: they are refused by name, and what is served goes on."""
+"""Artifacts damaged anywhere: the file is named, and older versions continue to serve."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def truncate(content: bytes, draw: random.Random) -> bytes:
 
 
 Damage = Callable[[bytes, random.Random], bytes]
-# A manifest has no hash of its own: of a bit in it only what cannot be true is found.
+# A manifest has no hash of its own: only damage that makes it invalid is found.
 DAMAGES: list[tuple[str, Damage]] = [
     *((name, damage) for name in FILES for damage in (flip, truncate)),
     ("manifest.json", truncate),

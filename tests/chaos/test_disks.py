@@ -1,4 +1,4 @@
-"""Disks that are full: a log that cannot be written holds up nobody, a short copy is not served."""
+"""Full disks: a log that cannot be written delays no call, an incomplete copy is not served."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .bystander import Bystander
 from .ledger import Ledger
 
 CALLS = 600
-"""As many lines of the log, more than a pipe holds."""
+"""Calls, and so log lines: more than a pipe holds."""
 WATCH = ("--watch-interval-s", "0.1", "--slots", "8", "--keep-versions", "1")
 
 pytestmark = pytest.mark.chaos
@@ -87,7 +87,7 @@ def test_blocked_output_delays_no_call(
 
 
 def is_ready(server: ServerProcess) -> bool:
-    """Asks, since the line that says so cannot be read."""
+    """Asks ``/readyz``, since the ready line cannot be read."""
     try:
         return server.get("/readyz")[0] == 200
     except urllib.error.URLError:
@@ -103,7 +103,7 @@ async def called(server: ServerProcess, calls: int) -> None:
 
 @pytest.fixture
 def watching(repository: Path, tmp_path: Path) -> Iterator[tuple[ServerProcess, Path]]:
-    """A server that looks for new versions all the time, and its repository with version 1."""
+    """A server that scans often, and its repository with version 1."""
     models = tmp_path / "models"
     copy_version(repository, models, 1)
     with ServerProcess(models, tmp_path, *WATCH) as server:
@@ -119,7 +119,7 @@ async def test_an_incomplete_copy_replaces_nothing(
         await bystander.usual_s(5)
         place = models / NAME / "2"
         place.mkdir()
-        # The worst order: all that a watch goes by is there from the first.
+        # The worst order: the manifest is there from the beginning.
         shutil.copy(whole / "manifest.json", place)
         cut = (whole / "weights.bin").stat().st_size // 2
         for file in sorted(whole.iterdir()):
@@ -128,7 +128,7 @@ async def test_an_incomplete_copy_replaces_nothing(
         assert "weights.bin: sha256" in failed.state_reason
         assert (await asyncio.to_thread(served, server)) == 1
         await bystander.usual_s(5)
-        # There is room again, and the copy is finished.
+        # The disk has room again, and the copy is completed.
         assert copied(whole / "weights.bin", place, 1 << 30)
         await asyncio.to_thread(until_state, server, 2, ModelState.READY)
         await asyncio.to_thread(until_state, server, 1, ModelState.AVAILABLE)
@@ -139,15 +139,15 @@ async def test_an_incomplete_copy_replaces_nothing(
 
 
 def copied(file: Path, folder: Path, most_bytes: int) -> bool:
-    """Copies a file to where so much room is left; tells whether all of it is there."""
+    """Copies a file to a disk with limited room; returns whether the copy is complete."""
     command = 'ulimit -f "$1" && exec cp "$2" "$3"'
-    # Of 512 bytes each, by POSIX.
+    # POSIX counts in blocks of 512 bytes.
     blocks = str(-(-most_bytes // 512))
     arguments = ["sh", "-c", command, "sh", blocks, str(file), str(folder)]
     return subprocess.run(arguments, stderr=subprocess.DEVNULL).returncode == 0
 
 
 def served(server: ServerProcess) -> int:
-    """Gives the version that answers."""
+    """Returns the version that answers."""
     with Client(server.target, retry=ONCE) as client:
         return client.generate("Nobody", max_decoding_length=3).version

@@ -1,4 +1,4 @@
-"""A server that is ended while it is busy: told to, it finishes; killed, callers know at once."""
+"""A busy server ends: on SIGTERM it finishes its calls; after SIGKILL clients notice at once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EACH = 4
 """Calls of each kind."""
 SLOTS = 8
 BATCH, BULK = 12, 6
-"""Sources of each batch, more than can run at once, and of each bulk call."""
+"""Sources of each batch, more than there are slots, and of each bulk call."""
 OPTIONS = ("--slots", str(SLOTS), "--workers", "2", "--log-format", "json", *PATIENT)
 AT_ONCE_S = 5.0
 
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.chaos
 
 
 class Callers:
-    """Calls of every kind, so many that some must wait."""
+    """Clients with calls of every kind, so many that some must wait."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
@@ -71,7 +71,7 @@ class Callers:
 
 
 def whole(outcomes: list[Result | CallError]) -> list[Result]:
-    """Gives the results, all of which must be there."""
+    """Returns the results, all of which must be present."""
     results = []
     for outcome in outcomes:
         if isinstance(outcome, CallError):
@@ -81,7 +81,7 @@ def whole(outcomes: list[Result | CallError]) -> list[Result]:
 
 
 async def until_taken(server: ServerProcess) -> None:
-    """Waits until every call has arrived; of a batch there are only as many as can run."""
+    """Waits until every call has arrived; a batch submits only as many sources as can run."""
     most = EACH * (2 + SLOTS + BULK)
 
     def is_so() -> bool:

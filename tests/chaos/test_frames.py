@@ -1,4 +1,4 @@
-"""What no HTTP/2 library sends: a server that is spoken to so serves others as before.
+"""HTTP/2 attacks that no library sends: the server serves other clients as before.
 
 While each attack is made, a normal caller goes on calling, and each of its calls must be answered.
 Afterwards nothing runs, the processor is at rest and memory has come back.
@@ -48,15 +48,15 @@ from seqserve.v1 import generation_pb2
 
 SEED = 11
 CALLS = 20_000
-"""Of a flood."""
+"""Frames of a flood."""
 SLOWEST_S = 5.0
-"""Longest that the normal caller may wait, on a machine that does all this at once."""
+"""Maximum wait of the normal client, on a machine that runs the attack too."""
 KEPT_MB = 24.0
-"""What allocators may keep of an attack; seven in a row keep no more than that."""
+"""Memory that allocators may keep after an attack; seven attacks keep no more."""
 PEAK_MB = 200.0
-"""What the server's own process may have had at any time."""
+"""Maximum peak memory of the server's main process."""
 AT_REST = 0.25
-"""Part of a core that an idle server may take."""
+"""Maximum share of a core that an idle server uses."""
 ONCE = RetryPolicy(max_attempts=1)
 REQUEST = generation_pb2.GenerateRequest(source="Nobody waits for the old train near the garden.")
 LONG = generation_pb2.GenerateRequest(
@@ -121,7 +121,7 @@ def frames_of_wrong_length(target: str) -> None:
 def headers_that_cannot_be_read(target: str) -> None:
     draw = random.Random(SEED)
     blocks = [draw.randbytes(size) for size in (1, 5, 40, 400, 9000) for _ in range(20)]
-    # An integer without end, an index beyond the table, a table of impossible size.
+    # An endless integer, an index beyond the table, a table of impossible size.
     blocks += [b"\xff" + b"\x80" * 64 + b"\1", b"\xff\xff\xff\xff\x0f", b"\x3f\xff\xff\xff\xff\x0f"]
     for block in blocks:
         conversed(
@@ -130,7 +130,7 @@ def headers_that_cannot_be_read(target: str) -> None:
 
 
 def headers_that_swell(target: str) -> None:
-    """A header of the table, named over and over: a byte each time, and 4,000 in memory."""
+    """Repeats a header of the table: one byte on the wire, 4,000 bytes in memory."""
     for _ in range(20):
         swelling = indexed(b"x-swells", b"a" * 3900) + b"\xbe" * 12_000
         pieces = [opened(stream, call() + swelling) for stream in (1, 3, 5)]
@@ -149,7 +149,7 @@ def giant_headers(target: str) -> None:
 
 
 def headers_without_end(target: str) -> None:
-    """A flood of CONTINUATION frames."""
+    """Sends a flood of CONTINUATION frames."""
     part = literal(b"x-more", b"a" * (MOST_IN_FRAME - 40))
     for more in (part, b"", literal(b"a", b"")):
         flood = frame(Kind.CONTINUATION, more, stream=1)
@@ -158,7 +158,7 @@ def headers_without_end(target: str) -> None:
 
 
 def rapid_reset(target: str) -> None:
-    """Opens calls and takes them back at once (CVE-2023-44487)."""
+    """Opens calls and resets them at once (CVE-2023-44487)."""
     asked = message(LONG.SerializeToString())
     for data in (b"", asked):
         thrown(
@@ -176,7 +176,7 @@ def rapid_reset(target: str) -> None:
 
 
 def reset_under_way(target: str) -> None:
-    """The same once they have begun, and so hold slots and places in the queue."""
+    """Resets calls after they have begun and occupy slots and the queue."""
     streams = range(1, 200, 2)
     asked = message(LONG.SerializeToString())
     for pause_s in (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5):
@@ -188,7 +188,7 @@ def reset_under_way(target: str) -> None:
             time.sleep(pause_s)
             for stream in streams:
                 connection.sendall(reset(stream))
-            # What is closed with bytes unread is not read to its end at the other side either.
+            # Closing a socket with unread bytes would drop bytes that the server has not read yet.
             connection.shutdown(socket.SHUT_WR)
             while connection.recv(1 << 16):
                 pass
@@ -234,7 +234,7 @@ def half_a_frame_and_silence(target: str) -> None:
 
 @cache
 def bomb() -> bytes:
-    """Half a GiB, and half a MiB as long as nobody unpacks it."""
+    """Half a MiB of gzip that unpacks to half a GiB."""
     return gzip.compress(bytes(1 << 29), 9)
 
 
@@ -274,7 +274,7 @@ def calls_that_are_none(target: str) -> None:
     for other in others:
         block = call(**other)
         conversed(target, [HELLO, opened(1, block), asked], patience_s=0.1)
-        # Without those that each call has.
+        # Without the headers that every call needs.
         alone = b"".join(literal(name.encode(), text.encode()) for name, text in other.items())
         conversed(target, [HELLO, opened(1, alone), asked], patience_s=0.02)
 
@@ -299,11 +299,11 @@ ATTACKS: list[Attack] = [
 ]
 
 
-# ---- what a server does meanwhile, and afterwards
+# ---- the server during and after an attack
 
 
 class Caller:
-    """Calls, one call after the other, and must be answered."""
+    """A normal client that calls in a loop and must be answered."""
 
     def __init__(self) -> None:
         self.durations_s: list[float] = []
@@ -344,13 +344,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 def peak_mb(server: ServerProcess) -> float:
-    """Gives the most that the server's own process has had: VmHWM of proc_pid_status(5)."""
+    """Returns the peak memory of the server's main process: VmHWM of proc_pid_status(5)."""
     status = Path(f"/proc/{server.pid}/status").read_text()
     return int(status.partition("VmHWM:")[2].split()[0]) / 1024
 
 
 def processor_s(server: ServerProcess) -> float:
-    """Seconds that the server's own process has had of a core: proc_pid_stat(5), 14 and 15."""
+    """Returns the CPU time of the server's main process: proc_pid_stat(5), fields 14 and 15."""
     fields = Path(f"/proc/{server.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / 100
 
@@ -363,7 +363,7 @@ def is_at_rest(server: ServerProcess) -> bool:
 
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
 def test_malformed_http2_harms_no_other_client(server: ServerProcess, attack: Attack) -> None:
-    # What it does for the first time may leave something behind, such as a pool of buffers.
+    # The first time may leave something behind, such as a pool of buffers.
     attack(server.target)
     until(lambda: is_at_rest(server))
     before_mb, caller = memory_mb(server), Caller()

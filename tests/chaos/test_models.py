@@ -1,4 +1,4 @@
-"""Models that fail or hang in the midst of a step: their own calls end, and nobody else's."""
+"""Models that fail or hang in a step: only their own calls end."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from .bystander import ONCE, Bystander
 from .ledger import Ledger
 from .traps import fails, hangs, publish_trap
 
-SOUND, READS, SAYS, STUCK = 1, 2, 3, 4
-"""Versions: one without a fault, one that fails where it reads a word, one that fails where it has
-said it, one that hangs there."""
+SOUND, READS, WRITES, STUCK = 1, 2, 3, 4
+"""Versions: an intact one, one that fails when it reads a token, one that fails after it generated
+it, and one that hangs then."""
 SOURCE = "Nobody waits for our scorer"
 WORD = "salt"
-"""Which nobody says unless he is made to."""
+"""A token that is generated only if it is forced."""
 ROWS = 4
 FAULTS = 3
 STALL_S = 4.0
@@ -42,24 +42,24 @@ pytestmark = pytest.mark.chaos
 def trapped(
     repository: Path, tiny_tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerProcess]:
-    """A server of a sound version and of traps, each with one worker of four rows."""
+    """A server with an intact version and trapped ones, each with one worker of four rows."""
     folder = tmp_path_factory.mktemp("traps")
     models = folder / "models"
     copy_version(repository, models, SOUND)
-    word, _ = tiny_tokenizer.encode(WORD)
-    publish_trap(repository, models, READS, "encoder.onnx", word, fails)
-    publish_trap(repository, models, SAYS, "decoder.onnx", word, fails)
+    token_id, _ = tiny_tokenizer.encode(WORD)
+    publish_trap(repository, models, READS, "encoder.onnx", token_id, fails)
+    publish_trap(repository, models, WRITES, "decoder.onnx", token_id, fails)
     options = ("--slots", str(ROWS), "--workers", "1", "--traffic", f"{NAME}:{SOUND}=1")
     with ServerProcess(models, folder, *options) as server:
         engines = server.engines()
-        assert len(engines) == SAYS
+        assert len(engines) == WRITES
         yield server
-        assert server.engines() == engines, "one has begun anew"
+        assert server.engines() == engines, "an engine was restarted"
         server.signal(signal.SIGTERM)
         assert server.wait() == 0
 
 
-@pytest.mark.parametrize("version", [READS, SAYS])
+@pytest.mark.parametrize("version", [READS, WRITES])
 async def test_a_fault_in_a_graph_ends_only_its_own_calls(
     trapped: ServerProcess, version: int
 ) -> None:
@@ -84,7 +84,7 @@ async def test_a_fault_in_a_graph_ends_only_its_own_calls(
                     await client.generate(SOURCE, version=version, target_prefix=WORD)
             assert f"{fault.value.request_id}" in trapped.stderr
             if version == READS:
-                # It had not joined them yet.
+                # It had not joined the batch yet.
                 await bystander.usual_s(5)
                 assert not any(task.done() for task in beside)
                 for task in beside:
@@ -108,8 +108,8 @@ async def test_an_engine_that_hangs_is_restarted(
 ) -> None:
     models = tmp_path / "models"
     copy_version(repository, models, SOUND)
-    word, _ = tiny_tokenizer.encode(WORD)
-    publish_trap(repository, models, STUCK, "decoder.onnx", word, hangs)
+    token_id, _ = tiny_tokenizer.encode(WORD)
+    publish_trap(repository, models, STUCK, "decoder.onnx", token_id, hangs)
     options = ("--slots", str(ROWS), "--workers", "1", "--traffic", f"{NAME}:{SOUND}=1")
     options += ("--stall-timeout-s", str(STALL_S))
     with ServerProcess(models, tmp_path, *options) as server:
@@ -143,7 +143,7 @@ async def test_an_engine_that_hangs_is_restarted(
 
 
 def is_sound(server: ServerProcess, hypotheses: Any) -> bool:
-    """Tells whether the version that hung gives its answer again."""
+    """Tells whether the version that hung answers again."""
     with Client(server.target, retry=ONCE) as client:
         try:
             result = client.generate(SOURCE, version=STUCK, max_decoding_length=30)
@@ -156,8 +156,8 @@ def test_an_engine_that_hangs_does_not_delay_the_end(
     repository: Path, tiny_tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     models = tmp_path / "models"
-    word, _ = tiny_tokenizer.encode(WORD)
-    publish_trap(repository, models, STUCK, "decoder.onnx", word, hangs)
+    token_id, _ = tiny_tokenizer.encode(WORD)
+    publish_trap(repository, models, STUCK, "decoder.onnx", token_id, hangs)
     options = ("--slots", str(ROWS), "--workers", "1", "--drain-timeout-s", "1")
     with ServerProcess(models, tmp_path, *options) as server:
         with Client(server.target, retry=ONCE) as client, ThreadPoolExecutor(1) as pool:
@@ -176,8 +176,8 @@ def test_an_engine_that_hangs_does_not_outlive_a_server_that_is_killed(
     repository: Path, tiny_tokenizer: Tokenizer, tmp_path: Path
 ) -> None:
     models = tmp_path / "models"
-    word, _ = tiny_tokenizer.encode(WORD)
-    publish_trap(repository, models, STUCK, "decoder.onnx", word, hangs)
+    token_id, _ = tiny_tokenizer.encode(WORD)
+    publish_trap(repository, models, STUCK, "decoder.onnx", token_id, hangs)
     with ServerProcess(models, tmp_path, "--slots", str(ROWS), "--workers", "1") as server:
         with Client(server.target, retry=ONCE) as client, ThreadPoolExecutor(1) as pool:
             call = pool.submit(client.generate, SOURCE, target_prefix=WORD, timeout_s=PATIENCE_S)
@@ -186,6 +186,6 @@ def test_an_engine_that_hangs_does_not_outlive_a_server_that_is_killed(
             with pytest.raises(CallError):
                 call.result()
         assert server.wait() == -signal.SIGKILL
-        assert len(server.engines()) == 1, "it does not hang"
+        assert len(server.engines()) == 1, "the engine does not hang"
         until(lambda: not server.engines())
     assert "the thread step-0 hangs and is left behind" in server.stderr

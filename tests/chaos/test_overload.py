@@ -1,8 +1,8 @@
-"""Ten times what a server can answer, for a minute: it goes on, and serves who asks for little.
+"""Ten times the capacity for a minute: the server goes on and serves quiet clients.
 
-Whoever floods shares its cores here, and a refusal costs a call too. So how much is answered
-meanwhile depends on how much an answer costs beside ten refusals: it is printed for heavy requests
-and for lighter ones, and only bounds far from both are demanded.
+Clients and server share the cores, and a refusal costs time too. So how much is answered depends on
+the cost of an answer compared with ten refusals: the test prints it for heavy and light requests
+and asserts only loose bounds.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ LEAST_SERVED = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """How much each request asks for: beams, so that it is decoding that is short of time."""
+    """Cost of each request; beams make decoding the bottleneck."""
 
     beam_size: int
     slots: int
     options: dict[str, int]
     least_goodput: float
     codes: frozenset[str] = frozenset({"RESOURCE_EXHAUSTED"})
-    """How calls may be turned away."""
+    """Status codes of refused calls."""
 
 
 WEIGHTS = {
     "heavy": Weight(16, 64, {"min_decoding_length": 128, "max_decoding_length": 128}, 0.7),
-    # More than the one core that takes calls can refuse; some of one caller gRPC itself turns away.
+    # More than the one core that handles calls can refuse; gRPC itself refuses some.
     "light": Weight(
         4,
         64,
@@ -53,7 +53,7 @@ pytestmark = pytest.mark.chaos
 
 
 async def watched(server: ServerProcess, weight: Weight) -> tuple[Flood, list[float]]:
-    """Measures, and reads the server's memory every half second."""
+    """Measures while it reads the server's memory every half second."""
     draw = random.Random(3)
     sources = [" ".join(draw.choices(WORDS, k=draw.randint(30, 60))) for _ in range(200)]
     samples = []
@@ -74,7 +74,7 @@ def test_ten_times_the_load(tmp_path: Path, weight: Weight) -> None:
         engines = server.engines()
         found, samples = asyncio.run(watched(server, weight))
         until(server.is_idle)
-        # The flood is the last part of four sevenths.
+        # The flood is the last four sevenths of the time.
         half = len(samples) // 2
         early, late = (statistics.median(part) for part in (samples[half:][:9], samples[-9:]))
         print(f"goodput {found.goodput:.2f}, quiet callers served {found.served:.3f}")
@@ -83,5 +83,5 @@ def test_ten_times_the_load(tmp_path: Path, weight: Weight) -> None:
         assert found.goodput >= weight.least_goodput
         assert found.served >= LEAST_SERVED
         assert late - early < TOLERANCE_MB
-        assert server.engines() == engines, "one has begun anew, with no memory of before"
+        assert server.engines() == engines, "an engine was restarted, which hides its memory"
         assert "Traceback" not in server.stderr

@@ -1,4 +1,4 @@
-"""Models whose graphs fail, or never end, once they meet a certain word."""
+"""Models whose graphs fail or hang when they read a certain token."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from seqserve_server.contract.manifest import Manifest, digest_of
 _FAR = 1 << 40
 
 Trap = Callable[[onnx.GraphProto], list[onnx.NodeProto]]
-"""Makes nodes from ``trap_met``, 1 where the word is and 0 elsewhere, to ``trap_zeros``."""
+"""Makes nodes from ``trap_met``, 1 at the token and 0 elsewhere, to ``trap_zeros``."""
 
 
 def fails(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
-    """Looks something up where nothing is."""
+    """Makes a Gather with an index out of range."""
     graph.initializer.extend([_constant("trap_far", _FAR), _constant("trap_table", [0])])
     return [
         helper.make_node("Mul", ["trap_met", "trap_far"], ["trap_index"]),
@@ -30,7 +30,7 @@ def fails(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
 
 
 def hangs(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
-    """Counts so far that nobody lives to see it."""
+    """Makes a Loop that never ends in practice."""
     graph.initializer.extend([_constant("trap_far", _FAR), _constant("trap_start", 0)])
     on, count = "trap_on", "trap_count"
     body = helper.make_graph(
@@ -40,7 +40,7 @@ def hangs(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
         ],
         "trap_body",
         [
-            helper.make_tensor_value_info("trap_turn", TensorProto.INT64, []),
+            helper.make_tensor_value_info("trap_iteration", TensorProto.INT64, []),
             helper.make_tensor_value_info("trap_go_on", TensorProto.BOOL, []),
             helper.make_tensor_value_info("trap_count_before", TensorProto.INT64, []),
         ],
@@ -51,42 +51,42 @@ def hangs(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
     )
     return [
         helper.make_node("ReduceMax", ["trap_met"], ["trap_any"], keepdims=0),
-        helper.make_node("Mul", ["trap_any", "trap_far"], ["trap_turns"]),
-        helper.make_node("Loop", ["trap_turns", "", "trap_start"], ["trap_zeros"], body=body),
+        helper.make_node("Mul", ["trap_any", "trap_far"], ["trap_iterations"]),
+        helper.make_node("Loop", ["trap_iterations", "", "trap_start"], ["trap_zeros"], body=body),
     ]
 
 
 def publish_trap(
-    repository: Path, models: Path, version: int, file: str, word: int, trap: Trap
+    repository: Path, models: Path, version: int, file: str, token_id: int, trap: Trap
 ) -> None:
-    """Makes a version of ``babble/1`` that is as sound as hashes can tell.
+    """Makes a trapped version of ``babble/1`` with correct hashes.
 
     Args:
         repository: Where ``babble/1`` comes from.
-        models: Where the version is put.
-        version: Its number.
-        file: ``encoder.onnx``, to which sources are given, or ``decoder.onnx``, which is given the
-            last words.
-        word: What sets it off.
-        trap: What happens then.
+        models: Repository of the server.
+        version: Number of the version.
+        file: ``encoder.onnx``, which reads sources, or ``decoder.onnx``, which reads the last
+            tokens.
+        token_id: Token id that springs the trap.
+        trap: Makes the nodes that fail or hang.
     """
     folder = copy_version(repository, models.parent / "draft", version)
-    words = {"encoder.onnx": "source", "decoder.onnx": "tokens"}[file]
+    name_of_tokens = {"encoder.onnx": "source", "decoder.onnx": "tokens"}[file]
     model = onnx.load(folder / file, load_external_data=False)
     graph = model.graph
     for node in graph.node:
-        for place, name in enumerate(node.input):
-            if name == words:
-                node.input[place] = "trap_words"
-    graph.initializer.append(_constant("trap_word", word))
+        for index, name in enumerate(node.input):
+            if name == name_of_tokens:
+                node.input[index] = "trap_tokens"
+    graph.initializer.append(_constant("trap_token", token_id))
     nodes = [
-        helper.make_node("Equal", [words, "trap_word"], ["trap_is_met"]),
+        helper.make_node("Equal", [name_of_tokens, "trap_token"], ["trap_is_met"]),
         helper.make_node("Cast", ["trap_is_met"], ["trap_met"], to=TensorProto.INT64),
         *trap(graph),
-        helper.make_node("Add", [words, "trap_zeros"], ["trap_words"]),
+        helper.make_node("Add", [name_of_tokens, "trap_zeros"], ["trap_tokens"]),
     ]
-    for place, node in enumerate(nodes):
-        graph.node.insert(place, node)
+    for index, node in enumerate(nodes):
+        graph.node.insert(index, node)
     onnx.save(model, folder / file)
     manifest = Manifest.read(folder)
     files = manifest.files | {file: digest_of(folder / file)}

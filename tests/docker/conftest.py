@@ -1,4 +1,4 @@
-"""A Docker to test with: the one of this machine, or one started here that leaves no trace.
+"""Docker for tests: the daemon of this machine, or a temporary one.
 
 Images come from the registry. Where that cannot be reached, a daemon of our own gets stand-ins of
 the same names, made from Debian packages; nobody else's daemon is given such images.
@@ -23,7 +23,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 ROOT = Path(__file__).parents[2]
-# Kept between runs, for layers cost minutes; `make clean` removes it.
+# Kept between runs because layers cost minutes; `make clean` removes it.
 DATA_ROOT = ROOT / "build" / "docker"
 BASE_IMAGE = "python:3.11-slim-bookworm"
 SERVER_IMAGE = "seqserve:test"
@@ -47,7 +47,7 @@ _EMPTY_TABLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Docker:
-    """A daemon and the clients that speak with it."""
+    """A daemon and its clients."""
 
     client: str
     compose_client: tuple[str, ...]
@@ -55,7 +55,7 @@ class Docker:
     is_ours: bool
 
     def run(self, *arguments: str, timeout_s: float = 120) -> str:
-        """Runs ``docker`` and gives its output; a failure fails the test with that output."""
+        """Runs ``docker`` and returns its output; a failure fails the test with that output."""
         return _run([self.client, *arguments], self.environment, timeout_s)
 
     def compose(self, *arguments: str, variables: Mapping[str, str], timeout_s: float) -> str:
@@ -66,14 +66,14 @@ class Docker:
 
 
 class CommandFailed(Exception):
-    """A command failed; the message ends with what it said."""
+    """A command failed; the message ends with its output."""
 
 
 @pytest.fixture(scope="session")
 def docker() -> Iterator[Docker]:
     """A daemon that answers."""
     client, compose_client = _client(), _compose_client()
-    # What the developer's shell has set for a server of his own must not reach the test.
+    # Variables of the developer's shell must not reach the test.
     environment = {k: v for k, v in os.environ.items() if not k.startswith("SEQSERVE_")}
     environment["DOCKER_BUILDKIT"] = "1"
     if _answers([client, "version"], environment):
@@ -92,7 +92,7 @@ def docker() -> Iterator[Docker]:
 
 @pytest.fixture(scope="session")
 def server_image(docker: Docker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The image that server/Dockerfile makes, and those it and the compose file need."""
+    """The image of server/Dockerfile, after all images that it and the compose file need."""
     _provide(docker, BASE_IMAGE, _make_base)
     compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
     _provide(docker, compose["services"]["prometheus"]["image"], _make_prometheus)
@@ -154,14 +154,14 @@ def _compose_client() -> tuple[str, ...]:
 
 @contextmanager
 def _daemon(client: str, environment: Mapping[str, str]) -> Iterator[str]:
-    """Runs a daemon on a socket of its own."""
+    """Runs a daemon on its own socket."""
     if os.geteuid():
         _skip("no Docker daemon answers, and only root can start one")
     for program in ("dockerd", "iptables-save", "iptables-restore", "ip"):
         if not shutil.which(program):
             _skip(f"no Docker daemon answers, and {program} to start one is not installed")
     DATA_ROOT.mkdir(parents=True, exist_ok=True)
-    # A short path: those of sockets are limited.
+    # Paths of sockets must be short.
     with TemporaryDirectory(prefix="dockerd-") as folder, _network_kept():
         host = f"unix://{folder}/socket"
         state = ["--data-root", str(DATA_ROOT), "--exec-root", f"{folder}/exec"]
@@ -194,7 +194,7 @@ def _wait_for(
 
 @contextmanager
 def _network_kept() -> Iterator[None]:
-    """Undoes what a daemon leaves behind: rules of the firewall, forwarding and a bridge."""
+    """Removes what a daemon leaves behind: firewall rules, forwarding and a bridge."""
     rules = _run(["iptables-save"], os.environ, 30)
     forwarding = Path("/proc/sys/net/ipv4/ip_forward")
     forwarded = forwarding.read_text()
@@ -203,7 +203,7 @@ def _network_kept() -> Iterator[None]:
     try:
         yield
     finally:
-        # A table that nobody had touched is not in what was saved, but must be emptied as well.
+        # A table that was empty is not in the saved rules, but must be emptied as well.
         rules += "".join(empty for table, empty in _EMPTY_TABLES.items() if table not in rules)
         subprocess.run(["iptables-restore"], input=rules, text=True, check=True, timeout=30)
         forwarding.write_text(forwarded)
@@ -212,7 +212,7 @@ def _network_kept() -> Iterator[None]:
 
 
 def _provide(docker: Docker, image: str, make: Callable[[Docker, str, Path], None]) -> None:
-    """Sees to it that an image is there: pulled, or made where only we will see it."""
+    """Makes sure that an image exists: pulled, or built for the tests only."""
     if docker.run("image", "ls", "--quiet", image):
         return
     try:
@@ -229,7 +229,7 @@ def _make_base(docker: Docker, image: str, folder: Path) -> None:
     if not shutil.which("mmdebstrap"):
         _skip(f"{image} cannot be pulled, and mmdebstrap to make it is not installed")
     archive = folder / "base.tar"
-    # A network that opens TLS has an authority of its own, which the image must trust as well.
+    # A network that intercepts TLS has its own authority, which the image must trust as well.
     bundle = os.environ.get("SSL_CERT_FILE", _CERTIFICATES)
     command = [
         "mmdebstrap",
@@ -253,12 +253,12 @@ def _make_prometheus(docker: Docker, image: str, folder: Path) -> None:
 
 
 def _pip_configuration() -> str:
-    """Gives this machine's package index, which a build does not know otherwise."""
+    """Returns the package index of this machine for use in builds."""
     lines = ["[global]"]
     for line in _run([sys.executable, "-m", "pip", "config", "list"], os.environ, 60).splitlines():
         key, _, quoted = line.partition("=")
         name, value = key.rpartition(".")[2], ast.literal_eval(quoted)
-        # Folders of this machine are not there in a build.
+        # Folders of this machine do not exist in a build.
         if name in ("index-url", "extra-index-url", "trusted-host") and "file:" not in value:
             lines.append(f"{name} = " + "\n  ".join(value.split()))
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""Brings docker-compose.yml up for real and uses it from the host, as docs/deploy.md tells."""
+"""Runs docker-compose.yml and calls it from the host, as docs/deploy.md describes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """What `docker compose up` made."""
+    """The containers of `docker compose up`."""
 
     docker: Docker
     server: str
@@ -52,14 +52,14 @@ class Stack:
 
 @pytest.fixture(scope="module")
 def models(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The shipped models; where there are none, a tiny one."""
+    """The shipped models, or a tiny one if there are none."""
     shipped = ROOT / "models"
     if any(shipped.glob("*/*/manifest.json")):
         return shipped
     manifest = next(request.getfixturevalue("tiny_artifact").rglob("manifest.json"))
     folder = tmp_path_factory.mktemp("docker") / "models"
     shutil.copytree(manifest.parents[2], folder)
-    # pytest's folders are for their owner only; the container's user is somebody else.
+    # Only their owner can read pytest's folders; the container has another user.
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
     return folder
@@ -82,7 +82,7 @@ def stack(docker: Docker, server_image: str, models: Path) -> Iterator[Stack]:
 
     try:
         try:
-            # Waits for the server's health, on which Prometheus depends.
+            # Waits for the server to be healthy, as Prometheus depends on it.
             compose("up", "--detach", "--no-build")
         except Exception as error:
             raise AssertionError(f"{error}\n{compose('logs')}") from error
@@ -149,14 +149,14 @@ def test_the_image_has_no_installer_and_no_torch(stack: Stack) -> None:
 
 
 def test_the_server_stops_cleanly(stack: Stack) -> None:
-    """The last test of the file, for the server is gone after it."""
+    """The last test of the file: it stops the server."""
     stack.docker.run("stop", "--time", "45", stack.server)
     assert stack.inspect("{{.State.ExitCode}}") == "0"
     assert stack.inspect("{{.State.OOMKilled}}") == "false"
 
 
 def _free_ports(count: int) -> list[int]:
-    # All open at once, so that none is given twice.
+    # All are open at the same time, so no port is given twice.
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     try:
         return [opened.getsockname()[1] for opened in sockets]
@@ -166,7 +166,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _eventually(read: Callable[[], T]) -> T:
-    """Reads until there is something, for a scrape and a rule take some seconds to come round."""
+    """Reads until there is a result; a scrape and a rule take some seconds."""
     deadline_s = time.monotonic() + 60
     while not (value := read()) and time.monotonic() < deadline_s:
         time.sleep(0.5)

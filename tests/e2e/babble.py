@@ -1,4 +1,4 @@
-"""A model that talks for as long as it is let: random weights, so that long answers can be cut."""
+"""A model with random weights that decodes until it is stopped, for tests of long answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 NAME = "babble"
 MAX_SOURCE = 64
 MAX_TARGET = 20_000
-"""Some seconds of decoding, of which no test waits for the end."""
+"""Some seconds of decoding; no test waits for the end."""
 
 
 def export_babble(repository: Path, tokenizer: Tokenizer, description: Description) -> Path:

@@ -1,4 +1,4 @@
-"""An OpenTelemetry collector: takes spans by OTLP over gRPC and keeps them."""
+"""An OpenTelemetry collector that receives spans by OTLP over gRPC and stores them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
 
 
 class Collector(TraceServiceServicer):
-    """Listens until its end; a context manager."""
+    """A context manager that listens until it is closed."""
 
     def __init__(self, port: int = 0) -> None:
         self.spans: list[Any] = []

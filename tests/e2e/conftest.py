@@ -1,4 +1,4 @@
-"""Servers for the tests: one that most share, and a narrow one that is easily full."""
+"""The server that most end-to-end tests share, and a client of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""More calls than a server can answer, from several callers at once, and what becomes of them."""
+"""Load from several clients, up to more than the server can answer, and its measurements."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import grpc
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 
 CALLER = "x-caller"
-"""The metadata in which calls say whose they are."""
+"""The metadata key that identifies the client."""
 
 _PATIENCE_S = 30.0
 
 
 @dataclass(slots=True)
 class Outcomes:
-    """What became of the calls of one caller."""
+    """Outcomes of the calls of one client."""
 
     sent: int = 0
     durations_s: list[float] = field(default_factory=list)
-    """Of those that were answered."""
+    """Durations of the answered calls."""
     codes: dict[str, int] = field(default_factory=dict)
-    """Of the others."""
+    """Status codes of the other calls."""
 
     @property
     def answered(self) -> int:
@@ -40,26 +40,26 @@ class Outcomes:
 
 
 def quantile(durations_s: list[float], share: float) -> float:
-    """Gives the duration that so many calls do not exceed."""
+    """Returns a quantile of the durations."""
     return sorted(durations_s)[min(int(share * len(durations_s)), len(durations_s) - 1)]
 
 
 class Load:
-    """Callers of one server, each over a connection of its own."""
+    """Clients of one server, each with its own connection."""
 
     def __init__(self, target: str, sources: list[str], **options: int) -> None:
-        """Takes where to call and what to ask.
+        """Prepares one request for each source.
 
         Args:
             target: Host and port.
-            sources: Texts, one of which each call has.
-            options: How to decode; a length is asked for from a half of it on.
+            sources: Texts; each call sends one of them.
+            options: Decoding options; lengths vary from half of the value to the value.
         """
         self._target = target
         self._requests = []
         for number, source in enumerate(sources):
             request = generation_pb2.GenerateRequest(source=source)
-            # Else all that begins together ends together too.
+            # Otherwise requests that begin together also end together.
             share = 0.5 + 0.5 * (number + 1) / len(sources)
             for name, value in options.items():
                 is_length = name.endswith("_length")
@@ -76,9 +76,9 @@ class Load:
             await channel.close(grace=None)
 
     def connection(self, caller: str) -> tuple[Any, Any]:
-        """Gives the channel of a caller, and the stub for it."""
+        """Returns the channel of a client and its stub."""
         if caller not in self._connections:
-            # Else channels with the same target share a connection.
+            # Otherwise channels with the same target share a connection.
             own = [("grpc.use_local_subchannel_pool", 1)]
             channel = grpc.aio.insecure_channel(self._target, options=own)
             self._connections[caller] = (
@@ -88,7 +88,7 @@ class Load:
         return self._connections[caller]
 
     async def call(self, caller: str, outcomes: Outcomes) -> None:
-        """Sends one request and notes what becomes of it."""
+        """Sends one request and records its outcome."""
         outcomes.sent += 1
         request = self._random.choice(self._requests)
         _, generation = self.connection(caller)
@@ -102,7 +102,7 @@ class Load:
             outcomes.durations_s.append(time.perf_counter() - began_s)
 
     async def closed(self, callers: int, seconds: float) -> Outcomes:
-        """Lets so many callers each send a request as soon as the one before is answered."""
+        """Runs a closed loop: each client sends a request as soon as its last one is answered."""
         outcomes, end_s = Outcomes(), time.perf_counter() + seconds
 
         async def caller(name: str) -> None:
@@ -115,18 +115,18 @@ class Load:
         return outcomes
 
     async def open(self, rate: float, seconds: float, caller: str) -> Outcomes:
-        """Sends requests at random times, whatever becomes of those before: a Poisson process.
+        """Runs an open loop: sends requests at the random times of a Poisson process.
 
         Args:
-            rate: Requests a second.
-            seconds: How long.
-            caller: Whose they are.
+            rate: Requests per second.
+            seconds: Duration.
+            caller: Name of the client.
         """
         outcomes, due_s = Outcomes(), time.perf_counter()
         end_s = due_s + seconds
         async with asyncio.TaskGroup() as group:
             while (due_s := due_s + self._random.expovariate(rate)) < end_s:
-                # One that is behind sends all that is due, and so keeps the rate.
+                # A sender that is late sends all due requests at once, to keep the rate.
                 if (early_s := due_s - time.perf_counter()) > 0:
                     await asyncio.sleep(early_s)
                 group.create_task(self.call(caller, outcomes))
@@ -135,36 +135,36 @@ class Load:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flood:
-    """What was measured."""
+    """Measurements."""
 
     capacity: float
-    """Answers a second, of callers who wait for each."""
+    """Answers per second in a closed loop."""
     calm: Outcomes
-    """At 0.8 times so many requests."""
+    """Outcomes at 0.8 of the capacity."""
     loud: Outcomes
-    """Of the caller who sends far more than can be answered."""
+    """Outcomes of the client that floods."""
     quiet: list[Outcomes]
-    """Of those who send a little beside it."""
+    """Outcomes of the quiet clients beside it."""
     seconds: float
 
     @property
     def goodput(self) -> float:
-        """Answers a second in the flood, as a part of the capacity."""
+        """Answers per second during the flood, relative to the capacity."""
         return self.flooded.answered / self.seconds / self.capacity
 
     @property
     def flooded(self) -> Outcomes:
-        """Of all callers in the flood."""
+        """Outcomes of all clients during the flood."""
         return sum(self.quiet, self.loud)
 
     @property
     def slowdown(self) -> float:
-        """How many times as long the slowest of a hundred took in the flood as in the calm."""
+        """p99 latency during the flood, relative to that at 0.8 of the capacity."""
         return quantile(self.flooded.durations_s, 0.99) / quantile(self.calm.durations_s, 0.99)
 
     @property
     def served(self) -> float:
-        """Part of the calls of quiet callers that were answered."""
+        """Share of the quiet clients' calls that were answered."""
         return sum(each.answered for each in self.quiet) / sum(each.sent for each in self.quiet)
 
     def __str__(self) -> str:
@@ -179,16 +179,16 @@ class Flood:
 
 
 async def flood(load: Load, *, slots: int, seconds: float, times: float) -> Flood:
-    """Measures the capacity, then a calm, then a flood.
+    """Measures the capacity, then a calm phase, then a flood.
 
     Args:
-        load: Who calls.
-        slots: Of the server.
-        seconds: How long the flood lasts; a third of it each of the others.
-        times: How many times the capacity is asked for.
+        load: Clients and requests.
+        slots: Slots of the server.
+        seconds: Duration of the flood; the other phases take a third of it.
+        times: Request rate of the flood, relative to the capacity.
     """
     await load.closed(slots, seconds / 12)
-    # A few wait, so that no slot does.
+    # A few requests wait, so that no slot is idle.
     capacity = (await load.closed(slots + slots // 4, seconds / 3)).answered / (seconds / 3)
     calm = await load.open(0.8 * capacity, seconds / 3, "calm")
     quiet_rate = 0.05 * capacity

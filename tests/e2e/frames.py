@@ -1,4 +1,4 @@
-"""HTTP/2 written by hand, so that nothing keeps it from being wrong.
+"""HTTP/2 written by hand, so that it can be malformed.
 
 Sources: RFC 9113 (HTTP/2), sections 4.1 and 6; RFC 7541 (HPACK), section 6.2.2, literals without
 indexing and without Huffman's code; "gRPC over HTTP2",
@@ -20,7 +20,7 @@ _PATIENCE_S = 5.0
 
 
 class Kind(IntEnum):
-    """What a frame is."""
+    """Type of a frame."""
 
     DATA = 0
     HEADERS = 1
@@ -40,23 +40,23 @@ END_STREAM, END_HEADERS = 0x1, 0x4
 def frame(
     kind: int, payload: bytes = b"", *, flags: int = 0, stream: int = 0, length: int | None = None
 ) -> bytes:
-    """Writes a frame, which may say of itself to have another length than it has."""
+    """Encodes a frame, whose length field may be wrong."""
     size = len(payload) if length is None else length
     return struct.pack("!I", size)[1:] + struct.pack("!BBI", kind, flags, stream) + payload
 
 
 HELLO = PREFACE + frame(Kind.SETTINGS)
 NO_WINDOW = frame(Kind.SETTINGS, struct.pack("!HI", 4, 0))
-"""Lets nothing of an answer be sent: SETTINGS_INITIAL_WINDOW_SIZE (RFC 9113, section 6.5.2)."""
+"""Keeps the server from sending: SETTINGS_INITIAL_WINDOW_SIZE 0 (RFC 9113, section 6.5.2)."""
 
 
 def literal(name: bytes, value: bytes) -> bytes:
-    """Writes a header that no table keeps."""
+    """Encodes a header that is not added to the table."""
     return b"\0" + _text(name) + _text(value)
 
 
 def indexed(name: bytes, value: bytes) -> bytes:
-    """Writes a header that the table keeps."""
+    """Encodes a header that is added to the table."""
     return b"\x40" + _text(name) + _text(value)
 
 
@@ -65,7 +65,7 @@ def _text(data: bytes) -> bytes:
 
 
 def _integer(number: int) -> bytes:
-    """Writes an integer behind one bit (RFC 7541, section 5.1)."""
+    """Encodes an integer with a prefix of 7 bits (RFC 7541, section 5.1)."""
     if number < 127:
         return bytes([number])
     number, written = number - 127, bytearray([127])
@@ -76,7 +76,7 @@ def _integer(number: int) -> bytes:
 
 
 def call(**others: str) -> bytes:
-    """Writes the headers of a call; what is given comes after them, ``_`` for ``-``."""
+    """Encodes the headers of a call, followed by others, whose names have ``_`` for ``-``."""
     headers = {":method": "POST", ":scheme": "http", ":path": PATH, ":authority": "localhost"}
     headers |= {"te": "trailers", "content-type": "application/grpc"}
     headers |= {name.replace("_", "-"): value for name, value in others.items()}
@@ -84,23 +84,23 @@ def call(**others: str) -> bytes:
 
 
 def opened(stream: int, block: bytes, *, flags: int = END_HEADERS) -> bytes:
-    """Opens a stream with a block of headers."""
+    """Encodes HEADERS that open a stream."""
     return frame(Kind.HEADERS, block, flags=flags, stream=stream)
 
 
 def message(data: bytes, *, compressed: int = 0, length: int | None = None) -> bytes:
-    """Writes a message as gRPC does, behind its length."""
+    """Encodes a message as gRPC does, after its length."""
     return struct.pack("!BI", compressed, len(data) if length is None else length) + data
 
 
 def reset(stream: int, error: int = 8) -> bytes:
-    """Ends a stream; 8 is a cancel."""
+    """Encodes RST_STREAM; code 8 is a cancel."""
     return frame(Kind.RST_STREAM, struct.pack("!I", error), stream=stream)
 
 
 @contextlib.contextmanager
 def connected(target: str) -> Iterator[socket.socket]:
-    """Connects to a server, and says nothing yet."""
+    """Connects to a server without sending anything."""
     host, _, port = target.rpartition(":")
     with socket.create_connection((host, int(port)), timeout=_PATIENCE_S) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -108,14 +108,14 @@ def connected(target: str) -> Iterator[socket.socket]:
 
 
 def thrown(target: str, pieces: Iterable[bytes]) -> None:
-    """Sends pieces, reading nothing, until there are no more or the server has hung up."""
+    """Sends pieces without reading, until none is left or the server closes the connection."""
     with connected(target) as connection, contextlib.suppress(OSError):
         for piece in pieces:
             connection.sendall(piece)
 
 
 def conversed(target: str, pieces: Iterable[bytes], *, patience_s: float = 0.2) -> bytes:
-    """Sends pieces, and gives what comes back until nothing more does."""
+    """Sends pieces and returns all that the server sends back."""
     answer = bytearray()
     with connected(target) as connection, contextlib.suppress(OSError):
         for piece in pieces:

@@ -1,4 +1,4 @@
-"""What the processes of a server hold, and what would stay held if something forgot to let go."""
+"""Threads, open files and memory of a server's processes, to find leaks."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 from .process import PATIENCE_S, ServerProcess
 
 TOLERANCE_MB = 12.0
-"""What a page here and there, a thread's arena or a longer list may take."""
+"""Allowed growth: some pages, a thread's arena, a longer list."""
 _TOLERANCE_THREADS = 8
-"""What pools of threads, of gRPC and of the event loop, may grow by and keep for a while."""
+"""Allowed growth of the thread pools of gRPC and of the event loop."""
 
 
 def memory_mb(server: ServerProcess) -> float:
-    """Adds up the processes of a server: the one that speaks gRPC, and one for each engine."""
+    """Sums the memory of a server's processes: the front and one for each engine."""
     return anonymous_mb(server.pid, *server.engines())
 
 
 def anonymous_mb(*pids: int) -> float:
-    """Gives the anonymous memory of processes (proc_pid_smaps(5)).
+    """Sums the anonymous memory of processes (proc_pid_smaps(5)).
 
     What they share, libraries and weights, is not theirs, and its share rises and falls with the
     other processes of the machine.
@@ -32,7 +32,7 @@ def anonymous_mb(*pids: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """Of all processes of a server together."""
+    """Resources of all processes of a server together."""
 
     threads: int
     files: int
@@ -40,7 +40,7 @@ class Holdings:
 
     @classmethod
     def of(cls, server: ServerProcess) -> Holdings:
-        """Looks at what a server holds now."""
+        """Reads the resources of a server now."""
         pids = (server.pid, *server.engines())
         threads, files = (
             sum(len(os.listdir(f"/proc/{pid}/{kind}")) for pid in pids) for kind in ("task", "fd")
@@ -59,7 +59,7 @@ class Holdings:
 
 
 def until_given_back(server: ServerProcess, before: Holdings) -> Holdings:
-    """Waits until a server is idle and holds no more than before; gives what it holds then."""
+    """Waits until a server is idle and holds no more than before; returns its resources."""
     deadline_s = time.monotonic() + PATIENCE_S
     while True:
         now, is_idle = Holdings.of(server), server.is_idle()

@@ -1,4 +1,4 @@
-"""``seqserve serve`` as an operator starts it: processes of its own on free ports."""
+"""Starts ``seqserve serve`` as an operator does, on free ports."""
 
 from __future__ import annotations
 
@@ -19,39 +19,39 @@ from types import TracebackType
 from prometheus_client.parser import text_string_to_metric_families
 
 PATIENCE_S = 40.0
-"""How long a test waits for what must happen; only a failing one waits so long."""
+"""How long a test waits for a state that must come; only a failing test waits so long."""
 
-# Whatever proxy the machine has, it does not know the way to this process.
+# A proxy of the machine cannot reach this process.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _READY = re.compile(r"seqserve ready on (\S+), metrics (http://\S+)/metrics, models: .+")
 
 
 def until(is_so: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
-    """Waits for a state that is sure to come, and fails where it does not."""
+    """Waits for a state that must come, and fails if it does not."""
     deadline_s = time.monotonic() + patience_s
     while not is_so():
-        assert time.monotonic() < deadline_s, "it did not come to that"
+        assert time.monotonic() < deadline_s, "the state was not reached"
         time.sleep(0.01)
 
 
 def members(group: int) -> list[int]:
-    """Lists the processes of a group that run.
+    """Lists the running processes of a group.
 
     Source: Linux, proc_pid_stat(5), fields 3 (state) and 5 (pgrp).
     """
     found = []
     for file in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            # The name, field 2, stands in brackets and may hold anything.
+            # The name, field 2, is in brackets and may contain anything.
             state, _, its_group, *_ = file.read_text(encoding="utf-8").rpartition(")")[2].split()
-            # One that has ended may still wait to be asked for.
+            # A zombie has ended.
             if state != "Z" and int(its_group) == group:
                 found.append(int(file.parent.name))
     return sorted(found)
 
 
 class ServerProcess:
-    """A server, once :meth:`wait_ready` returns; a context manager that ends it.
+    """A running server, once :meth:`wait_ready` returns; a context manager that ends it.
 
     It leads a group of processes, of which the others hold an engine each.
     """
@@ -63,7 +63,7 @@ class ServerProcess:
         *options: str,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Starts ``seqserve serve``; what it prints goes to files in ``folder``.
+        """Starts ``seqserve serve``; its output goes to files in ``folder``.
 
         Args:
             repository: Of its models.
@@ -107,29 +107,29 @@ class ServerProcess:
         self.kill()
 
     def wait_ready(self) -> None:
-        """Waits for the line that says where it listens."""
+        """Waits for the line with its addresses."""
         until(lambda: "\n" in self.stdout or self._process.poll() is not None)
         found = _READY.match(self.stdout)
         assert found, f"it did not start: {self.stdout}{self.stderr}"
         self.target, self.metrics_url = found.groups()
 
     def signal_all(self, number: signal.Signals) -> None:
-        """Tells every process of it, as a terminal does."""
+        """Signals every process of it, as a terminal does."""
         os.killpg(self.pid, number)
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
     def wait(self) -> int:
-        """Waits for its end and gives its exit status."""
+        """Waits for its end and returns its exit status."""
         return self._process.wait(PATIENCE_S)
 
     def kill(self) -> None:
-        """Ends it where it has not ended yet, and waits until nothing of it is left."""
+        """Kills it if it runs, and waits until none of its processes is left."""
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait(PATIENCE_S)
-        # Those that hold its engines notice, and end too.
+        # The engine processes notice it and end too.
         until(lambda: not members(self.pid))
 
     @property
@@ -137,7 +137,7 @@ class ServerProcess:
         return self._process.pid
 
     def engines(self) -> list[int]:
-        """Lists the processes that hold its engines."""
+        """Lists its engine processes."""
         return [pid for pid in members(self.pid) if pid != self.pid]
 
     @property
@@ -149,7 +149,7 @@ class ServerProcess:
         return self._stderr.read_text(encoding="utf-8")
 
     def get(self, path: str) -> tuple[int, str]:
-        """Asks the port for machines that watch."""
+        """Sends a GET to the metrics port."""
         try:
             with _DIRECT.open(self.metrics_url + path, timeout=PATIENCE_S) as answer:
                 return answer.status, answer.read().decode()
@@ -158,7 +158,7 @@ class ServerProcess:
                 return error.code, error.read().decode()
 
     def value(self, sample_name: str, **labels: str) -> float:
-        """Sums the samples of a name that have these labels, in a scrape of now."""
+        """Scrapes now and sums the samples with this name and these labels."""
         return sum(
             sample.value
             for family in text_string_to_metric_families(self.get("/metrics")[1])
@@ -167,7 +167,7 @@ class ServerProcess:
         )
 
     def calls_by_code(self) -> Counter[str]:
-        """Counts the calls that have ended, by their status, all methods together."""
+        """Counts the calls of all methods that have ended, by status."""
         found: Counter[str] = Counter()
         for family in text_string_to_metric_families(self.get("/metrics")[1]):
             for sample in family.samples:

@@ -1,4 +1,4 @@
-"""Callers that go on while the versions of a model are swapped beneath them."""
+"""Calls that continue while the versions of a model are swapped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LENGTH = 60
 
 
 def publish(repository: Path, models: Path, version: int) -> Path:
-    """Puts another version into a repository in one piece, as the export does."""
+    """Adds a version to a repository atomically, as the export does."""
     draft = copy_version(repository, models.parent / "draft", version)
     place = models / NAME / str(version)
     draft.rename(place)
@@ -29,10 +29,10 @@ def publish(repository: Path, models: Path, version: int) -> Path:
 
 @dataclass
 class Traffic:
-    """What became of the calls."""
+    """Outcomes of the calls."""
 
     expected: dict[str, Result]
-    """Every version has the same weights, so that every answer is known."""
+    """Result of each source; all versions have the same weights."""
     answered: Counter[int] = field(default_factory=Counter)
     """Calls by the version that answered."""
     wrong: list[str] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Traffic:
 async def swapped(
     target: str, repository: Path, models: Path, *, first: int, swaps: int, callers: int
 ) -> Traffic:
-    """Swaps versions one after the other under callers that never try again; gives their calls.
+    """Swaps versions one after the other while clients call without retries.
 
     Args:
         target: A server that keeps one version and looks often.
@@ -92,7 +92,7 @@ async def swapped(
 
 
 async def until_served(client: AsyncClient, version: int) -> None:
-    """Waits until a version is ready and the one before it is not loaded any more."""
+    """Waits until a version is ready and all others are unloaded."""
     async with asyncio.timeout(PATIENCE_S):
         while True:
             models = {model.version: model for model in await client.models()}

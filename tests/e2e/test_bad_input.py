@@ -1,4 +1,4 @@
-"""What callers get wrong: each is told which field, and the server serves on."""
+"""Malformed requests: the error names the field, and the server continues."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def channel(server: ServerProcess) -> Iterator[Any]:
 
 
 def send(channel: Any, path: str, data: bytes) -> Any:
-    """Sends bytes as they are and gives the error that comes back."""
+    """Sends raw bytes and returns the error."""
     call = channel.unary_stream(path)(data, timeout=PATIENCE_S)
     with pytest.raises(grpc.RpcError) as failure:
         list(call)
@@ -142,13 +142,13 @@ def test_client_that_reads_nothing_and_leaves(
     asked = message(request(options={"max_decoding_length": 3}))
     sent = [NO_WINDOW, opened(1, headers), frame(Kind.DATA, asked, flags=END_STREAM, stream=1)]
     conversed(server.target, [HELLO, *sent])
-    # It is no fault of the server's that its answer found nobody.
+    # A client that is gone is no error of the server.
     until(lambda: server.value("requests_total", **labels) == before + 1)
 
 
 def test_goaway_text_of_a_client_is_not_logged(server: ServerProcess) -> None:
     last_words = frame(Kind.GOAWAY, struct.pack("!II", 0, 2) + b"\nerror forged\n")
-    # What comes back shows that it was read.
+    # The answer to the ping shows that the frames were read.
     assert conversed(server.target, [HELLO, last_words, frame(Kind.PING, bytes(8))])
     assert "forged" not in server.stderr
 

@@ -1,4 +1,4 @@
-"""Many sources in one call to a real server: every outcome, and nothing left when a caller goes."""
+"""Bulk calls to a real server: every outcome, and no leak when a client leaves."""
 
 from __future__ import annotations
 
@@ -41,11 +41,9 @@ def test_in_one_call_as_alone(server: ServerProcess, client: Client) -> None:
     assert server.is_idle()
 
 
-def test_client_that_leaves_early_leaves_nothing_behind(
-    server: ServerProcess, client: Client
-) -> None:
+def test_client_that_leaves_early_frees_all(server: ServerProcess, client: Client) -> None:
     before = ended(server)
-    # One whose answer comes, and others that would run for long.
+    # One source is answered; the others would run for long.
     bulk = client.generate_bulk(itertools.chain([""], itertools.repeat("Nobody")), **ENDLESS)
     number, outcome = next(bulk)
     assert number == 0 and isinstance(outcome, InvalidArgument)
@@ -62,7 +60,7 @@ def test_half_close_does_not_cancel(server: ServerProcess) -> None:
     with grpc.insecure_channel(server.target) as channel:
         stub = generation_pb2_grpc.GenerationServiceStub(channel)
         requests = [generation_pb2.GenerateBulkRequest(id=id_, request=asked) for id_ in range(20)]
-        # The last request is on its way long before the first answer is there.
+        # The last request is sent long before the first answer arrives.
         ids = [response.id for response in stub.GenerateBulk(iter(requests), timeout=PATIENCE_S)]
     assert sorted(ids) == list(range(20))
     assert ended(server) == {**before, "OK": before["OK"] + 1}

@@ -1,4 +1,4 @@
-"""Ways to decode, asked for by a client and obeyed by a real server of the shipped model."""
+"""Decoding options of the client, on a real server with the shipped model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONGEST = 12
 
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server of the shipped model."""
+    """A server with the shipped model."""
     with ServerProcess(MODELS, tmp_path_factory.mktemp("shipped"), "--slots", "32") as server:
         yield server
         server.signal(signal.SIGTERM)
@@ -58,7 +58,7 @@ def test_alternatives_begin_with_the_most_probable_tokens(client: Client) -> Non
     found = client.generate(
         SOURCE, max_decoding_length=LONGEST, num_hypotheses=3, return_alternatives=True
     )
-    # One that ends at once has no word.
+    # A hypothesis that ends at once has no token.
     begins = [hypothesis.tokens[0] for hypothesis in found.hypotheses if hypothesis.tokens]
     assert begins == [entry.token for entry in first if entry.token in begins]
     assert len(found.hypotheses) == 3

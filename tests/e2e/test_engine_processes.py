@@ -1,4 +1,4 @@
-"""Engines have processes of their own: one that dies takes nobody along, none is left behind."""
+"""Engine processes: one that dies affects no other, and none outlives the server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 @pytest.fixture(scope="module")
 def pair(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server of ``babble/1`` and ``babble/2``, with one worker and four slots for each."""
+    """A server with ``babble/1`` and ``babble/2``, each with one worker and four slots."""
     folder = tmp_path_factory.mktemp("pair")
     for version in (1, 2):
         copy_version(repository, folder / "models", version)
@@ -44,13 +44,13 @@ def pair(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 def cpu_s(pid: int) -> float:
-    """Source: Linux, proc_pid_stat(5), fields 14 (utime) and 15 (stime)."""
+    """Reads fields 14 (utime) and 15 (stime) of proc_pid_stat(5)."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def engine_of(server: ServerProcess, version: int) -> int:
-    """Finds the process of a version: the one that uses up time when it has something to do."""
+    """Finds the process of a version: the one that uses CPU time while it decodes."""
     before = {pid: cpu_s(pid) for pid in server.engines()}
     with Client(server.target) as client:
         pieces = client.stream(SOURCE, version=version, **ENDLESS)
@@ -66,7 +66,7 @@ def engine_of(server: ServerProcess, version: int) -> int:
 
 @contextmanager
 def watched(server: ServerProcess, name: str) -> Iterator[Iterator[int]]:
-    """Gives the health of a service, as it changes."""
+    """Yields the health of a service whenever it changes."""
     with grpc.insecure_channel(server.target) as channel:
         request = health_pb2.HealthCheckRequest(service=name)
         watch = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=PATIENCE_S)
@@ -106,7 +106,7 @@ def test_killed_engine_is_restarted_and_others_go_on(pair: ServerProcess) -> Non
             assert error.retry_after_s is not None
         assert next(first) == NOT_SERVING
         while True:
-            # What there was to see is there all the while.
+            # The counters stay visible meanwhile.
             assert pair.value("generated_tokens_total") >= tokens
             assert pair.value("slots", model=NAME) == 8
             if health(pair, f"{NAME}/1") == SERVING:
@@ -124,11 +124,11 @@ def test_killed_engine_is_restarted_and_others_go_on(pair: ServerProcess) -> Non
 
 
 async def killed_under_load(server: ServerProcess, engine: int) -> list[Result | BaseException]:
-    """Kills an engine with calls in its slots and its queue; gives what became of them."""
+    """Kills an engine with calls in its slots and its queue; returns their outcomes."""
     async with AsyncClient(server.target, retry=ONCE) as client:
         calls = [client.generate(SOURCE, version=1, **ENDLESS) for _ in range(CALLS)]
         together = asyncio.gather(*calls, return_exceptions=True)
-        # One row is the neighbour's.
+        # One row belongs to the other version.
         while server.rows_in_use() + server.value("queue_depth") < CALLS + 1:
             await asyncio.sleep(0.01)
         os.kill(engine, signal.SIGKILL)
@@ -160,7 +160,7 @@ def test_engine_restart_is_retried_until_it_succeeds(repository: Path, tmp_path:
         with pytest.raises(Unavailable):
             client.generate(SOURCE)
         assert server.value("slots", model=NAME) > 0
-        # Twice is as if it had not been.
+        # A second time leaves the same state as the first.
         tamper(weights)
         until(lambda: server.get("/readyz")[0] == 200)
         assert client.generate(SOURCE, max_decoding_length=3).generated_tokens <= 3

@@ -1,7 +1,7 @@
-"""Whatever anybody sends, in every call that the server has: an answer, or an error of his.
+"""Random requests to every method: each gets an answer or a client error.
 
-Never one of the server's, and nothing is left behind. What is sent comes from :mod:`wild`; what was
-found so and mended is a row of ``test_bad_input.py``.
+No request causes a server error or a leak. :mod:`wild` draws the requests; each request that once
+did is a row of ``test_bad_input.py``.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from .process import ServerProcess, until
 from .wild import Rpc, damaged, messages, metadata, rpcs_of
 
 EXAMPLES = 250
-"""Of each test, over all calls together."""
+"""Examples of each test, over all methods together."""
 MANY = 20
-"""How many times as many the long version has."""
+"""Factor of the number of examples in the long run."""
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 PATIENCE_S = 10.0
 WATCHED_S = 0.05
@@ -34,24 +34,24 @@ WATCHED_S = 0.05
 NAME = "tiny"
 Code = grpc.StatusCode
 THEIRS = {Code.INVALID_ARGUMENT, Code.NOT_FOUND, Code.RESOURCE_EXHAUSTED}
-"""Errors that are the caller's to mend, or those of a server that has a lot to do."""
+"""Client errors, and errors of an overloaded server."""
 HEALTH = "/grpc.health.v1.Health"
 OWN_END = {f"{HEALTH}/Watch": Code.DEADLINE_EXCEEDED, f"{HEALTH}/List": Code.UNIMPLEMENTED}
-"""How calls end that cannot end well."""
+"""Methods that always end with an error, and its code."""
 LEAVING = ("/UnloadModel", "/RepositoryModelUnload")
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A server, and what it can be asked."""
+    """A server and its methods."""
 
     channel: Any
     rpcs: list[Rpc]
     drawn: st.SearchStrategy[Rpc]
-    """One of them."""
+    """One method."""
 
     def send(self, rpc: Rpc, requests: list[bytes], *metadata: tuple[str, str | bytes]) -> None:
-        """Makes a call, and fails unless it goes well or is the caller's own fault."""
+        """Makes a call, which must succeed or end with a client error."""
         timeout_s = WATCHED_S if rpc.path == f"{HEALTH}/Watch" else PATIENCE_S
         try:
             rpc.call(self.channel, requests, timeout=timeout_s, metadata=metadata)
@@ -60,7 +60,7 @@ class Target:
 
 
 def check(rpc: Rpc, error: Any) -> None:
-    """Sees that an error is one of the caller's, and says what to mend."""
+    """Checks that an error is a client error whose message tells what to change."""
     code, told = error.code(), f"{rpc.path}: {error.code().name}: {error.details()}"
     if code is OWN_END.get(rpc.path):
         return
@@ -76,7 +76,7 @@ def check(rpc: Rpc, error: Any) -> None:
 
 @pytest.fixture(scope="module")
 def target(tiny_artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    """A server of short answers; when all is over it is as it was."""
+    """A server with short answers; after the tests its resources are as before."""
     folder = tmp_path_factory.mktemp("fuzzed")
     options = ("--slots", "8", "--workers", "2", "--watch-interval-s", "0")
     with ServerProcess(tiny_artifact.parents[1], folder, *options) as server:
@@ -94,7 +94,7 @@ def target(tiny_artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 
 def takes_away(rpc: Rpc, data: bytes) -> bool:
-    """Whether a request is one after which the model would be gone, as it should be."""
+    """Tells whether a request would rightly unload the model."""
     if not rpc.path.endswith(LEAVING):
         return False
     message: Any = rpc.message()
@@ -121,7 +121,7 @@ LENGTHS = [EXAMPLES, pytest.param(EXAMPLES * MANY, marks=pytest.mark.chaos)]
 
 
 def requests_of(rpc: Rpc) -> st.SearchStrategy[list[bytes]]:
-    """Gives what is sent in one call: well-formed requests, and some that were damaged."""
+    """Draws the requests of one call: well-formed ones, and some that are damaged."""
     one = st.one_of(messages(rpc), messages(rpc), messages(rpc), damaged(rpc))
     most = 4 if rpc.client_streaming else 1
     kept = one.filter(lambda request: not takes_away(rpc, request))

@@ -1,4 +1,4 @@
-"""How a server begins and ends: signals, what keeps it from starting, what it tells of itself."""
+"""Start and end of a server: signals, startup errors, and what it reports about itself."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 @pytest.mark.parametrize("is_told_to_all", [False, True], ids=["the server", "its group"])
 def test_no_accepted_call_is_lost(repository: Path, tmp_path: Path, is_told_to_all: bool) -> None:
     with ServerProcess(repository, tmp_path, "--slots", "4", "--workers", "2") as server:
-        # As Ctrl-C in a terminal does, and what stops a service.
+        # SIGINT is Ctrl-C in a terminal; SIGTERM stops a service.
         end = server.signal_all if is_told_to_all else server.signal
         results = asyncio.run(end_under_load(server, end))
         assert server.wait() == 0
@@ -49,7 +49,7 @@ def test_no_accepted_call_is_lost(repository: Path, tmp_path: Path, is_told_to_a
 async def end_under_load(
     server: ServerProcess, end: Callable[[signal.Signals], None]
 ) -> list[Result]:
-    """Asks as many as must wait, ends the server meanwhile, and asks once more."""
+    """Sends so many calls that some must wait, stops the server meanwhile, and calls once more."""
     async with AsyncClient(server.target, retry=ONCE) as client:
         calls = [asyncio.create_task(client.generate(SOURCE, **LONG)) for _ in range(CALLS)]
         await until_taken(server, CALLS)
@@ -58,9 +58,9 @@ async def end_under_load(
         assert server.get("/healthz")[0] == 200
         with pytest.raises(Unavailable) as refused:
             await client.generate("Nobody")
-        # Not a connection that failed: an answer, which says when to come back.
+        # Not a failed connection, but an answer with retry advice.
         assert refused.value.retry_after_s is not None
-        assert not all(call.done() for call in calls), "it was refused while others were served"
+        assert not all(call.done() for call in calls), "the accepted calls ended before the refusal"
         return await asyncio.gather(*calls)
 
 
@@ -77,7 +77,7 @@ def test_calls_beyond_the_drain_timeout_get_unavailable(repository: Path, tmp_pa
             server.signal(signal.SIGTERM)
             with pytest.raises(Unavailable) as lost:
                 list(pieces)
-        # As the caller sees it, and when to come back.
+        # The status that clients see, with retry advice.
         assert lost.value.retry_after_s and lost.value.request_id
         assert server.wait() == 0
     line = f"id={lost.value.request_id} method=GenerationService.GenerateStream code=UNAVAILABLE"
@@ -116,7 +116,7 @@ def test_watcher_of_health_does_not_delay_the_end(repository: Path, tmp_path: Pa
         assert server.wait() == 0
 
 
-# ---- what keeps a server from starting
+# ---- startup errors
 
 
 def fails_to_start(repository: Path, folder: Path, *options: str) -> tuple[int, str]:
@@ -170,11 +170,11 @@ def test_empty_repository(tmp_path: Path) -> None:
     assert "<name>/<version>/" in said
 
 
-# ---- a repository with damage
+# ---- a damaged repository
 
 
 def copy_version(repository: Path, models: Path, version: int, **changes: Any) -> Path:
-    """Copies ``babble/1`` as another version, some values of its manifest changed."""
+    """Copies ``babble/1`` as another version, with some values of its manifest changed."""
     folder = models / NAME / str(version)
     shutil.copytree(repository / NAME / "1", folder)
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
@@ -199,14 +199,14 @@ def test_only_model_is_damaged(repository: Path, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def damaged(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """Versions 1 and 2 are sound, later ones each broken in a way of their own."""
+    """Versions 1 and 2 are intact; each later one is broken in its own way."""
     folder = tmp_path_factory.mktemp("damaged")
     models = folder / "models"
     for version in (1, 2):
         copy_version(repository, models, version)
     tamper(copy_version(repository, models, 3) / "weights.bin")
     copy_version(repository, models, 4, format=99)
-    # Sound by every hash, but the caches laid out by it do not fit the graph.
+    # All hashes are right, but caches of this size do not fit the graph.
     architecture = json.loads((models / NAME / "1" / "manifest.json").read_text(encoding="utf-8"))
     copy_version(repository, models, 5, architecture=architecture["architecture"] | {"heads": 3})
     (models / NAME / "6").mkdir()

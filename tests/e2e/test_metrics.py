@@ -1,4 +1,4 @@
-"""What Prometheus gets of a real server: exactly the names and labels that dashboards rely on."""
+"""Metrics of a real server: exactly the names and labels that dashboards use."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ OTHERS = {
 
 @pytest.fixture(scope="module")
 def scraped(server: ServerProcess) -> str:
-    """A scrape after a call that went well and one that did not."""
+    """A scrape after a call that succeeded and one that failed."""
     with Client(server.target) as client:
         client.generate("Nobody", max_decoding_length=3)
         with pytest.raises(InvalidArgument):

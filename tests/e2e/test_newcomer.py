@@ -1,4 +1,4 @@
-"""What a newcomer does first: the README's commands, the demo, a bare install, other languages."""
+"""First steps: the commands of the README, the demo, a bare install, other languages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.newcomer
 
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server on the shipped model."""
+    """A server with the shipped model."""
     with ServerProcess(ROOT / "models", tmp_path_factory.mktemp("shipped")) as server:
         yield server
 
@@ -88,7 +88,7 @@ def test_its_picture_is_what_the_command_draws(shipped: ServerProcess) -> None:
     drawn = run(command.partition(">")[0], shell=True, env=environment(shipped.target))
     names = re.compile("<text.*?>(.*?)</text>")
     shown = (ROOT / "docs" / "attention.svg").read_text(encoding="utf-8")
-    # Weights may differ in their last places from one kind of CPU to another.
+    # The last digits may differ between kinds of CPU.
     assert names.findall(drawn) == names.findall(shown)
 
 

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol, spoken by tritonclient from a process of its own."""
+"""The Open Inference Protocol, called by tritonclient in its own process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Run: TypeAlias = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def run() -> Iterator[Run]:
-    """Runs a function in another process and gives what it returns."""
+    """Runs a function in another process and returns its result."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         yield lambda function, *given, **named: pool.submit(function, *given, **named).result(
             PATIENCE_S
@@ -61,7 +61,7 @@ def test_server_and_model_are_described(call: Run) -> None:
 
 @pytest.fixture(scope="module")
 def expected(server: ServerProcess) -> dict[str, list[Any]]:
-    """What ``seqserve.v1`` answers."""
+    """The answer of ``seqserve.v1``."""
     with Client(server.target) as client:
         results = [client.generate(text, model=NAME, max_decoding_length=12) for text in TEXTS]
     return {

@@ -1,4 +1,4 @@
-"""A server that is asked for more than it can do; `make chaos` measures it for a minute."""
+"""An overloaded server; `make chaos` measures one for a minute."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from .process import PATIENCE_S, ServerProcess, until
 SLOTS, MAX_QUEUE = 8, 16
 SENT = 2 * MAX_QUEUE
 WAITING = MAX_QUEUE // 2 + 1
-"""Of those, for one caller leaves a half of the queue."""
+"""Share of these that one client gets: half of the queue."""
 SOURCES = ["Nobody waits for our old train.", "Nobody", "The coffee tastes good and"] * 7
 TOKENS = 2000
 TEXT = "Nobody waits for our old train and the coffee tastes good near a quiet garden"
-"""Of each answer, so that the time goes into decoding."""
+"""Tokens of each answer, so that decoding takes most of the time."""
 LENGTHS = {"min_decoding_length": TOKENS, "max_decoding_length": TOKENS}
 ENDLESS = {"min_decoding_length": 20_000, "max_decoding_length": 20_000, "timeout_s": 30.0}
 
 
 @pytest.fixture(scope="module")
 def narrow(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    # Who may wait is then a matter of numbers, not of how fast the machine is.
+    # Then only counts decide who may wait, not the speed of the machine.
     bounds = ("--max-queue", str(MAX_QUEUE), "--max-queue-s", "60")
     options = ("--slots", str(SLOTS), "--workers", "1", "--caller-metadata", CALLER, *bounds)
     folder = tmp_path_factory.mktemp("overload")
@@ -43,7 +43,7 @@ def narrow(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 async def occupied(client: AsyncClient, server: ServerProcess) -> list[asyncio.Task[object]]:
-    """Takes every slot for as long as it may."""
+    """Occupies every slot until it is released."""
     running = [asyncio.create_task(client.generate("Nobody", **ENDLESS)) for _ in range(SLOTS)]
     async with asyncio.timeout(PATIENCE_S):
         while server.rows_in_use() < SLOTS:
@@ -59,7 +59,7 @@ async def dismissed(tasks: list[asyncio.Task[object]]) -> None:
 
 @asynccontextmanager
 async def flooded(server: ServerProcess, loud: Outcomes) -> AsyncIterator[Load]:
-    """Takes every slot, and all of the queue that one caller can have; lets go of the slots."""
+    """Occupies every slot and one client's share of the queue; then releases the slots."""
     async with (
         AsyncClient(server.target) as client,
         Load(server.target, SOURCES, max_decoding_length=50) as load,
@@ -171,7 +171,7 @@ def test_request_that_would_be_late_is_refused_early(narrow: ServerProcess) -> N
     async def main() -> None:
         async with AsyncClient(narrow.target, retry=RetryPolicy(max_attempts=1)) as client:
             for _ in range(4):
-                # What it takes to know the pace.
+                # The server needs these to estimate its pace.
                 await client.generate("Nobody", **LENGTHS)
             running = await occupied(client, narrow)
             call = client.generate(TEXT, priority=Priority.LOW, **LENGTHS)

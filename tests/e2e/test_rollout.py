@@ -1,4 +1,4 @@
-"""Versions that come and go under a server that runs: no call fails, and nothing is left behind."""
+"""Versions that are added and removed while a server runs: no call fails, and nothing leaks."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from .swapping import ONCE, publish, swapped
 from .test_lifecycle import copy_version, tamper
 
 BUSY = ("--max-queue-s", "60", "--caller-share", "1")
-"""Callers that never try again are not to be refused, many as they are."""
+"""Clients without retries must not be refused, although there are many."""
 OPTIONS = ("--watch-interval-s", "0.1", "--slots", "16", "--workers", "1", *BUSY)
 
 
 @pytest.fixture(scope="module")
 def models(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the server below, at first with version 1."""
+    """The model repository of the server below, at first with version 1."""
     models = tmp_path_factory.mktemp("rollout") / "models"
     copy_version(repository, models, 1)
     return models
@@ -37,7 +37,7 @@ def models(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def swapping(models: Path) -> Iterator[ServerProcess]:
-    """A server that keeps one version, and looks for others ten times a second."""
+    """A server that keeps one version and scans for others ten times a second."""
     with ServerProcess(models, models.parent, *OPTIONS, "--keep-versions", "1") as server:
         yield server
         server.signal(signal.SIGTERM)
@@ -62,7 +62,7 @@ def until_state(server: ServerProcess, version: int, state: ModelState) -> Model
 
 
 def failures(server: ServerProcess) -> float:
-    """Counts calls that went wrong."""
+    """Counts failed calls."""
     calls = server.value("requests_total", model=NAME)
     return calls - server.value("requests_total", model=NAME, code="OK")
 
@@ -75,7 +75,7 @@ def test_swaps_under_load(swapping: ServerProcess, repository: Path, models: Pat
     until(lambda: len(swapping.engines()) == 1)
     assert first not in swapping.engines()
     assert failures(swapping) == 0
-    # What engines that are gone have counted stays counted.
+    # Counts of engines that have ended remain.
     assert swapping.value("generated_tokens_total") >= 60 * traffic.answered.total()
     assert swapping.value("model_loads_total", result="success") == 6
     assert swapping.value("model_info") == 1
@@ -98,7 +98,7 @@ def test_broken_version_replaces_nothing(
         with pytest.raises(FailedPrecondition, match=r"weights\.bin: sha256"):
             client.load_model(NAME, 7)
     assert health(swapping, f"{NAME}/7") == health_pb2.HealthCheckResponse.NOT_SERVING
-    # Twice is as if it had not been.
+    # A second time leaves the same state as the first.
     tamper(place / "weights.bin")
     until_state(swapping, 7, ModelState.READY)
     until_state(swapping, 6, ModelState.AVAILABLE)

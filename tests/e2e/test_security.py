@@ -1,4 +1,4 @@
-"""A server that asks for certificates and tokens, as an operator starts it and renews its files."""
+"""A server with TLS and tokens, and the renewal of its files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SOURCE = "The old train waits for"
 
 @dataclass(frozen=True, slots=True)
 class Guarded:
-    """A server with what it was started with, which tests leave as it was."""
+    """A server and its files, which tests leave unchanged."""
 
     server: ServerProcess
     certificates: Certificates
@@ -48,7 +48,7 @@ class Guarded:
 
 
 def new_token(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
-    """Makes a token by the command."""
+    """Makes a token with the command."""
     assert main(["token", *argv]) == 0
     return capsys.readouterr().out.strip()
 
@@ -62,7 +62,7 @@ def guarded(
     tokens = folder / "tokens"
     assert main(["token", "--tokens", str(tokens), "--name", "nobody"]) == 0
     options = [*own.options(mutual=True), "--tokens", str(tokens), "--slots", "8"]
-    # It reaches others too, and starts without --insecure. The least level shows every line.
+    # It listens on all addresses without --insecure. The level debug shows every log line.
     options += ["--host", "0.0.0.0", "--log-level", "debug"]
     with ServerProcess(repository, folder, *options) as server:
         server.target = server.target.replace("0.0.0.0", "127.0.0.1")
@@ -123,7 +123,7 @@ def test_a_client_without_a_certificate_is_cut_off(
     for tls in (TLS(ca=ca), replace(other_certificates.tls(), ca=ca)):
         with guarded.client(token, tls) as client, pytest.raises(Unavailable):
             client.models()
-    # Nor is anything understood that is not encrypted.
+    # Unencrypted calls fail too.
     with Client(guarded.server.target, retry=ONCE) as client, pytest.raises(Unavailable):
         client.models()
 
@@ -146,7 +146,7 @@ def test_tokens_are_renewed_without_a_restart(
         new = new_token(capsys, "--tokens", str(guarded.tokens), "--name", "new")
         with guarded.client(new) as client:
             assert client.models() and old.models()
-            # The old one's line goes.
+            # The line of the old token is removed.
             guarded.tokens.write_text(guarded.tokens.read_text().replace(before, ""))
             assert client.models()
             with pytest.raises(Unauthenticated):
@@ -164,7 +164,7 @@ def test_the_certificate_is_renewed_without_a_restart(
     renewed = replace(guarded.certificates.tls(), ca=other_certificates.ca)
     with guarded.client(token) as connected:
         assert connected.models()
-        # As it is between the writing of one file and of the other.
+        # The state between the writing of the two files.
         shutil.copyfile(other_certificates.server[0], guarded.certificates.server[0])
         with guarded.client(token) as client:
             assert client.models()
@@ -174,7 +174,7 @@ def test_the_certificate_is_renewed_without_a_restart(
             assert client.models()
         with guarded.client(token) as client, pytest.raises(Unavailable, match="VERIFY_FAILED"):
             client.models()
-        # Whoever is connected stays so.
+        # Existing connections stay.
         assert connected.models()
     guarded.certificates.replace_server(certificates)
     with guarded.client(token) as client:
@@ -182,7 +182,7 @@ def test_the_certificate_is_renewed_without_a_restart(
 
 
 def test_texts_of_clients_appear_nowhere(guarded: Guarded, token: str) -> None:
-    """The server runs at the level that writes the most: the others only leave lines out."""
+    """The server logs at the level debug; the other levels only omit lines."""
     canary = "Xanthippe"
     refused: list[dict[str, Any]] = [
         {"suppress_tokens": [canary]},

@@ -1,4 +1,4 @@
-"""Answers of a real server: alone and in company, in pieces, cut short."""
+"""Answers of a real server: alone and in a batch, as a stream, cut short."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ONCE = RetryPolicy(max_attempts=1)
 
 
 def source_of(number: int) -> str:
-    """From one character to the whole text, each with a beginning of its own."""
+    """Sources of all lengths, with different beginnings."""
     start = number % 7
     return TEXT[start : start + 1 + number * (len(TEXT) - 7) // CALLS]
 
@@ -113,7 +113,7 @@ def test_closed_client_frees_all_its_slots(server: ServerProcess) -> None:
         stream.close()
 
 
-# On the wire the second timeout is rounded up by 4 ms: the caller's clock runs out first.
+# gRPC rounds the second timeout up by 4 ms, so the client's clock runs out first.
 @pytest.mark.parametrize("timeout_s", [0.2, 1.0061])
 def test_deadline_in_decode_frees_the_slot(
     server: ServerProcess, client: Client, timeout_s: float
@@ -136,7 +136,7 @@ def test_slow_reader_delays_no_other_call(server: ServerProcess, client: Client)
 
 @pytest.fixture(scope="module")
 def narrow(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """One row, and room for two to wait."""
+    """A server with one slot and a queue of two."""
     options = ("--slots", "1", "--workers", "1", "--max-queue", "2")
     with ServerProcess(repository, tmp_path_factory.mktemp("narrow"), *options) as server:
         yield server
@@ -178,7 +178,7 @@ def test_deadline_in_the_queue(narrow: ServerProcess) -> None:
 
 
 def test_retries_get_through_a_full_queue(narrow: ServerProcess) -> None:
-    """Eight callers, three of whom fit: each comes back as told, and all are served."""
+    """Of eight clients three fit; the others retry as advised, and all are served."""
 
     async def ask() -> list[Result]:
         patient = RetryPolicy(max_attempts=100)
@@ -203,12 +203,12 @@ def test_calls_leave_nothing_behind(server: ServerProcess, client: Client) -> No
     threads, files = threads_and_files(server)
     use()
     assert threads_and_files(server)[0] <= threads
-    # A scrape under way has a connection of its own.
+    # A scrape in progress has its own connection.
     assert threads_and_files(server)[1] <= files + 1
 
 
 def threads_and_files(server: ServerProcess) -> tuple[int, int]:
-    """Of all its processes."""
+    """Counts the threads and open files of all its processes."""
     pids = (server.pid, *server.engines())
     threads, files = (
         sum(len(os.listdir(f"/proc/{pid}/{folder}")) for pid in pids) for folder in ("task", "fd")
@@ -217,7 +217,7 @@ def threads_and_files(server: ServerProcess) -> tuple[int, int]:
 
 
 def counts(server: ServerProcess) -> dict[str, float]:
-    """What is counted of calls that end early."""
+    """Counters of calls that end early."""
     codes = ("CANCELLED", "DEADLINE_EXCEEDED")
     return {
         "cancelled": server.value("cancelled_total"),
@@ -235,7 +235,7 @@ def changes(server: ServerProcess, before: dict[str, float]) -> dict[str, float]
 def test_leaving_an_unread_stream_cancels_the_call(server: ServerProcess) -> None:
     before = server.calls_by_code()
     options = generation_pb2.GenerationOptions(min_decoding_length=3000, max_decoding_length=3000)
-    # So little room that the server has to wait for it.
+    # So small a window that the server has to wait for the client.
     narrow = [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1 << 14)]
     with grpc.insecure_channel(server.target, narrow) as channel:
         stub = generation_pb2_grpc.GenerationServiceStub(channel)

@@ -1,4 +1,4 @@
-"""Traces of a real server: they reach a collector, and none is missed where there is none."""
+"""Traces of a real server: they reach a collector, and a missing collector harms nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SOURCE = "The old train waits for"
 
 
 def sent() -> list[tuple[str, str]]:
-    """What OpenTelemetry sends along, as the guide shows it."""
+    """Trace context as OpenTelemetry sends it; the code of the guide."""
     headers: dict[str, str] = {}
     inject(headers)
     return list(headers.items())
@@ -44,13 +44,13 @@ def test_traces(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             with Collector(collector.port) as other:
                 server.signal(signal.SIGTERM)
                 assert server.wait() == 0
-                # What is left is sent before the end.
+                # Remaining spans are sent before the server ends.
                 assert len(other.spans) == 12
         assert "Traceback" not in server.stderr
 
 
 def check(collector: Collector, caller: trace.SpanContext, generated_tokens: int) -> None:
-    """Looks at the spans of a call that was made within another span."""
+    """Checks the spans of a call that was made within another span."""
     assert collector.services == {"seqserve"}
     spans = {span.name: span for span in collector.spans}
     call = spans.pop("seqserve.v1.GenerationService/Generate")

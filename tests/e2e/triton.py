@@ -1,4 +1,4 @@
-"""Calls of tritonclient, each for a process of its own.
+"""Calls of tritonclient, each run in its own process.
 
 Its stubs and the server's define the same messages, which one process cannot have twice: nothing
 here may import the server's, and no test may import tritonclient.
@@ -59,7 +59,7 @@ def infer(
     parameters: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Answer:
-    """Sends texts as numpy arrays, and reads the answer so."""
+    """Sends texts as numpy arrays and reads the answer as arrays."""
     with _client(target) as client:
         result = client.infer(
             model,
@@ -72,7 +72,7 @@ def infer(
 
 
 def refused(target: str, model: str, texts: Sequence[str], **more: Any) -> tuple[str, str]:
-    """Gives status and message of a call that must fail."""
+    """Returns status and message of a call that must fail."""
     from tritonclient.utils import InferenceServerException
 
     try:
@@ -83,7 +83,7 @@ def refused(target: str, model: str, texts: Sequence[str], **more: Any) -> tuple
 
 
 def infer_typed(target: str, model: str, texts: Sequence[str]) -> dict[str, list[Any]]:
-    """Sends texts as typed contents, which the client itself never does."""
+    """Sends texts as typed contents, which tritonclient itself never does."""
     import grpc
     from tritonclient.grpc import service_pb2, service_pb2_grpc
 
@@ -104,7 +104,7 @@ def infer_typed(target: str, model: str, texts: Sequence[str]) -> dict[str, list
 def stream(
     target: str, model: str, requests: Sequence[tuple[Sequence[str], Mapping[str, Any]]]
 ) -> list[Answer | str]:
-    """Sends requests down one stream; an answer is a text where it is an error."""
+    """Sends requests on one stream; an error is returned as its text."""
     found: queue.Queue[Answer | str] = queue.Queue()
 
     def note(result: Any, error: Any) -> None:
@@ -124,7 +124,7 @@ def stream(
 
 
 def describe(target: str, model: str) -> dict[str, Any]:
-    """Asks everything that is not about texts."""
+    """Calls all methods but inference."""
     with _client(target) as client:
         return {
             "live": client.is_server_live(),
@@ -140,7 +140,7 @@ def describe(target: str, model: str) -> dict[str, Any]:
 
 
 def change(target: str, model: str) -> list[bool]:
-    """Unloads a model and loads it again; tells each time whether it is ready."""
+    """Unloads and loads a model; returns whether it is ready each time."""
     ready = []
     with _client(target) as client:
         for call in (client.unload_model, client.load_model):
@@ -150,7 +150,7 @@ def change(target: str, model: str) -> list[bool]:
 
 
 def run(code: str) -> str:
-    """Runs code of the documentation and gives what it prints."""
+    """Runs code of the documentation and returns its output."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(code, "docs/protocols.md", "exec"), {})
@@ -158,7 +158,7 @@ def run(code: str) -> str:
 
 
 def beside_ours(target: str, model: str, text: str) -> tuple[str, str]:
-    """Asks through both clients."""
+    """Calls through both clients."""
     from seqserve import Client
 
     short = {"max_decoding_length": 12}
@@ -175,7 +175,7 @@ def contract() -> dict[str, Any]:
 
 
 def described(file: Any) -> dict[str, Any]:
-    """Describes a file of stubs: each name with its numbers and types."""
+    """Describes a stub file: each name with its numbers and types."""
     found: dict[str, Any] = {}
     for message in file.message_types_by_name.values():
         _describe(message, found)

@@ -1,4 +1,4 @@
-"""Requests that nobody in his right mind sends, drawn from what a server says of itself.
+"""Random requests, drawn from the descriptors that a server gives by reflection.
 
 Every RPC is found by reflection and every field by its descriptor, so that what is new is tried the
 day it appears. Most of a wild request is as it should be, or else the first check would be the only
@@ -52,13 +52,13 @@ TAME: dict[tuple[str, int], list[Any]] = {
     ("datatype", _Kind.TYPE_STRING): ["BYTES"],
     ("shape", _Kind.TYPE_INT64): [1],
 }
-"""What a field of this name and type may hold so that a call goes on; a message what is within."""
+"""Valid values of a field of this name and type; of a message, of the fields within it."""
 _TENSOR_NAME = ("name", _Kind.TYPE_STRING), ["text"]
 
 
 @dataclass(frozen=True, slots=True)
 class Rpc:
-    """One of a server's methods."""
+    """A method of the server."""
 
     path: str
     request: Descriptor
@@ -78,11 +78,11 @@ class Rpc:
 
     @property
     def weight(self) -> int:
-        """How much there is to try, of a few."""
+        """Weight of the method among others, by its number of fields."""
         return min(1 + _size(self.request) // 2, _HEAVIEST)
 
     def message(self) -> Message:
-        """Makes a request that says nothing."""
+        """Makes an empty request."""
         made: Message = message_factory.GetMessageClass(self.request)()
         return made
 
@@ -91,7 +91,7 @@ _SHAPES = {False: "unary", True: "stream"}
 
 
 def rpcs_of(channel: Any) -> list[Rpc]:
-    """Asks a server for all of its methods."""
+    """Lists all methods of a server."""
     database = ProtoReflectionDescriptorDatabase(channel)
     pool = DescriptorPool(database)
     return [
@@ -157,7 +157,7 @@ def _scalars(field: FieldDescriptor) -> Strategy:
 
 @cache
 def _values(field: FieldDescriptor, depth: int) -> Strategy:
-    """Gives what one element of a field may be."""
+    """Draws one element of a field."""
     if field.message_type is not None:
         return _parts(field.message_type, depth + 1)
     return _scalars(field)
@@ -179,14 +179,14 @@ def _wild_field(draw: st.DrawFn, field: FieldDescriptor, depth: int) -> Any:
         return draw(st.dictionaries(keys, _values(value, depth), max_size=3))
     if not field.is_repeated:
         return draw(_values(field, depth))
-    # Drawn one by one, many would take long.
+    # Drawing them one by one would take long.
     few = draw(st.lists(_values(field, depth), min_size=1, max_size=2))
     return few * draw(st.sampled_from(_TIMES[field.message_type is not None]))
 
 
 def _tame(field: FieldDescriptor, depth: int) -> Strategy | None:
-    """Gives what lets a call go on; None where a field may as well be left out."""
-    # Of a model it may be left out, of a tensor not.
+    """Draws valid values; None if the field may be omitted."""
+    # The name of a model may be omitted, that of a tensor may not.
     choices = (TAME | dict([_TENSOR_NAME]) if depth else TAME).get((field.name, field.type))
     if choices is None:
         return None
@@ -198,19 +198,19 @@ def _tame(field: FieldDescriptor, depth: int) -> Strategy | None:
 
 
 def weighted(fields: Iterable[FieldDescriptor]) -> list[FieldDescriptor]:
-    """Repeats fields that hold many others, so that those have their turn too."""
+    """Repeats fields with many subfields, so that those are drawn as often."""
     return [field for field in fields for _ in range(min(1 + _size(field.message_type), _HEAVIEST))]
 
 
 @cache
 def _size(kind: Descriptor | None) -> int:
-    """Counts the fields within a message; none of these messages holds itself."""
+    """Counts the fields within a message; none of these messages is recursive."""
     return sum(1 + _size(field.message_type) for field in kind.fields) if kind else 0
 
 
 @cache
 def _parts(kind: Descriptor, depth: int = 0, wild: bool = True) -> Strategy:
-    """Gives the fields of a message, by name."""
+    """Returns the fields of a message by name."""
 
     @st.composite
     def build(draw: st.DrawFn) -> dict[str, Any]:
@@ -230,7 +230,7 @@ def _parts(kind: Descriptor, depth: int = 0, wild: bool = True) -> Strategy:
 
 
 def filled(message: Any, parts: dict[str, Any]) -> Any:
-    """Fills a message; of fields of which only one may be set, the last one stays."""
+    """Fills a message; of the fields of a oneof the last one stays."""
     for name, value in parts.items():
         field = message.DESCRIPTOR.fields_by_name[name]
         if _is_map(field):
@@ -259,7 +259,7 @@ def _fill_map(entries: Any, field: FieldDescriptor, values: dict[Any, Any]) -> N
 
 
 def messages(rpc: Rpc) -> st.SearchStrategy[bytes]:
-    """Gives requests of which every field is of its type, whatever it says."""
+    """Draws requests in which every field has its type, but any value."""
     return _parts(rpc.request).map(lambda parts: filled(rpc.message(), parts).SerializeToString())
 
 
@@ -281,7 +281,7 @@ def _varint(number: int) -> bytes:
 
 
 def _nested(number: int, depth: int) -> bytes:
-    """A field within itself, again and again, as messages or as groups."""
+    """Draws a field nested in itself many times, as messages or as groups."""
     data = b""
     for _ in range(depth):
         data = _varint(number << 3 | 2) + _varint(len(data)) + data
@@ -292,11 +292,11 @@ _PLACES = st.integers(0, 1 << 12)
 _NUMBERS = st.sampled_from([1, 2, 3, 4, 5, 6, 7, 16, 19_000, 999, (1 << 29) - 1])
 _SNIPPETS = st.one_of(
     st.binary(min_size=1, max_size=12),
-    # A field that is unknown, or of another type than is known.
+    # An unknown field, or one of a wrong type.
     st.builds(
         lambda number, kind: _varint(number << 3 | kind) + b"\x01" * 8, _NUMBERS, st.integers(0, 7)
     ),
-    # One that says to be longer than all there is.
+    # A field whose length exceeds the message.
     st.builds(
         lambda number, length: _varint(number << 3 | 2) + _varint(length),
         _NUMBERS,
@@ -331,7 +331,7 @@ _CHANGES: st.SearchStrategy[_Change] = st.one_of(
 
 @st.composite
 def damaged(draw: st.DrawFn, rpc: Rpc) -> bytes:
-    """Gives the bytes of requests that were changed on the way."""
+    """Draws requests whose bytes were damaged."""
     data: bytes = draw(messages(rpc))
     for change in draw(st.lists(_CHANGES, min_size=1, max_size=3)):
         data = change(data)
@@ -353,7 +353,7 @@ _KEYS = st.sampled_from(
 
 
 def metadata() -> st.SearchStrategy[list[tuple[str, str | bytes]]]:
-    """Gives what may come with a call."""
+    """Draws the metadata of a call."""
     texts = st.tuples(_KEYS, _SAYS)
     others = st.tuples(st.sampled_from(["x-request-id-bin", "any-bin"]), st.binary(max_size=99))
     return st.lists(st.one_of(texts, others), max_size=6)

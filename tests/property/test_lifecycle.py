@@ -1,4 +1,4 @@
-"""Versions come, change, break and vanish, people load and unload: what always holds."""
+"""Invariants of versions under any sequence of file changes, loads, unloads and failures."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ IDLE = (ModelState.AVAILABLE, ModelState.FAILED)
 
 
 class Model:
-    """Stands where a loaded version would be."""
+    """Stands for a loaded model."""
 
 
 class Rollouts(RuleBasedStateMachine):
-    """A rollout without processes: loads and drains end when the machine says so.
+    """A rollout without processes: the state machine decides when loads and drains end.
 
     The folder is a dictionary from versions to the number of their content; even ones are sound.
     """
@@ -50,7 +50,7 @@ class Rollouts(RuleBasedStateMachine):
         drained = to_drain(self.entries, self.keep, weighted)
         for version in drained:
             version.start_draining()
-        # Whoever was kept from service by nothing but newer ones, these are there for it.
+        # Only newer ready versions may replace a version.
         if sound:
             assert sound - set(drained), "the last sound version was taken away"
         for entry in self.entries:
@@ -138,7 +138,7 @@ class Rollouts(RuleBasedStateMachine):
         assert abs(sum(shares) - bool(self.in_state(READY))) < 1e-9
 
     def teardown(self) -> None:
-        """Whatever has happened, it comes to rest, and at rest all is as it should be."""
+        """Lets all loads and drains end, then checks the final states."""
         self.scan()
         while busy := self.in_state(LOADING, DRAINING):
             for entry in busy:

@@ -1,7 +1,7 @@
-"""Whatever is in the files that an operator gives: what is sound is read, all else is told of.
+"""Random content in the operator's files: valid files are read, all others are refused.
 
-Told of by an error of ours, which names the file or the option; never by one of a library's, and
-never later, when somebody calls.
+A refusal is an error of this project that names the file or the option, never an exception of a
+library, and it comes at start, never during a call.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from seqserve_server.front.models.traffic import parse_traffic
 from seqserve_server.front.security.auth_tokens import Tokens
 from seqserve_server.front.security.tls import certificates_of
 
-# Files are written anew by each example.
+# Each example writes its files again.
 ANEW = settings(
     max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -54,7 +54,7 @@ _DEEPEST = 4
 
 
 def places(value: Any, place: Place = ()) -> Iterator[Place]:
-    """Lists the ways to what is within a value."""
+    """Lists the paths to all parts of a value."""
     if len(place) == _DEEPEST or not isinstance(value, dict | list):
         return
     for key, part in value.items() if isinstance(value, dict) else enumerate(value):
@@ -63,7 +63,7 @@ def places(value: Any, place: Place = ()) -> Iterator[Place]:
 
 
 def changed(path: Path) -> st.SearchStrategy[bytes]:
-    """Gives the JSON of a file with one to three of its parts changed."""
+    """Draws the JSON of a file with one to three of its parts changed."""
     content = path.read_bytes()
 
     @st.composite
@@ -91,7 +91,7 @@ def change(draw: st.DrawFn, values: Any) -> None:
 
 
 def damaged(path: Path) -> st.SearchStrategy[bytes]:
-    """Gives the bytes of a file with some of them changed, or cut off."""
+    """Draws the bytes of a file with some of them changed or cut off."""
     content = path.read_bytes()
 
     @st.composite
@@ -106,7 +106,7 @@ def damaged(path: Path) -> st.SearchStrategy[bytes]:
 
 @pytest.fixture(scope="module")
 def folder(tiny_artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of an artifact, of which each test spoils a file of its own."""
+    """A copy of an artifact; each test damages another file of it."""
     return Path(shutil.copytree(tiny_artifact, tmp_path_factory.mktemp("operator") / "1"))
 
 
@@ -128,7 +128,7 @@ def test_manifest(folder: Path) -> None:
             assert len(str(error)) < 1000
             str(error).encode()
             return
-        # As those are told who ask which models there are.
+        # The reply to a client that lists models.
         model_pb2.Model(
             name=manifest.name,
             version=manifest.version,
@@ -145,7 +145,7 @@ def test_manifest(folder: Path) -> None:
 def test_tokenizer(folder: Path) -> None:
     path = folder / "tokenizer.json"
 
-    # The library takes its time over each.
+    # The library is slow.
     @settings(ANEW, max_examples=10)
     @given(st.one_of(changed(path), damaged(path)))
     def check(content: bytes) -> None:

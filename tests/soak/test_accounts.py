@@ -1,4 +1,4 @@
-"""Every call is accounted for: callers of all kinds, versions that are swapped beneath them.
+"""Every call is accounted for, with clients of all kinds and versions that are swapped.
 
 Each call ends once, as its caller, the log and the counters agree, which never fall; and memory
 stays flat.
@@ -33,9 +33,9 @@ from .test_memory import DURATION_S, MODELS, TOLERANCE_MB, WORDS
 NAME = "en-de"
 CALLERS = 24
 PAUSE_S = 3.0
-"""Between two swaps."""
+"""Seconds between two swaps."""
 LONGEST = 24
-"""Words of an answer, so that most of them are soon there."""
+"""Maximum tokens of an answer, so that most answers are short."""
 
 OK, INVALID, FULL = "OK", "INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"
 ENDS_OF_WHO_LEFT = {OK, "CANCELLED", "DEADLINE_EXCEEDED", FULL}
@@ -49,16 +49,16 @@ pytestmark = pytest.mark.soak
 
 @dataclass(slots=True)
 class Call:
-    """What a caller knows of one of its calls."""
+    """What a client knows about one of its calls."""
 
     code: str = ""
     left: bool = False
-    """Whether the caller may have gone before the end, and cannot know it."""
+    """Whether the client left before the end and cannot know the status."""
     tokens: int = 0
-    """Generated for it, over all hypotheses."""
+    """Generated tokens over all hypotheses."""
     hypotheses: int = 0
     failed: Counter[str] = field(default_factory=Counter)
-    """Codes of those of its sources that have no answer."""
+    """Status codes of its sources without an answer."""
 
     def count(self, *responses: generation_pb2.GenerateResponse) -> None:
         for response in responses:
@@ -77,7 +77,7 @@ _CODES: dict[int, str] = {code.value[0]: code.name for code in grpc.StatusCode}
 
 
 class Callers:
-    """All that call, and their accounts."""
+    """All clients and the records of their calls."""
 
     def __init__(self, channel: Any, until_s: float) -> None:
         self._generation: Any = generation_pb2_grpc.GenerationServiceStub(channel)
@@ -86,7 +86,7 @@ class Callers:
         self.calls: dict[str, Call] = {}
 
     async def call_on(self, seed: int) -> None:
-        """Makes one call after the other, each of a kind of its own draw."""
+        """Makes calls of random kinds, one after the other."""
         draw = random.Random(seed)
         kinds, weights = zip(*KINDS.items(), strict=True)
         number = 0
@@ -250,7 +250,7 @@ async def iter_of(requests: list[Infer]) -> AsyncIterator[Infer]:
 
 
 async def swap_on(server: ServerProcess, models: Path, until_s: float) -> int:
-    """Puts a newer version in the place of the one that serves, again and again; gives the last."""
+    """Replaces the serving version by a newer one, again and again; returns the last."""
     version = 1
     async with AsyncClient(server.target) as client:
         while time.monotonic() < until_s:
@@ -270,7 +270,7 @@ def is_loaded(model: Any) -> bool:
 
 
 def publish(models: Path, version: int) -> None:
-    """Puts a version into the folder in one piece."""
+    """Adds a version to the folder atomically."""
     draft = models.parent / "draft" / str(version)
     shutil.copytree(MODELS / NAME / "2", draft)
     manifest = json.loads((draft / "manifest.json").read_text(encoding="utf-8"))
@@ -287,7 +287,7 @@ Counters = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
 def counters_of(server: ServerProcess) -> Counters:
-    """Gives every sample that never falls."""
+    """Returns every sample that must never fall."""
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(server.get("/metrics")[1])
@@ -299,7 +299,7 @@ def counters_of(server: ServerProcess) -> Counters:
 async def watched(
     server: ServerProcess, models: Path
 ) -> tuple[dict[str, Call], int, list[float], list[str]]:
-    """Gives the callers' calls, the last version, memory by the second, and counters that fell."""
+    """Returns the calls, the last version, memory by second, and counters that fell."""
     samples: list[float] = []
     fallen: list[str] = []
     before: Counters = {}
@@ -310,7 +310,7 @@ async def watched(
         swapping = asyncio.create_task(swap_on(server, models, until_s))
         while not calling.done():
             await asyncio.sleep(1.0)
-            # The server's own process alone: engines come and go.
+            # Only the main process: engines come and go.
             samples.append(anonymous_mb(server.pid))
             now = await asyncio.to_thread(counters_of, server)
             fallen += [str(key) for key, value in before.items() if now.get(key, -1.0) < value]
@@ -320,13 +320,13 @@ async def watched(
 
 
 def logged(server: ServerProcess) -> list[dict[str, Any]]:
-    """Reads the line that the log has of each call."""
+    """Reads the log line of each call."""
     lines = [json.loads(line) for line in server.stderr.splitlines()]
     return [line for line in lines if line["event"] == "call"]
 
 
 def check_ends(calls: dict[str, Call], lines: list[dict[str, Any]]) -> None:
-    """Sees that each call has ended once, for its caller and the server alike."""
+    """Checks that each call ended once, with one status for client and server."""
     by_id: dict[str, list[dict[str, Any]]] = {}
     for line in lines:
         by_id.setdefault(line["id"], []).append(line)
@@ -334,7 +334,7 @@ def check_ends(calls: dict[str, Call], lines: list[dict[str, Any]]) -> None:
         found = by_id.get(id_, [])
         codes = [line["code"] for line in found]
         if call.left:
-            # What ends on its way is never seen by the server.
+            # A call that ends on its way never reaches the server.
             assert len(codes) <= 1 and {call.code, *codes} <= ENDS_OF_WHO_LEFT, (id_, call, codes)
             continue
         assert codes == [call.code], (id_, call, codes)
@@ -343,7 +343,7 @@ def check_ends(calls: dict[str, Call], lines: list[dict[str, Any]]) -> None:
 
 
 def check_counters(server: ServerProcess, calls: dict[str, Call], lines: list[Any]) -> None:
-    """Sees that the counters tell of the same calls as their callers."""
+    """Checks that the counters equal the records of the clients."""
     for (method, code), count in Counter((line["method"], line["code"]) for line in lines).items():
         assert server.value("requests_total", method=method, code=code) == count, (method, code)
     assert server.value("requests_total") == len(lines)
@@ -357,7 +357,7 @@ def check_counters(server: ServerProcess, calls: dict[str, Call], lines: list[An
     told = sum(line.get("generated_tokens", 0) for line in lines)
     left = sum(call.left for call in calls.values())
     generated, stopped = server.value("generated_tokens_total"), server.value("stop_total")
-    # Of those who have left some had their answer all the same, of three hypotheses at most.
+    # Some clients left after their answer was complete; it has at most three hypotheses.
     assert 0 <= generated - told <= 3 * LONGEST * left
     hypotheses = sum(call.hypotheses for call in calls.values())
     gone = server.value("cancelled_total") + server.value("deadline_exceeded_total")

@@ -1,4 +1,4 @@
-"""CrossKV stays flat: a real server, random shapes, callers that come, stream, cancel and leave."""
+"""Memory stays flat: a real server, random shapes, clients that stream, cancel and leave."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.soak
 
 
 class Traffic:
-    """Callers, each with shapes of its own draw."""
+    """Clients with requests of random shapes."""
 
     def __init__(self, client: AsyncClient, until_s: float) -> None:
         self._client = client
@@ -80,7 +80,7 @@ class Traffic:
 
 
 async def watched(server: ServerProcess) -> tuple[Traffic, list[float]]:
-    """Runs the traffic and reads the server's memory every second."""
+    """Runs the traffic while it reads the server's memory every second."""
     samples = []
     async with AsyncClient(server.target) as client:
         traffic = Traffic(client, time.monotonic() + DURATION_S)
@@ -109,5 +109,5 @@ def test_memory_is_flat_after_warm_up(tmp_path: Path) -> None:
         )
         assert traffic.answers > 20 * DURATION_S
         assert late - early < TOLERANCE_MB
-        assert server.engines() == engines, "one has begun anew, with no memory of before"
+        assert server.engines() == engines, "an engine was restarted, which hides its memory"
         assert "Traceback" not in server.stderr

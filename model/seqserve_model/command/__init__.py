@@ -1,4 +1,4 @@
-"""The sub-commands that train and score: they read their options before torch is loaded.
+"""The sub-commands ``train`` and ``evaluate``: they read their options before torch is loaded.
 
-So ``--help`` works where only the client is installed, and torch's threads can be told how to wait.
+So ``--help`` works with the client alone, and OpenMP's wait policy is set in time.
 """

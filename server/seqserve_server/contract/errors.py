@@ -64,6 +64,7 @@ class Bound(Enum):
     WAIT = "queue_wait"
     CALLER = "caller_share"
     DEADLINE = "deadline"
+    ATTENTION = "attention"
 
 
 class QueueFull(ServiceError):

@@ -114,6 +114,8 @@ class Engine:
             raise NoScorer(self._runtime.manifest.label)
         if request.answer is not None:
             request.count_tokens(request.answer)
+        elif needs_scorer and queue is self._scheduler:
+            self._score_queue.check_backlog(self.slots)
         queue.submit(request)
 
     def cancel(self, request: Request, *, is_late: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The load generator against a server that answers as slowly as it is told."""
+"""The load generator against a server with a set delay."""
 
 from __future__ import annotations
 

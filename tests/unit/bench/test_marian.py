@@ -1,4 +1,4 @@
-"""A model of Marian's kind gives the same words here, in transformers and in CTranslate2."""
+"""A model of Marian's shape decodes alike here, in transformers and in CTranslate2."""
 
 from __future__ import annotations
 

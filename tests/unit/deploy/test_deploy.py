@@ -1,4 +1,4 @@
-"""What is shipped to run the server agrees with the server, and with itself."""
+"""Compose file, image, rules and deployment guide agree with the server and with each other."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ PROMETHEUS = ROOT / "deploy" / "prometheus"
 DOCKERFILE = (ROOT / "server" / "Dockerfile").read_text()
 DEPLOY_GUIDE = (ROOT / "docs" / "deploy.md").read_text()
 COMPOSE_TEXT = (ROOT / "docker-compose.yml").read_text()
-# Variables that only the compose file knows.
+# Variables of the compose file alone.
 COMPOSE_OWN = {"SEQSERVE_IMAGE", "SEQSERVE_EXTRA", "SEQSERVE_MEMORY"}
 DEFAULTS = ServeOptions()
-# After the drain, until the last bytes have left and the process is gone.
+# Time after the drain for the last bytes and the end of the process.
 LEAST_MARGIN_S = 10
 
 
@@ -38,7 +38,7 @@ def compose() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def deployment() -> dict[str, Any]:
-    """The Deployment of the guide's sketch."""
+    """The Deployment in the guide."""
     [sketch] = re.findall(r"```yaml\n(.*?)```", DEPLOY_GUIDE, re.DOTALL)
     found: dict[str, Any] = {part["kind"]: part for part in yaml.safe_load_all(sketch)}
     spec: dict[str, Any] = found["Deployment"]["spec"]["template"]["spec"]
@@ -123,13 +123,13 @@ def test_there_is_time_to_drain(compose: dict[str, Any], deployment: dict[str, A
 def test_the_sketch_probes_what_the_server_offers(deployment: dict[str, Any]) -> None:
     [server] = deployment["containers"]
     for probe in ("startupProbe", "readinessProbe"):
-        # Not gRPC's, which speak no TLS.
+        # Kubernetes' gRPC probes do not support TLS.
         assert server[probe]["httpGet"] == {"path": "/readyz", "port": "metrics"}
     assert server["livenessProbe"]["httpGet"]["path"] == "/healthz"
     ports = {port["name"]: port["containerPort"] for port in server["ports"]}
     assert ports == {"grpc": DEFAULTS.port, "metrics": DEFAULTS.metrics_port}
     assert deployment["securityContext"]["runAsNonRoot"] is True
-    # One worker for each core that the limit grants.
+    # One worker for each core of the limit.
     environment = {entry["name"]: entry["value"] for entry in server["env"]}
     assert environment["SEQSERVE_WORKERS"] == server["resources"]["limits"]["cpu"]
 
@@ -157,7 +157,7 @@ def test_rules_name_metrics_that_the_server_has(rules: list[dict[str, Any]]) -> 
     there = set(_metric_names())
     used = set()
     for rule in rules:
-        # Names that rules give to each other hold a colon, and so do not match.
+        # Names of recording rules contain a colon and do not match.
         names = re.findall(r"(?<![:\w])seqserve_\w+(?![:\w])", _without_labels(rule["expr"]))
         used |= {re.sub(r"_bucket$", "", name) for name in names}
     assert used <= there

@@ -1,4 +1,4 @@
-"""Pages that promise something name the tests that prove it, which must be there."""
+"""Docs pages name a test for each promise; the test must exist."""
 
 from __future__ import annotations
 

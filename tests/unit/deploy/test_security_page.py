@@ -1,4 +1,4 @@
-"""The page about security names options and defaults; they must be there."""
+"""The security page names options and defaults; they must be right."""
 
 from __future__ import annotations
 

@@ -16,13 +16,13 @@ from seqserve_model.config import Activation, NormPosition, TransformerConfig
 from seqserve_model.search import greedy
 from seqserve_model.transformer import Transformer
 
-PAD, BOS, EOS, WORDS = 0, 1, 2, 40
+PAD, BOS, EOS, VOCABULARY_SIZE = 0, 1, 2, 40
 HEADS, SIZE = 2, 4
 SHORT, LONG = [7, 8, EOS], [9, 10, 11, 12, 13, EOS]
 
 
 CONFIG = TransformerConfig(
-    vocabulary_size=WORDS,
+    vocabulary_size=VOCABULARY_SIZE,
     width=HEADS * SIZE,
     heads=HEADS,
     feed_forward_width=12,
@@ -55,8 +55,8 @@ def in_one_pass(
         inputs[name], outputs[name] = given[0], output
 
     tensor, length = torch.tensor([source]), torch.tensor([len(source)])
-    [words] = greedy(model, tensor, length, model.config.max_target_length)
-    steps = [BOS, *words][: model.config.max_target_length]
+    [tokens] = greedy(model, tensor, length, model.config.max_target_length)
+    steps = [BOS, *tokens][: model.config.max_target_length]
     handles = [
         module.register_forward_hook(partial(note, name))
         for name, module in model.named_modules()
@@ -75,8 +75,8 @@ def test_ranges_are_those_of_one_plain_pass(model: Transformer) -> None:
     assert sorted(found.inputs) == sorted(inputs) == sorted(linears)
     for name, given in inputs.items():
         seen = found.inputs[name]
-        assert seen.lowest == pytest.approx(min(0.0, float(given.min())), abs=1e-10), name
-        assert seen.highest == pytest.approx(max(0.0, float(given.max())), abs=1e-10), name
+        assert seen.low == pytest.approx(min(0.0, float(given.min())), abs=1e-10), name
+        assert seen.high == pytest.approx(max(0.0, float(given.max())), abs=1e-10), name
     assert found.inputs["decoder_layers.0.feed_forward.down"].zero_point == 0
     assert found.inputs["decoder_layers.0.feed_forward.up"].zero_point == 128
 
@@ -98,8 +98,8 @@ def union(one: Calibration, other: Calibration) -> Calibration:
     return Calibration(
         inputs={
             name: Range(
-                min(seen.lowest, other.inputs[name].lowest),
-                max(seen.highest, other.inputs[name].highest),
+                min(seen.low, other.inputs[name].low),
+                max(seen.high, other.inputs[name].high),
             )
             for name, seen in one.inputs.items()
         },
@@ -132,15 +132,15 @@ def test_sources_of_other_lengths_add_what_they_give_alone(model: Transformer) -
 
 
 def test_every_source_is_watched_also_beyond_one_batch() -> None:
-    # Its first projections are given words as they are embedded.
+    # Its first projections are given tokens as they are embedded.
     model = random_model(dataclasses.replace(CONFIG, norm_position=NormPosition.POST))
     with torch.no_grad():
         model.source_embedding.weight[38] = 1000.0
-    many, unlike = [[word, EOS] for word in range(4, 37)] * 4, [38, EOS]
+    many, unlike = [[token, EOS] for token in range(4, 37)] * 4, [38, EOS]
     name = "encoder_layers.0.self_attention.query"
-    assert calibrate(model, many).inputs[name].highest < 1000
+    assert calibrate(model, many).inputs[name].high < 1000
     for sources in ([unlike, *many], [*many, unlike]):
-        assert calibrate(model, sources).inputs[name].highest > 1000
+        assert calibrate(model, sources).inputs[name].high > 1000
 
 
 def test_model_is_not_changed(model: Transformer) -> None:

@@ -84,7 +84,7 @@ def test_run_becomes_a_proven_artifact(
 
 @pytest.fixture
 def near_ties(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Random weights have words that nearly tie everywhere; rounding decides for another."""
+    """With random weights many tokens nearly tie, so rounding changes some choices."""
     bound = dataclasses.replace(TOLERANCES["int8"], top1_agreement=0.85)
     monkeypatch.setitem(TOLERANCES, "int8", bound)
 

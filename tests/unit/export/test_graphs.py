@@ -36,7 +36,7 @@ from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.offline import Offline
 from seqserve_server.engine.runtime import Runtime
 
-WORDS, EOS = 384, 2
+VOCABULARY_SIZE, EOS = 384, 2
 
 # Each scheme of positions, and beside it each other choice at least once.
 SHAPES: dict[str, dict[str, Any]] = {
@@ -89,7 +89,7 @@ ROUNDINGS = {
 
 def make_model(**changes: Any) -> Transformer:
     shape: dict[str, Any] = {
-        "vocabulary_size": WORDS,
+        "vocabulary_size": VOCABULARY_SIZE,
         "width": 16,
         "heads": 2,
         "feed_forward_width": 24,
@@ -114,7 +114,7 @@ def without_scorer() -> Iterator[None]:
 def make_sources() -> list[list[int]]:
     draw = random.Random(5)
     return [
-        [*(draw.randrange(4, WORDS) for _ in range(length)), EOS]
+        [*(draw.randrange(4, VOCABULARY_SIZE) for _ in range(length)), EOS]
         for length in range(14)
         for _ in "ab"
     ]
@@ -127,25 +127,25 @@ def answers_of(folder: Path) -> list[Finished]:
     with Offline(folder, slots=5) as offline:
         answers = offline.decode(make_sources(), OPTIONS)
     assert len({tuple(answer.best.token_ids) for answer in answers}) > 5, "all sources decode alike"
-    assert any(len(set(answer.best.token_ids)) > 3 for answer in answers), "targets repeat one word"
+    assert any(len(set(answer.best.token_ids)) > 3 for answer in answers), "one token repeats"
     return answers
 
 
-def assert_words_allowed_have_the_scores_of_all(folder: Path) -> None:
+def assert_tokens_allowed_have_the_scores_of_all(folder: Path) -> None:
     runtime = Runtime(folder, Manifest.load(folder), Provider.CPU, threads=1)
     sources = make_sources()[-5:]
     cache, memory = SlotCache(runtime, len(sources)), runtime.encode(sources)
     for row in range(len(sources)):
         cache.join(row, memory, row)
     draw = np.random.default_rng(9)
-    for count in (WORDS, 70, 1):
-        words = draw.permutation(WORDS)[:count]
-        cache.request(top_k=0, logits=True, allowed=np.array(words), projects=True)
+    for count in (VOCABULARY_SIZE, 70, 1):
+        tokens = draw.permutation(VOCABULARY_SIZE)[:count]
+        cache.request(top_k=0, logits=True, allowed=np.array(tokens), projects=True)
         cache.advance(len(sources))
         for row in range(len(sources)):
-            scores = cache.logits(row)
-            assert len(set(scores.tolist())) > WORDS // 2, "words have all the same scores"
-            np.testing.assert_array_equal(cache.allowed_logits(row), scores[words])
+            logits = cache.logits(row)
+            assert len(set(logits.tolist())) > VOCABULARY_SIZE // 2, "all logits are equal"
+            np.testing.assert_array_equal(cache.allowed_logits(row), logits[tokens])
 
 
 @pytest.mark.slow
@@ -175,7 +175,7 @@ def test_exported_steps_equal_torch(
         assert answer.best.stop_reason is ought.answer.best.stop_reason
         assert answer.best.score == pytest.approx(ought.answer.best.score, abs=1e-4)
     assert ties <= 2, "hardly anything was compared"
-    assert_words_allowed_have_the_scores_of_all(folder)
+    assert_tokens_allowed_have_the_scores_of_all(folder)
 
 
 def assert_integers_equal(model: Transformer, folder: Path) -> None:
@@ -190,7 +190,7 @@ def assert_integers_equal(model: Transformer, folder: Path) -> None:
     # A sum that differs in its last bit may be rounded the other way, and all after it differs.
     assert same >= 24
     assert float(np.median(differences)) < 1e-4
-    assert_words_allowed_have_the_scores_of_all(folder)
+    assert_tokens_allowed_have_the_scores_of_all(folder)
 
 
 @pytest.mark.parametrize(
@@ -238,9 +238,9 @@ def test_last_word_of_a_rounded_memory_is_what_was_kept_of_it(
     largest = tiny_calibration.caches["decoder_layers.0.cross_attention"]
     for kept, last, most in zip(memory.packed, memory.last, largest, strict=True):
         scale = most.numpy().reshape(-1) / 127  # [W]
-        for source, word in enumerate((3, 5)):
-            np.testing.assert_allclose(last[source, 0], kept[word] * scale, rtol=1e-6)
-            np.testing.assert_array_equal(np.round(last[source, 0] / scale), kept[word])
+        for source, token in enumerate((3, 5)):
+            np.testing.assert_allclose(last[source, 0], kept[token] * scale, rtol=1e-6)
+            np.testing.assert_array_equal(np.round(last[source, 0] / scale), kept[token])
 
 
 SOURCE = torch.tensor([[5, 6, 7, 8, EOS], [9, 10, EOS, 0, 0]])
@@ -293,10 +293,10 @@ def test_one_output_is_computed_alone(tiny_runtime: Runtime, scored: list[np.nda
     np.testing.assert_array_equal(log_probabilities, scored[0])
 
 
-@pytest.mark.parametrize("words", [1, 7, 24, 128, 384, 509, 1021, 6144, 32_000])
-def test_argmax_block_divides_the_vocabulary(words: int) -> None:
+@pytest.mark.parametrize("tokens", [1, 7, 24, 128, 384, 509, 1021, 6144, 32_000])
+def test_argmax_block_divides_the_vocabulary(tokens: int) -> None:
     from seqserve_export.operators import block_size
 
-    size = block_size(words)
-    assert words % size == 0
+    size = block_size(tokens)
+    assert tokens % size == 0
     assert 1 <= size <= 512

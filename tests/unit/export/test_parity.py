@@ -108,10 +108,10 @@ def agreement(model: Transformer, folder: Path, pairs: list[Pair]) -> float:
         for pair in pairs:
             source = artifact.encode(pair.source)
             [answer] = artifact.decode([source])
-            words = [*answer.best.token_ids, end][:longest]
-            target = torch.tensor([[model.config.bos_id, *words[:-1]]])
+            tokens = [*answer.best.token_ids, end][:longest]
+            target = torch.tensor([[model.config.bos_id, *tokens[:-1]]])
             best = model(torch.tensor([source]), torch.tensor([len(source)]), target).argmax(-1)
-            same += [a == b for a, b in zip(best[0].tolist(), words, strict=True)]
+            same += [a == b for a, b in zip(best[0].tolist(), tokens, strict=True)]
     return sum(same) / len(same)
 
 

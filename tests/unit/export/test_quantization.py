@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from seqserve_export.precision import Caches, Scales
 from seqserve_export.quantization import (
-    _EXACT_INPUTS,
-    _LEAST_SCALE,
+    _MAX_EXACT_INPUTS,
+    _MIN_SCALE,
     Calibration,
     QuantizedLinear,
     Range,
@@ -41,13 +41,13 @@ def normal(*shape: int, seed: int = 1) -> Tensor:
         (Range(0.0, 2.0), 0, 2 / 255),
         (Range(0.5, 2.0), 0, 2 / 255),
         (Range(-2.0, -1.0), 128, 2 / 127),
-        (Range(0.0, 0.0), 0, _LEAST_SCALE / 255),
+        (Range(0.0, 0.0), 0, _MIN_SCALE / 255),
     ],
 )
 def test_range_is_laid_over_the_integers(seen: Range, zero_point: int, scale: float) -> None:
     assert seen.zero_point == zero_point
     assert seen.scale == pytest.approx(scale, rel=1e-12)
-    for value in (seen.lowest, 0.0, seen.highest):
+    for value in (seen.low, 0.0, seen.high):
         assert 0 <= round(value / seen.scale) + seen.zero_point <= TOP
 
 
@@ -96,7 +96,7 @@ def test_channel_is_rounded_no_coarser_than_it_must(values: list[list[float]]) -
     weight = torch.tensor(values)
     integers, scale = quantized_weight(weight)
     largest = weight.abs().amax(1)
-    assert (scale <= (2 * largest / 127).clamp(min=_LEAST_SCALE) * (1 + 1e-6)).all()
+    assert (scale <= (2 * largest / 127).clamp(min=_MIN_SCALE) * (1 + 1e-6)).all()
     assert (scale >= largest / 127 * (1 - 1e-6)).all()
     full = [max(pair_sums(row[None])) >= 126 for row in integers[largest > 1e-6]]
     assert all(full)
@@ -135,8 +135,8 @@ def most_rounding(linear: nn.Linear, x: Tensor, input_scale: Tensor | float) -> 
 @pytest.mark.parametrize("seen", [SIGNED, UNSIGNED])
 def test_static_scale_is_as_close_as_rounding_allows(seen: Range, bias: bool) -> None:
     linear = make_linear(bias=bias)
-    x = normal(4, 7, 16).clamp(seen.lowest, seen.highest)
-    x[0, 0, :2] = torch.tensor([seen.lowest, seen.highest])
+    x = normal(4, 7, 16).clamp(seen.low, seen.high)
+    x[0, 0, :2] = torch.tensor([seen.low, seen.high])
     found = QuantizedLinear.of(linear, seen, Scales.STATIC)(x)
     assert found.shape == (4, 7, 6)
     error = (found - linear(x)).abs()
@@ -211,7 +211,7 @@ def test_divided_projection_gives_other_units(scales: Scales, bias: bool) -> Non
 
 
 @pytest.mark.parametrize("zero_point", [0, MIDDLE])
-@pytest.mark.parametrize("inputs", [_EXACT_INPUTS, _EXACT_INPUTS + 1, 8192])
+@pytest.mark.parametrize("inputs", [_MAX_EXACT_INPUTS, _MAX_EXACT_INPUTS + 1, 8192])
 def test_sums_are_exact_however_wide(inputs: int, zero_point: int) -> None:
     draw = torch.Generator().manual_seed(inputs)
     weight = torch.randint(50, 65, (64, inputs), generator=draw, dtype=torch.int8)
@@ -225,7 +225,7 @@ def test_sums_are_exact_however_wide(inputs: int, zero_point: int) -> None:
     # One of more than 24 bits is rounded once, when it is done, and not after each addition.
     assert torch.equal(linear((x - zero_point).float()), sums.float())
     if not zero_point:
-        assert (sums.abs().max() <= 2**24) == (inputs <= _EXACT_INPUTS)
+        assert (sums.abs().max() <= 2**24) == (inputs <= _MAX_EXACT_INPUTS)
 
 
 def run_kernel(x: np.ndarray, weight: np.ndarray, zero_point: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The sentence by which servers test themselves: sure of every word, and the same in torch."""
+"""The sentence of the self-test has large margins, and decodes alike in torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Scores of some words are those of all words, to the last bit, on the kernels themselves."""
+"""Logits of some tokens equal those of the whole vocabulary, bit for bit, on the real kernels."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from seqserve_export.precision import Scales
-from seqserve_export.program import Input, Program, trace
+from seqserve_export.program import Input, Program
 from seqserve_export.quantization import QuantizedLinear, Range
-from seqserve_export.shortlist import GROUP, project_some
+from seqserve_export.shortlist import GROUP, project_tokens
+from seqserve_export.tracing import trace
 
-# Wider than what is added up at once, in no whole number of parts, and more words than a request
+# Wider than what is added up at once, in no whole number of parts, and more tokens than a request
 # can allow.
-WIDTH, WORDS, ROWS = 600, 4500, 40
+WIDTH, VOCABULARY_SIZE, ROWS = 600, 4500, 40
 MOST_THREADS = 4
 
 Project = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 class Both(nn.Module):
-    """Projects onto some words, and some rows onto all."""
+    """Projects onto some tokens, and some rows onto all."""
 
     def __init__(self, projection: nn.Linear | QuantizedLinear) -> None:
         super().__init__()
         self.projection = projection
 
-    def forward(self, x: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
-        return project_some(self.projection, x, words), self.projection(x)
+    def forward(self, x: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        return project_tokens(self.projection, x, tokens), self.projection(x)
 
 
 @pytest.fixture(
@@ -42,7 +43,7 @@ class Both(nn.Module):
 def model(request: pytest.FixtureRequest) -> bytes:
     """The graph of :class:`Both`."""
     torch.manual_seed(3)
-    linear = nn.Linear(WIDTH, WORDS, bias=False).requires_grad_(False)
+    linear = nn.Linear(WIDTH, VOCABULARY_SIZE, bias=False).requires_grad_(False)
     projection: nn.Linear | QuantizedLinear = linear
     if request.param != "fp32":
         projection = QuantizedLinear.of(linear, Range(-3.0, 3.0), Scales(request.param))
@@ -50,7 +51,7 @@ def model(request: pytest.FixtureRequest) -> bytes:
         module=Both(projection),
         inputs=[
             Input("x", torch.zeros(2, WIDTH), (0,)),
-            Input("words", torch.zeros(3, GROUP, dtype=torch.int64), (0,)),
+            Input("tokens", torch.zeros(3, GROUP, dtype=torch.int64), (0,)),
         ],
         outputs=["some", "all"],
     )
@@ -62,11 +63,11 @@ def opened(model: bytes, threads: int) -> Project:
     options.intra_op_num_threads = threads
     session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
-    def project(x: np.ndarray, words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        groups = max(-(-len(words) // GROUP), threads) if len(words) else 0
-        laid = np.resize(words, (groups, GROUP)) if groups else np.zeros((0, GROUP), np.int64)
-        some, whole = session.run(None, {"x": x, "words": laid})
-        return some.reshape(len(x), -1)[:, : len(words)], whole
+    def project(x: np.ndarray, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        groups = max(-(-len(tokens) // GROUP), threads) if len(tokens) else 0
+        laid = np.resize(tokens, (groups, GROUP)) if groups else np.zeros((0, GROUP), np.int64)
+        some, whole = session.run(None, {"x": x, "tokens": laid})
+        return some.reshape(len(x), -1)[:, : len(tokens)], whole
 
     return project
 
@@ -83,12 +84,12 @@ def rows() -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def scores(project: Project, rows: np.ndarray) -> np.ndarray:
-    """Of all words, all rows together."""
+    """Of all tokens, all rows together."""
     return project(rows, np.zeros(0, np.int64))[1]
 
 
 def drawn(seed: int, count: int) -> np.ndarray:
-    return np.random.default_rng(seed).permutation(WORDS)[:count]
+    return np.random.default_rng(seed).permutation(VOCABULARY_SIZE)[:count]
 
 
 @settings(max_examples=30, deadline=None)
@@ -97,7 +98,7 @@ def drawn(seed: int, count: int) -> np.ndarray:
     chosen=st.lists(st.integers(0, ROWS - 1), min_size=1, max_size=ROWS, unique=True),
     seed=st.integers(0, 2**32),
 )
-def test_scores_depend_neither_on_other_words_nor_on_other_rows(
+def test_scores_depend_neither_on_other_tokens_nor_on_other_rows(
     project: Project,
     rows: np.ndarray,
     scores: np.ndarray,
@@ -105,9 +106,9 @@ def test_scores_depend_neither_on_other_words_nor_on_other_rows(
     chosen: list[int],
     seed: int,
 ) -> None:
-    words = drawn(seed, count)
-    some, whole = project(rows[chosen], words)
-    np.testing.assert_array_equal(some, scores[chosen][:, words])
+    tokens = drawn(seed, count)
+    some, whole = project(rows[chosen], tokens)
+    np.testing.assert_array_equal(some, scores[chosen][:, tokens])
     np.testing.assert_array_equal(whole, scores[chosen])
 
 
@@ -117,20 +118,20 @@ def test_threads_change_nothing(
 ) -> None:
     project = opened(model, threads)
     for count in (1, GROUP, 3 * GROUP, 1000):
-        words = drawn(count, count)
+        tokens = drawn(count, count)
         for chosen in (slice(1), slice(7), slice(None)):
-            some, _ = project(rows[chosen], words)
-            np.testing.assert_array_equal(some, scores[chosen][:, words])
+            some, _ = project(rows[chosen], tokens)
+            np.testing.assert_array_equal(some, scores[chosen][:, tokens])
 
 
 def test_one_word_may_be_asked_for_often(
     project: Project, rows: np.ndarray, scores: np.ndarray
 ) -> None:
-    words = np.array([7, 7, WORDS - 1, 0, 7])
-    some, _ = project(rows, words)
-    np.testing.assert_array_equal(some, scores[:, words])
+    tokens = np.array([7, 7, VOCABULARY_SIZE - 1, 0, 7])
+    some, _ = project(rows, tokens)
+    np.testing.assert_array_equal(some, scores[:, tokens])
 
 
-def test_no_words_give_no_scores(project: Project, rows: np.ndarray) -> None:
+def test_no_tokens_give_no_scores(project: Project, rows: np.ndarray) -> None:
     some, _ = project(rows, np.zeros(0, np.int64))
     assert some.shape == (ROWS, 0)

@@ -90,8 +90,8 @@ def make_model(make_config: Callable[..., TransformerConfig]) -> Callable[..., T
 
 
 @pytest.fixture(scope="session")
-def make_words() -> Callable[..., Tensor]:
-    """Draws word ids of a shape, none of them special."""
+def make_tokens() -> Callable[..., Tensor]:
+    """Draws token ids of a shape, none of them special."""
 
     def make(*shape: int) -> Tensor:
         return torch.randint(4, TINY["vocabulary_size"], shape)

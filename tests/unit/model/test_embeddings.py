@@ -1,4 +1,4 @@
-"""The word embeddings of the transformer: what shares a table, and how large they are."""
+"""The token embeddings of the transformer: what shares a table, and how large they are."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_shared_and_tied_tables_are_one_parameter(make_config: MakeConfig) -> No
     assert model.output_projection.weight is model.source_embedding.weight
 
 
-def test_tied_output_takes_the_target_words(make_config: MakeConfig) -> None:
+def test_tied_output_takes_the_target_tokens(make_config: MakeConfig) -> None:
     model = Transformer(make_config(shared_embeddings=False))
     assert model.source_embedding.weight is not model.target_embedding.weight
     assert model.output_projection.weight is model.target_embedding.weight
@@ -40,16 +40,18 @@ def test_nothing_is_tied_where_not_asked(make_config: MakeConfig) -> None:
     assert len({id(table.weight) for table in tables}) == 3
 
 
-def test_words_enter_with_variance_one_and_leave_with_variance_one(make_config: MakeConfig) -> None:
+def test_tokens_enter_and_leave_with_variance_one(
+    make_config: MakeConfig,
+) -> None:
     config = make_config(vocabulary_size=2_000, width=128, positions=PositionScheme.T5)
     model = Transformer(config).eval()
-    words = torch.randint(0, 2_000, (8, 12))
+    tokens = torch.randint(0, 2_000, (8, 12))
     entering: list[Tensor] = []
     model.encoder_layers[0].register_forward_pre_hook(lambda _, inputs: entering.append(inputs[0]))
-    logits = model(words, torch.full((8,), 12), words)
+    logits = model(tokens, torch.full((8,), 12), tokens)
     assert entering[0].std().item() == pytest.approx(1.0, abs=0.05)
-    # The decoder's own input word stands out of the tied table, so the others are measured.
-    others = logits.masked_fill(one_hot(words, 2_000).bool(), 0.0)
+    # The tied table makes the decoder's input token stand out, so only the others are measured.
+    others = logits.masked_fill(one_hot(tokens, 2_000).bool(), 0.0)
     assert others.std().item() == pytest.approx(1.0, abs=0.2)
 
 

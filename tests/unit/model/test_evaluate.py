@@ -8,7 +8,7 @@ import torch
 
 from seqserve.errors import OptionError
 from seqserve_model.checkpoint import RunDirectory, named_weights, write_json, write_tensors
-from seqserve_model.command.evaluate import EvaluateOptions, main
+from seqserve_model.command.evaluate import main
 from seqserve_model.data import Pair, write_pairs
 from seqserve_model.evaluate import (
     TorchTranslator,
@@ -17,6 +17,7 @@ from seqserve_model.evaluate import (
     score,
     torch_device,
 )
+from seqserve_model.options import EvaluateOptions
 from seqserve_model.search import greedy
 from seqserve_model.transformer import Transformer
 from seqserve_model.vocabulary import learn_vocabulary
@@ -178,7 +179,10 @@ def test_what_an_artifact_cannot_do_is_explained(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere"], "nowhere: is neither a training run nor an artifact; `seqserve train` makes"),
+        (
+            ["nowhere"],
+            "nowhere: is neither a training run nor an artifact; make one with `seqserve train`",
+        ),
         (["RUN", "--weights", "best"], "has no best weights"),
         (["RUN", "--device", "abacus"], "'abacus' cannot be used here"),
         (["RUN", "--data", "none.tsv"], "none.tsv: cannot be read"),

@@ -17,7 +17,7 @@ from seqserve_model.transformer import Transformer
 
 MakeConfig = Callable[..., TransformerConfig]
 MakeModel = Callable[..., Transformer]
-MakeWords = Callable[..., Tensor]
+MakeTokens = Callable[..., Tensor]
 
 pytestmark = pytest.mark.usefixtures("double")
 
@@ -131,10 +131,10 @@ shapes = pytest.mark.parametrize(
 
 @shapes
 def test_encoder_matches_torch(
-    make_model: MakeModel, make_words: MakeWords, position: NormPosition, activation: Activation
+    make_model: MakeModel, make_tokens: MakeTokens, position: NormPosition, activation: Activation
 ) -> None:
     model = make_model(norm_position=position, activation=activation)
-    source, lengths = make_words(3, 7), torch.tensor([7, 2, 5])
+    source, lengths = make_tokens(3, 7), torch.tensor([7, 2, 5])
     x = model.encoder_positions.embed(model.source_embedding(source) * 4, 0)  # √16
     padding = torch.arange(7) >= lengths[:, None]
     expected = torch_stack(model, decoder=False)(x, src_key_padding_mask=padding)
@@ -143,10 +143,10 @@ def test_encoder_matches_torch(
 
 @shapes
 def test_decoder_matches_torch(
-    make_model: MakeModel, make_words: MakeWords, position: NormPosition, activation: Activation
+    make_model: MakeModel, make_tokens: MakeTokens, position: NormPosition, activation: Activation
 ) -> None:
     model = make_model(norm_position=position, activation=activation)
-    target, memory, lengths = make_words(3, 5), torch.randn(3, 7, 16), torch.tensor([7, 2, 5])
+    target, memory, lengths = make_tokens(3, 5), torch.randn(3, 7, 16), torch.tensor([7, 2, 5])
     x = model.decoder_positions.embed(model.target_embedding(target) * 4, 0)
     hidden = torch_stack(model, decoder=True)(
         x,

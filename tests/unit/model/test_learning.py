@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 PAD, BOS, EOS, FIRST = 0, 1, 2, 4
 SYMBOLS, LONGEST, STEPS, ROWS = 6, 4, 300, 48
 
-# Each takes some seconds. One adds positions to the words, the other has them in its attention.
+# Each takes some seconds. One adds positions to the tokens, the other has them in its attention.
 QUICK = {PositionScheme.SINUSOIDAL, PositionScheme.ROTARY}
 
 
@@ -28,9 +28,9 @@ def reversals(rows: int) -> tuple[Tensor, Tensor, Tensor]:
     places = torch.arange(LONGEST + 1)
     source = torch.randint(FIRST, FIRST + SYMBOLS, (rows, LONGEST + 1))  # [B, S]
     turned = source.gather(1, (lengths[:, None] - 1 - places).clamp(min=0))
-    for words in (source, turned):
-        words[places == lengths[:, None]] = EOS
-        words[places > lengths[:, None]] = PAD
+    for tokens in (source, turned):
+        tokens[places == lengths[:, None]] = EOS
+        tokens[places > lengths[:, None]] = PAD
     return source, lengths + 1, turned
 
 
@@ -66,7 +66,7 @@ def test_learns_to_reverse(
         optimizer.step()
     source, lengths, target = reversals(200)
     found = greedy(model.eval(), source, lengths, LONGEST + 1)
-    wanted = [[word for word in row if word >= FIRST] for row in target.tolist()]
+    wanted = [[token for token in row if token >= FIRST] for row in target.tolist()]
     right = sum(ours == theirs for ours, theirs in zip(found, wanted, strict=True))
-    # Who knows the words but not their order gets about half.
+    # A model without the order of tokens gets about half.
     assert right >= 170, f"{right} of 200 are right"

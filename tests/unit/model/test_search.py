@@ -24,23 +24,23 @@ pytestmark = pytest.mark.usefixtures("double")
 @torch.no_grad()
 def without_cache(model: Transformer, source: Tensor) -> list[int]:
     """Decodes one source, reading the whole target again at every step."""
-    words = [model.config.bos_id]
-    while len(words) <= LIMIT:
-        logits = model(source[None], torch.tensor([len(source)]), torch.tensor([words]))
-        word = int(logits[0, -1].argmax())
-        if word == model.config.eos_id:
+    tokens = [model.config.bos_id]
+    while len(tokens) <= LIMIT:
+        logits = model(source[None], torch.tensor([len(source)]), torch.tensor([tokens]))
+        token = int(logits[0, -1].argmax())
+        if token == model.config.eos_id:
             break
-        words.append(word)
-    return words[1:]
+        tokens.append(token)
+    return tokens[1:]
 
 
 @torch.no_grad()
 def restless(make_model: MakeModel, **changes: object) -> Transformer:
-    """Makes a model whose words vary and whose targets end now and then."""
+    """Makes a model whose tokens vary and whose targets end now and then."""
     model = make_model(vocabulary_size=5, tied_output=False, **changes)
-    words = torch.randint(0, 5, (200, 7))
-    features = model.features(words, torch.full((200,), 7), words)
-    # What all features have in common would choose the same word everywhere: take it out.
+    tokens = torch.randint(0, 5, (200, 7))
+    features = model.features(tokens, torch.full((200,), 7), tokens)
+    # The mean of all features would choose the same token everywhere: subtract it.
     common = F.normalize(features.mean((0, 1)), dim=0)
     weight = model.output_projection.weight
     weight -= (weight @ common)[:, None] * common
@@ -62,18 +62,18 @@ def test_batch_with_caches_equals_each_row_without(
 
 
 @torch.no_grad()
-def always(make_model: MakeModel, word: int) -> Transformer:
-    """Makes a model that says one word at every step."""
+def always(make_model: MakeModel, token: int) -> Transformer:
+    """Makes a model that chooses one token at every step."""
     model = make_model(tied_output=False)
     norm = cast(nn.LayerNorm, model.decoder_norm)
     norm.weight.zero_()
     norm.bias.fill_(1.0)
     model.output_projection.weight.zero_()
-    model.output_projection.weight[word] = 1.0
+    model.output_projection.weight[token] = 1.0
     return model
 
 
-def test_limit_counts_words_without_the_end(make_model: MakeModel) -> None:
+def test_limit_counts_tokens_without_the_end(make_model: MakeModel) -> None:
     model = always(make_model, 5)
     assert greedy(model, torch.tensor([[4], [6]]), torch.tensor([1, 1]), 3) == [[5] * 3] * 2
 

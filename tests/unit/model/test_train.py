@@ -234,7 +234,7 @@ def test_resuming_with_another_model_is_refused(
     changed.write_text(recipe.read_text().replace("width = 32", "width = 64"))
     with pytest.raises(OptionError) as error:
         main([str(changed), "--out", str(finished), "--resume"])
-    assert "was begun with model.width = 32, the recipe says 64" in str(error.value)
+    assert "began with model.width = 32, the recipe has 64" in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -63,9 +63,9 @@ def test_the_loss_is_the_smoothed_cross_entropy_of_real_tokens(
     logs = F.log_softmax(logits, dim=-1)  # [B, T, V]
     expected = 0.0
     for row in range(3):
-        for column, word in enumerate(batch.target_out[row].tolist()):
-            if word != model.config.pad_id:
-                likely, uniform = logs[row, column, word], logs[row, column].mean()
+        for column, token in enumerate(batch.target_out[row].tolist()):
+            if token != model.config.pad_id:
+                likely, uniform = logs[row, column, token], logs[row, column].mean()
                 expected -= (0.9 * likely + 0.1 * uniform).item()
     loss = batch_loss(model, batch, label_smoothing=0.1)
     assert loss.item() == pytest.approx(expected, rel=1e-10)

@@ -20,7 +20,7 @@ from seqserve_model.config import (
 from seqserve_model.transformer import AttentionRecord, DecoderState, Transformer
 
 MakeModel = Callable[..., Transformer]
-MakeWords = Callable[..., Tensor]
+MakeTokens = Callable[..., Tensor]
 
 pytestmark = pytest.mark.usefixtures("double")
 
@@ -48,10 +48,10 @@ def begin(model: Transformer, source: Tensor, lengths: Tensor) -> DecoderState:
 @pytest.mark.parametrize("shape", SHAPES, ids=name_of)
 @torch.no_grad()
 def test_cached_steps_equal_one_pass(
-    make_model: MakeModel, make_words: MakeWords, shape: dict[str, PositionScheme]
+    make_model: MakeModel, make_tokens: MakeTokens, shape: dict[str, PositionScheme]
 ) -> None:
     model = make_model(**shape)
-    source, lengths, target = make_words(3, 6), torch.tensor([6, 2, 4]), make_words(3, 7)
+    source, lengths, target = make_tokens(3, 6), torch.tensor([6, 2, 4]), make_tokens(3, 7)
     expected = model(source, lengths, target)
     for blocks in ([1] * 7, [3, 1, 3]):
         state = begin(model, source, lengths)
@@ -64,10 +64,10 @@ def test_cached_steps_equal_one_pass(
 @every_scheme
 @torch.no_grad()
 def test_decode_and_forward_agree(
-    make_model: MakeModel, make_words: MakeWords, positions: PositionScheme
+    make_model: MakeModel, make_tokens: MakeTokens, positions: PositionScheme
 ) -> None:
     model = make_model(positions=positions)
-    source, lengths, target = make_words(3, 6), torch.tensor([6, 2, 4]), make_words(3, 5)
+    source, lengths, target = make_tokens(3, 6), torch.tensor([6, 2, 4]), make_tokens(3, 5)
     expected = model(source, lengths, target)
     assert torch.equal(model.decode(target, model.encode(source, lengths), lengths), expected)
     assert torch.equal(model.project(model.features(source, lengths, target)), expected)
@@ -79,10 +79,10 @@ def test_decode_and_forward_agree(
 @every_scheme
 @torch.no_grad()
 def test_row_in_a_batch_is_the_row_alone(
-    make_model: MakeModel, make_words: MakeWords, positions: PositionScheme
+    make_model: MakeModel, make_tokens: MakeTokens, positions: PositionScheme
 ) -> None:
     model = make_model(positions=positions)
-    source, lengths, target = make_words(4, 7), torch.tensor([3, 7, 1, 5]), make_words(4, 5)
+    source, lengths, target = make_tokens(4, 7), torch.tensor([3, 7, 1, 5]), make_tokens(4, 5)
     together = model(source, lengths, target)
     for row, length in enumerate(lengths.tolist()):
         alone = model(source[row : row + 1, :length], lengths[row : row + 1], target[row : row + 1])
@@ -99,7 +99,7 @@ def test_row_in_a_batch_is_the_row_alone(
 @torch.no_grad()
 def test_right_padding_never_matters(
     make_model: MakeModel,
-    make_words: MakeWords,
+    make_tokens: MakeTokens,
     positions: PositionScheme,
     lengths: list[int],
     padding: int,
@@ -108,10 +108,10 @@ def test_right_padding_never_matters(
     model = make_model(positions=positions)
     torch.manual_seed(seed)
     rows, kept = len(lengths), torch.tensor(lengths)
-    source, target = make_words(rows, 5), make_words(rows, 4)
+    source, target = make_tokens(rows, 5), make_tokens(rows, 4)
     real = torch.arange(5) < kept[:, None]
-    longer = torch.cat((torch.where(real, source, 0), make_words(rows, padding)), dim=1)
-    before, after = (model(words, kept, target) for words in (source, longer))
+    longer = torch.cat((torch.where(real, source, 0), make_tokens(rows, padding)), dim=1)
+    before, after = (model(tokens, kept, target) for tokens in (source, longer))
     assert_same(before, after)
 
 
@@ -119,9 +119,9 @@ def test_right_padding_never_matters(
 @given(now=st.integers(1, 5), later=st.integers(1, 4), seed=st.integers(0, 999))
 @settings(deadline=None, max_examples=15)
 @torch.no_grad()
-def test_future_words_never_influence(
+def test_future_tokens_never_influence(
     make_model: MakeModel,
-    make_words: MakeWords,
+    make_tokens: MakeTokens,
     positions: PositionScheme,
     now: int,
     later: int,
@@ -129,18 +129,18 @@ def test_future_words_never_influence(
 ) -> None:
     model = make_model(positions=positions)
     torch.manual_seed(seed)
-    source, lengths, target = make_words(2, 5), torch.tensor([5, 3]), make_words(2, now + later)
-    changed = torch.cat((target[:, :now], make_words(2, later)), dim=1)
-    before, after = (model(source, lengths, words)[:, :now] for words in (target, changed))
+    source, lengths, target = make_tokens(2, 5), torch.tensor([5, 3]), make_tokens(2, now + later)
+    changed = torch.cat((target[:, :now], make_tokens(2, later)), dim=1)
+    before, after = (model(source, lengths, tokens)[:, :now] for tokens in (target, changed))
     assert_same(before, after)
 
 
 @every_scheme
 def test_empty_source_is_finite_and_trains(
-    make_model: MakeModel, make_words: MakeWords, positions: PositionScheme
+    make_model: MakeModel, make_tokens: MakeTokens, positions: PositionScheme
 ) -> None:
     model = make_model(positions=positions)
-    logits = model(make_words(2, 5), torch.tensor([0, 5]), make_words(2, 4))
+    logits = model(make_tokens(2, 5), torch.tensor([0, 5]), make_tokens(2, 4))
     logits.square().mean().backward()
     assert logits.isfinite().all()
     for name, parameter in model.named_parameters():
@@ -150,20 +150,20 @@ def test_empty_source_is_finite_and_trains(
 
 @every_scheme
 @torch.no_grad()
-def test_order_of_words_matters(
-    make_model: MakeModel, make_words: MakeWords, positions: PositionScheme
+def test_order_of_tokens_matters(
+    make_model: MakeModel, make_tokens: MakeTokens, positions: PositionScheme
 ) -> None:
     model = make_model(positions=positions)
-    words, end, begin = make_words(1, 5), torch.tensor([[2]]), torch.tensor([[1]])
-    # The end token is what tells ALiBi, whose scores fall alike to both sides, from its mirror.
-    straight, turned = (torch.cat((part, end), dim=1) for part in (words, words.flip(1)))
+    tokens, end, begin = make_tokens(1, 5), torch.tensor([[2]]), torch.tensor([[1]])
+    # ALiBi falls alike to both sides: without the end token a source equals its mirror image.
+    straight, turned = (torch.cat((part, end), dim=1) for part in (tokens, tokens.flip(1)))
     logits = [model(source, torch.tensor([6]), begin) for source in (straight, turned)]
     assert (logits[0] - logits[1]).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("positions", ["relative", "t5", "rotary", "alibi"])
 @torch.no_grad()
-def test_equal_words_are_told_apart_by_distance_only(make_model: MakeModel, positions: str) -> None:
+def test_equal_tokens_differ_by_distance_only(make_model: MakeModel, positions: str) -> None:
     model = make_model(positions=PositionScheme(positions))
     record = AttentionRecord()
     model.encode(torch.full((1, 6), 5), torch.tensor([6]), record)
@@ -181,12 +181,12 @@ def test_equal_words_are_told_apart_by_distance_only(make_model: MakeModel, posi
 @torch.no_grad()
 def test_record_holds_the_weights_of_the_same_pass(
     make_model: MakeModel,
-    make_words: MakeWords,
+    make_tokens: MakeTokens,
     positions: PositionScheme,
     norm_position: NormPosition,
 ) -> None:
     model = make_model(positions=positions, norm_position=norm_position, decoder_layers=3)
-    source, lengths, target = make_words(3, 6), torch.tensor([6, 2, 4]), make_words(3, 5)
+    source, lengths, target = make_tokens(3, 6), torch.tensor([6, 2, 4]), make_tokens(3, 5)
     record = AttentionRecord()
     memory = model.encode(source, lengths, record)
     features = model.advance(target, model.begin(memory, lengths), record)
@@ -211,10 +211,10 @@ def test_record_holds_the_weights_of_the_same_pass(
 @every_scheme
 @torch.no_grad()
 def test_record_of_cached_steps_is_the_last_row_of_the_pass(
-    make_model: MakeModel, make_words: MakeWords, positions: PositionScheme
+    make_model: MakeModel, make_tokens: MakeTokens, positions: PositionScheme
 ) -> None:
     model = make_model(positions=positions)
-    source, lengths, target = make_words(2, 5), torch.tensor([5, 3]), make_words(2, 4)
+    source, lengths, target = make_tokens(2, 5), torch.tensor([5, 3]), make_tokens(2, 4)
     whole, step = AttentionRecord(), AttentionRecord()
     model.advance(target, begin(model, source, lengths), whole)
     state = begin(model, source, lengths)
@@ -228,9 +228,9 @@ def test_record_of_cached_steps_is_the_last_row_of_the_pass(
 # Dropout and what is saved
 
 
-def test_dropout_acts_in_training_only(make_model: MakeModel, make_words: MakeWords) -> None:
+def test_dropout_acts_in_training_only(make_model: MakeModel, make_tokens: MakeTokens) -> None:
     model = make_model(dropout=0.3, attention_dropout=0.3)
-    inputs = make_words(2, 5), torch.tensor([5, 3]), make_words(2, 4)
+    inputs = make_tokens(2, 5), torch.tensor([5, 3]), make_tokens(2, 4)
     assert torch.equal(model(*inputs), model(*inputs))
     model.train()
     assert not torch.equal(model(*inputs), model(*inputs))
@@ -238,21 +238,21 @@ def test_dropout_acts_in_training_only(make_model: MakeModel, make_words: MakeWo
 
 @every_scheme
 def test_attention_weights_are_dropped_in_every_scheme(
-    make_model: MakeModel, make_words: MakeWords, positions: PositionScheme
+    make_model: MakeModel, make_tokens: MakeTokens, positions: PositionScheme
 ) -> None:
     model = make_model(attention_dropout=0.5, positions=positions).train()
-    source, lengths = make_words(2, 5), torch.tensor([5, 3])
+    source, lengths = make_tokens(2, 5), torch.tensor([5, 3])
     assert not torch.equal(model.encode(source, lengths), model.encode(source, lengths))
 
 
 @every_scheme
 @torch.no_grad()
 def test_weights_alone_restore_a_model(
-    make_model: MakeModel, make_words: MakeWords, positions: PositionScheme
+    make_model: MakeModel, make_tokens: MakeTokens, positions: PositionScheme
 ) -> None:
     model = make_model(positions=positions)
     copy = Transformer(TransformerConfig.from_dict(model.config.to_dict())).eval()
     copy.load_state_dict({name: weight.clone() for name, weight in model.state_dict().items()})
-    inputs = make_words(2, 5), torch.tensor([5, 3]), make_words(2, 4)
+    inputs = make_tokens(2, 5), torch.tensor([5, 3]), make_tokens(2, 4)
     assert torch.equal(copy(*inputs), model(*inputs))
     assert set(model.state_dict()) == set(dict(model.named_parameters(remove_duplicate=False)))

@@ -1,4 +1,4 @@
-"""Threads that wait sleep: torch is told so before it is loaded, unless the user said otherwise."""
+"""Waiting threads sleep, unless the user has set another policy."""
 
 from __future__ import annotations
 

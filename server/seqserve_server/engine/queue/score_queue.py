@@ -1,8 +1,9 @@
 """Holds the requests that wait for the scorer: bounded and fair.
 
 Requests for the attention of a finished answer come first and are never refused: their callers hold
-the answer already, and calls in flight bound how many there are. Requests to score a target wait
-within the bounds of a queue, fair among clients. One pass in sixteen is theirs in any case.
+the answer already. So the backlog is bounded before: while many answers wait, no request that will
+need attention may start. Requests to score a target wait within the bounds of a queue, fair among
+clients. One pass in sixteen is theirs in any case.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from seqserve_server.contract.errors import Bound, QueueFull
 from seqserve_server.contract.events import Event, TargetScored
 from seqserve_server.contract.limits import QueueLimits
 from seqserve_server.contract.request import Priority, ScoreSpec
@@ -19,6 +21,8 @@ from seqserve_server.engine.request import Request, RequestState
 
 MAX_SCORE_BATCH = 16
 """Targets that are scored together."""
+
+_RETRY_S = 0.5
 
 
 class ScoreQueue(RequestQueue):
@@ -68,6 +72,16 @@ class ScoreQueue(RequestQueue):
         if not self._queue and not self._running:
             self._ready_s = now_s
         self._queue.add(request)
+
+    def check_backlog(self, max_answers: int) -> None:
+        """Refuses a request that will need attention while too many answers wait for theirs.
+
+        Raises:
+            QueueFull: ``max_answers`` answers wait.
+        """
+        if len(self._answers) >= max_answers:
+            reason = f"{len(self._answers)} answers wait for their attention already"
+            raise QueueFull(reason, _RETRY_S, Bound.ATTENTION)
 
     def _leave(self, request: Request) -> None:
         if request.answer is None:

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any
+from typing import Any, cast
 
 import grpc
 
@@ -81,8 +81,8 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         # Tokens that may still be replaced are not streamed.
         streamed = not request.options.replace_unknowns
         model, call = await self._generation(request, context, streamed=streamed)
-        stops = request.options.stop_sequences
-        text = model.tokenizer.stream(tuple(stops))
+        stops = cast(GenerateSpec, call.spec).options.stops
+        text = model.tokenizer.stream(stops)
         generated: list[int] = []
         sent_text, sent_tokens = "", 0
         async with aclosing(call.progress()) as progress:

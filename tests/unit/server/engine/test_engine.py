@@ -10,6 +10,7 @@ from tests.unit.server.engine.fake_runtime import EOS, FakeRuntime, detokenize, 
 from tests.unit.server.engine.requests import KeptRequest, keep
 
 from seqserve_server.contract.errors import (
+    Bound,
     DeadlinePassed,
     Draining,
     EngineFault,
@@ -330,6 +331,26 @@ def test_attention_of_answers_is_not_refused_when_the_queue_is_full() -> None:
     assert isinstance(waiting.last, TargetScored)
     harness.wait_idle()
     harness.assert_counted(running, waiting, *answers)
+    harness.engine.stop()
+
+
+def test_answers_that_wait_for_their_attention_are_bounded() -> None:
+    """More may be decoded than scored; refusing the second request would lose the answer."""
+    harness = Harness(max_queue=9)
+    harness.may_teach.clear()
+    harness.engine.start()
+    harness.attend(5)
+    assert harness.teaching.wait(PATIENCE_S)
+    waiting = [harness.attend(5) for _ in range(harness.engine.slots)]
+    options = DecodingOptions(max_decoding_length=9, return_attention=True)
+    with pytest.raises(QueueFull, match=f"{len(waiting)} answers wait for their attention") as full:
+        harness.engine.submit(KeptRequest(GenerateSpec(source=[5, EOS], options=options)))
+    assert full.value.bound is Bound.ATTENTION and full.value.retry_after_s > 0
+    assert isinstance(harness.submit(6).last, Finished), "a request without attention is refused"
+    harness.may_teach.set()
+    assert all(request.result.best.attention for request in waiting)
+    harness.wait_idle()
+    assert harness.attend(7).result.best.attention
     harness.engine.stop()
 
 

@@ -8,7 +8,8 @@ import onnx
 import pytest
 from onnx import TensorProto, numpy_helper
 
-from seqserve_export.program import OPSET, WEIGHTS, _move_weights
+from seqserve_export.graph_files import WEIGHTS, move_weights
+from seqserve_export.tracing import OPSET
 
 GRAPHS = ["encoder.onnx", "decoder.onnx", "scorer.onnx"]
 
@@ -94,7 +95,7 @@ def test_files_name_no_path_of_the_machine(artifact: Path) -> None:
     for name in GRAPHS:
         content = (artifact / name).read_bytes()
         for trace in (here, b"/home", b"/usr", b".py", b"site-packages", b"File "):
-            assert trace not in content, f"{name} tells of {trace!r}"
+            assert trace not in content, f"{name} contains {trace!r}"
 
 
 def test_graphs_need_what_the_manifest_says(graphs: dict[str, onnx.ModelProto]) -> None:
@@ -132,7 +133,7 @@ def test_rounded_projections_are_products_of_integers(tiny_int8_artifact: Path) 
 
 
 def test_rounded_weights_are_laid_out_as_torch_does(tiny_int8_artifact: Path) -> None:
-    """So that a part of a packed weight is found in it, and words are rows of the last."""
+    """A part of a joined weight is found in it, and tokens are rows of the output projection."""
     for name in GRAPHS:
         graph = onnx.load(str(tiny_int8_artifact / name), load_external_data=False).graph
         rounded = {t.name for t in graph.initializer if t.data_type == TensorProto.INT8 and t.dims}
@@ -150,8 +151,8 @@ def test_part_of_a_packed_weight_is_found_in_it() -> None:
     other = part + 1
     weights = bytearray()
     first, second = graph_of(packed=np.concatenate([other, part])), graph_of(part=part)
-    _move_weights(first, weights)
-    _move_weights(second, weights)
+    move_weights(first, weights)
+    move_weights(second, weights)
     assert len(weights) == 2 * part.nbytes
     [tensor] = second.graph.initializer
     assert external(tensor) == {"location": WEIGHTS, "offset": "4096", "length": "4096"}
@@ -162,7 +163,7 @@ def test_weight_is_never_pointed_to_where_no_number_begins() -> None:
     ones = np.full(1024, 0x01010101, np.int32)
     weights = bytearray(b"\0" * 3 + b"\1" * ones.nbytes)
     graph = graph_of(ones=ones)
-    _move_weights(graph, weights)
+    move_weights(graph, weights)
     offset = int(external(graph.graph.initializer[0])["offset"])
     assert offset % 64 == 0
     assert weights[offset : offset + ones.nbytes] == ones.tobytes()
@@ -171,6 +172,6 @@ def test_weight_is_never_pointed_to_where_no_number_begins() -> None:
 def test_small_constants_stay_in_their_graph() -> None:
     weights = bytearray()
     graph = graph_of(small=np.zeros(255, np.float32))
-    _move_weights(graph, weights)
+    move_weights(graph, weights)
     assert not weights
     assert graph.graph.initializer[0].data_location == TensorProto.DEFAULT

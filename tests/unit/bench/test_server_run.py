@@ -1,4 +1,4 @@
-"""EngineStats of rounds made by hand."""
+"""Throughput of rounds made by hand."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 
 import pytest
 from bench.engine import EngineRun
-from bench.overhead import ServerRun, throughput
+from bench.server_run import ServerRun, throughput
 
 
 def test_figures() -> None:

@@ -1,0 +1,80 @@
+"""Records what a measurement was taken on: commit, versions, processor and day."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+import sys
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from seqserve import __version__
+from seqserve_model.revision import current_commit
+from seqserve_server.front.cores import available_cores
+
+_INSTRUCTIONS = ("avx2", "avx_vnni", "avx512_vnni", "avx512_bf16", "amx_int8")
+_SHOWN = {"onnxruntime": "onnxruntime", "ctranslate2": "CTranslate2", "torch": "torch"}
+_PACKAGES = (*_SHOWN, "transformers", "grpcio", "numpy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """What decides a speed besides the code that is measured."""
+
+    commit: str
+    """Empty outside a clone."""
+    date: str
+    """ISO 8601."""
+    versions: dict[str, str]
+    """By name of the package."""
+    cpu: str
+    instructions: tuple[str, ...]
+    """Those of the processor that speed up integers."""
+    cores: int
+    """Those that this process may use."""
+
+    @classmethod
+    def current(cls) -> Provenance:
+        """Describes this machine, environment and day."""
+        cpu, flags = _processor()
+        return cls(
+            commit=current_commit(),
+            date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+            versions={"seqserve": __version__} | {name: version(name) for name in _PACKAGES},
+            cpu=cpu,
+            instructions=tuple(flag for flag in _INSTRUCTIONS if flag in flags),
+            cores=available_cores(),
+        )
+
+    @property
+    def signature(self) -> str:
+        """One line that belongs under every table of speeds."""
+        # Torch adds its build: 2.13.0+cpu.
+        shown = {name: self.versions[name].partition("+")[0] for name in ("seqserve", *_SHOWN)}
+        return " | ".join(
+            [
+                f"seqserve {shown['seqserve']} (commit {self.commit[:7] or 'unknown'})",
+                *(f"{label} {shown[name]}" for name, label in _SHOWN.items()),
+                f"{self.cpu}, {' '.join(self.instructions) or 'no avx2'}, {self.cores} cores",
+                self.date,
+            ]
+        )
+
+
+def _processor() -> tuple[str, list[str]]:
+    """Names the processor, and all its instruction sets where Linux lists them."""
+    cpu, flags = platform.processor() or platform.machine(), list[str]()
+    for line in Path("/proc/cpuinfo").read_text().splitlines() if sys.platform == "linux" else ():
+        name, _, value = line.partition(":")
+        if name.strip() == "model name":
+            cpu = value.strip()
+        elif name.strip() == "flags":
+            flags = value.split()
+            break
+    return cpu, flags
+
+
+def print_signature() -> None:
+    """Prints the signature of a table, and an empty line after it."""
+    print(f"{Provenance.current().signature}\n", flush=True)

@@ -1,0 +1,181 @@
+"""The decoder graph: one step, from the last token of every running row to its next token."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seqserve_export import operators
+from seqserve_export.graphs.projections import qkv_projections
+from seqserve_export.graphs.step_positions import StepPositions
+from seqserve_export.quantization import cache_scales, precision_of
+from seqserve_export.shortlist import project_tokens
+from seqserve_model.layers import DecoderLayer
+from seqserve_model.positions import LearnedPositions, RotaryPositions, SinusoidalPositions
+from seqserve_model.transformer import Transformer
+
+
+class StepRows(NamedTuple):
+    """The running rows."""
+
+    tokens: Tensor
+    """Last token of each row, int64 ``[B, 1]``."""
+    lengths: Tensor
+    """Tokens of each row already in its cache, int32 ``[B]``."""
+    max_length: Tensor
+    """Length of the longest row after this step, at least 2; int32 ``[1]``."""
+    source_last_index: Tensor
+    """Index of each row's last source token, int32 ``[B]``."""
+    max_source_length: Tensor
+    """Length of the longest source, at least 2; int32 ``[1]``."""
+
+
+class StepOptions(NamedTuple):
+    """What a step changes and returns."""
+
+    bias_tokens: Tensor
+    """Tokens whose logits are changed, int64 ``[P, A]``."""
+    bias_values: Tensor
+    """Added to the logits of ``bias_tokens``, ``[P, A]``."""
+    return_logprobs: Tensor
+    """Whether to compute log-probabilities, bool ``[]``; zeros otherwise."""
+    top_k: Tensor
+    """Its length K is the number of top tokens to list, int64 ``[K]``; may be empty."""
+    num_logits: Tensor
+    """Its length N is the number of logits to return, from token 0 on, int64 ``[N]``; may be
+    empty."""
+    allowed_tokens: Tensor
+    """Tokens whose logits alone to return, in groups, int64 ``[G, 64]``; may be empty. See
+    :func:`project_tokens`."""
+    projected_rows: Tensor
+    """Rows to project onto the whole vocabulary, int64 ``[P]``; may be empty. Every output with an
+    axis P is of these rows, in this order."""
+
+
+class LayerCaches(NamedTuple):
+    """The caches of one layer."""
+
+    self_key: Tensor
+    """``[B, H, C, D]``."""
+    self_value: Tensor
+    """``[B, H, C, D]``."""
+    cross_key: Tensor
+    """``[B, H, S, D]``."""
+    cross_value: Tensor
+    """``[B, H, S, D]``."""
+    last_key: Tensor
+    """Cross key of the last source token, ``[B, 1, W]``."""
+    last_value: Tensor
+    """Cross value of the last source token, ``[B, 1, W]``."""
+
+
+class DecoderGraph(nn.Module):
+    """Advances every running row by one token."""
+
+    def __init__(self, model: Transformer) -> None:
+        """Joins the projections of each self-attention, and tabulates position biases."""
+        super().__init__()
+        self.model, self.heads = model, model.config.heads
+        self.target_projections = qkv_projections(model.decoder_layers)
+        self.positions = StepPositions(model)
+        # A float projection of a matrix with its bias is one node, Gemm; integers take any shape.
+        self.is_flat = precision_of(model) == "fp32"
+
+    def forward(
+        self, rows: StepRows, options: StepOptions, caches: list[LayerCaches]
+    ) -> tuple[Tensor, ...]:
+        """Advances every row by one token.
+
+        Returns:
+            Next token int64 ``[P, 1]``, its log-probability ``[P]``, the top-k tokens int64
+            ``[P, K]``, best first, their log-probabilities ``[P, K]``, logits ``[P, N]``, logits of
+            the allowed tokens without biases ``[B, G, 64]``, then the self and cross caches of each
+            layer.
+        """
+        x = self._embed(rows)
+        updated: list[Tensor] = []
+        for index, (layer, cache) in enumerate(zip(self.model.decoder_layers, caches, strict=True)):
+            attend_target = partial(self._attend_target, index, rows, cache, updated)
+            attend_memory = partial(self._attend_memory, layer, rows, cache, updated)
+            x = layer(x, attend_target, attend_memory)
+        features = self.model.decoder_norm(x)
+        if not self.is_flat:
+            features = features.squeeze(1)  # [B, W]
+        allowed_logits = project_tokens(
+            self.model.output_projection, features, options.allowed_tokens
+        )
+        logits = self.model.project(F.embedding(options.projected_rows, features))  # [P, V]
+        logits = operators.add_at(logits, options.bias_tokens, options.bias_values)
+        tokens = operators.argmax(logits)  # [P, 1]
+        logprobs = operators.log_softmax(logits, tokens, options.top_k, options.return_logprobs)
+        returned = logits[:, : options.num_logits.size(0)]
+        return tokens, *logprobs, returned, allowed_logits, *updated
+
+    def _embed(self, rows: StepRows) -> Tensor:
+        """Looks up the last tokens: ``[B, W]``, or ``[B, 1, W]`` for integers."""
+        tokens, lengths = rows.tokens, rows.lengths
+        if self.is_flat:
+            tokens = tokens.squeeze(1)
+        else:
+            lengths = lengths[:, None]
+        x = self.model.embed_tokens(self.model.target_embedding, tokens)
+        scheme = self.model.decoder_positions
+        if isinstance(scheme, SinusoidalPositions | LearnedPositions):
+            return x + F.embedding(lengths, scheme.table)
+        return x
+
+    def _as_step(self, x: Tensor) -> Tensor:
+        return x[:, None] if self.is_flat else x  # [B, 1, W], as attention wants it
+
+    def _as_rows(self, x: Tensor) -> Tensor:
+        return x.squeeze(1) if self.is_flat else x
+
+    def _attend_target(
+        self, index: int, rows: StepRows, cache: LayerCaches, updated: list[Tensor], x: Tensor
+    ) -> Tensor:
+        attention = self.model.decoder_layers[index].self_attention
+        scheme = self.model.decoder_positions
+        qkv = self._as_step(self.target_projections[index](x))  # [B, 1, 3W]
+        heads, key, value, *weights = operators.cached_attention(
+            qkv,
+            None,
+            None,
+            (cache.self_key, cache.self_value),
+            rows.lengths,
+            rows.max_length,
+            self.heads,
+            bias=self.positions.bias(index, qkv, rows.lengths, rows.max_length),
+            rotary=(scheme.cosine, scheme.sine) if isinstance(scheme, RotaryPositions) else None,
+            scales=cache_scales(attention),
+            return_weights=scheme.needs_weights,
+        )
+        updated += [key, value]
+        if weights:
+            heads = heads + self.positions.values(index, weights[0], rows.lengths, rows.max_length)
+        return attention.output(self._as_rows(heads))  # type: ignore[no-any-return]
+
+    def _attend_memory(
+        self,
+        layer: DecoderLayer,
+        rows: StepRows,
+        cache: LayerCaches,
+        updated: list[Tensor],
+        x: Tensor,
+    ) -> Tensor:
+        attention = layer.cross_attention
+        # The operator must write something: it writes the last source token where it already is.
+        heads, key, value = operators.cached_attention(
+            self._as_step(attention.query(x)),
+            cache.last_key,
+            cache.last_value,
+            (cache.cross_key, cache.cross_value),
+            rows.source_last_index,
+            rows.max_source_length,
+            self.heads,
+            scales=cache_scales(attention),
+        )
+        updated += [key, value]
+        return attention.output(self._as_rows(heads))  # type: ignore[no-any-return]

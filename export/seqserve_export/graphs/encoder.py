@@ -1,0 +1,95 @@
+"""The encoder graph: source tokens to the keys and values of every cross-attention."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from seqserve_export import operators
+from seqserve_export.graphs.projections import cross_projections, qkv_projections, split_heads
+from seqserve_model.attention import padding_mask
+from seqserve_model.positions import LearnedPositions, RotaryPositions, SinusoidalPositions
+from seqserve_model.transformer import Place, Transformer, attend, project_self
+
+
+class EncoderGraph(nn.Module):
+    """Encodes a batch of sources that lie one after the other, without padding."""
+
+    def __init__(self, model: Transformer) -> None:
+        """Joins the projections of each self-attention."""
+        super().__init__()
+        self.model = model
+        self.source_projections = qkv_projections(model.encoder_layers)
+        self.cross_projections = cross_projections(model.decoder_layers)
+
+    def forward(
+        self,
+        source: Tensor,
+        positions: Tensor,
+        source_lengths: Tensor,
+        pad_index: Tensor,
+        unpad_index: Tensor,
+    ) -> tuple[Tensor, ...]:
+        """Encodes sources of any lengths.
+
+        Projections run over T tokens and no padding; only attention runs over a padded batch.
+
+        Args:
+            source: Token ids, int64 ``[T]``.
+            positions: Position of each token in its source, int64 ``[T]``.
+            source_lengths: int32 ``[B]``.
+            pad_index: Index into ``source`` of each entry of a padded batch, int64 ``[B, S]``;
+                padding repeats the last token of its source.
+            unpad_index: Index into the flattened padded batch of each token, int64 ``[T]``.
+
+        Returns:
+            For each decoder layer the cross key ``[T, W]`` and the cross key of each source's last
+            token ``[B, 1, W]``, then both of the cross value.
+        """
+        x = self.model.embed_tokens(self.model.source_embedding, source)  # [T, W]
+        scheme = self.model.encoder_positions
+        if isinstance(scheme, SinusoidalPositions | LearnedPositions):
+            x = x + F.embedding(positions, scheme.table)
+        for index, layer in enumerate(self.model.encoder_layers):
+            x = layer(x, partial(self._attend, index, source_lengths, pad_index, unpad_index))
+        memory = self.model.encoder_norm(x)  # [T, W]
+        last_index = pad_index[:, -1:]  # [B, 1]
+        outputs: list[Tensor] = []
+        for project in self.cross_projections:
+            cached = project(memory)  # [T, W]
+            outputs += [cached, project.dequantized(F.embedding(last_index, cached))]
+        return tuple(outputs)
+
+    def _attend(
+        self, layer: int, lengths: Tensor, pad_index: Tensor, unpad_index: Tensor, x: Tensor
+    ) -> Tensor:
+        attention = self.model.encoder_layers[layer].self_attention
+        if self.model.encoder_positions.needs_weights:
+            padded = self._attend_by_weights(layer, lengths, F.embedding(pad_index, x))
+            return F.embedding(unpad_index, padded.flatten(0, 1))
+        qkv = F.embedding(pad_index, self.source_projections[layer](x))  # [B, S, 3W]
+        heads = self._attend_padded(layer, lengths, qkv)  # [B, S, W]
+        return attention.output(F.embedding(unpad_index, heads.flatten(0, 1)))  # type: ignore[no-any-return]
+
+    def _attend_padded(self, layer: int, lengths: Tensor, qkv: Tensor) -> Tensor:
+        positions, heads = self.model.encoder_positions, self.model.config.heads
+        query, key, value = qkv.chunk(3, dim=-1)
+        if isinstance(positions, RotaryPositions):
+            query, key = (_rotate(positions, part, heads) for part in (query, key))
+        bias = positions.bias(layer, split_heads(query, heads), 0, qkv.size(1))
+        if bias is not None:
+            bias = bias[None]
+        return operators.full_attention(query, key, value, lengths, bias, heads)
+
+    def _attend_by_weights(self, layer: int, lengths: Tensor, x: Tensor) -> Tensor:
+        """Attends with torch's attention, because the operator does not return its weights."""
+        attention = self.model.encoder_layers[layer].self_attention
+        place = Place(positions=self.model.encoder_positions, layer=layer, start=0)
+        parts = project_self(attention, place, x)
+        return attend(attention, *parts, padding_mask(lengths, x.size(1)), place, None)
+
+
+def _rotate(positions: RotaryPositions, x: Tensor, heads: int) -> Tensor:
+    return positions.rotate(split_heads(x, heads), 0).transpose(1, 2).flatten(2)  # [B, S, W]

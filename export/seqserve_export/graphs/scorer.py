@@ -1,0 +1,40 @@
+"""The scorer graph: log-probabilities and attention of a known target, in one pass."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from seqserve_model.transformer import AttentionRecord, Transformer
+
+
+class ScorerGraph(nn.Module):
+    """Scores known targets by forced decoding."""
+
+    def __init__(self, model: Transformer) -> None:
+        """Takes the model as it is: its own attentions return the weights."""
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self, source: Tensor, source_lengths: Tensor, target: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Scores targets and returns the attention weights.
+
+        Args:
+            source: int64 ``[B, S]``.
+            source_lengths: int32 ``[B]``.
+            target: The begin token, then the tokens to score, int64 ``[B, T + 1]``.
+
+        Returns:
+            Log-probabilities ``[B, T]`` of the tokens, and the attention weights of encoder
+            ``[L, B, H, S, S]``, decoder ``[L, B, H, T, T]`` and cross ``[L, B, H, T, S]``. Row t
+            of the last two belongs to the step that chose token t.
+        """
+        record = AttentionRecord()
+        memory = self.model.encode(source, source_lengths, record)
+        state = self.model.begin(memory, source_lengths)
+        logits = self.model.project(self.model.advance(target[:, :-1], state, record))
+        logprobs = torch.log_softmax(logits, -1).gather(2, target[:, 1:, None]).squeeze(2)
+        weights = (record.encoder, record.decoder, record.cross)
+        return (logprobs, *(torch.stack(layers) for layers in weights))  # type: ignore[return-value]

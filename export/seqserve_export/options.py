@@ -1,0 +1,49 @@
+"""Options of ``seqserve export``, readable without torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from seqserve.options import option
+from seqserve_export.precision import Caches, Precision, Scales
+from seqserve_model.weights import WEIGHTS_HELP, Weights
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOptions:
+    """Options of ``seqserve export``."""
+
+    run: Path = option(help="Directory of a training run.", positional=True)
+    name: str = option(help="Name of the model, that clients request.")
+    model_version: int = option(1, help="Version; the highest one is served.", minimum=1)
+    model_repository: Path = option(Path("models"), help="Folder of models to export into.")
+    description: str = option("", help="What the model is for, in one line.")
+    licence: str = option("", help="Licence of the model, an SPDX identifier.")
+    data_licence: str = option("", help="Licence of the data it was trained on.")
+    attribution: str = option("", help="Attribution that the licence of the data requires.")
+    weights: Weights = option(Weights.RESULT, help=WEIGHTS_HELP)
+    precision: Precision = option(
+        Precision.FP32,
+        help="int8 is about twice as fast, and refused if it costs more than 0.2 BLEU.",
+    )
+    scales: Scales = option(
+        Scales.STATIC,
+        help="int8: scales of inputs, from calibration (static) or from each row at run time (row);"
+        " row is a little more exact, static is faster.",
+    )
+    caches: Caches = option(
+        Caches.FLOAT,
+        help="int8: type of the K/V caches; int8 pays off for wide models with many and long rows.",
+    )
+    calibration: Path | None = option(
+        None, help="int8: TSV of real sentences; the run's validation set if not given."
+    )
+    calibration_sentences: int = option(
+        1_000, help="int8: maximum number of its sentences.", minimum=1
+    )
+    data: Path | None = option(
+        None, help="TSV of real sentences for the proof; the run's test set if not given."
+    )
+    sentences: int = option(2_000, help="Maximum number of sentences of the proof.", minimum=1)
+    threads: int = option(2, help="Threads of the proof.", minimum=1)
