@@ -18,7 +18,6 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from seqserve.errors import SeqserveError
 from seqserve_server.contract.errors import (
-    Bound,
     Draining,
     EngineFault,
     ModelUnavailable,
@@ -254,16 +253,11 @@ class RemoteEngine:
                 if timeline is not None:
                     del self._requests[request_id]
                 if isinstance(event, Failed) and isinstance(event.error, QueueFull):
-                    event = Failed(self._advised(request.spec, event.error))
+                    key = QueueKey.of(request.spec)
+                    event = Failed(self.refusals.refused(key, event.error))
                 request.receive(event, timeline)
         elif isinstance(message, StatsReply):
             self._stats.receive(message)
-
-    def _advised(self, spec: Spec, error: QueueFull) -> QueueFull:
-        """Advises when to retry; refusals that hit only requests for attention are not cached."""
-        if error.bound is Bound.ATTENTION:
-            return error
-        return self.refusals.refused(QueueKey.of(spec), error)
 
     def lost(self) -> None:
         """Fails unfinished requests, because the host has ended, and starts another one."""

@@ -27,7 +27,7 @@ MAX_REPEAT_S = 0.02
 # A queue that is worked off quickly may be empty before the engine is asked again.
 _REPEAT_SHARE = 0.25
 # Bounds that depend on the request itself: another request of the client may be admitted.
-_OWN_BOUNDS = (Bound.DEADLINE, Bound.TOKENS)
+_OWN_BOUNDS = (Bound.DEADLINE, Bound.TOKENS, Bound.ATTENTION)
 
 
 class QueueKey(NamedTuple):

@@ -66,7 +66,7 @@ def test_refusal_is_repeated_for_a_moment(
     refusals.check(ANN)
 
 
-@pytest.mark.parametrize("bound", [Bound.DEADLINE, Bound.TOKENS])
+@pytest.mark.parametrize("bound", [Bound.DEADLINE, Bound.TOKENS, Bound.ATTENTION])
 def test_refusal_of_the_request_itself_is_not_repeated(
     refusals: RefusalCache, bound: Bound
 ) -> None:
