@@ -19,6 +19,8 @@ StartupError           the server cannot start: a port is taken, no model is sou
 
 from __future__ import annotations
 
+import copyreg
+from dataclasses import dataclass
 from enum import Enum
 
 from seqserve.errors import SeqserveError
@@ -34,18 +36,22 @@ class Stage(Enum):
 class ServiceError(SeqserveError):
     """Base of all errors that end one call.
 
-    The engine process sends errors as pickles, so each class passes all its arguments to the base.
+    Subclasses with fields are dataclasses. The engine process sends errors as pickles.
     """
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickles the fields, whether they were passed by position or by name."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
+
+@dataclass(eq=False)
 class InvalidRequest(ServiceError):
     """A field of the request is wrong."""
 
-    def __init__(self, field: str, reason: str) -> None:
-        """Takes the field, named as in the proto, and what is wrong with it or would be right."""
-        super().__init__(field, reason)
-        self.field = field
-        self.reason = reason
+    field: str
+    """Name of the field in the proto."""
+    reason: str
+    """What is wrong with it, or would be right."""
 
     def __str__(self) -> str:
         """Returns ``field: reason``."""
@@ -67,42 +73,30 @@ class Bound(Enum):
     ATTENTION = "attention"
 
 
+@dataclass(eq=False)
 class QueueFull(ServiceError):
     """The queue is full, or the request would wait too long."""
 
-    def __init__(
-        self,
-        reason: str,
-        retry_after_s: float,
-        bound: Bound = Bound.LENGTH,
-        spacing_s: float = 0.0,
-    ) -> None:
-        """Takes the reason and the advice when to retry.
-
-        Args:
-            reason: Message for people.
-            retry_after_s: Time until the requests ahead of this one have left the queue.
-            bound: Bound that was reached.
-            spacing_s: Time by which the client should space its further retries.
-        """
-        super().__init__(reason, retry_after_s, bound, spacing_s)
-        self.reason = reason
-        self.retry_after_s = retry_after_s
-        self.bound = bound
-        self.spacing_s = spacing_s
+    reason: str
+    """Message for people."""
+    retry_after_s: float
+    """Time until the requests ahead of this one have left the queue."""
+    bound: Bound = Bound.LENGTH
+    """Bound that was reached."""
+    spacing_s: float = 0.0
+    """Time by which the client should space its further retries."""
 
     def __str__(self) -> str:
         """Returns the reason."""
         return self.reason
 
 
+@dataclass(eq=False)
 class DeadlinePassed(ServiceError):
     """The deadline passed before the answer was complete."""
 
-    def __init__(self, where: Stage) -> None:
-        """Takes the stage that the request was in."""
-        super().__init__(where)
-        self.where = where
+    where: Stage
+    """Stage that the request was in."""
 
     def __str__(self) -> str:
         """Returns the message."""
@@ -117,13 +111,12 @@ class ModelNotLoaded(ServiceError):
     """The model failed to load or was unloaded; retrying does not help."""
 
 
+@dataclass(eq=False)
 class NoScorer(ServiceError):
     """The model was exported without the graph for scores and attention."""
 
-    def __init__(self, model: str) -> None:
-        """Takes the label of the model."""
-        super().__init__(model)
-        self.model = model
+    model: str
+    """Label of the model."""
 
     def __str__(self) -> str:
         """Returns the message."""
@@ -145,13 +138,12 @@ class Unauthenticated(ServiceError):
         return "send a valid token as metadata: `authorization: Bearer TOKEN`"
 
 
+@dataclass(eq=False)
 class PermissionDenied(ServiceError):
     """The token does not allow the call."""
 
-    def __init__(self, scope: str) -> None:
-        """Takes the scope that the method needs."""
-        super().__init__(scope)
-        self.scope = scope
+    scope: str
+    """Scope that the method needs."""
 
     def __str__(self) -> str:
         """Returns the message."""

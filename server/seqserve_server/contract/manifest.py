@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 import typing
+from collections.abc import Iterator
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -189,7 +190,8 @@ class Manifest:
                 f" {FORMAT}. Export the model again, or take the release that wrote it"
             )
         manifest: Manifest = _build(cls, values, str(path), "")
-        manifest._check(path)
+        for name, problem in (*manifest._wrong_names(), *manifest._wrong_numbers()):
+            raise ArtifactError(f"{path}: {name}: {problem}")
         return manifest
 
     def write(self, folder: Path) -> None:
@@ -197,40 +199,32 @@ class Manifest:
         text = json.dumps(asdict(self), indent=2, ensure_ascii=False)
         (folder / FILE).write_text(text + "\n", encoding="utf-8")
 
-    def _check(self, path: Path) -> None:
+    def _wrong_names(self) -> Iterator[tuple[str, str]]:
         for name in REQUIRED_FILES:
             if name not in self.files:
-                raise ArtifactError(f"{path}: files: {name} is missing")
+                yield "files", f"{name} is missing"
         for name in self.files:
             # A name with a slash could lead out of the artifact.
             if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name):
-                raise ArtifactError(f"{path}: files: {name!r:.80} is not a plain file name")
+                yield "files", f"{name!r:.80} is not a plain file name"
         if not re.fullmatch(NAME, self.name):
-            raise ArtifactError(f"{path}: name: {self.name!r:.80} is not a model name")
+            yield "name", f"{self.name!r:.80} is not a model name"
         if self.precision not in PRECISIONS:
-            choices = ", ".join(PRECISIONS)
-            raise ArtifactError(
-                f"{path}: precision: {self.precision!r:.80} is not one of {choices}"
-            )
-        if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})*", self.requirements.onnxruntime):
-            raise ArtifactError(
-                f"{path}: requirements.onnxruntime: {self.requirements.onnxruntime!r:.80} is not a"
-                " version"
-            )
-        self._check_numbers(path)
+            yield "precision", f"{self.precision!r:.80} is not one of {', '.join(PRECISIONS)}"
+        onnxruntime = self.requirements.onnxruntime
+        if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})*", onnxruntime):
+            yield "requirements.onnxruntime", f"{onnxruntime!r:.80} is not a version"
 
-    def _check_numbers(self, path: Path) -> None:
+    def _wrong_numbers(self) -> Iterator[tuple[str, str]]:
         numbers = {"version": self.version, **asdict(self.architecture), **asdict(self.limits)}
         for name, value in numbers.items():
-            if not isinstance(value, int):
-                continue
-            if not 1 <= value <= _MAX_NUMBER:
-                wrong = "less than 1" if value < 1 else f"more than {_MAX_NUMBER}"
-                raise ArtifactError(f"{path}: {name}: {value!r:.80} is {wrong}")
-        vocabulary_size = self.architecture.vocabulary_size
+            if isinstance(value, int) and value < 1:
+                yield name, f"{value!r:.80} is less than 1"
+            if isinstance(value, int) and value > _MAX_NUMBER:
+                yield name, f"{value!r:.80} is more than {_MAX_NUMBER}"
         for name, token_id in asdict(self.tokens).items():
-            if not 0 <= token_id < vocabulary_size:
-                raise ArtifactError(f"{path}: tokens.{name}: {token_id} is not a token id")
+            if not 0 <= token_id < self.architecture.vocabulary_size:
+                yield f"tokens.{name}", f"{token_id} is not a token id"
 
 
 def check_file(path: Path, digest: FileDigest) -> None:

@@ -30,23 +30,11 @@ class Tokenizer:
         unk_id: Replaces characters that the vocabulary does not have.
     """
 
-    def __init__(
-        self,
-        tokenizer: tokenizers.Tokenizer,
-        *,
-        pad: str = PAD,
-        bos: str = BOS,
-        eos: str = EOS,
-        unk: str = UNK,
-    ) -> None:
+    def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
         """Wraps a loaded tokenizer.
 
         Args:
             tokenizer: Hugging Face tokenizer; its post-processor and padding are not used.
-            pad: Padding token, as spelled in the vocabulary.
-            bos: Token before the first target token.
-            eos: Token that ends a text.
-            unk: Token for unknown characters.
 
         Raises:
             OptionError: A control token is not in the vocabulary.
@@ -56,27 +44,18 @@ class Tokenizer:
         tokenizer.no_truncation()
         self._tokenizer = tokenizer
         self.vocabulary_size: int = tokenizer.get_vocab_size()
-        self.pad_id = self._id_of(pad)
-        self.bos_id = self._id_of(bos)
-        self.eos_id = self._id_of(eos)
-        self.unk_id = self._id_of(unk)
+        self.pad_id = self._id_of(PAD)
+        self.bos_id = self._id_of(BOS)
+        self.eos_id = self._id_of(EOS)
+        self.unk_id = self._id_of(UNK)
         self._control_ids = frozenset((self.pad_id, self.bos_id, self.eos_id))
         self._byte_ids = frozenset(map(tokenizer.token_to_id, BYTE_TOKENS)) - {None}
         added = tokenizer.get_added_tokens_decoder()
         self._hidden_ids = frozenset(id_ for id_, token in added.items() if token.special)
 
     @classmethod
-    def load(
-        cls, path: Path, *, pad: str = PAD, bos: str = BOS, eos: str = EOS, unk: str = UNK
-    ) -> Tokenizer:
+    def load(cls, path: Path) -> Tokenizer:
         """Reads a ``tokenizer.json``.
-
-        Args:
-            path: Path of the file.
-            pad: Padding token, as spelled in the vocabulary.
-            bos: Token before the first target token.
-            eos: Token that ends a text.
-            unk: Token for unknown characters.
 
         Raises:
             OptionError: The file cannot be read, or a control token is missing.
@@ -87,7 +66,7 @@ class Tokenizer:
             raise OptionError(f"{path}: cannot be read: {error.strerror}") from None
         except Exception as error:  # the library raises bare Exception for a malformed file
             raise OptionError(f"{path}: is not a tokenizer.json: {error}") from None
-        return cls(tokenizer, pad=pad, bos=bos, eos=eos, unk=unk)
+        return cls(tokenizer)
 
     def save(self, path: Path) -> None:
         """Writes the ``tokenizer.json``."""
@@ -140,9 +119,7 @@ class Tokenizer:
     def _id_of(self, token: str) -> int:
         id_ = self.id_of(token)
         if id_ is None:
-            raise OptionError(
-                f"tokenizer: {token!r} is not in the vocabulary; name the right token"
-            )
+            raise OptionError(f"tokenizer: {token!r} is not in the vocabulary")
         return id_
 
 

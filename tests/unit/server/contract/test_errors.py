@@ -9,6 +9,7 @@ import pytest
 from seqserve.errors import SeqserveError
 from seqserve_server.contract.errors import (
     ArtifactError,
+    Bound,
     DeadlinePassed,
     Draining,
     EngineFault,
@@ -30,6 +31,7 @@ SERVICE_ERRORS: list[ServiceError] = [
     InvalidRequest("options.max_decoding_length", "is 0; at least 1"),
     ModelNotFound("no model 'x'; there are m/1"),
     QueueFull("512 requests are waiting already", 1.5),
+    QueueFull(reason="512 requests are waiting already", retry_after_s=1.5, bound=Bound.WAIT),
     DeadlinePassed(Stage.QUEUE),
     DeadlinePassed(Stage.DECODE),
     ModelUnavailable("m/1 is loading; call again soon"),
