@@ -346,7 +346,7 @@ def test_ctranslate2_gives_known_targets_the_same_scores(peer: CTranslate2) -> N
     for source, target, theirs in zip(peer.sources, targets, found, strict=True):
         read = np.array([[bos, *target, eos]])
         length = np.array([len(source)], np.int32)
-        [ours] = peer.ours.runtime.teach(np.array([source]), length, read, ["log_probabilities"])
+        [ours] = peer.ours.runtime.score(np.array([source]), length, read, ["log_probabilities"])
         assert ours[0].tolist() == pytest.approx(theirs.log_probs, abs=1e-3)
 
 

@@ -147,11 +147,11 @@ class FakeRuntime:
         """Whether each of them was to give log-probabilities."""
         self.encoded: list[list[int]] = []
         """Lengths of the sources of every batch encoded."""
-        self.taught: list[int] = []
+        self.score_sizes: list[int] = []
         """How many targets were run together, each time."""
         self.can_score = True
         self.before_step: Callable[[], None] = lambda: None
-        self.before_teach: Callable[[], None] = lambda: None
+        self.before_score: Callable[[], None] = lambda: None
         self.before_encode: Callable[[], None] = lambda: None
 
     def encode(self, sources: Sequence[Sequence[int]]) -> CrossKV:
@@ -173,11 +173,11 @@ class FakeRuntime:
     def step(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> FakeStep:
         return FakeStep(self, inputs, outputs)
 
-    def teach(self, source: Any, lengths: Any, target: Any, outputs: list[str]) -> list[Any]:
+    def score(self, source: Any, lengths: Any, target: Any, outputs: list[str]) -> list[Any]:
         """Finds every target sure, and that it attended to nothing."""
-        self.before_teach()
+        self.before_score()
         rows, read, written = *source.shape, target.shape[1] - 1
-        self.taught.append(rows)
+        self.score_sizes.append(rows)
         shapes = {
             "log_probabilities": (rows, written),
             "encoder_attention": (1, rows, 1, read, read),

@@ -118,7 +118,7 @@ def test_files_that_change_or_go_after_loading_change_nothing(
     runtime = Runtime(artifact, manifest, Provider.CPU, threads=1)
     shutil.rmtree(artifact)
     pair = np.array([[5, 2]]), np.array([2], np.int32), np.array([[1, 5, 2]])
-    [found], [ought] = (one.teach(*pair, ["log_probabilities"]) for one in (runtime, tiny_runtime))
+    [found], [ought] = (one.score(*pair, ["log_probabilities"]) for one in (runtime, tiny_runtime))
     np.testing.assert_array_equal(found, ought)
 
 
@@ -173,7 +173,7 @@ def test_a_file_that_the_manifest_does_not_name_is_not_opened(
     assert not runtime.can_score
     source = np.array([[5, 2]])
     with pytest.raises(NoScorer, match=r"has no scorer\.onnx.*export it again"):
-        runtime.teach(source, np.array([2], np.int32), np.array([[1, 5]]), ["log_probabilities"])
+        runtime.score(source, np.array([2], np.int32), np.array([[1, 5]]), ["log_probabilities"])
 
 
 def test_step_without_scores_finds_the_same_words(tiny_runtime: Runtime) -> None:
