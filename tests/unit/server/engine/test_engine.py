@@ -73,7 +73,7 @@ class Harness:
         self.may_teach = threading.Event()
         self.may_teach.set()
         self.teaching = threading.Event()
-        self.runtime.before_teach = self._teach
+        self.runtime.before_score = self._teach
         self.observer = Ends()
         limits = EngineLimits(
             workers=workers,
@@ -336,7 +336,7 @@ def test_answers_that_wait_for_their_attention_are_bounded() -> None:
 
 
 def test_pace_counts_what_an_answer_waits_for_its_attention(harness: Harness) -> None:
-    harness.runtime.before_teach = lambda: time.sleep(0.01)
+    harness.runtime.before_score = lambda: time.sleep(0.01)
     harness.engine.start()
     for _ in range(4):
         assert isinstance(harness.submit(5, attends=True)[1].last, Finished)
@@ -388,13 +388,13 @@ def test_fault_of_the_teacher_is_told_and_gives_everything_back(
     def fault() -> None:
         raise RuntimeError("broken")
 
-    harness.runtime.before_teach = fault
+    harness.runtime.before_score = fault
     harness.engine.start()
     more: dict[str, Any] = {"attends": True} if attends else {"target": [6, EOS]}
     failed = harness.submit(5, **more)
     assert isinstance(failed[1].last, Failed)
     assert isinstance(failed[1].last.error, EngineFault)
-    harness.runtime.before_teach = lambda: None
+    harness.runtime.before_score = lambda: None
     sound = harness.submit(5, **more)
     assert isinstance(sound[1].last, Finished if attends else TargetScored)
     harness.wait_idle()
@@ -492,12 +492,12 @@ def test_model_without_a_teacher_refuses_what_needs_one(
         harness.submit(5, **more)
     request, inbox = harness.submit(5)
     assert inbox.last == expected(request.source, request.options)
-    assert harness.runtime.taught == []
+    assert harness.runtime.scored == []
 
 
 def test_warm_up_runs_the_teacher_too(harness: Harness) -> None:
     harness.engine.warm_up()
-    assert harness.runtime.taught == [1]
+    assert harness.runtime.scored == [1]
 
 
 @pytest.mark.parametrize("hangs", ["step", "scorer"])

@@ -7,7 +7,7 @@ from unittest import mock
 import pytest
 from tests.unit.server.engine.fake_runtime import (
     EOS,
-    WORDS,
+    VOCABULARY_SIZE,
     FakeRuntime,
     detokenize,
     expected,
@@ -159,7 +159,7 @@ def test_sources_of_similar_length_are_encoded_together() -> None:
 
 def test_source_that_cannot_be_encoded_takes_none_of_those_beside_it_along() -> None:
     bench = Bench()
-    good, bad, other = bench.submit(5), bench.submit(WORDS), bench.submit(6)
+    good, bad, other = bench.submit(5), bench.submit(VOCABULARY_SIZE), bench.submit(6)
     bench.turn()
     assert bench.runtime.encoded == [[2, 2, 2], [2], [2], [2]]
     bench.finish()
@@ -364,7 +364,7 @@ def test_scores_are_computed_only_while_a_row_asks() -> None:
     bench.turn()
     asking = [bench.submit(7, longest=length, shortest=length) for length in (2, 3)]
     bench.turn(4)
-    assert bench.runtime.scored == [False, True, True, True, False]
+    assert bench.runtime.returned_logprobs == [False, True, True, True, False]
     bench.finish()
     bench.assert_decoded(plain, *asking)
     assert bench.told(plain)[0].best.score is None  # type: ignore[union-attr]
@@ -376,7 +376,7 @@ def test_row_that_asks_and_is_cancelled_asks_no_more() -> None:
     bench.turn()
     bench.scheduler.cancel(asking)
     bench.turn()
-    assert bench.runtime.scored == [True, False]
+    assert bench.runtime.returned_logprobs == [True, False]
     bench.finish()
     bench.assert_decoded(plain)
 
@@ -524,7 +524,7 @@ def test_source_that_cannot_be_encoded_fails_alone() -> None:
     bench = Bench()
     running = bench.submit(5, 6, shortest=9)
     bench.turn()
-    broken = bench.submit(WORDS)
+    broken = bench.submit(VOCABULARY_SIZE)
     fine = bench.submit(7, 8, 9)
     bench.finish()
     [failed] = bench.told(broken)
@@ -540,7 +540,7 @@ def test_source_that_cannot_be_encoded_leaves_no_hole(moves: list[tuple[int, int
     bench.scheduler.cancel(running[0])
     bench.scheduler.cancel(running[1])
     # The shorter one comes first: its slot is still to be filled by the longer one.
-    broken, fine = bench.submit(WORDS), bench.submit(8, 9, shortest=9)
+    broken, fine = bench.submit(VOCABULARY_SIZE), bench.submit(8, 9, shortest=9)
     bench.turn()
     assert bench.rows == [fine, running[2]]
     assert moves == [(2, 1)]
@@ -556,7 +556,7 @@ def test_all_sources_of_a_turn_fail_and_the_rows_run_on() -> None:
     bench = Bench()
     running = bench.run_long(5, 6, 7)
     bench.scheduler.cancel(running[1])
-    broken = [bench.submit(WORDS), bench.submit(5, WORDS)]
+    broken = [bench.submit(VOCABULARY_SIZE), bench.submit(5, VOCABULARY_SIZE)]
     bench.turn()
     assert bench.rows == [running[0], running[2]]
     assert all(isinstance(bench.told(request)[0], Failed) for request in broken)
@@ -584,7 +584,7 @@ def test_fault_while_a_row_joins_a_hole_loses_no_request(
     after = [bench.submit(10, scored=False), bench.submit(11, 12, scored=False)]
     bench.finish()
     bench.assert_decoded(*after)
-    assert not any(bench.runtime.scored[-2:]), "a row that is gone still asks"
+    assert not any(bench.runtime.returned_logprobs[-2:]), "a row that is gone still asks"
 
 
 def fault() -> None:
