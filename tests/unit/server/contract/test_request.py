@@ -14,7 +14,7 @@ def drawing(top_k: int) -> Sampling:
     return Sampling(1.0, top_k, 1.0, 0.0, seed=1)
 
 
-ALL, GUIDED, NEITHER = "among all", "guided", "neither"
+ALL, INSPECTED, NEITHER = "among all", "inspected", "neither"
 
 
 @pytest.mark.parametrize(
@@ -35,20 +35,20 @@ ALL, GUIDED, NEITHER = "among all", "guided", "neither"
         ({"prefix": (5,), "prefix_bias_beta": 0.1}, ALL),
         ({"beam_size": 2, "terms": ((5,),)}, ALL),
         ({"vocabulary": (5, 6)}, ALL),
-        ({"prefix": (5,)}, GUIDED),
-        ({"stops": ("a",)}, GUIDED),
-        ({"end_ids": (5,)}, GUIDED),
-        ({"return_top_tokens": 1}, GUIDED),
+        ({"prefix": (5,)}, INSPECTED),
+        ({"stops": ("a",)}, INSPECTED),
+        ({"end_ids": (5,)}, INSPECTED),
+        ({"return_top_tokens": 1}, INSPECTED),
         ({"min_decoding_length": 3}, NEITHER),
         ({"no_repeat_ngram_size": 3}, NEITHER),
         ({"suppressed": ((3,),)}, NEITHER),
-        ({"return_alternatives": True}, GUIDED),
+        ({"return_alternatives": True}, INSPECTED),
     ],
     ids=str,
 )
 def test_rows_are_looked_at_only_where_more_is_asked_for(options: dict[str, Any], how: str) -> None:
     found = make_options(**options)
-    assert (found.needs_distribution, found.is_guided) == (how is ALL, how is not NEITHER)
+    assert (found.needs_distribution, found.is_inspected) == (how is ALL, how is not NEITHER)
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,9 @@ def test_some_words_are_banned_only_by_what_bans() -> None:
         {"suppressed": ((3, 4),)},
         {"no_repeat_ngram_size": 2},
     ):
-        assert make_options(**banning).may_ban
+        assert make_options(**banning).may_suppress
     free = make_options(stops=("a",), end_ids=(5,), prefix=(1, 2), repetition_penalty=2.0)
-    assert not free.may_ban
+    assert not free.may_suppress
 
 
 def test_attention_is_needed_where_it_is_shown_or_ranks() -> None:
