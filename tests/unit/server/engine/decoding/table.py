@@ -104,7 +104,7 @@ class TableStep:
         return (*read.astype(int).tolist(), int(inputs["tokens"][row, 0]))
 
     def run(self, rows: int, sizes: StepSizes) -> None:
-        for name in ("log_probabilities", "top_log_probabilities", "logits"):
+        for name in ("log_probabilities", "top_log_probabilities", "logits", "allowed_logits"):
             self._outputs[name][:] = np.nan
         for row in range(rows):
             self._step(row, sizes)
@@ -118,6 +118,13 @@ class TableStep:
         mine = slice(row * sizes.biases, (row + 1) * sizes.biases)
         suppressed = inputs["bias_tokens"][mine][inputs["bias_values"][mine] < 0]
         logits = logits_after(table, output, set(suppressed.tolist()))
+        allowed = slice(row * sizes.allowed_groups, (row + 1) * sizes.allowed_groups)
+        unmasked = logits_after(table, output)
+        outputs["allowed_logits"][allowed] = unmasked[
+            inputs["allowed_tokens"][: sizes.allowed_groups]
+        ]
+        if not sizes.projects:
+            return
         found = logits - np.logaddexp.reduce(logits)
         order = np.argsort(-found, kind="stable")
         outputs["next_tokens"][row, 0] = order[0]
