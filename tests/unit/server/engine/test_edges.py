@@ -1,4 +1,4 @@
-"""Edges of decoding, where one option meets another: the smallest case of each."""
+"""Cases at the limits of decoding, where options meet: the smallest example of each."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tokenizers
 from tests.unit.server.front.rpc.echo import byte_tokenizer, manifest
 from tests.unit.server.front.rpc.test_answers import UNK, ids, packed, response
-from tokenizers import decoders, models
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
@@ -19,7 +17,6 @@ from seqserve_server.contract.events import Hypothesis, StopReason
 from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import Request
-from seqserve_server.engine.decoding.constraints import Constraints
 from seqserve_server.engine.engine import Engine, deliver
 from seqserve_server.engine.observer import NullObserver
 from seqserve_server.engine.offline import Offline
@@ -27,7 +24,7 @@ from seqserve_server.engine.runtime import Runtime
 from seqserve_server.front.rpc.options.options import decoding_options
 
 
-def test_more_rows_than_slots_are_refused_offline(tiny_artifact: Path) -> None:
+def test_offline_decoding_refuses_more_rows_than_slots(tiny_artifact: Path) -> None:
     with Offline(tiny_artifact, slots=2) as offline:
         found: list[Any] = []
 
@@ -42,32 +39,18 @@ def test_more_rows_than_slots_are_refused_offline(tiny_artifact: Path) -> None:
         thread = threading.Thread(target=decode, daemon=True)
         thread.start()
         thread.join(3)
-        assert found, "it waits for ever"
+        assert found, "it waits forever"
 
 
-def test_very_many_end_tokens_are_refused() -> None:
-    """What is banned in a step has its bounds."""
+def test_too_many_end_tokens_are_refused() -> None:
+    """A step can suppress only a limited number of tokens."""
     options = generation_pb2.GenerationOptions(end_tokens=["a"] * 2000, min_decoding_length=1)
     with pytest.raises(InvalidRequest):
         decoding_options(options, manifest(), byte_tokenizer(), 8)
 
 
-def test_words_that_are_kept_give_the_text_also_where_characters_come_in_bytes() -> None:
-    """Two bytes of a euro sign are two replacement characters, as long as two euro signs."""
-    words = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256))]
-    raw = tokenizers.Tokenizer(
-        models.BPE({w: n for n, w in enumerate(words)}, [], byte_fallback=True)
-    )
-    raw.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
-    said = [1 + byte for byte in "€€!".encode()]
-    options = DecodingOptions(max_decoding_length=20, stops=("!",))
-    end = Constraints(options, 0, len(words), raw.decode).end(said)
-    assert end is not None
-    assert raw.decode(said[: end.length])[: end.text_length] == "€€"
-
-
-def test_text_before_a_stop_is_whole_where_what_is_unknown_is_replaced() -> None:
-    """What is replaced may be longer than what was there."""
+def test_the_text_before_a_stop_sequence_is_whole_where_unknown_tokens_are_replaced() -> None:
+    """The source token may be longer than the unknown token that it replaces."""
     hypothesis = Hypothesis(
         [*ids("ab"), UNK, *ids("cd")],
         -1.0,
@@ -79,28 +62,28 @@ def test_text_before_a_stop_is_whole_where_what_is_unknown_is_replaced() -> None
     assert found.text == "abycd"
 
 
-def test_answer_that_waits_for_its_attention_is_counted_once(tiny_runtime: Runtime) -> None:
-    class Ends(NullObserver):
+def test_a_request_that_waits_for_its_attention_ends_once(tiny_runtime: Runtime) -> None:
+    class EndObserver(NullObserver):
         def __init__(self) -> None:
             self.events: list[str] = []
 
         def ended(self, request: Request, event: Any) -> None:
             self.events.append(type(event).__name__)
 
-    ends = Ends()
+    observer = EndObserver()
     limits = EngineLimits(workers=1, slots=4, max_queue=9, max_source_tokens_per_step=30)
-    engine = Engine(tiny_runtime, limits, deliver, ends, str)
-    for thread in engine._threads:  # the scorer does not begin
+    engine = Engine(tiny_runtime, limits, deliver, observer, str)
+    for thread in engine._threads:  # but not the scorer
         thread.start()
     options = DecodingOptions(max_decoding_length=5, return_attention=True)
     engine.submit(Request(source=[5, 6, 2], options=options, receive=lambda event: None))
     while not engine._known._answers:
         time.sleep(0.01)
     engine.stop()
-    assert ends.events == ["Failed"]
+    assert observer.events == ["Failed"]
 
 
-def test_unknown_field_of_a_sequence_is_refused_too() -> None:
+def test_an_unknown_field_of_a_nested_message_is_refused() -> None:
     sequence = generation_pb2.TokenSequence(tokens=["a"])
     sequence.MergeFromString(b"\xd0\x01\x01")
     options = generation_pb2.GenerationOptions(suppress_sequences=[sequence])
@@ -108,7 +91,7 @@ def test_unknown_field_of_a_sequence_is_refused_too() -> None:
         decoding_options(options, manifest(), byte_tokenizer(), 8)
 
 
-def test_stop_sequence_that_the_prefix_holds_is_refused() -> None:
+def test_a_stop_sequence_within_the_prefix_is_refused() -> None:
     options = generation_pb2.GenerationOptions(target_prefix="ab", stop_sequences=["b"])
     with pytest.raises(InvalidRequest, match=r"options\.stop_sequences: .*prefix"):
         decoding_options(options, manifest(), byte_tokenizer(), 8)

@@ -120,6 +120,13 @@ def test_free_rows_of_all_kinds_come_in_rising_order() -> None:
     assert len(done.finished) == 4
 
 
+def test_a_row_that_never_joined_may_leave() -> None:
+    rig = Rig()
+    rig.search.leave(3)
+    rig.join([0], always({A: 1.0}), max_decoding_length=1)
+    assert rig.step().rows == [0]
+
+
 FAULTS = {"in the rows": (Rows, "suppress"), "in the beams": (BeamBatch, "start")}
 
 
