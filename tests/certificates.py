@@ -1,4 +1,4 @@
-"""Certificates as docs/security.md has them made for a trial: its own commands are run."""
+"""Certificates for tests, made with the commands of docs/security.md."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "security.md"
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """The files of an authority, of a server and of a client that it has signed."""
+    """The files of an authority, and of a server and a client that it has signed."""
 
     folder: Path
 
@@ -32,24 +32,24 @@ class Certificates:
         return self.folder / "client.pem", self.folder / "client.key"
 
     def options(self, *, mutual: bool) -> list[str]:
-        """What a server is told to use them."""
+        """Gives the flags of a server that uses them."""
         certificate, key = map(str, self.server)
         options = ["--tls-certificate", certificate, "--tls-key", key]
         return [*options, "--tls-client-ca", str(self.ca)] if mutual else options
 
     def tls(self) -> TLS:
-        """What a client is told to use them."""
+        """Gives the settings of a client that uses them."""
         certificate, key = self.client
         return TLS(ca=self.ca, certificate=certificate, key=key)
 
     def replace_server(self, other: Certificates) -> None:
-        """Renews the server's, first the certificate and then the key."""
+        """Replaces the server's certificate, then its key."""
         for mine, theirs in zip(self.server, other.server, strict=True):
             shutil.copyfile(theirs, mine)
 
 
 def make_certificates(folder: Path) -> Certificates:
-    """Makes them in a folder that is empty."""
+    """Makes certificates in an empty folder."""
     assert shutil.which("openssl"), "openssl is not installed: apt-get install openssl"
     [script] = re.findall(r"```sh\n(umask.*?openssl req.*?)```", PAGE.read_text(), re.DOTALL)
     command = ["sh", "-eu", "-c", script]

@@ -1,10 +1,10 @@
-"""Time that passes when a test says so."""
+"""A clock that a test sets."""
 
 from __future__ import annotations
 
 
 class Clock:
-    """Stands where :func:`time.monotonic` would be."""
+    """Stands for :func:`time.monotonic`; a test changes ``now_s``."""
 
     def __init__(self) -> None:
         self.now_s = 100.0

@@ -1,4 +1,4 @@
-"""What this process holds, and would go on to hold if something forgot to let go."""
+"""What this process holds: threads, open files and tasks, which a leak would increase."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import threading
 
 
 def holdings() -> tuple[int, int, int]:
-    """Counts threads, open files and tasks, from within a loop.
+    """Counts threads, open files and tasks, from within an event loop.
 
-    Threads of the loop's own pool are left out: it begins one (``asyncio_1``) whenever it finds
-    none idle, up to its limit, and keeps it.
+    Threads of the loop's own pool (``asyncio_1``) are left out: it starts them as it needs them, up
+    to its limit, and keeps them.
     """
     threads = [each for each in threading.enumerate() if not each.name.startswith("asyncio_")]
     return len(threads), len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())

@@ -1,4 +1,4 @@
-"""Random weights that make a model worth decoding."""
+"""A model with random weights whose targets are worth comparing."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from seqserve_model.transformer import Transformer
 
 @torch.no_grad()
 def random_model(config: TransformerConfig, seed: int = 18) -> Transformer:
-    """Makes a model whose targets vary, do not repeat one word, and end now and then."""
+    """Makes a model whose targets vary, do not repeat one token, and end now and then."""
     torch.manual_seed(7)
     model = Transformer(config)
     generator = torch.Generator().manual_seed(seed)
     for parameter in model.parameters():
-        # Also biases and norms, which begin at zero and one: none can go missing unnoticed.
+        # Biases and norms too: they start at zero and one, where a missing one would not show.
         parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
-    # With a tied output and a last norm of ones, a word is most like itself and chosen for ever.
+    # With tied embeddings and a last norm of ones, each token would be followed by itself.
     last = model.decoder_layers[-1].feed_forward_residual.norm
     norm = model.decoder_norm if list(model.decoder_norm.parameters()) else last
     norm.weight.copy_(torch.randn(config.width, generator=generator))

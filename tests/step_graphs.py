@@ -1,4 +1,4 @@
-"""The graphs that a server steps through, without the one that takes most of the time to trace."""
+"""Exports without the scorer graph, which takes most of the time to trace."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from seqserve_model.transformer import Transformer
 
 @contextmanager
 def steps_only() -> Iterator[None]:
-    """Leaves the scorer-forced graph out of what is exported meanwhile."""
+    """Leaves the scorer graph out of exports within the context."""
     programs = program.programs
 
-    def some(model: Transformer) -> dict[str, program.Program]:
+    def without_scorer(model: Transformer) -> dict[str, program.Program]:
         graphs = programs(model)
         del graphs["scorer.onnx"]
         return graphs
 
-    with mock.patch.object(program, "programs", some):
+    with mock.patch.object(program, "programs", without_scorer):
         yield

@@ -1,9 +1,9 @@
-"""Every way to decode: in a mix as alone, to the last bit, and as the reference says."""
+"""Every way to decode gives in a batch what it gives alone, bit for bit, and as the reference."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,13 +32,15 @@ from seqserve_server.engine.runtime import Runtime
 from seqserve_server.engine.scorer import Scorer
 from seqserve_server.engine.worker import Worker
 
-EOS, WORDS = 2, 384
-MAX_SOURCE, MAX_TARGET, MOST_ROWS = 24, 20, 4
+EOS, VOCABULARY_SIZE = 2, 384
+MAX_SOURCE, MAX_TARGET, MAX_ROWS = 24, 20, 4
 PATIENCE_S = 60.0
-# Sums of float32 in another order differ by less; what is nearer than that may go either way.
-NEAR, ALIKE = 3e-5, 1e-4
+# Sums of float32 in another order differ by less than TIE, so a decision nearer than that may go
+# either way; scores may differ by TOLERANCE.
+TIE, TOLERANCE = 3e-5, 1e-4
 
-# What the tiny model says most: what is forbidden, forced or looked for is found among these.
+# Tokens that the tiny model generates most often. Suppressed, forced and stop tokens are taken from
+# these, so that options have an effect.
 LIKELY = [19, 172, 275, 101, 226, 375, 152, 15, 346, 192, 235, 214]
 
 SETTINGS = settings(
@@ -46,14 +48,14 @@ SETTINGS = settings(
 )
 
 
-def spelt(words: Sequence[int]) -> str:
-    """Gives a text of few letters: stop sequences turn up often, also across words."""
-    return "".join("abcdefg"[word % 7] * (1 + word % 3) for word in words)
+def text_of(token_ids: Sequence[int]) -> str:
+    """Gives a text of few letters, in which stop sequences are frequent, also across tokens."""
+    return "".join("abcdefg"[token % 7] * (1 + token % 3) for token in token_ids)
 
 
 likely = st.sampled_from(LIKELY)
-sources = st.lists(st.integers(4, WORDS - 1), max_size=MAX_SOURCE - 1).map(
-    lambda words: (*words, EOS)
+sources = st.lists(st.integers(4, VOCABULARY_SIZE - 1), max_size=MAX_SOURCE - 1).map(
+    lambda tokens: (*tokens, EOS)
 )
 samplings = st.builds(
     Sampling,
@@ -64,18 +66,18 @@ samplings = st.builds(
     seed=st.integers(0, 2**64 - 1),
 )
 
-vocabularies = st.sampled_from([{*LIKELY, *range(EOS, WORDS, gap)} for gap in (2, 40)])
-few_words = st.sets(likely, min_size=1, max_size=3)
+vocabularies = st.sampled_from([{*LIKELY, *range(EOS, VOCABULARY_SIZE, gap)} for gap in (2, 40)])
+few_tokens = st.sets(likely, min_size=1, max_size=3)
 
 
 def mostly(value: object, *strategies: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
-    """Draws the default in two cases of three."""
+    """Gives the default in two cases of three."""
     return st.just(value) | st.just(value) | st.one_of(*strategies)
 
 
 @st.composite
 def beams(draw: st.DrawFn) -> dict[str, Any]:
-    size = draw(st.integers(2, MOST_ROWS))
+    size = draw(st.integers(2, MAX_ROWS))
     return {
         "beam_size": size,
         "num_hypotheses": draw(st.integers(1, size)),
@@ -87,23 +89,23 @@ def beams(draw: st.DrawFn) -> dict[str, Any]:
 @st.composite
 def option_sets(draw: st.DrawFn) -> DecodingOptions:
     kind = draw(st.sampled_from(["draft", "alternatives", "beam", "samples", "greedy"]))
-    longest = draw(st.integers(1, MAX_TARGET))
+    max_length = draw(st.integers(1, MAX_TARGET))
     drafts = st.lists(likely, min_size=1, max_size=3)
-    prefix = tuple(draw(drafts if kind == "draft" else mostly([], drafts)))[: longest - 1]
+    prefix = tuple(draw(drafts if kind == "draft" else mostly([], drafts)))[: max_length - 1]
     ends = draw(mostly([], st.lists(likely, min_size=1, max_size=2, unique=True)))
     stops = draw(mostly([], st.lists(st.text("cdef", min_size=1, max_size=4), max_size=2)))
-    vocabulary = set() if kind == "draft" else draw(mostly(set(), vocabularies, few_words))
+    vocabulary = set() if kind == "draft" else draw(mostly(set(), vocabularies, few_tokens))
     options = DecodingOptions(
-        max_decoding_length=longest,
-        min_decoding_length=draw(mostly(0, st.integers(0, longest))),
+        max_decoding_length=max_length,
+        min_decoding_length=draw(mostly(0, st.integers(0, max_length))),
         length_penalty=draw(st.sampled_from([0.0, 0.6, 1.0, 1.5])),
         repetition_penalty=draw(mostly(1.0, st.sampled_from([0.7, 1.1, 3.0]))),
         no_repeat_ngram_size=draw(mostly(0, st.integers(1, 3))),
         suppressed=tuple(
             draw(mostly([], st.lists(st.lists(likely, min_size=1, max_size=3).map(tuple))))
         ),
-        end_ids=tuple(word for word in ends if word not in prefix),
-        stops=tuple(stop for stop in stops if stop not in spelt(prefix)),
+        end_ids=tuple(token for token in ends if token not in prefix),
+        stops=tuple(stop for stop in stops if stop not in text_of(prefix)),
         prefix=prefix,
         vocabulary=tuple(sorted({*vocabulary, EOS, *ends, *prefix} if vocabulary else ())),
         return_scores=draw(mostly(True, st.booleans())),
@@ -122,20 +124,20 @@ def option_sets(draw: st.DrawFn) -> DecodingOptions:
             options,
             return_alternatives=True,
             beam_size=size,
-            num_hypotheses=draw(st.integers(1, MOST_ROWS // size)),
+            num_hypotheses=draw(st.integers(1, MAX_ROWS // size)),
             min_alternative_expansion_prob=draw(mostly(0.0, st.sampled_from([0.01, 0.1]))),
         )
     return options
 
 
 @st.composite
-def running_out(draw: st.DrawFn) -> DecodingOptions:
-    """Draws so few words, none of them to be said often, that soon there is none left."""
+def few_tokens_once(draw: st.DrawFn) -> DecodingOptions:
+    """Allows so few tokens, with so few repetitions, that soon no token is left."""
     options = draw(option_sets())
-    words = {EOS, *options.end_ids, *draw(few_words)}
+    tokens = {EOS, *options.end_ids, *draw(few_tokens)}
     return replace(
         options,
-        vocabulary=tuple(sorted(words)),
+        vocabulary=tuple(sorted(tokens)),
         no_repeat_ngram_size=draw(st.integers(1, 2)),
         min_decoding_length=draw(st.integers(0, options.max_decoding_length)),
         prefix_bias_beta=0.0,
@@ -144,7 +146,7 @@ def running_out(draw: st.DrawFn) -> DecodingOptions:
 
 @st.composite
 def with_terms(draw: st.DrawFn) -> DecodingOptions:
-    """Draws what the reference does not know too: terms of a beam."""
+    """Adds terms to a beam search; the reference does not know them."""
     options = draw(option_sets())
     is_apart = options.prefix_bias_beta or options.return_alternatives or options.vocabulary
     if options.beam_size == 1 or is_apart:
@@ -157,15 +159,15 @@ def with_terms(draw: st.DrawFn) -> DecodingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """A request of a made-up day."""
+    """A request of a day, and when it arrives."""
 
     source: tuple[int, ...]
     options: DecodingOptions
     streamed: bool = False
     gap_turns: int = 0
-    """Turns of the workers between the arrival before and this one."""
+    """Iterations of the workers between the previous arrival and this one."""
     cancelled_after: int | None = None
-    """Turns after which it is cancelled."""
+    """Iterations after which it is cancelled."""
 
 
 arrivals = st.builds(
@@ -179,7 +181,7 @@ arrivals = st.builds(
 
 
 class Inbox:
-    """What one request was told, and a way to wait for its end."""
+    """The events of one request; a test can wait for the last one."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -200,7 +202,7 @@ def make_engine(runtime: Runtime, *, workers: int, slots: int) -> Engine:
     limits = EngineLimits(
         workers=workers, slots=slots, max_queue=100, max_source_tokens_per_step=30
     )
-    return Engine(runtime, limits, deliver, NullObserver(), spelt)
+    return Engine(runtime, limits, deliver, NullObserver(), text_of)
 
 
 def alone(runtime: Runtime, source: tuple[int, ...], options: DecodingOptions) -> Finished:
@@ -215,14 +217,14 @@ def alone(runtime: Runtime, source: tuple[int, ...], options: DecodingOptions) -
 
 
 class Day:
-    """Requests that arrive, are cancelled and are answered, turn by turn."""
+    """Stands for the engine's threads: requests arrive, are cancelled and end step by step."""
 
     def __init__(self, runtime: Runtime, workers: int, slots: int, budget_tokens: int) -> None:
         self.scheduler = Scheduler(
             QueueLimits(max_queue=1000), workers=workers, slots=workers * slots
         )
         self.workers = [
-            Worker(runtime, self.scheduler, slots, budget_tokens, NullObserver(), spelt)
+            Worker(runtime, self.scheduler, slots, budget_tokens, NullObserver(), text_of)
             for _ in range(workers)
         ]
         self.known = ScoreQueue(QueueLimits(max_queue=1000))
@@ -290,36 +292,49 @@ class Day:
 
 def assert_as_alone(runtime: Runtime, day: Day, plan: Sequence[Arrival]) -> None:
     for inbox, arrival in zip(day.inboxes, plan, strict=True):
-        told = bool(inbox.events) and isinstance(inbox.events[-1], Finished)
-        assert told or arrival.cancelled_after is not None, "a request was lost"
-        if not told:
+        is_answered = bool(inbox.events) and isinstance(inbox.events[-1], Finished)
+        assert is_answered or arrival.cancelled_after is not None, "a request was lost"
+        if not is_answered:
             continue
-        # As text, in which what is not a number is like itself and every bit of others is seen.
+        # As text, where NaN equals NaN and every bit of other numbers counts.
         assert repr(inbox.answer()) == repr(alone(runtime, arrival.source, arrival.options))
         assert_streamed(inbox, arrival)
 
 
 def assert_streamed(inbox: Inbox, arrival: Arrival) -> None:
-    """Words are told as they come; the last one of an answer comes with the answer."""
+    """Checks that tokens are streamed as they are generated, the last one with the answer."""
     *progress, answer = inbox.events
     assert isinstance(answer, Finished)
-    words = [word for event in progress if isinstance(event, Progress) for word in event.token_ids]
+    tokens = [
+        token for event in progress if isinstance(event, Progress) for token in event.token_ids
+    ]
     if not arrival.streamed or arrival.options.rows > 1:
-        assert not words
+        assert not tokens
     elif answer.best.stop_reason is StopReason.STOP_SEQUENCE:
-        kept = answer.best.token_ids
-        assert words[: len(kept)] == kept[: len(words)]
+        output = answer.best.token_ids
+        assert tokens[: len(output)] == output[: len(tokens)]
     else:
         ends = answer.best.stop_reason is StopReason.EOS
-        assert words == answer.best.token_ids[: None if ends else -1]
+        assert tokens == answer.best.token_ids[: None if ends else -1]
 
 
 days = given(
     plan=st.lists(arrivals, min_size=2, max_size=12),
     workers=st.integers(1, 2),
-    slots=st.integers(MOST_ROWS, 7),
+    slots=st.integers(MAX_ROWS, 7),
     budget_tokens=st.sampled_from([1, 20, 512]),
 )
+
+
+def run_day(
+    runtime: Runtime, plan: Sequence[Arrival], workers: int, slots: int, budget_tokens: int
+) -> Day:
+    """Runs a day and checks that every request was answered as alone and nothing is left."""
+    day = Day(runtime, workers, slots, budget_tokens)
+    day.run(plan)
+    day.assert_empty()
+    assert_as_alone(runtime, day, plan)
+    return day
 
 
 @settings(SETTINGS, max_examples=10)
@@ -327,66 +342,58 @@ days = given(
 def test_mixed_requests_decode_as_alone(
     tiny_runtime: Runtime, plan: list[Arrival], workers: int, slots: int, budget_tokens: int
 ) -> None:
-    day = Day(tiny_runtime, workers, slots, budget_tokens)
-    day.run(plan)
-    day.assert_empty()
-    assert_as_alone(tiny_runtime, day, plan)
+    run_day(tiny_runtime, plan, workers, slots, budget_tokens)
 
 
 @pytest.fixture(scope="module")
-def rounded(tiny_int8_artifact: Path) -> Runtime:
+def int8_runtime(tiny_int8_artifact: Path) -> Runtime:
     manifest = Manifest.load(tiny_int8_artifact)
     return Runtime(tiny_int8_artifact, manifest, Provider.CPU, threads=1)
 
 
 @settings(SETTINGS, max_examples=4)
 @days
-def test_mixed_requests_decode_as_alone_where_all_is_rounded(
-    rounded: Runtime, plan: list[Arrival], workers: int, slots: int, budget_tokens: int
+def test_mixed_requests_decode_as_alone_at_int8(
+    int8_runtime: Runtime, plan: list[Arrival], workers: int, slots: int, budget_tokens: int
 ) -> None:
-    day = Day(rounded, workers, slots, budget_tokens)
-    day.run(plan)
-    day.assert_empty()
-    assert_as_alone(rounded, day, plan)
+    run_day(int8_runtime, plan, workers, slots, budget_tokens)
 
 
 @pytest.fixture(scope="module")
-def reference(
-    tiny_model: Transformer,
-) -> Callable[[tuple[int, ...], DecodingOptions], Reference]:
-    return lambda source, options: Reference(Reading(tiny_model, list(source), options), spelt)
+def reference(tiny_model: Transformer) -> Callable[[tuple[int, ...], DecodingOptions], Reference]:
+    return lambda source, options: Reference(Reading(tiny_model, list(source), options), text_of)
 
 
 @settings(SETTINGS, max_examples=35)
-@given(source=sources, options=option_sets() | option_sets() | running_out())
-def test_request_decodes_as_the_reference(
+@given(source=sources, options=option_sets() | option_sets() | few_tokens_once())
+def test_a_request_decodes_as_the_reference(
     tiny_runtime: Runtime,
     reference: Callable[[tuple[int, ...], DecodingOptions], Reference],
     source: tuple[int, ...],
     options: DecodingOptions,
 ) -> None:
     found = alone(tiny_runtime, source, options)
-    ought = reference(source, options)
-    if ought.margin > NEAR:
-        assert len(found.hypotheses) == len(ought.answer.hypotheses)
-        for one, other in zip(found.hypotheses, ought.answer.hypotheses, strict=True):
-            assert_alike(one, other)
+    expected = reference(source, options)
+    if expected.margin > TIE:
+        assert len(found.hypotheses) == len(expected.answer.hypotheses)
+        for one, other in zip(found.hypotheses, expected.answer.hypotheses, strict=True):
+            assert_close(one, other)
 
 
-def assert_alike(one: Hypothesis, other: Hypothesis) -> None:
+def assert_close(one: Hypothesis, other: Hypothesis) -> None:
     assert one.token_ids == other.token_ids
     assert (one.stop_reason, one.text_length) == (other.stop_reason, other.text_length)
-    assert one.score == pytest.approx(other.score, abs=ALIKE)
-    assert one.normalized_score == pytest.approx(other.normalized_score, abs=ALIKE)
-    assert one.token_scores == pytest.approx(other.token_scores, abs=ALIKE, nan_ok=True)
+    assert one.score == pytest.approx(other.score, abs=TOLERANCE)
+    assert one.normalized_score == pytest.approx(other.normalized_score, abs=TOLERANCE)
+    assert one.token_scores == pytest.approx(other.token_scores, abs=TOLERANCE, nan_ok=True)
     assert len(one.top_tokens) == len(other.top_tokens)
-    for found, ought in zip(one.top_tokens, other.top_tokens, strict=True):
-        assert [word for word, _ in found] == [word for word, _ in ought]
-        scores = [score for _, score in ought]
-        assert [score for _, score in found] == pytest.approx(scores, abs=ALIKE)
+    for found, expected in zip(one.top_tokens, other.top_tokens, strict=True):
+        assert [token for token, _ in found] == [token for token, _ in expected]
+        scores = [score for _, score in expected]
+        assert [score for _, score in found] == pytest.approx(scores, abs=TOLERANCE)
 
 
-def numbered(number: int) -> DecodingOptions:
+def options_of(index: int) -> DecodingOptions:
     """Gives one of 64 sets of options, no two alike."""
     kinds = [
         DecodingOptions(max_decoding_length=MAX_TARGET),
@@ -402,11 +409,11 @@ def numbered(number: int) -> DecodingOptions:
         ),
         DecodingOptions(
             max_decoding_length=MAX_TARGET,
-            sampling=Sampling(1.0, 0, 0.9, 0.0, number),
+            sampling=Sampling(1.0, 0, 0.9, 0.0, index),
             num_hypotheses=3,
         ),
     ]
-    if number >= 32:
+    if index >= 32:
         kinds[0] = replace(kinds[0], num_hypotheses=3, return_alternatives=True)
     choices = [
         {"repetition_penalty": 1.3, "return_top_tokens": 3},
@@ -414,24 +421,24 @@ def numbered(number: int) -> DecodingOptions:
         {"prefix": (172, 19), "return_token_scores": True},
         {"stops": ("fcc", "ffd"), "suppressed": ((19, 275), (226,))},
     ]
-    options = kinds[number % 4]
-    for place, choice in enumerate(choices):
-        if number // 4 >> place & 1:
+    options = kinds[index % 4]
+    for bit, choice in enumerate(choices):
+        if index // 4 >> bit & 1:
             options = replace(options, **choice)
     return options
 
 
 def test_64_ways_to_decode_at_once_give_what_each_gives_alone(tiny_runtime: Runtime) -> None:
-    plan = [((4 + 3 * number, 5 + number, EOS), numbered(number)) for number in range(64)]
+    plan = [((4 + 3 * index, 5 + index, EOS), options_of(index)) for index in range(64)]
     assert len({options for _, options in plan}) == 64
     engine = make_engine(tiny_runtime, workers=2, slots=24)
     inboxes = [Inbox() for _ in plan]
 
-    def call(part: int) -> None:
+    def submit(part: int) -> None:
         for (source, options), inbox in list(zip(plan, inboxes, strict=True))[part::4]:
             engine.submit(Request(source=list(source), options=options, receive=inbox.receive))
 
-    threads = [threading.Thread(target=call, args=(part,)) for part in range(4)]
+    threads = [threading.Thread(target=submit, args=(part,)) for part in range(4)]
     engine.start()
     for thread in threads:
         thread.start()
@@ -447,40 +454,32 @@ def test_64_ways_to_decode_at_once_give_what_each_gives_alone(tiny_runtime: Runt
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 5, 11])
-def test_what_is_cancelled_leaves_its_neighbours_and_its_slots_alone(
+def test_cancelled_requests_free_their_slots_and_do_not_affect_others(
     tiny_runtime: Runtime, turns: int
 ) -> None:
     beam = DecodingOptions(
         max_decoding_length=MAX_TARGET, beam_size=4, min_decoding_length=12, no_repeat_ngram_size=2
     )
     samples = replace(beam, beam_size=1, num_hypotheses=3, sampling=Sampling(1.0, 0, 1.0, 0.0, 5))
-    held = DecodingOptions(max_decoding_length=MAX_TARGET, min_decoding_length=MAX_TARGET)
+    long = DecodingOptions(max_decoding_length=MAX_TARGET, min_decoding_length=MAX_TARGET)
     plan = [
         Arrival(source=(30, 31, EOS), options=replace(beam, beam_size=3), cancelled_after=turns),
         Arrival(source=(40, EOS), options=beam, cancelled_after=turns + 1),
         Arrival(source=(50, 51, 52, EOS), options=samples, cancelled_after=turns),
-        Arrival(source=(55, EOS), options=held, cancelled_after=turns),
+        Arrival(source=(55, EOS), options=long, cancelled_after=turns),
         Arrival(source=(60, EOS), options=replace(beam, beam_size=1)),
         Arrival(source=(70, 71, EOS), options=samples, gap_turns=1),
         Arrival(source=(80, EOS), options=beam),
     ]
-    day = Day(tiny_runtime, 1, 12, 512)
-    day.run(plan)
-    day.assert_empty()
+    day = run_day(tiny_runtime, plan, 1, 12, 512)
     assert [bool(inbox.events) for inbox in day.inboxes] == [False] * 4 + [True] * 3
-    assert_as_alone(tiny_runtime, day, plan)
 
 
-@pytest.fixture(scope="module")
-def answers(tiny_runtime: Runtime) -> Iterator[list[Finished]]:
+def test_the_tokens_and_texts_of_the_options_above_are_frequent(tiny_runtime: Runtime) -> None:
+    """Options without an effect would be compared in vain."""
     options = DecodingOptions(max_decoding_length=MAX_TARGET)
-    yield [alone(tiny_runtime, (word, word + 1, EOS), options) for word in range(4, 64)]
-
-
-def test_what_is_forbidden_and_looked_for_is_often_said(answers: list[Finished]) -> None:
-    """Options that never came to bear would be compared in vain."""
-    said = [answer.best.token_ids for answer in answers]
-    assert sum(bool(set(words) & set(LIKELY)) for words in said) > 0.9 * len(said)
-    assert sum("fcc" in spelt(words) for words in said) > 0.2 * len(said)
-    reasons = [answer.best.stop_reason for answer in answers]
-    assert {StopReason.EOS, StopReason.LENGTH} == set(reasons)
+    answers = [alone(tiny_runtime, (token, token + 1, EOS), options).best for token in range(4, 64)]
+    outputs = [answer.token_ids for answer in answers]
+    assert sum(bool(set(output) & set(LIKELY)) for output in outputs) > 0.9 * len(outputs)
+    assert sum("fcc" in text_of(output) for output in outputs) > 0.2 * len(outputs)
+    assert {answer.stop_reason for answer in answers} == {StopReason.EOS, StopReason.LENGTH}

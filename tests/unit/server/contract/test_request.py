@@ -115,7 +115,8 @@ def test_alternatives_begin_after_the_prefix() -> None:
 
 
 def test_options_survive_their_small_pickle() -> None:
-    for options in (make_options(), make_options(beam_size=4, terms=((5, 6),), sampling=drawing(3))):
+    beam = make_options(beam_size=4, terms=((5, 6),), sampling=drawing(3))
+    for options in (make_options(), beam):
         data = pickle.dumps(options)
         assert pickle.loads(data) == options
     assert len(pickle.dumps(make_options())) < len(data) < 300

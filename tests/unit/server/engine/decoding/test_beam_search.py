@@ -172,9 +172,7 @@ def test_an_end_token_below_the_beam_does_not_end_a_hypothesis() -> None:
     ("table", "steps"),
     [
         (
-            after(
-                {(): {A: 0.6, B: 0.4}, (A,): {C: 0.1, D: 0.1, A: 0.8}, (B,): {C: 0.9, D: 0.1}},
-            ),
+            after({(): {A: 0.6, B: 0.4}, (A,): {C: 0.1, D: 0.1, A: 0.8}, (B,): {C: 0.9, D: 0.1}}),
             [{(A,), (B,)}, {(A, A), (B, C)}],
         ),
         (
@@ -263,12 +261,7 @@ def test_every_beam_begins_with_the_forced_prefix_and_is_not_scored_for_it() -> 
 
 def test_a_repetition_penalty_counts_the_tokens_of_each_beam_apart() -> None:
     table = after(
-        {
-            (): {A: 0.5, B: 0.5},
-            (A,): {A: 0.6, B: 0.4},
-            (B,): {A: 0.6, B: 0.4},
-            (B, A): {EOS: 1.0},
-        }
+        {(): {A: 0.5, B: 0.5}, (A,): {A: 0.6, B: 0.4}, (B,): {A: 0.6, B: 0.4}, (B, A): {EOS: 1.0}}
     )
     single = SingleRequest(table, beam_size=2, repetition_penalty=2.0)
     single.step()

@@ -131,10 +131,7 @@ def test_hypotheses_rank_by_their_score_over_the_length_of_all_generated_tokens(
 
 
 def ended(
-    token: int,
-    score: float,
-    unmet: tuple[int, ...] = (),
-    reason: StopReason = StopReason.EOS,
+    token: int, score: float, unmet: tuple[int, ...] = (), reason: StopReason = StopReason.EOS
 ) -> FinishedHypothesis:
     """Makes a finished hypothesis of one token."""
     hypothesis = Hypothesis([token], None, reason, unmet_terms=unmet)

@@ -455,12 +455,7 @@ def alternatives(count: int, **options: Any) -> list[Hypothesis]:
 def test_alternatives_are_greedy_after_the_most_probable_first_tokens() -> None:
     found = alternatives(4)
     assert outputs_of(found) == [[A, D], [B], [C], []]
-    assert [one.score for one in found] == [
-        log(0.5, 0.6),
-        log(0.3, 0.5),
-        log(0.15, 0.9),
-        log(0.05),
-    ]
+    assert [one.score for one in found] == [log(0.5, 0.6), log(0.3, 0.5), log(0.15, 0.9), log(0.05)]
     assert found[1].normalized_score == pytest.approx(math.log(0.15) / 2, abs=1e-6)
     # They keep the order of their first tokens, though the first is not the best.
     assert alternatives(2, length_penalty=0.0) == [

@@ -265,9 +265,7 @@ def test_parameters_of_some_rows_come_in_the_order_asked_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "sampling",
-    [Sampling(0.5, 3, 0.5, 0.1, 0), make_sampling(top_p=0.5), make_sampling()],
-    ids=str,
+    "sampling", [Sampling(0.5, 3, 0.5, 0.1, 0), make_sampling(top_p=0.5), make_sampling()], ids=str
 )
 def test_sampling_does_not_change_the_graphs_buffer(sampling: Sampling) -> None:
     before = LOGITS.copy()
