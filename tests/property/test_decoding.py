@@ -453,9 +453,9 @@ def test_64_ways_to_decode_at_once_give_what_each_gives_alone(tiny_runtime: Runt
             assert bool(one.attention) == bool(options.return_attention and one.token_ids)
 
 
-@pytest.mark.parametrize("turns", [0, 1, 2, 5, 11])
+@pytest.mark.parametrize("steps", [0, 1, 2, 5, 11])
 def test_cancelled_requests_free_their_slots_and_do_not_affect_others(
-    tiny_runtime: Runtime, turns: int
+    tiny_runtime: Runtime, steps: int
 ) -> None:
     beam = DecodingOptions(
         max_decoding_length=MAX_TARGET, beam_size=4, min_decoding_length=12, no_repeat_ngram_size=2
@@ -463,10 +463,10 @@ def test_cancelled_requests_free_their_slots_and_do_not_affect_others(
     samples = replace(beam, beam_size=1, num_hypotheses=3, sampling=Sampling(1.0, 0, 1.0, 0.0, 5))
     long = DecodingOptions(max_decoding_length=MAX_TARGET, min_decoding_length=MAX_TARGET)
     plan = [
-        Arrival(source=(30, 31, EOS), options=replace(beam, beam_size=3), cancelled_after=turns),
-        Arrival(source=(40, EOS), options=beam, cancelled_after=turns + 1),
-        Arrival(source=(50, 51, 52, EOS), options=samples, cancelled_after=turns),
-        Arrival(source=(55, EOS), options=long, cancelled_after=turns),
+        Arrival(source=(30, 31, EOS), options=replace(beam, beam_size=3), cancelled_after=steps),
+        Arrival(source=(40, EOS), options=beam, cancelled_after=steps + 1),
+        Arrival(source=(50, 51, 52, EOS), options=samples, cancelled_after=steps),
+        Arrival(source=(55, EOS), options=long, cancelled_after=steps),
         Arrival(source=(60, EOS), options=replace(beam, beam_size=1)),
         Arrival(source=(70, 71, EOS), options=samples, gap_turns=1),
         Arrival(source=(80, EOS), options=beam),

@@ -150,6 +150,10 @@ class FakeRuntime:
         self.scored: list[int] = []
         """How many targets each run of the scorer took."""
         self.can_score = True
+        self.inputs: dict[str, Any] = {}
+        """Buffers that the steps of the last cache read."""
+        self.outputs: dict[str, Any] = {}
+        """Buffers that they write."""
         self.before_step: Callable[[], None] = lambda: None
         self.before_score: Callable[[], None] = lambda: None
         self.before_encode: Callable[[], None] = lambda: None
@@ -170,7 +174,8 @@ class FakeRuntime:
     def allowed_shape(self, tokens: int) -> tuple[int, int]:
         return -(-tokens // GROUP), GROUP
 
-    def step(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> FakeStep:
+    def step(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
+        self.inputs, self.outputs = inputs, outputs
         return FakeStep(self, inputs, outputs)
 
     def teach(self, source: Any, lengths: Any, target: Any, outputs: list[str]) -> list[Any]:

@@ -30,9 +30,27 @@ class IdleRuntime(FakeRuntime):
     def __init__(self) -> None:
         super().__init__()
         self.sizes: list[StepSizes] = []
+        self.num_rows = 0
 
     def step(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
-        return SimpleNamespace(run=lambda rows, sizes: self.sizes.append(sizes))
+        super().step(inputs, outputs)
+        return self
+
+    def run(self, rows: int, sizes: StepSizes) -> None:
+        self.num_rows = rows
+        self.sizes.append(sizes)
+
+    def masked(self) -> list[list[int]]:
+        """Gives the tokens of each row that the last step masked."""
+        width = self.sizes[-1].biases
+        tokens, values = (
+            self.inputs[name][: self.num_rows * width].reshape(self.num_rows, width)
+            for name in ("bias_tokens", "bias_values")
+        )
+        return [
+            sorted(set(row[value < -1e29].tolist()))
+            for row, value in zip(tokens, values, strict=True)
+        ]
 
 
 # They differ in length and in their last token, which the cache keeps a second time.
@@ -95,36 +113,29 @@ def request(cache: SlotCache, allowed: Sequence[int] = (), **changes: Any) -> No
     cache.request(allowed=np.array(allowed, np.int64), **none | changes)
 
 
-def masked(cache: SlotCache, rows: int) -> list[list[int]]:
-    """Gives the tokens of each row that the last step masked."""
-    inputs, _ = cache._buffers()
-    width = cache._mask_width
-    index = inputs["bias_tokens"][: rows * width].reshape(rows, width)
-    value = inputs["bias_values"][: rows * width].reshape(rows, width)
-    return [sorted(set(index[row][value[row] < -1e29].tolist())) for row in range(rows)]
-
-
 def test_a_mask_holds_until_it_is_changed_or_lifted() -> None:
-    cache = filled(IdleRuntime())
+    runtime = IdleRuntime()
+    cache = filled(runtime)
     cache.suppress(1, [7, 8, 9])
     cache.suppress(2, [EOS])
     for _ in range(2):
         cache.advance(3)
-        assert masked(cache, 3) == [[], [7, 8, 9], [EOS]]
+        assert runtime.masked() == [[], [7, 8, 9], [EOS]]
     cache.release(1)
     cache.advance(3)
-    assert masked(cache, 3) == [[], [], [EOS]]
+    assert runtime.masked() == [[], [], [EOS]]
     cache.suppress(0, [4, 5])
     cache.advance(1)
-    assert masked(cache, 1) == [[4, 5]]
+    assert runtime.masked() == [[4, 5]]
     # More rows than the mask was written for.
     cache.advance(3)
-    assert masked(cache, 3) == [[4, 5], [], [EOS]]
+    assert runtime.masked() == [[4, 5], [], [EOS]]
     cache.release(0)
     cache.release(2)
     cache.advance(1)
+    assert runtime.masked() == [[]]
     cache.advance(3)
-    assert masked(cache, 3) == [[], [], []]
+    assert runtime.masked() == [[], [], []]
 
 
 class AllowedRuntime(FakeRuntime):
@@ -184,12 +195,13 @@ def test_a_step_that_does_not_project_computes_nothing_over_the_vocabulary() -> 
 
 
 def test_a_moved_row_keeps_its_own_mask() -> None:
-    cache = filled(IdleRuntime())
+    runtime = IdleRuntime()
+    cache = filled(runtime)
     cache.suppress(2, [7])
     cache.suppress(0, [8])
     cache.move(2, 0)
     cache.advance(3)
-    assert masked(cache, 3) == [[7], [], []]
+    assert runtime.masked() == [[7], [], []]
 
 
 def test_a_branch_copies_the_target_of_a_row() -> None:
@@ -239,7 +251,7 @@ def test_maximum_lengths_are_found_again_when_shorter_rows_join() -> None:
     runtime = FakeRuntime()
     cache = filled(runtime)
     run(cache, 3, 3)
-    inputs, _ = cache._buffers()
+    inputs = runtime.inputs
     assert (inputs["max_length"][0], inputs["max_source_length"][0]) == (3, 6)
     for row in range(3):
         cache.join(row, runtime.encode([[30, EOS]]), 0)
@@ -272,12 +284,11 @@ def test_keys_and_values_have_the_type_of_the_graph() -> None:
     runtime = FakeRuntime()
     runtime.cache_type = np.dtype(np.int8)
     cache = SlotCache(runtime, 5)
-    inputs, outputs = cache._buffers()
-    for name, array in inputs.items():
+    for name, array in runtime.inputs.items():
         is_cache = name.startswith(("self_", "cross_"))
         assert (array.dtype == np.int8) == is_cache, name
         if is_cache:
-            assert outputs[f"new_{name}"] is array, name
+            assert runtime.outputs[f"new_{name}"] is array, name
     # Keys and values of the last source token stay float32: the operator takes them as new ones.
     assert cache.bytes == 5 * 2 * 2 * (MAX_TARGET + 1 + MAX_SOURCE + 4)
 
@@ -289,10 +300,11 @@ def test_bytes_count_keys_and_values() -> None:
 
 
 def test_clear_empties_every_buffer() -> None:
-    cache = filled(FakeRuntime())
+    used, new = FakeRuntime(), FakeRuntime()
+    cache = filled(used)
     run(cache, 4, 3)
     cache.clear()
-    empty = SlotCache(FakeRuntime(), 3)
-    for name, array in cache._buffers()[0].items():
+    SlotCache(new, 3)
+    for name, array in used.inputs.items():
         if name not in ("max_length", "max_source_length"):
-            np.testing.assert_array_equal(array, empty._buffers()[0][name], err_msg=name)
+            np.testing.assert_array_equal(array, new.inputs[name], err_msg=name)

@@ -58,7 +58,7 @@ def test_there_is_a_bank_for_each_number_of_term_tokens() -> None:
 
 def test_the_next_token_of_a_term_is_a_candidate_however_improbable() -> None:
     found = candidates(((G, A),), [], [], scores=FIRST_STEP)
-    # One from each bank in turn, the fullest bank first; the first B are sorted by score.
+    # One from each bank in turn, the fullest bank first; the first two are sorted by score.
     assert found == [(0, A), (0, G), (0, B), (0, C)]
 
 
