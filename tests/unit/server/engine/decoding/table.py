@@ -268,3 +268,8 @@ def decode(table: Table, **options: Any) -> list[Hypothesis]:
 def outputs_of(hypotheses: Iterable[Hypothesis]) -> list[list[int]]:
     """Gives the tokens of each hypothesis."""
     return [hypothesis.token_ids for hypothesis in hypotheses]
+
+
+def top_tokens_of(hypothesis: Hypothesis) -> list[list[int]]:
+    """Gives the top tokens of each step, without their log-probabilities."""
+    return [[token for token, _ in step] for step in hypothesis.top_tokens]

@@ -17,7 +17,6 @@ from tests.unit.server.engine.decoding.table import (
     B,
     C,
     D,
-    Rig,
     SingleRequest,
     Table,
     after,
@@ -27,9 +26,10 @@ from tests.unit.server.engine.decoding.table import (
     logits_after,
     outputs_of,
     random_table,
+    top_tokens_of,
 )
 
-from seqserve_server.contract.events import Hypothesis, StopReason
+from seqserve_server.contract.events import StopReason
 
 # The most probable first token leads to an improbable end.
 TRAP = after({(): {A: 0.6, B: 0.4}, (A,): {EOS: 0.4, C: 0.3, D: 0.3}, (B,): {EOS: 0.9, C: 0.1}})
@@ -276,16 +276,11 @@ def test_a_repetition_penalty_counts_the_tokens_of_each_beam_apart() -> None:
 def test_each_hypothesis_has_its_own_token_scores_and_top_tokens() -> None:
     options = {"beam_size": 2, "num_hypotheses": 2, "return_top_tokens": 2}
     first, second = decode(TRAP, **options, return_token_scores=True)
-    assert tokens_listed(first) == tokens_listed(second) == [[A, B], [EOS, C]]
+    assert top_tokens_of(first) == top_tokens_of(second) == [[A, B], [EOS, C]]
     assert first.top_tokens[1][0][1] == log(0.9)
     assert second.top_tokens[1][0][1] == log(0.4)
     for hypothesis in (first, second):
         assert math.fsum(hypothesis.token_scores) == pytest.approx(hypothesis.score)
-
-
-def tokens_listed(hypothesis: Hypothesis) -> list[list[int]]:
-    """Gives the top tokens of each step."""
-    return [[token for token, _ in step] for step in hypothesis.top_tokens]
 
 
 def test_more_top_tokens_may_be_listed_than_the_beam_needs() -> None:
@@ -377,95 +372,6 @@ def test_other_beams_take_the_place_of_one_that_has_no_token_left() -> None:
     assert outputs_of(single.finish()) == [[A], [B, A]]
 
 
-FORK = after(
-    {
-        (): {A: 0.5, B: 0.3, C: 0.15, EOS: 0.05},
-        (A,): {A: 0.6, B: 0.4},
-        (A, A): {EOS: 0.4, A: 0.3, C: 0.3},
-        (A, B): {EOS: 0.9, C: 0.1},
-        (B,): {EOS: 0.5, D: 0.5},
-        (B, D): {EOS: 0.9, A: 0.1},
-        (C,): {EOS: 0.9, D: 0.1},
-    }
-)
-
-
-def alternatives(count: int, **options: Any) -> list[Hypothesis]:
-    options = {"beam_size": 2, "return_alternatives": True, "num_hypotheses": count} | options
-    return decode(options.pop("table", FORK), **options)
-
-
-def test_each_alternative_is_the_best_of_its_beam_in_the_order_of_first_tokens() -> None:
-    found = alternatives(4)
-    assert outputs_of(found) == [[A, B], [B, D], [C], []]
-    assert [one.score for one in found] == [
-        log(0.5, 0.4, 0.9),
-        log(0.3, 0.5, 0.9),
-        log(0.15, 0.9),
-        log(0.05),
-    ]
-    assert found[0].normalized_score == pytest.approx(math.log(0.18) / 3, abs=1e-6)
-
-
-def test_an_alternative_is_what_a_beam_finds_after_its_first_token() -> None:
-    for token, found in zip((A, B, C), alternatives(3, length_penalty=0.0), strict=True):
-        [forced] = decode(FORK, beam_size=2, length_penalty=0.0, prefix=(token,))
-        assert found.token_ids == forced.token_ids
-
-
-def test_alternatives_differ_in_the_first_token_after_the_prefix() -> None:
-    table = after({(D, C): {A: 0.6, B: 0.4}, (D, C, A): {EOS: 0.9, A: 0.1}, (D, C, B): {D: 1.0}})
-    options = {"table": table, "prefix": (D, C), "return_token_scores": True}
-    first, second = alternatives(2, **options, return_top_tokens=2)
-    assert (first.token_ids, second.token_ids) == ([D, C, A], [D, C, B, D])
-    assert second.score == log(0.4)
-    assert second.token_scores == pytest.approx(
-        [math.nan, math.nan, math.log(0.4), 0.0, 0.0], nan_ok=True, abs=1e-6
-    )
-    assert tokens_listed(first) == [[], [], [A, B], [EOS, A]]
-
-
-@pytest.mark.parametrize(
-    ("probability", "count"), [(0.0, 4), (0.1, 3), (0.2, 2), (0.4, 1), (1.0, 1)]
-)
-def test_improbable_alternatives_are_left_out(probability: float, count: int) -> None:
-    found = alternatives(4, min_alternative_expansion_prob=probability)
-    assert found == alternatives(4)[:count]
-
-
-def test_rows_of_an_improbable_alternative_are_free_at_once() -> None:
-    rig = Rig()
-    options = {"return_alternatives": True, "min_alternative_expansion_prob": 0.2}
-    rig.join([5, 0, 1, 2, 4, 3], FORK, beam_size=2, num_hypotheses=3, **options)
-    assert rig.step() == ([3, 4], [])
-    assert sorted(rig.running) == [0, 1, 2, 5]
-    while not (finished := rig.step().finished):
-        pass
-    assert outputs_of(finished[0][1].hypotheses) == [[A, B], [B, D]]
-
-
-def test_alternatives_begin_with_the_best_tokens_after_the_repetition_penalty() -> None:
-    table = after({(A,): {A: 0.6, B: 0.4}, (A, A): {EOS: 1.0}, (A, B): {EOS: 1.0}})
-    found = alternatives(2, table=table, prefix=(A,), repetition_penalty=2.0)
-    # .4 to .6²
-    assert outputs_of(found) == [[A, B], [A, A]]
-    assert found[0].score == log(0.4 / (0.6**2 + 0.4))
-
-
-def test_alternatives_may_begin_at_the_maximum_length() -> None:
-    found = alternatives(2, prefix=(A, A), max_decoding_length=3)
-    assert outputs_of(found) == [[A, A], [A, A, A]]
-    assert [one.stop_reason for one in found] == [StopReason.EOS, StopReason.LENGTH]
-
-
-def test_the_search_of_an_alternative_ends_once_its_own_best_beam_ends() -> None:
-    table = after({(): {A: 0.6, B: 0.4}, (A,): {EOS: 0.6, C: 0.4}, (B,): {EOS: 0.6, C: 0.4}})
-    options = {"beam_size": 2, "return_alternatives": True, "num_hypotheses": 2}
-    single = SingleRequest(table, length_penalty=0.0, **options)
-    assert outputs_of(single.finish()) == [[A], [B]]
-    assert single.num_steps == 2
-
-
 def test_a_beam_may_leave_a_preferred_prefix_and_is_scored_for_it() -> None:
     table = after(
         {(): {A: 0.9, B: 0.1}, (B,): {A: 0.9, C: 0.1}, (B, A): {A: 1.0}, (A,): {C: 0.5, D: 0.5}}
@@ -481,110 +387,20 @@ def test_a_beam_may_leave_a_preferred_prefix_and_is_scored_for_it() -> None:
     assert outputs_of(weak) == [[A, C], [A, D]]
 
 
+FORK = after(
+    {
+        (): {A: 0.5, B: 0.3, C: 0.15, EOS: 0.05},
+        (A,): {A: 0.6, B: 0.4},
+        (A, A): {EOS: 0.4, A: 0.3, C: 0.3},
+        (A, B): {EOS: 0.9, C: 0.1},
+        (B,): {EOS: 0.5, D: 0.5},
+        (B, D): {EOS: 0.9, A: 0.1},
+        (C,): {EOS: 0.9, D: 0.1},
+    }
+)
+
+
 def test_a_prefix_bias_near_one_gives_the_tokens_of_a_forced_prefix() -> None:
     options = {"beam_size": 2, "prefix": (B, C, D), "patience": 4.0}
     preferred = decode(FORK, prefix_bias_beta=1 - 1e-9, **options)
     assert outputs_of(preferred) == outputs_of(decode(FORK, **options)) == [[B, C, D]]
-
-
-def with_terms(table: Table, *terms: tuple[int, ...], **options: Any) -> list[Hypothesis]:
-    return decode(table, terms=terms, **{"beam_size": 3} | options)
-
-
-def test_a_hypothesis_contains_its_terms_where_the_search_finds_best() -> None:
-    table = after(
-        {
-            (): {A: 0.6, D: 0.3, B: 0.1},
-            (A,): {B: 0.7, C: 0.2, EOS: 0.1},
-            (A, C): {D: 0.6, EOS: 0.3, A: 0.1},
-            (A, C, D): {EOS: 1.0},
-            (A, B): {EOS: 0.9, A: 0.1},
-        }
-    )
-    [free] = with_terms(table)
-    assert free.token_ids == [A, B]
-    [best] = with_terms(table, (C, D))
-    assert (best.token_ids, best.unmet_terms) == ([A, C, D], [])
-    assert best.score == log(0.6, 0.2, 0.6)
-
-
-def test_terms_that_the_best_hypothesis_contains_change_nothing() -> None:
-    table = after({(): {A: 0.6, B: 0.4}, (A,): {C: 0.7, D: 0.3}, (B,): {C: 1.0}})
-    [free] = decode(table, beam_size=3, patience=9.0)
-    [constrained] = with_terms(table, (C,), (A, C), patience=9.0)
-    assert constrained.token_ids == free.token_ids == [A, C]
-    assert (constrained.score, constrained.unmet_terms) == (pytest.approx(free.score), [])
-
-
-def test_a_hypothesis_with_all_terms_ranks_before_a_better_one_without() -> None:
-    """Only the maximum length ends a hypothesis without its terms."""
-    table = always({A: 0.9, B: 0.08, EOS: 0.02})
-    found = with_terms(table, (C, D), (B,), max_decoding_length=4, num_hypotheses=3)
-    unmet = [len(one.unmet_terms) for one in found]
-    assert unmet == sorted(unmet)
-    assert (unmet[0], found[0].unmet_terms) == (0, [])
-    for one in found:
-        assert one.unmet_terms == missing(one.token_ids, [(C, D), (B,)])
-    [short] = with_terms(table, (C, D), (B,), max_decoding_length=2)
-    assert (len(short.unmet_terms), len(short.token_ids)) == (1, 2)
-
-
-def missing(output: list[int], terms: list[tuple[int, ...]]) -> list[int]:
-    """Lists the indices of the terms that an output does not contain."""
-    runs = [
-        {tuple(output[begin : begin + len(term)]) for begin in range(len(output))} for term in terms
-    ]
-    return [index for index, term in enumerate(terms) if term not in runs[index]]
-
-
-@pytest.mark.parametrize(("count", "num_steps"), [(1, 2), (2, 3)])
-def test_a_search_with_terms_ends_once_its_full_bank_has_finished(
-    count: int, num_steps: int
-) -> None:
-    """Only hypotheses of one bank end: those that contain all terms."""
-    table = after({(): {C: 0.9, A: 0.1}, (C,): {EOS: 0.6, A: 0.4}})
-    single = SingleRequest(table, beam_size=2, terms=((C,),), num_hypotheses=count)
-    assert outputs_of(single.finish()) == [[C], [C, A]][:count]
-    assert single.num_steps == num_steps
-
-
-def test_the_prefix_may_contain_a_term() -> None:
-    table = after({(B, C): {A: 0.6, D: 0.4}, (B, C, A): {EOS: 1.0}})
-    [found] = with_terms(table, (B, C), prefix=(B, C))
-    assert (found.token_ids, found.unmet_terms) == ([B, C, A], [])
-
-
-def test_each_hypothesis_with_terms_has_its_own_top_tokens() -> None:
-    table = after({(): {A: 0.7, B: 0.3}, (A,): {C: 0.6, D: 0.4}, (B,): {D: 0.6, C: 0.4}})
-    found = with_terms(table, (D,), num_hypotheses=3, return_top_tokens=2)
-    assert outputs_of(found)[:2] == [[A, D], [B, D]]
-    assert [step[:2] for step in tokens_listed(found[0])] == [[A, B], [C, D], [EOS, A]]
-    assert [step[:2] for step in tokens_listed(found[1])] == [[A, B], [D, C], [EOS, A]]
-
-
-@pytest.mark.parametrize("count", [1, 3])
-def test_terms_that_cannot_be_generated_are_reported_as_unmet(count: int) -> None:
-    """The term repeats a token, and every probable token ends the hypothesis."""
-    table = always({EOS: 0.4, A: 0.3, B: 0.2, C: 0.1})
-    options = {"end_ids": (EOS, A, B, C), "no_repeat_ngram_size": 1, "num_hypotheses": count}
-    found = with_terms(table, (D, D), **options)
-    assert found
-    assert [one.unmet_terms for one in found] == [[0]] * len(found)
-
-
-@settings(deadline=None, max_examples=30)
-@given(data=st.data(), seed=st.integers(0, 2**32), size=st.integers(2, 5))
-def test_every_hypothesis_contains_its_terms_or_lists_those_it_lacks(
-    data: st.DataObject, seed: int, size: int
-) -> None:
-    tokens = st.lists(st.integers(1, VOCABULARY_SIZE - 1), min_size=1, max_size=3).map(tuple)
-    terms = data.draw(st.lists(tokens, min_size=1, max_size=3, unique=True))
-    found = with_terms(random_table(seed), *terms, beam_size=size, num_hypotheses=size)
-    for one in found:
-        assert one.unmet_terms == missing(one.token_ids, terms)
-        # Only the maximum length ends a hypothesis that lacks a term.
-        assert not one.unmet_terms or one.stop_reason is StopReason.LENGTH
-    ranks = [(len(one.unmet_terms), -(one.normalized_score or 0.0)) for one in found]
-    assert ranks == sorted(ranks)
-    # The fullest bank always stays in the beam, and the length leaves room for all terms.
-    assert found[0].unmet_terms == []

@@ -1,4 +1,4 @@
-"""Candidates of a beam search with terms: banks, and the tokens that advance a term."""
+"""Beam search with terms: banks, the tokens that advance a term, and what whole searches find."""
 
 from __future__ import annotations
 
@@ -9,8 +9,28 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.server.engine.decoding.table import EOS, VOCABULARY_SIZE, A, B, C, D, E, F, G
+from tests.unit.server.engine.decoding.table import (
+    EOS,
+    VOCABULARY_SIZE,
+    A,
+    B,
+    C,
+    D,
+    E,
+    F,
+    G,
+    SingleRequest,
+    Table,
+    after,
+    always,
+    decode,
+    log,
+    outputs_of,
+    random_table,
+    top_tokens_of,
+)
 
+from seqserve_server.contract.events import Hypothesis, StopReason
 from seqserve_server.engine.cache import MASKED_LOGIT
 from seqserve_server.engine.decoding.beam_step import rank
 from seqserve_server.engine.decoding.distribution import Distribution
@@ -160,3 +180,106 @@ def test_beams_with_all_terms_have_the_candidates_of_a_plain_search(seed: int, s
     )
     for one, other in zip(ours, plain, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def with_terms(table: Table, *terms: tuple[int, ...], **options: Any) -> list[Hypothesis]:
+    return decode(table, terms=terms, **{"beam_size": 3} | options)
+
+
+def test_a_hypothesis_contains_its_terms_where_the_search_finds_best() -> None:
+    table = after(
+        {
+            (): {A: 0.6, D: 0.3, B: 0.1},
+            (A,): {B: 0.7, C: 0.2, EOS: 0.1},
+            (A, C): {D: 0.6, EOS: 0.3, A: 0.1},
+            (A, C, D): {EOS: 1.0},
+            (A, B): {EOS: 0.9, A: 0.1},
+        }
+    )
+    [free] = with_terms(table)
+    assert free.token_ids == [A, B]
+    [best] = with_terms(table, (C, D))
+    assert (best.token_ids, best.unmet_terms) == ([A, C, D], [])
+    assert best.score == log(0.6, 0.2, 0.6)
+
+
+def test_terms_that_the_best_hypothesis_contains_change_nothing() -> None:
+    table = after({(): {A: 0.6, B: 0.4}, (A,): {C: 0.7, D: 0.3}, (B,): {C: 1.0}})
+    [free] = decode(table, beam_size=3, patience=9.0)
+    [constrained] = with_terms(table, (C,), (A, C), patience=9.0)
+    assert constrained.token_ids == free.token_ids == [A, C]
+    assert (constrained.score, constrained.unmet_terms) == (pytest.approx(free.score), [])
+
+
+def test_a_hypothesis_with_all_terms_ranks_before_a_better_one_without() -> None:
+    """Only the maximum length ends a hypothesis without its terms."""
+    table = always({A: 0.9, B: 0.08, EOS: 0.02})
+    found = with_terms(table, (C, D), (B,), max_decoding_length=4, num_hypotheses=3)
+    unmet = [len(one.unmet_terms) for one in found]
+    assert unmet == sorted(unmet)
+    assert (unmet[0], found[0].unmet_terms) == (0, [])
+    for one in found:
+        assert one.unmet_terms == missing(one.token_ids, [(C, D), (B,)])
+    [short] = with_terms(table, (C, D), (B,), max_decoding_length=2)
+    assert (len(short.unmet_terms), len(short.token_ids)) == (1, 2)
+
+
+def missing(output: list[int], terms: list[tuple[int, ...]]) -> list[int]:
+    """Lists the indices of the terms that an output does not contain."""
+    runs = [
+        {tuple(output[begin : begin + len(term)]) for begin in range(len(output))} for term in terms
+    ]
+    return [index for index, term in enumerate(terms) if term not in runs[index]]
+
+
+@pytest.mark.parametrize(("count", "num_steps"), [(1, 2), (2, 3)])
+def test_a_search_with_terms_ends_once_its_full_bank_has_finished(
+    count: int, num_steps: int
+) -> None:
+    """Only hypotheses of one bank end: those that contain all terms."""
+    table = after({(): {C: 0.9, A: 0.1}, (C,): {EOS: 0.6, A: 0.4}})
+    single = SingleRequest(table, beam_size=2, terms=((C,),), num_hypotheses=count)
+    assert outputs_of(single.finish()) == [[C], [C, A]][:count]
+    assert single.num_steps == num_steps
+
+
+def test_the_prefix_may_contain_a_term() -> None:
+    table = after({(B, C): {A: 0.6, D: 0.4}, (B, C, A): {EOS: 1.0}})
+    [found] = with_terms(table, (B, C), prefix=(B, C))
+    assert (found.token_ids, found.unmet_terms) == ([B, C, A], [])
+
+
+def test_each_hypothesis_with_terms_has_its_own_top_tokens() -> None:
+    table = after({(): {A: 0.7, B: 0.3}, (A,): {C: 0.6, D: 0.4}, (B,): {D: 0.6, C: 0.4}})
+    found = with_terms(table, (D,), num_hypotheses=3, return_top_tokens=2)
+    assert outputs_of(found)[:2] == [[A, D], [B, D]]
+    assert [step[:2] for step in top_tokens_of(found[0])] == [[A, B], [C, D], [EOS, A]]
+    assert [step[:2] for step in top_tokens_of(found[1])] == [[A, B], [D, C], [EOS, A]]
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_terms_that_cannot_be_generated_are_reported_as_unmet(count: int) -> None:
+    """The term repeats a token, and every probable token ends the hypothesis."""
+    table = always({EOS: 0.4, A: 0.3, B: 0.2, C: 0.1})
+    options = {"end_ids": (EOS, A, B, C), "no_repeat_ngram_size": 1, "num_hypotheses": count}
+    found = with_terms(table, (D, D), **options)
+    assert found
+    assert [one.unmet_terms for one in found] == [[0]] * len(found)
+
+
+@settings(deadline=None, max_examples=30)
+@given(data=st.data(), seed=st.integers(0, 2**32), size=st.integers(2, 5))
+def test_every_hypothesis_contains_its_terms_or_lists_those_it_lacks(
+    data: st.DataObject, seed: int, size: int
+) -> None:
+    tokens = st.lists(st.integers(1, VOCABULARY_SIZE - 1), min_size=1, max_size=3).map(tuple)
+    terms = data.draw(st.lists(tokens, min_size=1, max_size=3, unique=True))
+    found = with_terms(random_table(seed), *terms, beam_size=size, num_hypotheses=size)
+    for one in found:
+        assert one.unmet_terms == missing(one.token_ids, terms)
+        # Only the maximum length ends a hypothesis that lacks a term.
+        assert not one.unmet_terms or one.stop_reason is StopReason.LENGTH
+    ranks = [(len(one.unmet_terms), -(one.normalized_score or 0.0)) for one in found]
+    assert ranks == sorted(ranks)
+    # The fullest bank always stays in the beam, and the length leaves room for all terms.
+    assert found[0].unmet_terms == []

@@ -27,8 +27,8 @@ from tests.unit.server.engine.decoding.table import (
     log,
     make_request,
     make_sampling,
-    outputs_of,
     random_table,
+    top_tokens_of,
 )
 from tests.unit.server.engine.fake_runtime import MAX_TARGET, FakeRuntime, answer, make_manifest
 
@@ -288,13 +288,8 @@ def test_a_forced_prefix_has_no_scores_and_no_top_tokens(more: dict[str, Any]) -
         [math.nan, math.nan, math.log(0.6), 0], nan_ok=True, abs=1e-6
     )
     assert found.score == log(0.6)
-    assert tokens_listed(found)[:3] == [[], [], [A, B]]
+    assert top_tokens_of(found)[:3] == [[], [], [A, B]]
     assert len(found.top_tokens) == 4
-
-
-def tokens_listed(hypothesis: Hypothesis) -> list[list[int]]:
-    """Gives the top tokens of each step."""
-    return [[token for token, _ in step] for step in hypothesis.top_tokens]
 
 
 def test_the_newest_token_of_a_row_is_the_forced_one() -> None:
@@ -379,7 +374,7 @@ def test_a_row_ends_below_the_minimum_length_where_no_token_is_left(
         assert one.stop_reason is StopReason.EOS
         # The only token left has probability 1.
         assert one.token_scores == [one.score, pytest.approx(0.0), pytest.approx(0.0)]
-        assert all(token in (EOS, A, B) for step in tokens_listed(one) for token in step)
+        assert all(token in (EOS, A, B) for step in top_tokens_of(one) for token in step)
 
 
 @pytest.mark.parametrize("top_k", [0, 6])
@@ -434,75 +429,6 @@ def test_samples_have_no_scores_unless_requested() -> None:
     for sample in samples(3, return_scores=False):
         assert (sample.score, sample.normalized_score) == (None, None)
         assert (sample.token_scores, sample.top_tokens) == ((), ())
-
-
-# The third token is less probable than the first two, but its hypothesis ends best.
-FORK = after(
-    {
-        (): {A: 0.5, B: 0.3, C: 0.15, EOS: 0.05},
-        (A,): {D: 0.6, EOS: 0.4},
-        (B,): {EOS: 0.5, D: 0.3, A: 0.2},
-        (C,): {EOS: 0.9, D: 0.1},
-    }
-)
-
-
-def alternatives(count: int, **options: Any) -> list[Hypothesis]:
-    options = {"num_hypotheses": count, "return_alternatives": True} | options
-    return decode(options.pop("table", FORK), **options)
-
-
-def test_alternatives_are_greedy_after_the_most_probable_first_tokens() -> None:
-    found = alternatives(4)
-    assert outputs_of(found) == [[A, D], [B], [C], []]
-    assert [one.score for one in found] == [log(0.5, 0.6), log(0.3, 0.5), log(0.15, 0.9), log(0.05)]
-    assert found[1].normalized_score == pytest.approx(math.log(0.15) / 2, abs=1e-6)
-    # They keep the order of their first tokens, though the first is not the best.
-    assert alternatives(2, length_penalty=0.0) == [
-        one._replace(normalized_score=one.score) for one in found[:2]
-    ]
-
-
-def test_alternatives_differ_in_the_first_token_after_the_prefix() -> None:
-    table = after({(D,): {A: 0.6, B: 0.4}, (D, B): {C: 1.0}})
-    found = alternatives(2, table=table, prefix=(D,), return_token_scores=True)
-    assert outputs_of(found) == [[D, A], [D, B, C]]
-    assert found[1].token_scores == pytest.approx(
-        [math.nan, math.log(0.4), 0.0, 0.0], nan_ok=True, abs=1e-6
-    )
-
-
-@pytest.mark.parametrize(
-    ("probability", "count"), [(0.0, 4), (0.051, 3), (0.29, 2), (0.31, 1), (1.0, 1)]
-)
-def test_improbable_alternatives_are_left_out_but_never_the_first(
-    probability: float, count: int
-) -> None:
-    found = alternatives(4, min_alternative_expansion_prob=probability)
-    assert found == alternatives(4)[:count]
-
-
-def test_the_row_of_an_improbable_alternative_is_free_at_once() -> None:
-    rig = Rig()
-    options = {"return_alternatives": True, "min_alternative_expansion_prob": 0.2}
-    rig.join([3, 0, 1], FORK, num_hypotheses=3, **options)
-    assert rig.step() == ([1], [])
-    assert set(rig.running) == {0, 3}
-
-
-def test_each_alternative_has_the_top_tokens_of_its_own_steps() -> None:
-    first, second = alternatives(2, return_top_tokens=2)
-    assert tokens_listed(first) == [[A, B], [D, EOS], [EOS, A]]
-    assert tokens_listed(second) == [[A, B], [EOS, D]]
-    assert second.top_tokens[1][0][1] == log(0.5)
-
-
-def test_alternatives_begin_with_the_best_tokens_after_the_repetition_penalty() -> None:
-    table = after({(A,): {A: 0.6, B: 0.4}, (A, B): {A: 0.5, B: 0.3, C: 0.2}})
-    found = alternatives(2, table=table, prefix=(A,), repetition_penalty=2.0)
-    # .4 to .6², then .2 to .5² and .3²
-    assert outputs_of(found) == [[A, B, A], [A, A]]
-    assert found[1].score == log(0.6**2 / (0.6**2 + 0.4))
 
 
 def test_a_row_may_leave_a_preferred_prefix() -> None:
