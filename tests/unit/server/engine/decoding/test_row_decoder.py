@@ -84,29 +84,26 @@ def unscored(max_length: int = MAX_TARGET) -> DecodingOptions:
     return DecodingOptions(max_decoding_length=max_length, return_scores=False)
 
 
-def test_an_end_token_ends_a_row_and_does_not_count() -> None:
-    rows = ScriptedRows(scored(), scored())
-    assert rows.step(5, 6) == {}
-    assert rows.step(END, 7, log_probability=-0.5) == {0: answer([5], -1.5, StopReason.EOS)}
-
-
-def test_a_row_that_ends_at_once_is_empty() -> None:
-    assert ScriptedRows(scored()).step(END) == {0: answer([], -1.0, StopReason.EOS)}
-
-
-@pytest.mark.parametrize("max_length", [1, 3, MAX_TARGET])
-def test_a_row_ends_at_its_maximum_length(max_length: int) -> None:
-    rows = ScriptedRows(scored(max_length))
-    for _ in range(max_length - 1):
-        assert rows.step(5) == {}
-    expected = [5] * (max_length - 1) + [6]
-    assert rows.step(6) == {0: answer(expected, -1.0 * max_length, StopReason.LENGTH)}
-
-
-def test_an_end_token_at_the_maximum_length_is_reported_as_the_end() -> None:
-    rows = ScriptedRows(scored(2))
-    rows.step(5)
-    assert rows.step(END) == {0: answer([5], -2.0, StopReason.EOS)}
+@pytest.mark.parametrize(
+    ("max_length", "tokens", "reason"),
+    [
+        (MAX_TARGET, [END], StopReason.EOS),
+        (MAX_TARGET, [5, END], StopReason.EOS),
+        (2, [5, END], StopReason.EOS),
+        (1, [6], StopReason.LENGTH),
+        (3, [5, 5, 6], StopReason.LENGTH),
+        (MAX_TARGET, [5] * (MAX_TARGET - 1) + [6], StopReason.LENGTH),
+    ],
+)
+def test_a_row_ends_with_the_end_token_or_at_its_maximum_length(
+    max_length: int, tokens: list[int], reason: StopReason
+) -> None:
+    rows = ScriptedRows(scored(max_length), scored())
+    for token in tokens[:-1]:
+        assert rows.step(token) == {}
+    output = [token for token in tokens if token != END]
+    found = rows.step(tokens[-1], log_probability=-0.5)
+    assert found == {0: answer(output, 0.5 - len(tokens), reason)}
 
 
 def test_each_row_has_its_own_maximum_length() -> None:
