@@ -62,7 +62,7 @@ class Harness:
         self.may_teach = threading.Event()
         self.may_teach.set()
         self.teaching = threading.Event()
-        self.runtime.before_teach = self._teach
+        self.runtime.before_score = self._teach
         self.observer = Ends()
         limits = EngineLimits(
             workers=workers,
@@ -394,13 +394,13 @@ def test_fault_of_the_scorer_fails_one_request_and_the_next_one_runs(
     def fault() -> None:
         raise RuntimeError("broken")
 
-    harness.runtime.before_teach = fault
+    harness.runtime.before_score = fault
     harness.engine.start()
     submit = harness.attend if attends else harness.score
     failed = submit(5)
     assert isinstance(failed.last, Failed)
     assert isinstance(failed.last.error, EngineFault)
-    harness.runtime.before_teach = lambda: None
+    harness.runtime.before_score = lambda: None
     sound = submit(5)
     assert isinstance(sound.last, Finished if attends else TargetScored)
     harness.wait_idle()
@@ -482,12 +482,12 @@ def test_model_without_a_scorer_refuses_requests_that_need_one(harness: Harness)
         harness.engine.submit(Request(GenerateSpec(source=[5, EOS], options=attending)))
     request = harness.submit(5)
     assert request.last == answer_of(request)
-    assert harness.runtime.taught == []
+    assert harness.runtime.scored == []
 
 
 def test_warm_up_runs_the_scorer_too(harness: Harness) -> None:
     harness.engine.warm_up()
-    assert harness.runtime.taught == [1]
+    assert harness.runtime.scored == [1]
 
 
 @pytest.mark.parametrize("hangs", ["step", "scorer"])
