@@ -24,7 +24,7 @@ class RowState:
     )
 
     def __init__(self, pool: HypothesisPool, index: int, beams: list[int]) -> None:
-        """Reads the options; ``beams`` are the rows of its search, one list shared by all of them."""
+        """Reads the options; ``beams`` are the rows of its search, one list for all of them."""
         self.pool = pool
         self.index = index
         self.beams = beams
