@@ -1,4 +1,7 @@
-"""What a model says of a source and the words of a target, all read anew for every word."""
+"""The log-probabilities that a model gives after some tokens, as a request changes them.
+
+The torch model reads source and target anew for every token: no batch, no cache.
+"""
 
 from __future__ import annotations
 
@@ -13,78 +16,78 @@ from seqserve_model.transformer import AttentionRecord, Transformer
 from seqserve_server.contract.options import DecodingOptions
 
 Array = NDArray[np.float64]
-Words = tuple[int, ...]
+TokenIds = tuple[int, ...]
 
 
 class Reading:
-    """Of one source, changed as a request asks."""
+    """The next-token probabilities of one request."""
 
     def __init__(self, model: Transformer, source: list[int], options: DecodingOptions) -> None:
         """Takes a source, which ends with the end token."""
         self._model, self.options = model, options
         self._source, self._length = torch.tensor([source]), torch.tensor([len(source)])
         self.ends = set(options.end_ids or [model.config.eos_id])
-        """Words that end a hypothesis."""
+        """Tokens that end a hypothesis."""
         self.forced = () if options.prefix_bias_beta else options.prefix
-        """Words that every hypothesis begins with, of which nothing is known."""
-        # Only so that it takes less time.
+        """Tokens that every hypothesis begins with and that have no score."""
+        # For speed only.
         self.log_probabilities = cache(self._log_probabilities)
 
-    def _read(self, words: Words) -> torch.Tensor:
-        return torch.tensor([[self._model.config.bos_id, *words]])
+    def _target(self, output: TokenIds) -> torch.Tensor:
+        return torch.tensor([[self._model.config.bos_id, *output]])
 
-    def scores(self, words: Words) -> list[float]:
-        """Gives the log-probability of each word; not a number where it is forced."""
-        free = range(len(self.forced), len(words))
-        found = [float(self.log_probabilities(words[:n])[words[n]]) for n in free]
-        return [math.nan for _ in words[: len(self.forced)]] + found
+    def token_scores(self, output: TokenIds) -> list[float]:
+        """Gives the log-probability of each token; NaN where it is forced."""
+        free = range(len(self.forced), len(output))
+        found = [float(self.log_probabilities(output[:n])[output[n]]) for n in free]
+        return [math.nan for _ in output[: len(self.forced)]] + found
 
-    def score(self, words: Words) -> float:
-        """Gives the sum of them."""
-        return math.fsum(score for score in self.scores(words) if not math.isnan(score))
+    def score(self, output: TokenIds) -> float:
+        """Gives the sum of the log-probabilities, forced tokens left out."""
+        return math.fsum(score for score in self.token_scores(output) if not math.isnan(score))
 
     @torch.inference_mode()
-    def _log_probabilities(self, words: Words) -> Array:
-        """Tells how probable each word is to come next, ``[V]``."""
+    def _log_probabilities(self, output: TokenIds) -> Array:
+        """Gives the log-probability of each token after some, ``[V]``."""
         options = self.options
-        read = self._model(self._source, self._length, self._read(words))
-        scores: Array = read[0, -1].double().numpy()
-        for word in set(words):
+        read = self._model(self._source, self._length, self._target(output))
+        logits: Array = read[0, -1].double().numpy()
+        for token in set(output):
             penalty = options.repetition_penalty
-            scores[word] *= penalty if scores[word] < 0 else 1 / penalty
-        scores[np.setdiff1d(np.arange(len(scores)), list(self._possible(words)))] = -np.inf
-        found = scores - scores.max()
+            logits[token] *= penalty if logits[token] < 0 else 1 / penalty
+        logits[np.setdiff1d(np.arange(len(logits)), list(self._possible(output)))] = -np.inf
+        found = logits - logits.max()
         found -= np.log(np.exp(found).sum())
         beta, prefix = options.prefix_bias_beta, options.prefix
-        if beta and words == prefix[: len(words)] != prefix:
+        if beta and output == prefix[: len(output)] != prefix:
             shares = (1 - beta) * np.exp(found)
-            shares[prefix[len(words)]] += beta
+            shares[prefix[len(output)]] += beta
             with np.errstate(divide="ignore"):
                 found = np.log(shares)
         return found
 
-    def _possible(self, words: Words) -> set[int]:
-        """Finds what may come next; where it would be nothing, the end, too short as it may be."""
-        never, size = list(self.options.suppressed), self.options.no_repeat_ngram_size
+    def _possible(self, output: TokenIds) -> set[int]:
+        """Finds the tokens that are not suppressed; the end tokens where all are."""
+        suppressed, size = list(self.options.suppressed), self.options.no_repeat_ngram_size
         if size:
-            never += [words[place : place + size] for place in range(len(words) - size + 1)]
+            suppressed += [output[begin : begin + size] for begin in range(len(output) - size + 1)]
         free = set(self.options.vocabulary or range(self._model.config.vocabulary_size))
-        for *before, last in never:
-            if [*words[len(words) - len(before) :]] == before:
+        for *before, last in suppressed:
+            if [*output[len(output) - len(before) :]] == before:
                 free.discard(last)
-        is_short = len(words) < self.options.min_decoding_length
+        is_short = len(output) < self.options.min_decoding_length
         return (is_short and free - self.ends) or free or self.ends
 
     @torch.inference_mode()
-    def coverage(self, words: Words) -> float:
-        """Sums the logarithms of what each source word was attended to, at most 1 each.
+    def coverage(self, output: TokenIds) -> float:
+        """Sums the logarithms of the attention that each source token got, at most 1 each.
 
-        What counts is the mean over the heads of the last layer.
+        The attention is the mean over the heads of the last layer.
         """
         record = AttentionRecord()
         memory = self._model.encode(self._source, self._length, record)
         begun = self._model.begin(memory, self._length)
-        self._model.advance(self._read(words), begun, record)
-        weights: Array = record.cross[-1][0].mean(0)[: len(words)].double().numpy()  # [T, S]
+        self._model.advance(self._target(output), begun, record)
+        weights: Array = record.cross[-1][0].mean(0)[: len(output)].double().numpy()  # [T, S]
         attended = weights.sum(0)
         return float(np.log(np.minimum(attended[attended > 0], 1)).sum())

@@ -1,7 +1,7 @@
-"""Decoding as naively as it can be written: one sentence, no batch, no cache, in torch.
+"""A second, naive decoder: one sentence, no batch, no cache, in torch.
 
-Every option but terms is written down here a second time, from what it is said to do. A line is the
-words of a hypothesis and nothing else: what else is to be known of it is found again from them.
+It implements every option but terms from its description alone. A hypothesis is a tuple of tokens
+and nothing else; scores and ends are computed from it again where they are needed.
 """
 
 from __future__ import annotations
@@ -10,126 +10,136 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
-from tests.drawing import drawn
-from tests.reading import Reading, Words
+from tests.reading import Reading, TokenIds
+from tests.sampling import sample
 
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason
 
 
 class Reference:
-    """What a source ought to decode to."""
+    """The expected answer to a request."""
 
     def __init__(self, reading: Reading, text: Callable[[Sequence[int]], str] = str) -> None:
-        """Decodes what is read; stop sequences are looked for in a text."""
+        """Decodes the request of a reading.
+
+        Args:
+            reading: Gives the probabilities.
+            text: Gives the text of tokens, in which stop sequences are searched.
+        """
         self._reading, self._text = reading, text
         self._options = options = reading.options
         self.margin = math.inf
-        """How near the nearest decision was; below rounding it may as well be the other way."""
+        """How close the closest decision was; rounding may turn one that is close enough."""
         is_one = not options.return_alternatives
         starts = [reading.forced] if is_one else self._alternatives(reading.forced)
         count = options.num_hypotheses if is_one else 1
-        self.answer = Finished([best for line in starts for best in self._best(line, count)])
+        self.answer = Finished([best for start in starts for best in self._best(start, count)])
 
     def _near(self, values: Iterable[float], border: float | None = None) -> None:
-        """Takes in how near neighbours of a ranking are, or values to what decides on them."""
+        """Takes in a decision: values of a ranking, or values on both sides of a border."""
         finite = np.array([value for value in values if math.isfinite(value)])
         gaps = np.diff(finite) if border is None else finite - border
         self.margin = min([self.margin, *np.abs(gaps)])
 
-    def _likeliest(self, line: Words, count: int) -> list[tuple[int, float]]:
-        found = self._reading.log_probabilities(line)
+    def _top(self, output: TokenIds, count: int) -> list[tuple[int, float]]:
+        """Gives the most probable next tokens and their log-probabilities."""
+        found = self._reading.log_probabilities(output)
         order = np.argsort(-found, kind="stable")
         self._near(found[order[: count + 1]])
-        return [(int(word), float(found[word])) for word in order[:count] if found[word] > -np.inf]
+        return [
+            (int(token), float(found[token])) for token in order[:count] if found[token] > -np.inf
+        ]
 
-    def _ending(self, line: Words) -> tuple[StopReason, Words, int | None] | None:
-        """Tells why a line ends, which words of it were chosen, and how long their text is."""
-        if self._reading.ends.intersection(line[-1:]):
-            return StopReason.EOS, line, None
-        text, begin = self._text(line), len(self._text(self._reading.forced))
+    def _end(self, output: TokenIds) -> tuple[StopReason, TokenIds, int | None] | None:
+        """Gives why a hypothesis ends, its tokens that count, and the length of their text."""
+        if self._reading.ends.intersection(output[-1:]):
+            return StopReason.EOS, output, None
+        text, begin = self._text(output), len(self._text(self._reading.forced))
         stops = [stop for stop in self._options.stops if stop in text[begin:]]
-        if places := [text.index(stop, begin) for stop in stops]:
-            before = text[: min(places)]
-            is_enough = [self._text(line[:n]).startswith(before) for n in range(len(line) + 1)]
-            return StopReason.STOP_SEQUENCE, line[: is_enough.index(True)], len(before)
-        is_full = len(line) == self._options.max_decoding_length
-        return (StopReason.LENGTH, line, None) if is_full else None
+        if found := [text.index(stop, begin) for stop in stops]:
+            before = text[: min(found)]
+            is_enough = [self._text(output[:n]).startswith(before) for n in range(len(output) + 1)]
+            return StopReason.STOP_SEQUENCE, output[: is_enough.index(True)], len(before)
+        is_full = len(output) == self._options.max_decoding_length
+        return (StopReason.LENGTH, output, None) if is_full else None
 
-    def _hypothesis(self, line: Words) -> Hypothesis:
-        ending, options, score = self._ending(line), self._options, self._reading.score(line)
-        assert ending
-        reason, chosen, characters = ending
-        gain = options.coverage_penalty * self._reading.coverage(chosen)
-        top, begin = options.return_top_tokens, len(self._reading.forced)
-        ranked = [self._likeliest(chosen[:n], top) for n in range(begin, len(chosen)) if top]
+    def _hypothesis(self, output: TokenIds) -> Hypothesis:
+        end, options, score = self._end(output), self._options, self._reading.score(output)
+        assert end
+        reason, tokens, text_length = end
+        gain = options.coverage_penalty * self._reading.coverage(tokens)
+        top, forced = options.return_top_tokens, len(self._reading.forced)
+        listed = [self._top(tokens[:n], top) for n in range(forced, len(tokens)) if top]
         return Hypothesis(
-            token_ids=list(chosen[: len(chosen) - (reason is StopReason.EOS)]),
+            token_ids=list(tokens[: len(tokens) - (reason is StopReason.EOS)]),
             score=score,
             stop_reason=reason,
-            normalized_score=score / len(line) ** options.length_penalty + gain,
-            token_scores=self._reading.scores(chosen) if options.return_token_scores else (),
-            top_tokens=[[] for _ in chosen[:begin] if top] + ranked,
-            text_length=characters,
+            normalized_score=score / len(output) ** options.length_penalty + gain,
+            token_scores=self._reading.token_scores(tokens) if options.return_token_scores else (),
+            top_tokens=[[] for _ in tokens[:forced] if top] + listed,
+            text_length=text_length,
         )
 
-    def _best(self, line: Words, count: int) -> list[Hypothesis]:
-        """Lets a line go on until there are as many hypotheses; gives them, best first."""
+    def _best(self, start: TokenIds, count: int) -> list[Hypothesis]:
+        """Decodes after some tokens; gives ``count`` hypotheses, best first."""
         if self._options.beam_size > 1:
-            ended = self._beam(line, count)
+            ended = self._beam(start, count)
         else:
-            ended = [self._alone(line, number) for number in range(count)]
+            ended = [self._single(start, index) for index in range(count)]
         found = sorted(map(self._hypothesis, ended), key=lambda one: -(one.normalized_score or 0))
-        # Equal ones are one and the same drawn twice.
+        # Equal scores belong to one hypothesis that was sampled twice.
         self._near(np.unique([one.normalized_score for one in found]))
         if not self._options.return_scores:
             found = [one._replace(score=None, normalized_score=None) for one in found]
         return found[:count]
 
-    def _alternatives(self, line: Words) -> list[Words]:
-        """Lets the best words come next that are probable enough; the first one always is."""
-        (first, _), *others = self._likeliest(line, self._options.num_hypotheses)
-        least = self._options.min_alternative_expansion_prob
-        shares = {word: math.exp(found) for word, found in others}
-        self._near(shares.values(), least)
-        return [(*line, first), *((*line, word) for word in shares if 0 < shares[word] >= least)]
+    def _alternatives(self, prefix: TokenIds) -> list[TokenIds]:
+        """Gives the starts of the alternatives: the best token, and others probable enough."""
+        (first, _), *others = self._top(prefix, self._options.num_hypotheses)
+        minimum = self._options.min_alternative_expansion_prob
+        shares = {token: math.exp(found) for token, found in others}
+        self._near(shares.values(), minimum)
+        probable = [token for token, share in shares.items() if 0 < share >= minimum]
+        return [(*prefix, token) for token in (first, *probable)]
 
-    def _alone(self, line: Words, number: int) -> Words:
-        """Lets a hypothesis say the best word, or draw one with numbers of its own."""
+    def _single(self, output: TokenIds, index: int) -> TokenIds:
+        """Decodes greedily, or samples with the random numbers of the sample."""
         sampling = self._options.sampling
-        random = np.random.default_rng([sampling.seed if sampling else 0, number])
-        while not self._ending(line):
+        random = np.random.default_rng([sampling.seed if sampling else 0, index])
+        while not self._end(output):
             if sampling:
-                found = self._reading.log_probabilities(line)
-                word = drawn(found, sampling, random.random(), self._near)
+                found = self._reading.log_probabilities(output)
+                token = sample(found, sampling, random.random(), self._near)
             else:
-                [(word, _)] = self._likeliest(line, 1)
-            line = (*line, word)
-        return line
+                [(token, _)] = self._top(output, 1)
+            output = (*output, token)
+        return output
 
-    def _beam(self, line: Words, count: int) -> list[Words]:
+    def _beam(self, start: TokenIds, count: int) -> list[TokenIds]:
+        """Gives the hypotheses that a beam search finishes."""
         options, score = self._options, self._reading.score
-        size, most = options.beam_size, 2 * options.beam_size
-        if self._ending(line):
-            return [line]
-        # Without a penalty no later hypothesis is better than the one that ends on top.
-        goes_on = bool(options.patience != 1 or options.length_penalty or options.coverage_penalty)
-        enough = max(1, math.floor(size * options.patience + 0.5)) if goes_on else count
-        lines, ended, top_ended = [line], list[Words](), goes_on
+        size, width = options.beam_size, 2 * options.beam_size
+        if self._end(start):
+            return [start]
+        # Without a penalty no later hypothesis is better than the first one that ends on top.
+        waits = bool(options.patience != 1 or options.length_penalty or options.coverage_penalty)
+        enough = max(1, math.floor(size * options.patience + 0.5)) if waits else count
+        beams, ended, top_ended = [start], list[TokenIds](), waits
         while not (top_ended and len(ended) >= enough):
-            longer = [(*line, word) for line in lines for word, _ in self._likeliest(line, most)]
+            longer = [(*beam, token) for beam in beams for token, _ in self._top(beam, width)]
             longer.sort(key=score, reverse=True)
-            self._near(score(line) for line in longer[: most + 1])
-            first, others = longer[:size], longer[size:most]
-            ended += [line for line in first if self._ending(line)]
-            top_ended |= self._ending(first[0]) is not None
+            self._near(score(beam) for beam in longer[: width + 1])
+            first, others = longer[:size], longer[size:width]
+            ended += [beam for beam in first if self._end(beam)]
+            top_ended |= self._end(first[0]) is not None
             if len(first[0]) == options.max_decoding_length:
                 break
-            spare = [line for line in others if not self._ending(line)]
-            # Nothing takes the place of one that has ended, where fewer are possible than looked
-            # at. Where all have ended, it goes on, as in CTranslate2.
-            spares = iter([*spare, *[()] * (most - len(longer))])
-            lines = [next(spares, line) if self._ending(line) else line for line in first]
-            lines = [line for line in lines if line]
-            if not lines:
+            spare = [beam for beam in others if not self._end(beam)]
+            # An ended beam is not replaced where fewer continuations are possible than looked at.
+            # Where all have ended, the ended ones stay, as in CTranslate2.
+            spares = iter([*spare, *[()] * (width - len(longer))])
+            beams = [next(spares, beam) if self._end(beam) else beam for beam in first]
+            beams = [beam for beam in beams if beam]
+            if not beams:
                 break
         return ended

@@ -1,4 +1,4 @@
-"""The shipped model gives the same words here, in torch and in CTranslate2."""
+"""The shipped model gives the same tokens in seqserve, in torch and in CTranslate2."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from seqserve_server.contract.tokenizer import Tokenizer
 
 ROOT = Path(__file__).parents[2]
 ARTIFACT = ROOT / "models" / "en-de" / "1"
-LONGEST = 64
-OPTIONS = DecodingOptions(max_decoding_length=LONGEST)
+MAX_LENGTH = 64
+OPTIONS = DecodingOptions(max_decoding_length=MAX_LENGTH)
 
 pytestmark = pytest.mark.parity
 
@@ -43,15 +43,15 @@ def model() -> Transformer:
     return restore(ARTIFACT)
 
 
-def test_torch_gives_the_same_words(
+def test_torch_gives_the_same_tokens(
     model: Transformer, sources: list[list[int]], ours: list[list[int]]
 ) -> None:
     torch.set_num_threads(1)
-    theirs = TorchPeer(model, 8, LONGEST).decode(sources)
+    theirs = TorchPeer(model, 8, MAX_LENGTH).decode(sources)
     assert theirs == ours
 
 
-def test_ctranslate2_gives_the_same_words(
+def test_ctranslate2_gives_the_same_tokens(
     model: Transformer, sources: list[list[int]], ours: list[list[int]], tmp_path: Path
 ) -> None:
     folder = tmp_path / "converted"
@@ -60,5 +60,5 @@ def test_ctranslate2_gives_the_same_words(
     theirs = peer.decode(sources)
     peer.close()
     different = [index for index, row in enumerate(theirs) if row != ours[index]]
-    # Sums in another order may turn a near tie; one sentence in a hundred is far more than seen.
+    # Sums in another order may turn a near tie: one sentence in a hundred is far more than seen.
     assert len(different) <= len(sources) // 100, different

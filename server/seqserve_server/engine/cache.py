@@ -130,13 +130,7 @@ class SlotCache:
         return sum(array.nbytes for part in parts for array in part.values())
 
     def join(self, row: int, cross_kv: CrossKV, index: int) -> None:
-        """Copies a newly encoded source into a free row.
-
-        Args:
-            row: The row.
-            cross_kv: Of sources encoded together.
-            index: Of the source among them.
-        """
+        """Copies a newly encoded source into a free row."""
         length, heads = cross_kv.length(index), self._shape.heads
         for cache, packed in zip(self._cross_kv.values(), cross_kv.packed, strict=True):
             by_head = cross_kv.of_source(packed, index).reshape(length, heads, -1)  # [S, H, D]
@@ -192,12 +186,7 @@ class SlotCache:
         self._rows_measured = 0
 
     def suppress(self, row: int, tokens: Sequence[int]) -> None:
-        """Masks some tokens of a row in all steps from now on; none lifts the mask.
-
-        Args:
-            row: The row.
-            tokens: No more than ``contract/limits.py`` allows.
-        """
+        """Masks some tokens of a row in all steps from now on; none lifts the mask."""
         if not tokens:
             self.release(row)
         elif self._suppressed.get(row) != tokens:
@@ -252,12 +241,7 @@ class SlotCache:
         return groups.reshape(-1)[: self._num_allowed]
 
     def advance(self, rows: int, *, return_logprobs: bool = True) -> None:
-        """Runs one step: each row reads its newest token, and its next token takes that place.
-
-        Args:
-            rows: How many leading rows run.
-            return_logprobs: Whether log-probabilities are needed.
-        """
+        """Runs one step: each row reads its newest token, and its next token takes that place."""
         self._return_logprobs[...] = return_logprobs
         if rows != self._rows_measured:
             self._measure(rows)

@@ -45,14 +45,6 @@ class Runtime:
     ) -> None:
         """Opens the graphs of the artifact in ``folder``.
 
-        Args:
-            folder: Of the artifact, already checked against its manifest.
-            manifest: Of the artifact.
-            provider: The execution provider.
-            threads: Threads within one run.
-            profile: Where given, runs are profiled into files whose names begin with it; see
-                :meth:`end_profile`.
-
         Raises:
             ProviderError: The provider is not available here.
             ArtifactError: ONNX Runtime is too old or refuses a graph, or a graph is too old.

@@ -26,14 +26,7 @@ class BeamBatch:
     """Searches that keep B hypotheses each: G searches of B beams."""
 
     def __init__(self, size: int, rows: Rows, proposals: Proposals, eos: int) -> None:
-        """Starts with none.
-
-        Args:
-            size: Beams of each search.
-            rows: All rows.
-            proposals: What may come next in rows that are inspected.
-            eos: Id of the end token.
-        """
+        """Starts with none."""
         self._size = size
         self._rows = rows
         self._proposals = proposals

@@ -26,12 +26,7 @@ class BeamSearch:
     """The search of a request, or that of one of its alternatives."""
 
     def __init__(self, rows: Rows, first: int) -> None:
-        """Starts with nothing found.
-
-        Args:
-            rows: All rows.
-            first: One of its own, which have joined.
-        """
+        """Starts the search of rows that have joined; ``first`` is one of them."""
         state = rows.states[first]
         self.rows = state.beams
         """Its rows, best first; empty once they have left."""
@@ -90,12 +85,7 @@ class BeamSearch:
         return self._is_dropped or self.constraints.end(token_ids) is not None
 
     def add(self, hypothesis: PartialHypothesis, is_top: bool) -> None:
-        """Adds a hypothesis that has ended.
-
-        Args:
-            hypothesis: All its tokens.
-            is_top: Whether it is the best of its step.
-        """
+        """Adds a hypothesis that has ended."""
         if self._is_dropped or hypothesis.score == -math.inf:
             return
         end = self.constraints.end(hypothesis.token_ids)
@@ -121,11 +111,7 @@ class BeamSearch:
         return self.pool.add(self._found())
 
     def interrupt(self, length: int) -> list[FinishedHypothesis]:
-        """Gives what it has found, and what its beams have so far.
-
-        Args:
-            length: Tokens of its beams.
-        """
+        """Gives what it has found, and what its beams have so far."""
         if self._alternative and self.options.is_within_shared_prefix(length):
             # All alternatives are one until their own first token.
             return []

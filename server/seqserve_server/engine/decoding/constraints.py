@@ -28,14 +28,7 @@ class Constraints:
     def __init__(
         self, options: DecodingOptions, eos: int, vocabulary_size: int, detokenize: Detokenize
     ) -> None:
-        """Takes what was asked for.
-
-        Args:
-            options: Of the request.
-            eos: The model's end token.
-            vocabulary_size: Tokens of the model.
-            detokenize: Gives the text in which stop sequences are searched.
-        """
+        """Takes what was asked for."""
         self._options = options
         self.end_ids = frozenset(options.end_ids or (eos,))
         """Tokens that end a hypothesis."""

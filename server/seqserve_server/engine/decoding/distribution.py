@@ -38,14 +38,7 @@ class Distribution:
         processors: Sequence[Processor],
         columns: Columns = None,
     ) -> None:
-        """Runs the processors.
-
-        Args:
-            logits: From the graph, ``[N]``.
-            output: The row's tokens so far.
-            processors: Of its request.
-            columns: The token of each column; None for the whole vocabulary.
-        """
+        """Runs processors on logits ``[N]`` of ``columns``, or of the whole vocabulary."""
         for process in processors:
             logits = process(logits, output, columns)
         self.log_probabilities = logits

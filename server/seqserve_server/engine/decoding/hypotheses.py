@@ -32,12 +32,7 @@ class PartialHypothesis(NamedTuple):
         return PartialHypothesis(token_ids, found, score, [*self.top_tokens, top_tokens])
 
     def hypothesis(self, end: End, options: DecodingOptions) -> Hypothesis:
-        """Gives what the request asked for of it.
-
-        Args:
-            end: Why it ended, and how much of it counts.
-            options: Of the request.
-        """
+        """Gives what the request asked for of it, as far as it counts."""
         # Coverage is added to the score later.
         score = self.score if options.return_scores or options.coverage_penalty else None
         # The end token was generated too, but not what comes after a stop sequence.
@@ -103,13 +98,7 @@ class HypothesisPool:
     """Collects the finished hypotheses of one request from all its searches."""
 
     def __init__(self, request: Request, constraints: Constraints, num_searches: int) -> None:
-        """Starts empty.
-
-        Args:
-            request: What was asked.
-            constraints: Of all its hypotheses.
-            num_searches: How many searches, or rows without a beam, add to it.
-        """
+        """Starts empty; ``num_searches`` searches, or rows without a beam, add to it."""
         self.request = request
         self.options = request.options
         self.constraints = constraints

@@ -34,12 +34,7 @@ class LexicalConstraints:
     """Shares out the beams of one request over its banks."""
 
     def __init__(self, terms: tuple[Term, ...], end_ids: Iterable[int]) -> None:
-        """Takes the terms.
-
-        Args:
-            terms: The tokens of each, at least one.
-            end_ids: Tokens that end a hypothesis.
-        """
+        """Takes the terms."""
         self._terms = terms
         self._end_ids = frozenset(end_ids)
         self.num_banks = 1 + sum(len(term) for term in terms)

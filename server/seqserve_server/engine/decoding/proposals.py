@@ -68,12 +68,7 @@ class Proposals:
 def alternative(
     found: TopTokens | Distribution, index: int, options: DecodingOptions
 ) -> tuple[int, float] | None:
-    """Gives the first token of an alternative and its log-probability.
-
-    Args:
-        found: What may come after the prefix.
-        index: Which alternative, the most probable one first.
-        options: Of the request.
+    """Gives the first token of the alternative of this index, the most probable first.
 
     Returns:
         None where it is too improbable; the first alternative never is.

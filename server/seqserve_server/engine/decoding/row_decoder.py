@@ -22,13 +22,7 @@ class RowDecoder:
     """One hypothesis a row. Rows of beam searches are left alone."""
 
     def __init__(self, rows: Rows, proposals: Proposals, eos: int) -> None:
-        """Takes the rows.
-
-        Args:
-            rows: All of them.
-            proposals: What may come next in each.
-            eos: Id of the end token.
-        """
+        """Takes the rows."""
         self._rows = rows
         self._proposals = proposals
         self._eos = eos

@@ -24,14 +24,7 @@ class RowState:
     )
 
     def __init__(self, pool: HypothesisPool, index: int, beams: list[int]) -> None:
-        """Reads the options of the row's request.
-
-        Args:
-            pool: Where its hypothesis goes.
-            index: Which of the request's samples or alternatives it decodes.
-            beams: Rows of its beam search, best first: one list for all of them; itself alone where
-                there is no beam.
-        """
+        """Reads the options; ``beams`` are the rows of its search, one list for all of them."""
         self.pool = pool
         self.index = index
         self.beams = beams
@@ -51,12 +44,7 @@ class Rows:
     """Arrays over all slots, and a :class:`RowState` for each row in use."""
 
     def __init__(self, cache: SlotCache, max_tokens: int) -> None:
-        """Allocates room for the longest target in every slot.
-
-        Args:
-            cache: Keys and values of the same rows.
-            max_tokens: Longest target, the end token counted.
-        """
+        """Allocates room for the longest target in every slot."""
         slots = cache.slots
         self.cache = cache
         self.states: dict[int, RowState] = {}
@@ -89,12 +77,7 @@ class Rows:
         self._top_tokens: dict[int, list[TokenLogprobs]] = {}
 
     def join(self, rows: Sequence[int], pool: HypothesisPool) -> None:
-        """Starts the rows of a request, each empty.
-
-        Args:
-            rows: As many as its options say, those of one beam search side by side.
-            pool: Where its hypotheses go.
-        """
+        """Starts the rows of a request, each empty; the beams of one search lie side by side."""
         options, size = pool.options, pool.options.beam_size
         searches = [list(rows[begin : begin + size]) for begin in range(0, len(rows), size)]
         for place, row in enumerate(rows):

@@ -39,13 +39,7 @@ class Search:
     """The searches of all rows. Rows join, move and leave with those of the cache."""
 
     def __init__(self, cache: SlotCache, manifest: Manifest, detokenize: Detokenize) -> None:
-        """Starts with no row.
-
-        Args:
-            cache: Holds the outputs of a step, and the next tokens.
-            manifest: Of the model.
-            detokenize: Gives the text of tokens.
-        """
+        """Starts with no row."""
         self._cache = cache
         self._eos = manifest.tokens.eos
         self._vocabulary_size = manifest.architecture.vocabulary_size

@@ -4,7 +4,7 @@ import pickle
 from typing import Any
 
 import pytest
-from tests.unit.server.engine.decoding.table import made
+from tests.unit.server.engine.decoding.table import make_options
 
 from seqserve_server.contract.limits import MAX_TOP_K
 from seqserve_server.contract.options import Sampling
@@ -14,7 +14,7 @@ def drawing(top_k: int) -> Sampling:
     return Sampling(1.0, top_k, 1.0, 0.0, seed=1)
 
 
-ALL, GUIDED, NEITHER = "among all", "guided", "neither"
+ALL, INSPECTED, NEITHER = "among all", "inspected", "neither"
 
 
 @pytest.mark.parametrize(
@@ -35,19 +35,19 @@ ALL, GUIDED, NEITHER = "among all", "guided", "neither"
         ({"prefix": (5,), "prefix_bias_beta": 0.1}, ALL),
         ({"beam_size": 2, "terms": ((5,),)}, ALL),
         ({"vocabulary": (5, 6)}, ALL),
-        ({"prefix": (5,)}, GUIDED),
-        ({"stops": ("a",)}, GUIDED),
-        ({"end_ids": (5,)}, GUIDED),
-        ({"return_top_tokens": 1}, GUIDED),
+        ({"prefix": (5,)}, INSPECTED),
+        ({"stops": ("a",)}, INSPECTED),
+        ({"end_ids": (5,)}, INSPECTED),
+        ({"return_top_tokens": 1}, INSPECTED),
         ({"min_decoding_length": 3}, NEITHER),
         ({"no_repeat_ngram_size": 3}, NEITHER),
         ({"suppressed": ((3,),)}, NEITHER),
-        ({"return_alternatives": True}, GUIDED),
+        ({"return_alternatives": True}, INSPECTED),
     ],
     ids=str,
 )
-def test_rows_are_inspected_only_if_options_need_it(options: dict[str, Any], how: str) -> None:
-    found = made(**options)
+def test_rows_are_looked_at_only_where_more_is_asked_for(options: dict[str, Any], how: str) -> None:
+    found = make_options(**options)
     assert (found.needs_distribution, found.is_inspected) == (how is ALL, how is not NEITHER)
 
 
@@ -67,8 +67,10 @@ def test_rows_are_inspected_only_if_options_need_it(options: dict[str, Any], how
     ],
     ids=str,
 )
-def test_plain_request_needs_only_the_best_token(options: dict[str, Any], is_plain: bool) -> None:
-    assert made(**options).is_plain == is_plain
+def test_best_word_is_all_that_a_plain_request_needs(
+    options: dict[str, Any], is_plain: bool
+) -> None:
+    assert make_options(**options).is_plain == is_plain
 
 
 @pytest.mark.parametrize(
@@ -82,36 +84,39 @@ def test_plain_request_needs_only_the_best_token(options: dict[str, Any], is_pla
     ],
     ids=str,
 )
-def test_request_takes_a_row_for_each_kept_hypothesis(options: dict[str, Any], rows: int) -> None:
-    assert made(**options).rows == rows
+def test_request_takes_a_row_for_each_hypothesis_that_is_kept(
+    options: dict[str, Any], rows: int
+) -> None:
+    assert make_options(**options).rows == rows
 
 
-def test_tokens_are_suppressed_only_by_options_for_it() -> None:
+def test_some_words_are_banned_only_by_what_bans() -> None:
     for banning in (
         {"min_decoding_length": 1},
         {"suppressed": ((3, 4),)},
         {"no_repeat_ngram_size": 2},
     ):
-        assert made(**banning).may_suppress
-    free = made(stops=("a",), end_ids=(5,), prefix=(1, 2), repetition_penalty=2.0)
+        assert make_options(**banning).may_suppress
+    free = make_options(stops=("a",), end_ids=(5,), prefix=(1, 2), repetition_penalty=2.0)
     assert not free.may_suppress
 
 
-def test_attention_is_needed_to_return_it_or_to_rank() -> None:
-    assert not made(beam_size=4).needs_attention
-    assert made(return_attention=True).needs_attention
-    assert made(beam_size=4, coverage_penalty=0.1).needs_attention
+def test_attention_is_needed_where_it_is_shown_or_ranks() -> None:
+    assert not make_options(beam_size=4).needs_attention
+    assert make_options(return_attention=True).needs_attention
+    assert make_options(beam_size=4, coverage_penalty=0.1).needs_attention
 
 
 def test_alternatives_begin_after_the_prefix() -> None:
-    some = made(return_alternatives=True, prefix=(4, 5))
+    some = make_options(return_alternatives=True, prefix=(4, 5))
     assert [length for length in range(9) if some.is_branching_token(length)] == [3]
-    assert made(return_alternatives=True).is_branching_token(1)
-    assert not any(made(prefix=(4, 5)).is_branching_token(length) for length in range(9))
+    assert make_options(return_alternatives=True).is_branching_token(1)
+    assert not any(make_options(prefix=(4, 5)).is_branching_token(length) for length in range(9))
 
 
 def test_options_survive_their_small_pickle() -> None:
-    for options in (made(), made(beam_size=4, terms=((5, 6),), sampling=drawing(3))):
+    beam = make_options(beam_size=4, terms=((5, 6),), sampling=drawing(3))
+    for options in (make_options(), beam):
         data = pickle.dumps(options)
         assert pickle.loads(data) == options
-    assert len(pickle.dumps(made())) < len(data) < 300
+    assert len(pickle.dumps(make_options())) < len(data) < 300

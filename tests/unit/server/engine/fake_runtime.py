@@ -1,7 +1,8 @@
-"""A runtime without ONNX: each token is a hash of the source and of all tokens before it.
+"""A model without ONNX Runtime: each next token is a hash of the source and of all tokens so far.
 
-It reads them out of the very caches that the graphs would read, so a row that is moved badly, or
-that reads a neighbour, comes out wrong.
+:class:`FakeRuntime` stands for :class:`~seqserve_server.engine.runtime.Runtime`. Its step reads the
+tokens from the same buffers as the decoder graph, so the output is wrong where a row is moved badly
+or reads a neighbour. :func:`expected` computes the answer to a request without an engine.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from seqserve_server.engine.packing import CrossKV, starts_of
 from seqserve_server.engine.step import StepSizes
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
-WORDS = 50
+VOCABULARY_SIZE = 50
 MAX_SOURCE, MAX_TARGET = 12, 10
 GROUP = 4
 
 
 def make_manifest(**changes: Any) -> Manifest:
-    """Makes a small manifest, some of its fields changed."""
+    """Makes the manifest of a small model; ``changes`` replace its fields."""
     digest = FileDigest(sha256="0" * 64, bytes=0)
     fields: dict[str, Any] = {
         "name": "fake",
@@ -45,7 +46,7 @@ def make_manifest(**changes: Any) -> Manifest:
             decoder_layers=2,
             heads=1,
             head_size=1,
-            vocabulary_size=WORDS,
+            vocabulary_size=VOCABULARY_SIZE,
             config={},
         ),
         "limits": Limits(max_source_length=MAX_SOURCE, max_target_length=MAX_TARGET),
@@ -58,53 +59,53 @@ def make_manifest(**changes: Any) -> Manifest:
     return Manifest(**fields | changes)
 
 
-def next_word(source: list[int], words: list[int], *, may_end: bool) -> tuple[int, float]:
-    """Returns the token after ``words``, the begin token first, and a made-up log-probability."""
+def next_token(source: list[int], tokens: list[int], *, may_end: bool) -> tuple[int, float]:
+    """Gives the token after ``tokens``, the begin token first, and a made-up log-probability."""
     value = 17
-    for word in [*source, *words]:
-        value = (value * 31 + word) % 10_007
-    word = EOS if may_end and value % 7 == 0 else 4 + value % (WORDS - 4)
-    return word, -(value % 97) / 8
+    for token in [*source, *tokens]:
+        value = (value * 31 + token) % 10_007
+    token = EOS if may_end and value % 7 == 0 else 4 + value % (VOCABULARY_SIZE - 4)
+    return token, -(value % 97) / 8
 
 
-def detokenize(words: Sequence[int]) -> str:
-    """Returns a character for each token."""
-    return "".join(map(chr, (ord("A") + word for word in words)))
+def detokenize(token_ids: Sequence[int]) -> str:
+    """Gives a character for each token."""
+    return "".join(map(chr, (ord("A") + token for token in token_ids)))
 
 
-def answer(words: list[int], score: float | None, reason: StopReason) -> Finished:
-    """Makes an answer of one hypothesis, the length penalty being 1."""
-    read = len(words) + (reason is StopReason.EOS)
-    normalized = None if score is None else score / read
-    return Finished([Hypothesis(words, score, reason, normalized)])
+def answer(token_ids: list[int], score: float | None, reason: StopReason) -> Finished:
+    """Makes an answer of one hypothesis; the length penalty is 1."""
+    length = len(token_ids) + (reason is StopReason.EOS)
+    normalized = None if score is None else score / length
+    return Finished([Hypothesis(token_ids, score, reason, normalized)])
 
 
 def expected(source: list[int], options: DecodingOptions) -> Finished:
-    """Decodes a source without any engine."""
-    words, score = [BOS], 0.0
+    """Decodes a source greedily without an engine."""
+    tokens, total = [BOS], 0.0
     while True:
-        may_end = len(words) - 1 >= options.min_decoding_length
-        word, log_probability = next_word(source, words, may_end=may_end)
-        score += log_probability
-        told = score if options.return_scores else None
-        if word == EOS:
-            return answer(words[1:], told, StopReason.EOS)
-        words.append(word)
-        if len(words) - 1 == options.max_decoding_length:
-            return answer(words[1:], told, StopReason.LENGTH)
+        may_end = len(tokens) - 1 >= options.min_decoding_length
+        token, log_probability = next_token(source, tokens, may_end=may_end)
+        total += log_probability
+        score = total if options.return_scores else None
+        if token == EOS:
+            return answer(tokens[1:], score, StopReason.EOS)
+        tokens.append(token)
+        if len(tokens) - 1 == options.max_decoding_length:
+            return answer(tokens[1:], score, StopReason.LENGTH)
 
 
 class FakeStep:
-    """Stands for the decoder graph over the buffers of a cache."""
+    """Stands for the decoder graph over the buffers of a cache; checks its inputs."""
 
     def __init__(self, runtime: FakeRuntime, inputs: dict[str, Any], outputs: dict[str, Any]):
         self._runtime = runtime
         self._inputs, self._outputs = inputs, outputs
 
     def run(self, rows: int, sizes: StepSizes) -> None:
-        self._places, self._projected = sizes.biases, sizes.projects
+        self._biases, self._projects = sizes.biases, sizes.projects
         self._runtime.rows.append(rows)
-        self._runtime.scored.append(bool(self._inputs["return_logprobs"]))
+        self._runtime.returned_logprobs.append(bool(self._inputs["return_logprobs"]))
         self._runtime.before_step()
         lengths = self._inputs["lengths"]
         assert self._inputs["max_length"][0] == max(2, lengths[:rows].max() + 1)
@@ -121,35 +122,38 @@ class FakeStep:
                 cross = inputs[f"cross_{part}_{layer}"][row, 0, :source_length, 0]
                 assert cross[-1] == inputs[f"last_{part}_{layer}"][row, 0, 0]
         source = inputs[f"cross_value_{last}"][row, 0, :source_length, 0].astype(int).tolist()
-        words = inputs[f"self_value_{last}"][row, 0, : length + 1, 0].astype(int).tolist()
-        places = slice(row * self._places, (row + 1) * self._places)
-        banned = inputs["bias_tokens"][places][inputs["bias_values"][places] < 0]
-        assert set(banned.tolist()) <= {EOS}
-        may_end = not banned.size
-        word, score = next_word(source, words, may_end=may_end)
-        if not self._projected:
+        tokens = inputs[f"self_value_{last}"][row, 0, : length + 1, 0].astype(int).tolist()
+        mine = slice(row * self._biases, (row + 1) * self._biases)
+        suppressed = inputs["bias_tokens"][mine][inputs["bias_values"][mine] < 0]
+        assert set(suppressed.tolist()) <= {EOS}
+        token, found = next_token(source, tokens, may_end=not suppressed.size)
+        if not self._projects:
             return
-        self._outputs["next_tokens"][row, 0] = word
-        # A step without log-probabilities must not be relied on for them.
-        self._outputs["log_probabilities"][row] = score if inputs["return_logprobs"] else np.nan
+        self._outputs["next_tokens"][row, 0] = token
+        # NaN, so that a test fails where a log-probability is used that the step was not asked for.
+        self._outputs["log_probabilities"][row] = found if inputs["return_logprobs"] else np.nan
 
 
 class FakeRuntime:
-    """Has the methods of a Runtime that an engine calls."""
+    """Stands for a loaded model; records what it is asked to run."""
 
     def __init__(self, manifest: Manifest | None = None) -> None:
         self.manifest = manifest or make_manifest()
         self._layers = self.manifest.architecture.decoder_layers
         self.cache_type = np.dtype(np.float32)
         self.rows: list[int] = []
-        """Rows of every step run."""
-        self.scored: list[bool] = []
-        """Whether each of them was to give log-probabilities."""
+        """How many rows each step ran."""
+        self.returned_logprobs: list[bool] = []
+        """Whether each step was asked for log-probabilities."""
         self.encoded: list[list[int]] = []
-        """Lengths of the sources of every batch encoded."""
-        self.score_sizes: list[int] = []
-        """How many targets were run together, each time."""
+        """Lengths of the sources of each batch encoded."""
+        self.scored: list[int] = []
+        """How many targets each run of the scorer took."""
         self.can_score = True
+        self.inputs: dict[str, Any] = {}
+        """Buffers that the steps of the last cache read."""
+        self.outputs: dict[str, Any] = {}
+        """Buffers that they write."""
         self.before_step: Callable[[], None] = lambda: None
         self.before_score: Callable[[], None] = lambda: None
         self.before_encode: Callable[[], None] = lambda: None
@@ -157,31 +161,32 @@ class FakeRuntime:
     def encode(self, sources: Sequence[Sequence[int]]) -> CrossKV:
         self.before_encode()
         self.encoded.append([len(source) for source in sources])
-        words = [word for source in sources for word in source]
-        if max(words) >= WORDS:
-            raise ValueError("a word out of the vocabulary")
-        kept = np.array(words, np.float32)[:, None]  # [T, W]
+        tokens = [token for source in sources for token in source]
+        if max(tokens) >= VOCABULARY_SIZE:
+            raise ValueError("a token out of the vocabulary")
+        packed = np.array(tokens, np.float32)[:, None]  # [T, W]
         last = np.array([source[-1] for source in sources], np.float32)[:, None, None]
         parts = range(2 * self._layers)
         return CrossKV(
-            [kept.copy() for _ in parts], [last.copy() for _ in parts], starts_of(sources)
+            [packed.copy() for _ in parts], [last.copy() for _ in parts], starts_of(sources)
         )
 
-    def allowed_shape(self, words: int) -> tuple[int, int]:
-        return -(-words // GROUP), GROUP
+    def allowed_shape(self, tokens: int) -> tuple[int, int]:
+        return -(-tokens // GROUP), GROUP
 
-    def step(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> FakeStep:
+    def step(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
+        self.inputs, self.outputs = inputs, outputs
         return FakeStep(self, inputs, outputs)
 
     def score(self, source: Any, lengths: Any, target: Any, outputs: list[str]) -> list[Any]:
-        """Finds every target sure, and that it attended to nothing."""
+        """Gives every token of a target probability 1, and no attention."""
         self.before_score()
-        rows, read, written = *source.shape, target.shape[1] - 1
-        self.score_sizes.append(rows)
+        rows, source_length, length = *source.shape, target.shape[1] - 1
+        self.scored.append(rows)
         shapes = {
-            "log_probabilities": (rows, written),
-            "encoder_attention": (1, rows, 1, read, read),
-            "decoder_attention": (1, rows, 1, written, written),
-            "cross_attention": (1, rows, 1, written, read),
+            "log_probabilities": (rows, length),
+            "encoder_attention": (1, rows, 1, source_length, source_length),
+            "decoder_attention": (1, rows, 1, length, length),
+            "cross_attention": (1, rows, 1, length, source_length),
         }
         return [np.zeros(shapes[name], np.float32) for name in outputs]

@@ -1,3 +1,5 @@
+"""The buffers of a decoder step: rows join, move and branch; masks and lengths of each step."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -11,10 +13,10 @@ from tests.unit.server.engine.fake_runtime import (
     GROUP,
     MAX_SOURCE,
     MAX_TARGET,
-    WORDS,
+    VOCABULARY_SIZE,
     FakeRuntime,
     make_manifest,
-    next_word,
+    next_token,
 )
 
 from seqserve_server.contract.manifest import Limits
@@ -22,48 +24,72 @@ from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.step import StepSizes
 
 
-class Sayer(FakeRuntime):
-    """Says whatever it likes: for tests of what the graph is told."""
+class IdleRuntime(FakeRuntime):
+    """Stands for a model whose steps compute nothing; records their sizes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[StepSizes] = []
+        self.num_rows = 0
 
     def step(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
-        return SimpleNamespace(run=lambda rows, sizes: None)
+        super().step(inputs, outputs)
+        return self
+
+    def run(self, rows: int, sizes: StepSizes) -> None:
+        self.num_rows = rows
+        self.sizes.append(sizes)
+
+    def masked(self) -> list[list[int]]:
+        """Gives the tokens of each row that the last step masked."""
+        width = self.sizes[-1].biases
+        tokens, values = (
+            self.inputs[name][: self.num_rows * width].reshape(self.num_rows, width)
+            for name in ("bias_tokens", "bias_values")
+        )
+        return [
+            sorted(set(row[value < -1e29].tolist()))
+            for row, value in zip(tokens, values, strict=True)
+        ]
 
 
-# Of different length and different to the last word, which the cache keeps a second time.
+# They differ in length and in their last token, which the cache keeps a second time.
 SOURCES = [[7, 8, 9], [11, 12], [20, 21, 22, 23, 24, 25]]
 
 
 def filled(runtime: FakeRuntime, slots: int = 3) -> SlotCache:
+    """Makes a cache that holds one source in each row."""
     cache = SlotCache(runtime, slots)
     for row, source in enumerate(SOURCES):
-        memory = runtime.encode([source])
-        cache.join(row, memory, 0)
+        cache.join(row, runtime.encode([source]), 0)
     return cache
 
 
-def words_of(cache: SlotCache, steps: int, rows: int) -> list[list[int]]:
-    words: list[list[int]] = [[] for _ in range(rows)]
+def run(cache: SlotCache, steps: int, rows: int) -> list[list[int]]:
+    """Runs steps; gives the tokens of each row."""
+    outputs: list[list[int]] = [[] for _ in range(rows)]
     for _ in range(steps):
         cache.advance(rows)
         for row in range(rows):
-            words[row].append(int(cache.tokens[row, 0]))
-    return words
+            outputs[row].append(int(cache.tokens[row, 0]))
+    return outputs
 
 
 def alone(source: list[int], steps: int) -> list[int]:
-    words = [BOS]
+    """Gives the tokens of a source without a cache."""
+    tokens = [BOS]
     for _ in range(steps):
-        words.append(next_word(source, words, may_end=True)[0])
-    return words[1:]
+        tokens.append(next_token(source, tokens, may_end=True)[0])
+    return tokens[1:]
 
 
-def test_rows_read_nothing_of_each_other() -> None:
+def test_each_row_decodes_as_alone() -> None:
     cache = filled(FakeRuntime())
-    assert words_of(cache, 5, 3) == [alone(source, 5) for source in SOURCES]
+    assert run(cache, 5, 3) == [alone(source, 5) for source in SOURCES]
     assert cache.lengths.tolist() == [5, 5, 5]
 
 
-def test_only_leading_rows_run() -> None:
+def test_only_the_leading_rows_run() -> None:
     runtime = FakeRuntime()
     cache = filled(runtime)
     cache.advance(2)
@@ -72,78 +98,70 @@ def test_only_leading_rows_run() -> None:
     assert cache.tokens[2, 0] == BOS
 
 
-def test_moved_row_goes_on_where_it_was() -> None:
+def test_a_row_that_moves_continues_where_it_was() -> None:
     cache = filled(FakeRuntime())
-    words_of(cache, 3, 3)
+    run(cache, 3, 3)
     cache.move(2, 0)
-    moved, stayed = words_of(cache, 4, 2)
+    moved, stayed = run(cache, 4, 2)
     assert moved == alone(SOURCES[2], 7)[3:]
     assert stayed == alone(SOURCES[1], 7)[3:]
 
 
 def request(cache: SlotCache, allowed: Sequence[int] = (), **changes: Any) -> None:
-    """Asks the next steps for some outputs, and for nothing else."""
-    nothing: dict[str, Any] = {"top_k": 0, "logits": False, "projects": True}
-    cache.request(allowed=np.array(allowed, np.int64), **nothing | changes)
-
-
-def masked(cache: SlotCache, rows: int) -> list[list[int]]:
-    """The tokens of each row whose logits the graph masked in the last step."""
-    inputs, _ = cache._buffers()
-    width = cache._mask_width
-    index = inputs["bias_tokens"][: rows * width].reshape(rows, width)
-    value = inputs["bias_values"][: rows * width].reshape(rows, width)
-    return [sorted(set(index[row][value[row] < -1e29].tolist())) for row in range(rows)]
+    """Sets the outputs of the next steps; by default there are none."""
+    none: dict[str, Any] = {"top_k": 0, "logits": False, "projects": True}
+    cache.request(allowed=np.array(allowed, np.int64), **none | changes)
 
 
 def test_a_mask_holds_until_it_is_changed_or_lifted() -> None:
-    cache = filled(Sayer())
+    runtime = IdleRuntime()
+    cache = filled(runtime)
     cache.suppress(1, [7, 8, 9])
     cache.suppress(2, [EOS])
     for _ in range(2):
         cache.advance(3)
-        assert masked(cache, 3) == [[], [7, 8, 9], [EOS]]
+        assert runtime.masked() == [[], [7, 8, 9], [EOS]]
     cache.release(1)
     cache.advance(3)
-    assert masked(cache, 3) == [[], [], [EOS]]
+    assert runtime.masked() == [[], [], [EOS]]
     cache.suppress(0, [4, 5])
     cache.advance(1)
-    assert masked(cache, 1) == [[4, 5]]
+    assert runtime.masked() == [[4, 5]]
     # More rows than the mask was written for.
     cache.advance(3)
-    assert masked(cache, 3) == [[4, 5], [], [EOS]]
+    assert runtime.masked() == [[4, 5], [], [EOS]]
     cache.release(0)
     cache.release(2)
     cache.advance(1)
+    assert runtime.masked() == [[]]
     cache.advance(3)
-    assert masked(cache, 3) == [[], [], []]
+    assert runtime.masked() == [[], [], []]
 
 
-class Teller(FakeRuntime):
-    """Gives each word that is allowed a score of its own in each row."""
+class AllowedRuntime(FakeRuntime):
+    """Stands for a model; the logit of an allowed token is its id plus 1000 times the row."""
 
     def step(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
         def run(rows: int, sizes: StepSizes) -> None:
             self.allowed = inputs["allowed_tokens"][: sizes.allowed_groups].copy()  # [G, 4]
-            told = np.arange(rows)[:, None, None] * 1000 + self.allowed  # [B, G, 4]
-            outputs["allowed_logits"][: rows * sizes.allowed_groups] = told.reshape(-1, GROUP)
+            logits = np.arange(rows)[:, None, None] * 1000 + self.allowed  # [B, G, 4]
+            outputs["allowed_logits"][: rows * sizes.allowed_groups] = logits.reshape(-1, GROUP)
 
         return SimpleNamespace(run=run)
 
 
-def test_allowed_tokens_are_laid_in_groups_until_others_are_requested() -> None:
-    runtime = Teller()
+def test_steps_take_allowed_tokens_in_groups_until_others_are_requested() -> None:
+    runtime = AllowedRuntime()
     cache = filled(runtime)
-    every = list(range(WORDS - 1, -1, -1))
-    for words in ([9, 4, 7, 7, 30], every, [5]):
-        request(cache, words)
+    for tokens in ([9, 4, 7, 7, 30], list(range(VOCABULARY_SIZE - 1, -1, -1)), [5]):
+        request(cache, tokens)
         for rows in (3, 2):
             cache.advance(rows)
-            assert runtime.allowed.shape == (-(-len(words) // GROUP), GROUP)
-            assert runtime.allowed.ravel()[: len(words)].tolist() == words
+            assert runtime.allowed.shape == (-(-len(tokens) // GROUP), GROUP)
+            assert runtime.allowed.ravel()[: len(tokens)].tolist() == tokens
             for row in range(rows):
-                told = cache.allowed_logits(row).tolist()
-                assert told == [row * 1000 + word for word in words]
+                logits = cache.allowed_logits(row).tolist()
+                assert logits == [row * 1000 + token for token in tokens]
     request(cache)
     cache.advance(3)
     assert runtime.allowed.shape == (0, GROUP)
@@ -160,137 +178,133 @@ def test_a_step_that_does_not_project_keeps_the_newest_tokens() -> None:
         for row, source in enumerate(SOURCES):
             cache.tokens[row, 0] = alone(source, step + 1)[-1]
     request(cache)
-    assert words_of(cache, 2, 3) == [alone(source, 5)[3:] for source in SOURCES]
+    assert run(cache, 2, 3) == [alone(source, 5)[3:] for source in SOURCES]
 
 
 def test_a_step_that_does_not_project_computes_nothing_over_the_vocabulary() -> None:
-    asked: list[StepSizes] = []
-
-    class Asked(FakeRuntime):
-        def step(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
-            return SimpleNamespace(run=lambda rows, sizes: asked.append(sizes))
-
-    cache = filled(Asked())
+    runtime = IdleRuntime()
+    cache = filled(runtime)
     cache.suppress(0, [5, 6, 7])
     for projects in (True, False):
         request(cache, [5], top_k=8, logits=True, projects=projects)
         cache.advance(3)
-    assert asked == [StepSizes(4, 8, WORDS, 1), StepSizes(1, 0, 0, 1, projects=False)]
+    assert runtime.sizes == [
+        StepSizes(4, 8, VOCABULARY_SIZE, 1),
+        StepSizes(1, 0, 0, 1, projects=False),
+    ]
 
 
 def test_a_moved_row_keeps_its_own_mask() -> None:
-    cache = filled(Sayer())
+    runtime = IdleRuntime()
+    cache = filled(runtime)
     cache.suppress(2, [7])
     cache.suppress(0, [8])
     cache.move(2, 0)
     cache.advance(3)
-    assert masked(cache, 3) == [[7], [], []]
+    assert runtime.masked() == [[7], [], []]
 
 
-def test_branch_copies_what_rows_have_said() -> None:
+def test_a_branch_copies_the_target_of_a_row() -> None:
     runtime = FakeRuntime()
     cache = SlotCache(runtime, 4)
     for row in range(4):
         cache.join(row, runtime.encode([SOURCES[0]]), 0)
-    words_of(cache, 3, 4)
+    run(cache, 3, 4)
     cache.tokens[1, 0] = 40
-    said = words_of(cache, 2, 2)
-    assert said[0] != said[1]
+    outputs = run(cache, 2, 2)
+    assert outputs[0] != outputs[1]
     cache.branch([1, 1], [0, 3])
     cache.tokens[[0, 3], 0] = cache.tokens[1, 0]
-    first, second, _, last = words_of(cache, 3, 4)
+    first, second, _, last = run(cache, 3, 4)
     assert first == second == last
 
 
-def test_slot_is_used_again_from_its_beginning() -> None:
+def test_a_new_row_in_a_used_slot_decodes_as_alone() -> None:
     runtime = FakeRuntime()
     cache = filled(runtime)
-    words_of(cache, 6, 3)
-    memory = runtime.encode([[30, EOS], [31, EOS]])
-    cache.join(0, memory, 1)
-    assert words_of(cache, 3, 1) == [alone([31, EOS], 3)]
+    run(cache, 6, 3)
+    cache.join(0, runtime.encode([[30, EOS], [31, EOS]]), 1)
+    assert run(cache, 3, 1) == [alone([31, EOS], 3)]
 
 
-def test_longest_target_and_source_fit() -> None:
+def test_a_source_and_a_target_of_maximum_length_fit() -> None:
     runtime = FakeRuntime()
     cache = SlotCache(runtime, 1)
     source = [5] * (MAX_SOURCE - 1) + [EOS]
     cache.join(0, runtime.encode([source]), 0)
-    assert words_of(cache, MAX_TARGET, 1) == [alone(source, MAX_TARGET)]
+    assert run(cache, MAX_TARGET, 1) == [alone(source, MAX_TARGET)]
 
 
-def test_shortest_source_of_the_smallest_model_runs() -> None:
+def test_a_source_of_one_token_runs_in_a_model_of_maximum_length_one() -> None:
     manifest = make_manifest(limits=Limits(max_source_length=1, max_target_length=1))
     runtime = FakeRuntime(manifest)
     cache = SlotCache(runtime, 1)
     cache.join(0, runtime.encode([[EOS]]), 0)
-    assert words_of(cache, 1, 1) == [alone([EOS], 1)]
+    assert run(cache, 1, 1) == [alone([EOS], 1)]
 
 
-def test_longest_are_found_again_when_a_row_gives_way_to_a_shorter_one() -> None:
-    """As many rows run as before, so only that one joined tells that they are others."""
+# The step of FakeRuntime checks the maximum lengths that it is given.
+
+
+def test_maximum_lengths_are_found_again_when_shorter_rows_join() -> None:
+    """The number of rows stays the same, so only the joining shows that they are others."""
     runtime = FakeRuntime()
     cache = filled(runtime)
-    words_of(cache, 3, 3)
-    longest, source_longest = (
-        cache._buffers()[0]["max_length"],
-        cache._buffers()[0]["max_source_length"],
-    )
-    assert (longest[0], source_longest[0]) == (3, 6)
-    # The longest source leaves; all targets are now shorter than the one that was there.
+    run(cache, 3, 3)
+    inputs = runtime.inputs
+    assert (inputs["max_length"][0], inputs["max_source_length"][0]) == (3, 6)
     for row in range(3):
         cache.join(row, runtime.encode([[30, EOS]]), 0)
-    assert words_of(cache, 1, 3) == [alone([30, EOS], 1)] * 3
-    assert (longest[0], source_longest[0]) == (2, 2)
+    assert run(cache, 1, 3) == [alone([30, EOS], 1)] * 3
+    assert (inputs["max_length"][0], inputs["max_source_length"][0]) == (2, 2)
 
 
-def test_longest_are_found_again_when_a_longer_row_joins() -> None:
+def test_maximum_lengths_are_found_again_when_a_longer_row_joins() -> None:
     runtime = FakeRuntime()
     cache = filled(runtime)
-    words_of(cache, 2, 2)
+    run(cache, 2, 2)
     source = [5] * (MAX_SOURCE - 1) + [EOS]
     cache.join(1, runtime.encode([source]), 0)
-    first, second = words_of(cache, 3, 2)
+    first, second = run(cache, 3, 2)
     assert first == alone(SOURCES[0], 5)[2:]
     assert second == alone(source, 3)
 
 
-def test_longest_are_found_again_when_rows_are_moved() -> None:
-    runtime = FakeRuntime()
-    cache = filled(runtime)
-    words_of(cache, 2, 2)
-    # A row that has run no step yet, and whose source is the longest, over one that ran two.
+def test_maximum_lengths_are_found_again_when_rows_move() -> None:
+    cache = filled(FakeRuntime())
+    run(cache, 2, 2)
+    # Row 2 has the longest source and has run no step; row 0 has run two.
     cache.move(2, 0)
-    first, second = words_of(cache, 2, 2)
+    first, second = run(cache, 2, 2)
     assert first == alone(SOURCES[2], 2)
     assert second == alone(SOURCES[1], 4)[2:]
 
 
-def test_caches_are_of_the_type_that_the_graph_keeps() -> None:
+def test_keys_and_values_have_the_type_of_the_graph() -> None:
     runtime = FakeRuntime()
     runtime.cache_type = np.dtype(np.int8)
     cache = SlotCache(runtime, 5)
-    inputs, outputs = cache._buffers()
-    for name, array in inputs.items():
-        kept = name.startswith(("self_", "cross_"))
-        assert (array.dtype == np.int8) == kept, name
-        if kept:
-            assert outputs[f"new_{name}"] is array, name
-    # The last source word is passed as the operator takes it: not rounded.
+    for name, array in runtime.inputs.items():
+        is_cache = name.startswith(("self_", "cross_"))
+        assert (array.dtype == np.int8) == is_cache, name
+        if is_cache:
+            assert runtime.outputs[f"new_{name}"] is array, name
+    # Keys and values of the last source token stay float32: the operator takes them as new ones.
     assert cache.bytes == 5 * 2 * 2 * (MAX_TARGET + 1 + MAX_SOURCE + 4)
 
 
-def test_bytes_are_those_of_keys_and_values() -> None:
-    # 2 layers x key and value x (target and begin token, source, last source word) x 4 bytes
+def test_bytes_count_keys_and_values() -> None:
+    # 2 layers x key and value x (target and begin token, source, last source token) x 4 bytes
     per_slot = 2 * 2 * (MAX_TARGET + 1 + MAX_SOURCE + 1) * 4
     assert SlotCache(FakeRuntime(), 5).bytes == 5 * per_slot
 
 
-def test_clear_leaves_nothing_behind() -> None:
-    cache = filled(FakeRuntime())
-    words_of(cache, 4, 3)
+def test_clear_empties_every_buffer() -> None:
+    used, new = FakeRuntime(), FakeRuntime()
+    cache = filled(used)
+    run(cache, 4, 3)
     cache.clear()
-    empty = SlotCache(FakeRuntime(), 3)
-    for name, array in cache._buffers()[0].items():
+    SlotCache(new, 3)
+    for name, array in used.inputs.items():
         if name not in ("max_length", "max_source_length"):
-            np.testing.assert_array_equal(array, empty._buffers()[0][name], err_msg=name)
+            np.testing.assert_array_equal(array, new.inputs[name], err_msg=name)

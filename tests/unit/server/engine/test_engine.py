@@ -482,12 +482,12 @@ def test_model_without_a_scorer_refuses_requests_that_need_one(harness: Harness)
         harness.engine.submit(Request(GenerateSpec(source=[5, EOS], options=attending)))
     request = harness.submit(5)
     assert request.last == answer_of(request)
-    assert harness.runtime.score_sizes == []
+    assert harness.runtime.scored == []
 
 
 def test_warm_up_runs_the_scorer_too(harness: Harness) -> None:
     harness.engine.warm_up()
-    assert harness.runtime.score_sizes == [1]
+    assert harness.runtime.scored == [1]
 
 
 @pytest.mark.parametrize("hangs", ["step", "scorer"])

@@ -1,4 +1,4 @@
-"""Where a graph may take its weights from, whichever part of it asks for them."""
+"""Which files a graph may take its weights from, in whatever part of it they are named."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from seqserve_server.contract.errors import ArtifactError
-from seqserve_server.engine import external_data as references
+from seqserve_server.engine import external_data
 from seqserve_server.engine.external_data import check_references
 
 FILES = ["weights.bin"]
@@ -41,14 +41,14 @@ def graph_with(*nodes: Any, tensors: tuple[TensorProto, ...] = ()) -> onnx.Graph
 
 
 def node_with(**values: Any) -> onnx.NodeProto:
-    """A node with an attribute that has these fields."""
+    """Makes a node with an attribute that has these fields."""
     node = helper.make_node("Constant", [], ["y"])
     node.attribute.append(onnx.AttributeProto(name="value", **values))
     return node
 
 
 def model_with(part: str, location: str) -> onnx.ModelProto:
-    """A model that takes weights from somewhere, in one of its parts."""
+    """Makes a model of which one part takes its weights from a file."""
     external = tensor(location)
     inner = graph_with(tensors=(external,))
     sparse = onnx.SparseTensorProto(values=external)
@@ -93,19 +93,19 @@ def test_weights_from_elsewhere_are_refused(tmp_path: Path, part: str) -> None:
         "./weights.bin",
         "x/../weights.bin",
         "weights.bin/",
-        # By which ONNX Runtime means an address in its own memory.
+        # ONNX Runtime reads this one as an address in its own memory.
         "*/_ORT_MEM_ADDR_/*",
-        # Not listed, like the link that it may be.
+        # Not in the manifest; it may be a link.
         "link.bin",
     ],
 )
-def test_only_names_of_the_manifest_are_taken(tmp_path: Path, location: str) -> None:
+def test_only_the_exact_names_of_the_manifest_are_taken(tmp_path: Path, location: str) -> None:
     with pytest.raises(ArtifactError, match="which its manifest does not name"):
         check_references(write(tmp_path, "initializer", location), FILES)
 
 
 @pytest.mark.parametrize("content", [b"garbage", b"\x3a\xff", None])
-def test_what_is_no_graph_is_refused(tmp_path: Path, content: bytes | None) -> None:
+def test_a_file_that_is_no_graph_is_refused(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "decoder.onnx"
     if content is not None:
         path.write_bytes(content)
@@ -113,7 +113,7 @@ def test_what_is_no_graph_is_refused(tmp_path: Path, content: bytes | None) -> N
         check_references(path, FILES)
 
 
-def test_a_name_that_is_no_text_is_refused(tmp_path: Path) -> None:
+def test_a_file_name_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
     data = model_with("initializer", "other.bin").SerializeToString()
     path = tmp_path / "decoder.onnx"
     path.write_bytes(data.replace(b"other.bin", b"\xff" * 9))
@@ -121,8 +121,8 @@ def test_a_name_that_is_no_text_is_refused(tmp_path: Path) -> None:
         check_references(path, FILES)
 
 
-def test_fields_are_those_of_onnx() -> None:
-    """Every way to a name is followed, also ones that a newer onnx.proto may bring."""
+def test_every_field_of_onnx_that_leads_to_a_file_name_is_followed() -> None:
+    """The installed onnx.proto is the reference, so the test fails when a release adds a field."""
     kinds = {
         "Model": onnx.ModelProto,
         "Graph": onnx.GraphProto,
@@ -134,14 +134,14 @@ def test_fields_are_those_of_onnx() -> None:
         "Tensor": onnx.TensorProto,
         "Entry": onnx.StringStringEntryProto,
     }
-    assert kinds.keys() == references._HOLDS.keys()
+    assert kinds.keys() == external_data._HOLDS.keys()
     names = {kind.DESCRIPTOR.full_name: name for name, kind in kinds.items()}
     for name, kind in kinds.items():
-        there = {
+        fields = {
             field.number: names[field.message_type.full_name]
             for field in kind.DESCRIPTOR.fields
             if field.message_type is not None and field.message_type.full_name in names
-            # Notes, and names of values: no files.
+            # Metadata and names of values, not of files.
             if field.name not in ("metadata_props", "initialization_binding", "update_binding")
         }
-        assert there == {number: kind for number, kind in references._HOLDS[name].values()}
+        assert fields == {number: kind for number, kind in external_data._HOLDS[name].values()}

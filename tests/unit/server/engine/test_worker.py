@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 from tests.unit.server.engine.fake_runtime import (
     EOS,
-    WORDS,
+    VOCABULARY_SIZE,
     FakeRuntime,
     detokenize,
     expected,
@@ -160,7 +160,7 @@ def test_sources_of_similar_length_are_encoded_together() -> None:
 
 def test_source_that_cannot_be_encoded_does_not_affect_those_beside_it() -> None:
     stepper = Stepper()
-    good, bad, other = stepper.submit(5), stepper.submit(WORDS), stepper.submit(6)
+    good, bad, other = stepper.submit(5), stepper.submit(VOCABULARY_SIZE), stepper.submit(6)
     stepper.step()
     assert stepper.runtime.encoded == [[2, 2, 2], [2], [2], [2]]
     stepper.finish()
@@ -361,7 +361,7 @@ def test_scores_are_computed_only_while_a_row_needs_them() -> None:
     stepper.step()
     asking = [stepper.submit(7, longest=length, shortest=length) for length in (2, 3)]
     stepper.step(4)
-    assert stepper.runtime.scored == [False, True, True, True, False]
+    assert stepper.runtime.returned_logprobs == [False, True, True, True, False]
     stepper.finish()
     stepper.assert_decoded(plain, *asking)
     assert stepper.events_of(plain)[0].best.score is None  # type: ignore[union-attr]
@@ -373,7 +373,7 @@ def test_cancelled_row_needs_no_scores() -> None:
     stepper.step()
     stepper.scheduler.cancel(asking)
     stepper.step()
-    assert stepper.runtime.scored == [True, False]
+    assert stepper.runtime.returned_logprobs == [True, False]
     stepper.finish()
     stepper.assert_decoded(plain)
 
@@ -526,7 +526,7 @@ def test_source_that_cannot_be_encoded_fails_alone() -> None:
     stepper = Stepper()
     running = stepper.submit(5, 6, shortest=9)
     stepper.step()
-    broken = stepper.submit(WORDS)
+    broken = stepper.submit(VOCABULARY_SIZE)
     fine = stepper.submit(7, 8, 9)
     stepper.finish()
     [failed] = stepper.events_of(broken)
@@ -542,7 +542,7 @@ def test_source_that_cannot_be_encoded_leaves_no_hole(moves: list[tuple[int, int
     stepper.scheduler.cancel(running[0])
     stepper.scheduler.cancel(running[1])
     # The shorter one fails first, and the longer one takes its row.
-    broken, fine = stepper.submit(WORDS), stepper.submit(8, 9, shortest=9)
+    broken, fine = stepper.submit(VOCABULARY_SIZE), stepper.submit(8, 9, shortest=9)
     stepper.step()
     assert stepper.rows == [fine, running[2]]
     assert moves == [(2, 1)]
@@ -558,7 +558,7 @@ def test_rows_run_on_if_all_sources_of_a_step_fail() -> None:
     stepper = Stepper()
     running = stepper.run_long(5, 6, 7)
     stepper.scheduler.cancel(running[1])
-    broken = [stepper.submit(WORDS), stepper.submit(5, WORDS)]
+    broken = [stepper.submit(VOCABULARY_SIZE), stepper.submit(5, VOCABULARY_SIZE)]
     stepper.step()
     assert stepper.rows == [running[0], running[2]]
     assert all(isinstance(stepper.events_of(request)[0], Failed) for request in broken)
@@ -586,7 +586,7 @@ def test_fault_while_a_row_joins_a_hole_loses_no_request(
     after = [stepper.submit(10, scored=False), stepper.submit(11, 12, scored=False)]
     stepper.finish()
     stepper.assert_decoded(*after)
-    assert not any(stepper.runtime.scored[-2:]), "a row that has left still needs scores"
+    assert not any(stepper.runtime.returned_logprobs[-2:]), "a row that has left still needs scores"
 
 
 def fault() -> None:

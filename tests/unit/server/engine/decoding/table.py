@@ -1,4 +1,10 @@
-"""A model that is a table of probabilities, and searches stepped over it by hand."""
+"""Search over a model whose probabilities a test writes down as a table.
+
+:class:`TableRuntime` stands for ONNX Runtime: its step reads each row's tokens out of the cache,
+looks up what the row's table gives after them, and writes the outputs that the step was asked for.
+Cache and search around it are real. :class:`Rig` runs rows of many requests step by step, as a
+worker would; :class:`SingleRequest` and :func:`decode` run one request alone.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +19,9 @@ from numpy.typing import NDArray
 from tests.unit.server.engine.fake_runtime import FakeRuntime, make_manifest
 from tests.unit.server.engine.requests import generation
 
-from seqserve_server.contract.events import Hypothesis
+from seqserve_server.contract.events import Finished, Hypothesis
 from seqserve_server.contract.manifest import Architecture, Limits, SpecialTokens
-from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.options import DecodingOptions, Sampling
 from seqserve_server.engine.cache import MASKED_LOGIT, SlotCache
 from seqserve_server.engine.decoding.search import Advance, Search
 from seqserve_server.engine.request import Request
@@ -23,78 +29,83 @@ from seqserve_server.engine.step import StepSizes
 
 Array = NDArray[Any]
 
-EOS, WORDS, BOS = 0, 8, 9
-LEAST = 1e-9
-"""Probability of a word that the table does not name; they do not quite sum to 1 then."""
+EOS, VOCABULARY_SIZE, BOS = 0, 8, 9
+A, B, C, D, E, F, G = range(1, VOCABULARY_SIZE)
+"""Tokens of the tables."""
+MIN_PROBABILITY = 1e-9
+"""Probability of a token that a table leaves out; the sum is then a little above 1."""
 
 MANIFEST = make_manifest(
     architecture=Architecture(
-        encoder_layers=1, decoder_layers=1, heads=1, head_size=1, vocabulary_size=WORDS, config={}
+        encoder_layers=1,
+        decoder_layers=1,
+        heads=1,
+        head_size=1,
+        vocabulary_size=VOCABULARY_SIZE,
+        config={},
     ),
     limits=Limits(max_source_length=2, max_target_length=300),
     tokens=SpecialTokens(pad=BOS, bos=BOS, eos=EOS, unk=BOS),
 )
 
 Table = Callable[[tuple[int, ...]], Mapping[int, float]]
-"""Gives the probabilities of the words that come after some."""
+"""Gives the probabilities of the tokens that may come after some."""
 
 
 def always(probabilities: Mapping[int, float]) -> Table:
-    """Makes a table in which nothing depends on what was said."""
-    return lambda words: probabilities
+    """Makes a table that gives the same probabilities at every step."""
+    return lambda output: probabilities
 
 
 def after(tree: Mapping[tuple[int, ...], Mapping[int, float]]) -> Table:
-    """Makes a table of some beginnings; everything else ends at once."""
-    return lambda words: tree.get(words, {EOS: 1.0})
+    """Makes a table of some outputs; all others end at once."""
+    return lambda output: tree.get(output, {EOS: 1.0})
 
 
-def anything(seed: int) -> Table:
-    """Makes a table of random probabilities, other ones after whatever was said."""
+def random_table(seed: int) -> Table:
+    """Makes a table of random probabilities, different after each output."""
 
     @cache
-    def table(words: tuple[int, ...]) -> Mapping[int, float]:
-        random = np.random.default_rng([seed, *words])
-        return dict(enumerate((random.dirichlet(np.full(WORDS, 0.5)) + 1e-6).tolist()))
+    def table(output: tuple[int, ...]) -> Mapping[int, float]:
+        random = np.random.default_rng([seed, *output])
+        return dict(enumerate((random.dirichlet(np.full(VOCABULARY_SIZE, 0.5)) + 1e-6).tolist()))
 
     return table
 
 
-def spelt(words: Sequence[int]) -> str:
-    """Writes word 1 as ``a``, word 2 as ``bb``, word 3 as ``ccc``."""
-    return "".join("_abcdefg"[word] * word for word in words)
+def text_of(token_ids: Sequence[int]) -> str:
+    """Detokenizes: token A is ``a``, token B is ``bb``, token C is ``ccc``."""
+    return "".join("_abcdefg"[token] * token for token in token_ids)
 
 
 def log(*probabilities: float) -> Any:
     """Gives the logarithm of their product, as near as single precision comes."""
-    # A float32 near log(1e-6) is 1e-6 away from the next one.
-    eps = float(np.finfo(np.float32).eps)
-    return pytest.approx(math.log(math.prod(probabilities)), rel=4 * eps, abs=1e-6)
+    return pytest.approx(math.log(math.prod(probabilities)), abs=1e-6)
 
 
-def scores_after(table: Table, words: tuple[int, ...], banned: Iterable[int] = ()) -> Array:
-    """Gives what a graph would: logarithms, those of banned words lowered beyond reach."""
-    scores = np.full(WORDS, math.log(LEAST), np.float32)
-    for word, probability in table(words).items():
-        scores[word] = math.log(probability)
-    scores[list(banned)] += MASKED_LOGIT
-    return scores
+def logits_after(table: Table, output: tuple[int, ...], suppressed: Iterable[int] = ()) -> Array:
+    """Gives the logits of a graph that computes the table."""
+    logits = np.full(VOCABULARY_SIZE, math.log(MIN_PROBABILITY), np.float32)
+    for token, probability in table(output).items():
+        logits[token] = math.log(probability)
+    logits[list(suppressed)] += MASKED_LOGIT
+    return logits
 
 
 class TableStep:
-    """Stands for the decoder graph; gives what is asked for, and not a number for all else."""
+    """Stands for the decoder graph; outputs that the step was not asked for are NaN."""
 
     def __init__(self, tables: list[Table], inputs: dict[str, Array], outputs: dict[str, Array]):
         self._tables, self._inputs, self._outputs = tables, inputs, outputs
 
-    def said(self, row: int) -> tuple[int, ...]:
-        """Gives the words that a row has read, and the one that it is to read next."""
+    def output(self, row: int) -> tuple[int, ...]:
+        """Gives a row's tokens so far: those in the cache, and the one that it reads next."""
         inputs = self._inputs
         read = inputs["self_value_0"][row, 0, 1 : inputs["lengths"][row], 0]
         return (*read.astype(int).tolist(), int(inputs["tokens"][row, 0]))
 
     def run(self, rows: int, sizes: StepSizes) -> None:
-        for name in ("log_probabilities", "top_log_probabilities", "logits"):
+        for name in ("log_probabilities", "top_log_probabilities", "logits", "allowed_logits"):
             self._outputs[name][:] = np.nan
         for row in range(rows):
             self._step(row, sizes)
@@ -103,24 +114,31 @@ class TableStep:
         inputs, outputs = self._inputs, self._outputs
         length = int(inputs["lengths"][row])
         inputs["self_value_0"][row, 0, length, 0] = inputs["tokens"][row, 0]
-        words = tuple(inputs["self_value_0"][row, 0, 1 : length + 1, 0].astype(int).tolist())
+        output = tuple(inputs["self_value_0"][row, 0, 1 : length + 1, 0].astype(int).tolist())
         table = self._tables[int(inputs["cross_value_0"][row, 0, 0, 0])]
-        places = slice(row * sizes.biases, (row + 1) * sizes.biases)
-        banned = inputs["bias_tokens"][places][inputs["bias_values"][places] < 0]
-        scores = scores_after(table, words, set(banned.tolist()))
-        found = scores - np.logaddexp.reduce(scores)
+        mine = slice(row * sizes.biases, (row + 1) * sizes.biases)
+        suppressed = inputs["bias_tokens"][mine][inputs["bias_values"][mine] < 0]
+        logits = logits_after(table, output, set(suppressed.tolist()))
+        allowed = slice(row * sizes.allowed_groups, (row + 1) * sizes.allowed_groups)
+        unmasked = logits_after(table, output)
+        outputs["allowed_logits"][allowed] = unmasked[
+            inputs["allowed_tokens"][: sizes.allowed_groups]
+        ]
+        if not sizes.projects:
+            return
+        found = logits - np.logaddexp.reduce(logits)
         order = np.argsort(-found, kind="stable")
         outputs["next_tokens"][row, 0] = order[0]
         if inputs["return_logprobs"]:
             outputs["log_probabilities"][row] = found[order[0]]
-        places = slice(row * sizes.top_k, (row + 1) * sizes.top_k)
-        outputs["top_tokens"][places] = order[: sizes.top_k]
-        outputs["top_log_probabilities"][places] = found[order[: sizes.top_k]]
-        outputs["logits"][row * sizes.logits : (row + 1) * sizes.logits] = scores[: sizes.logits]
+        mine = slice(row * sizes.top_k, (row + 1) * sizes.top_k)
+        outputs["top_tokens"][mine] = order[: sizes.top_k]
+        outputs["top_log_probabilities"][mine] = found[order[: sizes.top_k]]
+        outputs["logits"][row * sizes.logits : (row + 1) * sizes.logits] = logits[: sizes.logits]
 
 
 class TableRuntime(FakeRuntime):
-    """Reads sources that are the numbers of tables."""
+    """Stands for a loaded model; the first token of a source is the index of its table."""
 
     def __init__(self) -> None:
         super().__init__(MANIFEST)
@@ -131,86 +149,128 @@ class TableRuntime(FakeRuntime):
         return self.only_step
 
 
-def made(**options: Any) -> DecodingOptions:
-    """Makes options that need say only what they are about."""
+def make_options(**options: Any) -> DecodingOptions:
+    """Makes options for targets of at most 9 tokens."""
     return DecodingOptions(**{"max_decoding_length": 9} | options)
 
 
+def make_sampling(
+    seed: int = 7,
+    *,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+) -> Sampling:
+    """Makes options of sampling that leave the probabilities as they are."""
+    return Sampling(temperature, top_k, top_p, min_p, seed)
+
+
+def make_request(source: list[int], options: DecodingOptions) -> Request:
+    """Makes a request to generate."""
+    return generation(source, options)
+
+
 class Rig:
-    """Searches whose rows join, move and leave by hand."""
+    """Stands for a worker: rows of requests join, step, move and leave as a test calls for it."""
 
     def __init__(self, slots: int = 12) -> None:
         self.runtime = TableRuntime()
         self.cache = SlotCache(self.runtime, slots)
-        self.search = Search(self.cache, MANIFEST, spelt)
-        self.held: dict[int, Request] = {}
+        self.search = Search(self.cache, MANIFEST, text_of)
+        self.running: dict[int, Request] = {}
+        """The request of each row."""
 
     def join(self, rows: Iterable[int], table: Table, **options: Any) -> Request:
         self.runtime.tables.append(table)
         source = [len(self.runtime.tables) - 1, EOS]
-        request = generation(source, made(**options))
-        memory, places = self.runtime.encode([source]), list(rows)
-        for row in places:
-            self.cache.join(row, memory, 0)
-        self.search.join(places, request)
-        self.held.update(dict.fromkeys(places, request))
+        request = make_request(source, make_options(**options))
+        cross_kv, rows = self.runtime.encode([source]), list(rows)
+        for row in rows:
+            self.cache.join(row, cross_kv, 0)
+        self.search.join(rows, request)
+        self.running.update(dict.fromkeys(rows, request))
         return request
 
     def step(self) -> Advance:
         """Steps over all rows; those that are done leave."""
-        count = max(self.held) + 1
+        count = max(self.running) + 1
         self.cache.advance(count)
-        ended = self.search.advance(count)
-        self.leave(*ended.rows)
-        return ended
+        advance = self.search.advance(count)
+        self.leave(*advance.rows)
+        return advance
 
     def leave(self, *rows: int) -> None:
         for row in rows:
             self.search.leave(row)
-            del self.held[row]
+            del self.running[row]
 
     def move(self, source: int, target: int) -> None:
         self.cache.move(source, target)
         self.search.move(source, target)
-        self.held[target] = self.held.pop(source)
+        self.running[target] = self.running.pop(source)
 
     def compact(self) -> None:
-        """Moves the last rows into the holes that others have left, the highest hole first."""
-        for hole in sorted(set(range(max(self.held, default=0))) - set(self.held), reverse=True):
-            self.move(max(self.held), hole)
+        """Moves the last rows into the free slots between rows, the highest slot first."""
+        free = set(range(max(self.running, default=0))) - set(self.running)
+        for slot in sorted(free, reverse=True):
+            self.move(max(self.running), slot)
 
-    def said(self, row: int) -> tuple[int, ...]:
-        """Gives what the graph knows of a row's words."""
-        return self.runtime.only_step.said(row)
+    def finish(self) -> list[tuple[Request, Finished]]:
+        """Steps until every request is answered; gives the answers."""
+        found: list[tuple[Request, Finished]] = []
+        while self.running:
+            found += self.step().finished
+            self.compact()
+        return found
+
+    def output(self, row: int) -> tuple[int, ...]:
+        """Gives a row's tokens so far, as the graph reads them."""
+        return self.runtime.only_step.output(row)
 
 
-class Steps:
-    """One request, whose rows are the only ones."""
+class SingleRequest:
+    """One request in a rig of its own."""
 
     def __init__(self, table: Table, **options: Any) -> None:
-        self.options = made(**options)
-        self.rows = Rig(self.options.rows)
-        self.request = self.rows.join(range(self.options.rows), table, **options)
-        self.taken = 0
+        self.options = make_options(**options)
+        self.rig = Rig(self.options.rows)
+        self.request = self.rig.join(range(self.options.rows), table, **options)
+        self.num_steps = 0
 
     @property
-    def said(self) -> set[tuple[int, ...]]:
-        """What its rows have said."""
-        return {self.rows.said(row) for row in self.rows.held}
+    def outputs(self) -> set[tuple[int, ...]]:
+        """The tokens so far of each row."""
+        return {self.rig.output(row) for row in self.rig.running}
 
     def step(self) -> list[Hypothesis]:
-        """Gives the answer where it has come; there is one exactly when no row goes on."""
-        finished = self.rows.step().finished
-        self.rows.compact()
-        self.taken += 1
-        assert bool(finished) == (not self.rows.held)
+        """Runs one step; gives the hypotheses with the last one, nothing before."""
+        finished = self.rig.step().finished
+        self.rig.compact()
+        self.num_steps += 1
+        assert bool(finished) == (not self.rig.running)
         for request, answer in finished:
             assert request is self.request
             return answer.hypotheses
         return []
 
     def finish(self) -> list[Hypothesis]:
-        """Steps to the end."""
+        """Steps to the end; gives the hypotheses."""
         while not (answer := self.step()):
             pass
         return answer
+
+
+def decode(table: Table, **options: Any) -> list[Hypothesis]:
+    """Decodes one request alone; gives its hypotheses."""
+    return SingleRequest(table, **options).finish()
+
+
+def outputs_of(hypotheses: Iterable[Hypothesis]) -> list[list[int]]:
+    """Gives the tokens of each hypothesis."""
+    return [hypothesis.token_ids for hypothesis in hypotheses]
+
+
+def top_tokens_of(hypothesis: Hypothesis) -> list[list[int]]:
+    """Gives the top tokens of each step, without their log-probabilities."""
+    return [[token for token, _ in step] for step in hypothesis.top_tokens]

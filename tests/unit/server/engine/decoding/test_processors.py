@@ -1,3 +1,5 @@
+"""Logits processors: repetition penalty and prefix bias."""
+
 from __future__ import annotations
 
 import math
@@ -5,77 +7,93 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.server.engine.decoding.table import made
+from tests.unit.server.engine.decoding.table import make_options
 
 from seqserve_server.engine.decoding.distribution import Distribution
-from seqserve_server.engine.decoding.processors import normalize, penalize_repetition, processors_of
+from seqserve_server.engine.decoding.processors import (
+    column_of,
+    normalize,
+    penalize_repetition,
+    processors_of,
+)
 
-A, B, C, D = 1, 2, 3, 4
-
-SHARES = [0.1, 0.2, 0.4, 0.3]
-LOGITS = np.log(np.array(SHARES, np.float32))
-
-
-def shares(said: list[int], **options: Any) -> Any:
-    found = Distribution(LOGITS, said, processors_of(made(**options)) or [normalize])
-    return np.exp(found.log_probabilities).tolist()
-
-
-def test_nothing_is_changed_that_is_not_asked_for() -> None:
-    assert shares([A, B], prefix=(A, B, C)) == pytest.approx(SHARES)
+A, B, C = 1, 2, 3
+PROBABILITIES = [0.1, 0.2, 0.4, 0.3]
+LOGITS = np.log(np.array(PROBABILITIES, np.float32))
 
 
-def test_words_that_were_said_are_penalised_before_probabilities() -> None:
+def processed(output: list[int], **options: Any) -> Any:
+    """Gives the probabilities after the processors."""
+    processors = processors_of(make_options(**options)) or [normalize]
+    return np.exp(Distribution(LOGITS, output, processors).log_probabilities).tolist()
+
+
+def test_a_request_that_changes_no_probability_has_no_processors() -> None:
+    assert processors_of(make_options(prefix=(A, B, C), return_top_tokens=3)) == ()
+
+
+def test_a_repetition_penalty_changes_logits_before_the_softmax() -> None:
     whole = 0.1 + 0.2**2 + 0.4 + 0.3**2
-    ought = [0.1 / whole, 0.2**2 / whole, 0.4 / whole, 0.3**2 / whole]
-    assert shares([1, 3, 1], repetition_penalty=2.0) == pytest.approx(ought)
+    expected = [0.1 / whole, 0.2**2 / whole, 0.4 / whole, 0.3**2 / whole]
+    assert processed([1, 3, 1], repetition_penalty=2.0) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("beta", [0.05, 0.5, 0.95])
-@pytest.mark.parametrize("said", [[], [A], [A, B]])
-def test_next_word_of_the_prefix_gains_what_all_others_lose(said: list[int], beta: float) -> None:
+@pytest.mark.parametrize("output", [[], [A], [A, B]])
+def test_the_next_token_of_the_prefix_gains_what_all_others_lose(
+    output: list[int], beta: float
+) -> None:
     prefix = (A, B, C)
-    ought = [(1 - beta) * share for share in SHARES]
-    ought[prefix[len(said)]] += beta
-    assert shares(said, prefix=prefix, prefix_bias_beta=beta) == pytest.approx(ought)
+    expected = [(1 - beta) * probability for probability in PROBABILITIES]
+    expected[prefix[len(output)]] += beta
+    assert processed(output, prefix=prefix, prefix_bias_beta=beta) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("said", [[B], [A, A], [A, B, A], [B, A, B], [A, B], [A, B, C]])
-def test_hypothesis_that_has_left_the_prefix_or_come_to_its_end_is_free(said: list[int]) -> None:
-    assert shares(said, prefix=(A, B), prefix_bias_beta=0.5) == pytest.approx(SHARES)
+@pytest.mark.parametrize("output", [[B], [A, A], [A, B, A], [B, A, B], [A, B], [A, B, C]])
+def test_no_token_is_preferred_after_the_prefix_or_away_from_it(output: list[int]) -> None:
+    found = processed(output, prefix=(A, B), prefix_bias_beta=0.5)
+    assert found == pytest.approx(PROBABILITIES)
 
 
-def test_prefix_is_preferred_after_what_is_penalised() -> None:
+def test_the_prefix_is_preferred_after_the_repetition_penalty() -> None:
     whole = 0.1 + 0.2**2 + 0.4 + 0.3
-    found = shares([1], prefix=(1, 0), prefix_bias_beta=0.5, repetition_penalty=2.0)
-    ought = [0.5 + 0.5 * 0.1 / whole, 0.5 * 0.2**2 / whole, 0.5 * 0.4 / whole, 0.5 * 0.3 / whole]
-    assert found == pytest.approx(ought)
+    found = processed([1], prefix=(1, 0), prefix_bias_beta=0.5, repetition_penalty=2.0)
+    expected = [(0.1 / whole + 1) / 2, *(share / whole / 2 for share in (0.2**2, 0.4, 0.3))]
+    assert found == pytest.approx(expected)
 
 
-def test_word_that_is_as_good_as_impossible_can_be_preferred() -> None:
-    scores = np.array([0.0, -1e30], np.float32)
-    found = Distribution(
-        scores, [], processors_of(made(prefix=(1,), prefix_bias_beta=0.25)) or [normalize]
-    )
-    assert found.log_probabilities.tolist() == pytest.approx([math.log(0.75), math.log(0.25)])
+def test_a_token_of_almost_no_probability_can_be_preferred() -> None:
+    logits = np.array([0.0, -1e30], np.float32)
+    processors = processors_of(make_options(prefix=(1,), prefix_bias_beta=0.25))
+    found = Distribution(logits, [], processors).log_probabilities
+    assert found.tolist() == pytest.approx([math.log(0.75), math.log(0.25)])
 
 
-def test_scores_are_left_as_they_are() -> None:
-    """They are the graph's own buffer."""
+def test_processors_do_not_change_the_graphs_buffer() -> None:
     before = LOGITS.copy()
-    shares([1], prefix=(1, 0), prefix_bias_beta=0.5, repetition_penalty=2.0)
+    processed([1], prefix=(1, 0), prefix_bias_beta=0.5, repetition_penalty=2.0)
     np.testing.assert_array_equal(LOGITS, before)
 
 
 @pytest.mark.parametrize("penalty", [1.5, 0.5])
-def test_words_that_were_said_lose_or_gain_whatever_their_sign(penalty: float) -> None:
-    scores = np.array([2.0, -2.0, 3.0, 0.0], np.float32)
-    found = penalize_repetition(penalty, scores, [1, 0, 1, 3], None)
-    # Once, however often a word was said.
+def test_a_repetition_penalty_divides_positive_logits_and_multiplies_negative_ones(
+    penalty: float,
+) -> None:
+    logits = np.array([2.0, -2.0, 3.0, 0.0], np.float32)
+    found = penalize_repetition(penalty, logits, [1, 0, 1, 3], None)
+    # Once, however often the token was generated.
     assert found.tolist() == pytest.approx([2 / penalty, -2 * penalty, 3, 0])
-    assert scores.tolist() == [2, -2, 3, 0], "the scores themselves are changed"
+    assert logits.tolist() == [2, -2, 3, 0], "the logits themselves are changed"
+    np.testing.assert_array_equal(penalize_repetition(penalty, logits, [], None), logits)
 
 
-def test_nothing_said_changes_nothing() -> None:
-    scores = np.array([2.0, -2.0], np.float32)
-    np.testing.assert_array_equal(penalize_repetition(5.0, scores, [], None), scores)
+def test_a_repetition_penalty_finds_the_columns_of_allowed_tokens() -> None:
+    logits, columns = np.array([2.0, 3.0, 5.0], np.float32), np.array([4, 7, 9])
+    # Tokens 2 and 12 are not allowed and have no column.
+    assert penalize_repetition(2.0, logits, [9, 2, 4, 12], columns).tolist() == [1.0, 3.0, 2.5]
+
+
+@pytest.mark.parametrize(("token", "column"), [(4, 0), (9, 2), (2, None), (8, None), (12, None)])
+def test_only_allowed_tokens_have_a_column(token: int, column: int | None) -> None:
+    assert column_of(token, np.array([4, 7, 9])) == column
+    assert column_of(token, None) == token

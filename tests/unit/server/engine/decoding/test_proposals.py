@@ -1,3 +1,5 @@
+"""What may come next in a row: forced tokens, alternatives, top tokens or a distribution."""
+
 from __future__ import annotations
 
 import math
@@ -7,16 +9,21 @@ import numpy as np
 import pytest
 from tests.unit.server.engine.decoding.table import (
     EOS,
-    WORDS,
+    VOCABULARY_SIZE,
+    A,
+    B,
+    C,
+    D,
     TableRuntime,
     always,
     log,
-    made,
-    spelt,
+    make_options,
+    make_request,
+    make_sampling,
+    text_of,
 )
-from tests.unit.server.engine.requests import generation
 
-from seqserve_server.contract.options import DecodingOptions, Sampling
+from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.constraints import Constraints
 from seqserve_server.engine.decoding.distribution import Distribution, TopTokens
@@ -26,22 +33,16 @@ from seqserve_server.engine.decoding.proposals import Proposal, Proposals, alter
 from seqserve_server.engine.decoding.rows import Rows
 from seqserve_server.engine.decoding.step_outputs import RequestedOutputs
 
-A, B, C, D = 1, 2, 3, 4
-
-SHARES = [0.1, 0.2, 0.4, 0.3]
-LOGITS = np.log(np.array(SHARES, np.float32))
-
-
 TABLES = ({A: 0.7, EOS: 0.3}, {A: 0.4, B: 0.3, C: 0.2, D: 0.1})
 
 
 def proposal_for(row: int, options: DecodingOptions) -> Proposal:
-    """Runs a step of two rows, of which the second holds A and B already."""
+    """Proposes a token after a step of two rows; row 0 is empty, row 1 holds A and B."""
     runtime = TableRuntime()
     cache = SlotCache(runtime, 2)
     rows = Rows(cache, 9)
-    request = generation([EOS], options)
-    pool = HypothesisPool(request, Constraints(options, EOS, WORDS, spelt), 2)
+    constraints = Constraints(options, EOS, VOCABULARY_SIZE, text_of)
+    pool = HypothesisPool(make_request([EOS], options), constraints, 2)
     for index, table in enumerate(TABLES):
         runtime.tables.append(always(table))
         cache.join(index, runtime.encode([[index, EOS]]), 0)
@@ -54,91 +55,87 @@ def proposal_for(row: int, options: DecodingOptions) -> Proposal:
     return Proposals(rows, RequestedOutputs(cache)).of(row)
 
 
-def step_of(row: int, options: DecodingOptions) -> Any:
-    return proposal_for(row, options).found
-
-
-def test_the_graphs_own_choice_stands_where_nothing_is_asked_for() -> None:
-    assert proposal_for(1, made(stops=("x",))) == Proposal()
+def test_the_graphs_own_choice_stands_by_default() -> None:
+    assert proposal_for(1, make_options(stops=("x",))) == Proposal()
 
 
 def test_a_prefix_is_forced_without_a_log_probability() -> None:
-    found = proposal_for(1, made(prefix=(A, B, D), return_top_tokens=2))
+    found = proposal_for(1, make_options(prefix=(A, B, D), return_top_tokens=2))
     assert found.only == (D, pytest.approx(math.nan, nan_ok=True))
     assert (found.found, found.top_tokens) == (None, ())
 
 
 def test_top_tokens_are_listed_for_the_answer() -> None:
-    assert proposal_for(1, made(return_top_tokens=2)).top_tokens == [(A, log(0.4)), (B, log(0.3))]
+    found = proposal_for(1, make_options(return_top_tokens=2))
+    assert found.top_tokens == [(A, log(0.4)), (B, log(0.3))]
 
 
-@pytest.mark.parametrize(("probability", "is_dropped"), [(0.0, False), (0.9, True)])
-def test_an_alternative_begins_with_its_own_token_or_is_dropped(
-    probability: float, is_dropped: bool
+@pytest.mark.parametrize("probability", [0.0, 0.9])
+def test_the_first_alternative_begins_with_the_best_token_and_is_never_dropped(
+    probability: float,
 ) -> None:
     options = {"prefix": (A, B), "num_hypotheses": 2, "return_alternatives": True}
-    # Both rows decode the first alternative, which is never dropped.
-    first = proposal_for(1, made(**options, min_alternative_expansion_prob=probability))
-    assert (first.only, first.is_dropped) == ((A, log(0.4)), False)
-    found = TopTokens(np.array([A, B]), np.log(np.array([0.4, 0.3])))
-    second = alternative(found, 1, made(**options, min_alternative_expansion_prob=probability))
-    assert (second is None) == is_dropped
+    found = proposal_for(1, make_options(**options, min_alternative_expansion_prob=probability))
+    assert (found.only, found.is_dropped) == ((A, log(0.4)), False)
 
 
-def test_what_the_graph_has_listed_is_enough_where_nothing_is_changed() -> None:
-    found = step_of(1, made(return_top_tokens=2))
+def test_the_graphs_top_tokens_are_enough_where_no_probability_changes() -> None:
+    found = proposal_for(1, make_options(return_top_tokens=2)).found
     assert isinstance(found, TopTokens)
     assert found.pairs(9) == [(A, log(0.4)), (B, log(0.3)), (C, log(0.2))]
 
 
-def test_all_words_are_looked_at_where_something_is_changed() -> None:
-    found = step_of(1, made(repetition_penalty=2.0))
+def test_all_tokens_are_ranked_where_probabilities_change() -> None:
+    found = proposal_for(1, make_options(repetition_penalty=2.0)).found
     assert isinstance(found, Distribution)
     whole = 0.4**2 + 0.3**2 + 0.2 + 0.1
-    ought = [(C, 0.2), (A, 0.4**2), (D, 0.1), (B, 0.3**2)]
-    assert found.pairs(4) == [(word, log(share / whole)) for word, share in ought]
-    plain = step_of(0, made(sampling=Sampling(1.0, 0, 1.0, 0.0, 1)))
-    assert plain.pairs(2) == [(A, log(0.7)), (EOS, log(0.3))]
+    expected = [(C, 0.2), (A, 0.4**2), (D, 0.1), (B, 0.3**2)]
+    assert found.pairs(4) == [(token, log(share / whole)) for token, share in expected]
 
 
-def first_words(found: TopTokens | Distribution, **options: Any) -> list[tuple[int, Any] | None]:
-    options = {"return_alternatives": True, "num_hypotheses": 4} | options
-    return [alternative(found, number, made(**options)) for number in range(4)]
+def test_sampling_without_top_k_takes_the_distribution_as_it_is() -> None:
+    found = proposal_for(0, make_options(sampling=make_sampling())).found
+    assert isinstance(found, Distribution)
+    assert found.pairs(2) == [(A, log(0.7)), (EOS, log(0.3))]
 
 
-def listed() -> TopTokens:
-    words = np.argsort(-LOGITS)
-    return TopTokens(words, LOGITS[words])
+LOGITS = np.log(np.array([0.1, 0.2, 0.4, 0.3], np.float32))
+ORDER = np.argsort(-LOGITS)
+TOP_TOKENS = TopTokens(ORDER, LOGITS[ORDER])
+
+
+def first_tokens(found: TopTokens | Distribution, **options: Any) -> list[tuple[int, Any] | None]:
+    """Gives the first token of each of four alternatives."""
+    some = make_options(return_alternatives=True, num_hypotheses=4, **options)
+    return [alternative(found, index, some) for index in range(4)]
 
 
 @pytest.mark.parametrize(
-    "found", [Distribution(LOGITS, [], [normalize]), listed()], ids=["all", "few"]
+    "found",
+    [Distribution(LOGITS, [], [normalize]), TOP_TOKENS],
+    ids=["a distribution", "top tokens"],
 )
-def test_alternatives_begin_with_the_best_words_that_are_probable(found: Any) -> None:
-    ought: list[tuple[int, Any] | None] = [
-        (2, log(0.4)),
-        (3, log(0.3)),
-        (1, log(0.2)),
-        (0, log(0.1)),
-    ]
-    assert first_words(found) == ought
-    for least, count in ((0.05, 4), (0.15, 3), (0.35, 1)):
-        few = [*ought[:count], *[None] * (4 - count)]
-        assert first_words(found, min_alternative_expansion_prob=least) == few
+@pytest.mark.parametrize(("probability", "count"), [(0.0, 4), (0.05, 4), (0.15, 3), (0.35, 1)])
+def test_alternatives_begin_with_the_best_tokens_that_are_probable_enough(
+    found: Any, probability: float, count: int
+) -> None:
+    expected = [(2, log(0.4)), (3, log(0.3)), (1, log(0.2)), (0, log(0.1))]
+    first = first_tokens(found, min_alternative_expansion_prob=probability)
+    assert first == [*expected[:count], *[None] * (4 - count)]
 
 
-def test_best_alternative_goes_on_however_improbable_it_is() -> None:
-    first, *others = first_words(listed(), min_alternative_expansion_prob=1.0)
+def test_the_first_alternative_stays_however_improbable_it_is() -> None:
+    first, *others = first_tokens(TOP_TOKENS, min_alternative_expansion_prob=1.0)
     assert first == (2, log(0.4))
     assert others == [None] * 3
 
 
-def test_alternative_that_is_just_as_probable_as_asked_for_goes_on() -> None:
+def test_an_alternative_of_exactly_the_minimum_probability_stays() -> None:
     level = TopTokens(np.array([7, 5, 6]), np.array([0.0, 0.0, -1e-3]))
-    found = first_words(level, min_alternative_expansion_prob=1.0)
+    found = first_tokens(level, min_alternative_expansion_prob=1.0)
     assert found == [(7, 0.0), (5, 0.0), None, None]
 
 
-def test_what_is_forbidden_is_no_alternative() -> None:
-    forbidden = TopTokens(np.array([7, 5, 6]), np.array([0.0, -80.0, -1e30]))
-    assert first_words(forbidden) == [(7, 0.0), (5, -80.0), None, None]
+def test_a_suppressed_token_is_no_alternative() -> None:
+    suppressed = TopTokens(np.array([7, 5, 6]), np.array([0.0, -80.0, -1e30]))
+    assert first_tokens(suppressed) == [(7, 0.0), (5, -80.0), None, None]

@@ -1,3 +1,5 @@
+"""The state of rows: tokens, scores and top tokens; join, move, branch and leave."""
+
 from __future__ import annotations
 
 import math
@@ -5,26 +7,32 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.unit.server.engine.fake_runtime import FakeRuntime
+from tests.unit.server.engine.decoding.table import (
+    EOS,
+    VOCABULARY_SIZE,
+    TableRuntime,
+    make_options,
+    make_request,
+    make_sampling,
+    text_of,
+)
 
 from seqserve_server.engine.cache import SlotCache
+from seqserve_server.engine.decoding.constraints import Constraints
+from seqserve_server.engine.decoding.hypotheses import HypothesisPool
 from seqserve_server.engine.decoding.rows import Rows
 
-SLOTS, LONGEST = 4, 6
-RANKING, OTHER = [(5, -0.5), (6, -1.0)], [(7, -0.25)]
+SLOTS, MAX_LENGTH = 6, 6
+TOP_TOKENS, OTHER_TOP_TOKENS = [(5, -0.5), (6, -1.0)], [(7, -0.25)]
 
 
-def made_rows() -> Rows:
-    return Rows(SlotCache(FakeRuntime(), SLOTS), LONGEST)
-
-
-def filled(*rows: list[tuple[int, float]]) -> Rows:
-    """Appends tokens to rows, each with its log-probability."""
-    made = made_rows()
-    for row, tokens in enumerate(rows):
-        for length, (token, found) in enumerate(tokens, 1):
-            append(made, [row], length, [token], [found])
-    return made
+def make_rows(*contents: list[tuple[int, float]]) -> Rows:
+    """Makes rows that hold tokens, each with its log-probability."""
+    rows = Rows(SlotCache(TableRuntime(), SLOTS), MAX_LENGTH)
+    for row, tokens in enumerate(contents):
+        for length, (token, log_probability) in enumerate(tokens, 1):
+            append(rows, [row], length, [token], [log_probability])
+    return rows
 
 
 def append(rows: Rows, some: Any, length: Any, tokens: Any, found: Any) -> None:
@@ -35,79 +43,130 @@ def branch(rows: Rows, sources: list[int], targets: list[int], length: int) -> N
     rows.branch(np.array(sources), np.array(targets), length)
 
 
-def test_words_and_their_log_probabilities_are_kept_in_order() -> None:
-    rows = filled([(5, -0.5), (6, math.nan), (7, -0.25)])
+def join(rows: Rows, some: list[int], **options: Any) -> None:
+    """Starts the rows of a request."""
+    request = make_request([EOS], make_options(**{"max_decoding_length": MAX_LENGTH} | options))
+    constraints = Constraints(request.options, EOS, VOCABULARY_SIZE, text_of)
+    rows.join(some, HypothesisPool(request, constraints, len(some)))
+
+
+def test_tokens_and_log_probabilities_are_kept_in_order_as_plain_numbers() -> None:
+    rows = make_rows([(5, -1 / 3), (6, math.nan), (7, -0.25)])
     assert rows.output(0, 3) == [5, 6, 7]
     assert rows.output(0, 2) == [5, 6]
-    said = rows.hypothesis(0, 3)
-    assert said.token_ids == [5, 6, 7]
-    assert said.log_probabilities == pytest.approx([-0.5, math.nan, -0.25], nan_ok=True)
-    assert (said.score, said.top_tokens) == (0.0, [])
+    found = rows.hypothesis(0, 3)
+    assert found.token_ids == [5, 6, 7]
+    assert found.log_probabilities == pytest.approx([-1 / 3, math.nan, -0.25], nan_ok=True)
+    assert found.log_probabilities[0] == -1 / 3, "it is rounded"
+    assert (found.score, found.top_tokens) == (0.0, [])
+    assert type(found.token_ids[0]) is int
+    assert type(found.log_probabilities[0]) is float
 
 
-def test_nothing_is_said_at_the_beginning() -> None:
-    assert made_rows().output(0, 0) == []
-    assert made_rows().hypothesis(0, 0) == ([], [], 0.0, [])
+def test_a_new_row_is_empty() -> None:
+    assert make_rows().output(0, 0) == []
+    assert make_rows().hypothesis(0, 0) == ([], [], 0.0, [])
 
 
-def test_what_is_told_are_plain_numbers() -> None:
-    said = filled([(5, -0.5)]).hypothesis(0, 1)
-    assert type(said.token_ids[0]) is int
-    assert type(said.log_probabilities[0]) is float
-
-
-def test_rows_of_different_length_speak_at_once() -> None:
-    rows = filled([(5, -1.0)], [(6, -1.0), (7, -1.0)])
+def test_rows_of_different_lengths_are_appended_to_at_once() -> None:
+    rows = make_rows([(5, -1.0)], [(6, -1.0), (7, -1.0)])
     append(rows, [1, 0], np.array([3, 2]), [9, 8], [-0.5, -0.25])
     assert (rows.output(0, 2), rows.output(1, 3)) == ([5, 8], [6, 7, 9])
     assert rows.hypothesis(1, 3).log_probabilities == [-1.0, -1.0, -0.5]
 
 
-def test_beams_of_searches_speak_at_once() -> None:
-    rows = made_rows()
+def test_all_beams_of_many_searches_are_appended_to_at_once() -> None:
+    rows = make_rows()
     append(rows, [[3, 1], [0, 2]], np.array([[1], [2]]), [[4, 5], [6, 7]], np.zeros((2, 2)))
-    assert [rows.output(row, 2) for row in range(SLOTS)] == [[0, 6], [5, 0], [0, 7], [4, 0]]
+    assert [rows.output(row, 2) for row in range(4)] == [[0, 6], [5, 0], [0, 7], [4, 0]]
 
 
-def test_log_probabilities_are_not_rounded() -> None:
-    assert filled([(5, -1 / 3)]).hypothesis(0, 1).log_probabilities == [-1 / 3]
+def test_a_target_of_maximum_length_fits() -> None:
+    tokens = [(token, -float(token)) for token in range(1, MAX_LENGTH + 1)]
+    assert make_rows(tokens).output(0, MAX_LENGTH) == [token for token, _ in tokens]
 
 
-def test_longest_target_fits() -> None:
-    words = [(word, -float(word)) for word in range(1, LONGEST + 1)]
-    assert filled(words).output(0, LONGEST) == [word for word, _ in words]
-
-
-def test_branch_copies_what_was_said_and_listed() -> None:
-    rows = filled([(5, -0.5), (6, -0.25)], [(7, -1.0), (8, -1.0)])
-    rows.append_top(0, RANKING)
-    rows.append_top(0, OTHER)
+def test_a_branch_copies_tokens_and_top_tokens() -> None:
+    rows = make_rows([(5, -0.5), (6, -0.25)], [(7, -1.0), (8, -1.0)])
+    rows.append_top(0, TOP_TOKENS)
+    rows.append_top(0, OTHER_TOP_TOKENS)
     branch(rows, [0, 0], [3, 1], 2)
-    ought = rows.hypothesis(0, 2)
-    assert ought == ([5, 6], [-0.5, -0.25], 0.0, [RANKING, OTHER])
-    assert rows.hypothesis(3, 2) == rows.hypothesis(1, 2) == ought
+    expected = rows.hypothesis(0, 2)
+    assert expected == ([5, 6], [-0.5, -0.25], 0.0, [TOP_TOKENS, OTHER_TOP_TOKENS])
+    assert rows.hypothesis(3, 2) == rows.hypothesis(1, 2) == expected
 
 
-def test_branches_go_on_apart() -> None:
-    rows = filled([(5, -0.5)])
-    rows.append_top(0, RANKING)
+def test_branches_of_a_row_continue_apart() -> None:
+    rows = make_rows([(5, -0.5)])
+    rows.append_top(0, TOP_TOKENS)
     branch(rows, [0], [1], 1)
     append(rows, [0, 1], 2, [6, 7], [-1.0, -2.0])
-    rows.append_top(1, OTHER)
-    assert rows.hypothesis(0, 2) == ([5, 6], [-0.5, -1.0], 0.0, [RANKING])
-    assert rows.hypothesis(1, 2) == ([5, 7], [-0.5, -2.0], 0.0, [RANKING, OTHER])
+    rows.append_top(1, OTHER_TOP_TOKENS)
+    assert rows.hypothesis(0, 2) == ([5, 6], [-0.5, -1.0], 0.0, [TOP_TOKENS])
+    assert rows.hypothesis(1, 2) == ([5, 7], [-0.5, -2.0], 0.0, [TOP_TOKENS, OTHER_TOP_TOKENS])
 
 
-def test_branch_copies_no_more_than_was_said() -> None:
-    """So that a step costs what its rows hold, and not what they may come to hold."""
-    rows = filled([(5, -0.5), (6, -0.5), (7, -0.5)], [(1, -1.0), (2, -1.0), (3, -1.0)])
+def test_a_branch_copies_no_more_tokens_than_rows_hold() -> None:
+    """A step costs what its rows hold, not what they could hold."""
+    rows = make_rows([(5, -0.5), (6, -0.5), (7, -0.5)], [(1, -1.0), (2, -1.0), (3, -1.0)])
     branch(rows, [0], [1], 2)
     assert rows.output(1, 3) == [5, 6, 3]
 
 
-def test_row_that_has_left_leaves_no_ranking_behind() -> None:
-    rows = filled([(5, -0.5)])
-    rows.append_top(0, RANKING)
-    rows.leave(0)
-    rows.leave(1)
+def test_beams_of_one_search_share_one_list_of_rows() -> None:
+    rows = make_rows()
+    join(rows, [0, 1, 2, 3], beam_size=2, num_hypotheses=2, return_alternatives=True)
+    assert [rows.states[row].beams for row in range(4)] == [[0, 1], [0, 1], [2, 3], [2, 3]]
+    assert [rows.states[row].index for row in range(4)] == [0, 0, 1, 1]
+    assert rows.states[0].beams is rows.states[1].beams
+
+
+def test_a_row_that_moves_is_renamed_in_its_beam_search() -> None:
+    rows = make_rows()
+    join(rows, [0, 1], beam_size=2)
+    join(rows, [3, 2], beam_size=2)
+    rows.move(2, 5)
+    assert rows.states[3].beams == rows.states[5].beams == [3, 5]
+    assert rows.states[0].beams == [0, 1]
+    assert sorted(rows.states) == [0, 1, 3, 5]
+
+
+def test_a_row_that_moves_takes_its_state_along() -> None:
+    rows = make_rows([], [(5, -0.5)])
+    sampling = make_sampling(temperature=0.5, top_k=3)
+    join(rows, [1], sampling=sampling, stops=("x",), max_decoding_length=4)
+    rows.scores[1] = -0.5
+    rows.append_top(1, TOP_TOKENS)
+    random = rows.random[1].copy()
+    state = rows.states[1]
+    rows.move(1, 4)
+    assert rows.states == {4: state}
+    assert state.beams == [4]
+    assert rows.hypothesis(4, 1) == ([5], [-0.5], -0.5, [TOP_TOKENS])
+    assert rows.max_lengths[4] == 4
+    assert [float(array[4]) for array in rows.sampling] == [0.5, 3, 1, 0]
+    np.testing.assert_array_equal(rows.random[4], random)
+    flags = (rows.has_no_beam, rows.is_inspected, rows.samples)
+    assert all(flag[4] and not flag[1] for flag in flags)
+    assert rows.num_without_beam == 1
+
+
+@pytest.mark.parametrize("beam_size", [1, 2])
+def test_a_row_that_leaves_lifts_its_mask_and_leaves_nothing_behind(beam_size: int) -> None:
+    rows, some = make_rows([(5, -0.5)]), list(range(beam_size))
+    join(rows, some, beam_size=beam_size, min_decoding_length=2)
+    assert [rows.cache.suppressed(row) for row in some] == [[EOS]] * beam_size
+    rows.append_top(0, TOP_TOKENS)
+    state = rows.states[0]
+    for row in some:
+        rows.leave(row)
+    assert rows.states == {}
+    assert state.beams == []
     assert rows.hypothesis(0, 1).top_tokens == []
+    assert rows.num_without_beam == 0
+    assert not (rows.has_no_beam.any() or rows.is_inspected.any() or rows.samples.any())
+    rows.cache.assert_idle()
+
+
+def test_a_row_that_never_joined_may_leave() -> None:
+    assert make_rows().leave(1) is None

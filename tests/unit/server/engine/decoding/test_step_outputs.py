@@ -1,3 +1,5 @@
+"""What steps compute: the union of the outputs that rows need, at the lowest cost."""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -6,17 +8,12 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.unit.server.engine.decoding.table import made
-from tests.unit.server.engine.fake_runtime import FakeRuntime, make_manifest
+from tests.unit.server.engine.decoding.table import make_options, make_sampling
+from tests.unit.server.engine.fake_runtime import VOCABULARY_SIZE, FakeRuntime
 
-from seqserve_server.contract.options import Sampling
 from seqserve_server.engine.cache import MASKED_LOGIT, SlotCache
 from seqserve_server.engine.decoding.step_outputs import RequestedOutputs, StepOutputs
 from seqserve_server.engine.step import StepSizes
-
-
-def drawing(top_k: int) -> Sampling:
-    return Sampling(1.0, top_k, 1.0, 0.0, seed=1)
 
 
 @pytest.mark.parametrize(
@@ -26,13 +23,13 @@ def drawing(top_k: int) -> Sampling:
         ({"prefix": (5,), "stops": ("a",)}, 0, False),
         ({"return_top_tokens": 3}, 3, False),
         ({"repetition_penalty": 1.1}, 0, True),
-        ({"sampling": drawing(0)}, 0, True),
-        # The graph finds so many best words for less.
-        ({"sampling": drawing(5)}, 5, False),
-        ({"sampling": drawing(5), "return_top_tokens": 7}, 7, False),
-        ({"sampling": drawing(64)}, 64, False),
-        ({"sampling": drawing(65)}, 0, True),
-        # A beam has twice as many continuations as hypotheses.
+        ({"sampling": make_sampling(top_k=0)}, 0, True),
+        # The graph lists this many top tokens itself.
+        ({"sampling": make_sampling(top_k=5)}, 5, False),
+        ({"sampling": make_sampling(top_k=5), "return_top_tokens": 7}, 7, False),
+        ({"sampling": make_sampling(top_k=64)}, 64, False),
+        ({"sampling": make_sampling(top_k=65)}, 0, True),
+        # A beam search ranks twice as many continuations as it has beams.
         ({"beam_size": 3}, 6, False),
         ({"beam_size": 3, "return_top_tokens": 7}, 7, False),
         ({"beam_size": 3, "terms": ((5,),)}, 6, True),
@@ -44,17 +41,14 @@ def drawing(top_k: int) -> Sampling:
     ],
     ids=str,
 )
-def test_only_what_is_needed_is_asked_for(
+def test_a_row_needs_only_what_its_options_take(
     options: dict[str, Any], top_k: int, logits: bool
 ) -> None:
-    assert StepOutputs.of(made(**options)) == StepOutputs(top_k, logits)
-
-
-WORDS = make_manifest().architecture.vocabulary_size
+    assert StepOutputs.of(make_options(**options)) == StepOutputs(top_k, logits)
 
 
 class FakeCache:
-    """Stands where the cache would be; the score of a word is its number, and 100 for each row."""
+    """Stands for the cache; the logit of a token is its id plus 100 times the row."""
 
     vocabulary_size = 100
 
@@ -88,22 +82,19 @@ def outputs(cache: FakeCache) -> RequestedOutputs:
     return RequestedOutputs(cast(SlotCache, cache))
 
 
-def test_steps_score_each_word_of_any_row_once(outputs: RequestedOutputs, cache: FakeCache) -> None:
+def test_a_step_computes_each_allowed_token_once_and_each_row_gets_its_own(
+    outputs: RequestedOutputs, cache: FakeCache
+) -> None:
     outputs.add(only((4, 9)), 1)
     outputs.add(only((2, 4, 7)), 1)
     assert cache.requested[-1] == [2, 4, 7, 9]
+    tokens, logits = outputs.allowed_logits(1, (4, 9))
+    assert (tokens.tolist(), logits.tolist()) == ([4, 9], [104.0, 109.0])
+    tokens, logits = outputs.allowed_logits(3, (2, 4, 7))
+    assert (tokens.tolist(), logits.tolist()) == ([2, 4, 7], [302.0, 304.0, 307.0])
 
 
-def test_row_gets_the_scores_of_its_own_words(outputs: RequestedOutputs, cache: FakeCache) -> None:
-    outputs.add(only((4, 9)), 1)
-    outputs.add(only((2, 4, 7)), 1)
-    words, found = outputs.allowed_logits(1, (4, 9))
-    assert (words.tolist(), found.tolist()) == ([4, 9], [104.0, 109.0])
-    words, found = outputs.allowed_logits(3, (2, 4, 7))
-    assert (words.tolist(), found.tolist()) == ([2, 4, 7], [302.0, 304.0, 307.0])
-
-
-def test_what_a_row_must_not_say_is_out_of_reach(
+def test_a_suppressed_token_is_masked_among_the_allowed_ones(
     outputs: RequestedOutputs, cache: FakeCache
 ) -> None:
     outputs.add(only((2, 4, 7)), 2)
@@ -112,7 +103,7 @@ def test_what_a_row_must_not_say_is_out_of_reach(
     assert outputs.allowed_logits(0, (2, 4, 7))[1].tolist() == [2.0, 4.0, 7.0]
 
 
-def test_steps_are_told_anew_only_where_it_changes_them(
+def test_outputs_are_requested_again_only_where_they_change(
     outputs: RequestedOutputs, cache: FakeCache
 ) -> None:
     outputs.add(only((4, 9)), 2)
@@ -125,18 +116,19 @@ def test_steps_are_told_anew_only_where_it_changes_them(
     assert cache.requested == [[4, 9], []]
 
 
-def test_words_leave_with_the_last_row_that_has_them(
+def test_allowed_tokens_are_computed_until_the_last_row_that_needs_them_leaves(
     outputs: RequestedOutputs, cache: FakeCache
 ) -> None:
     outputs.add(only((4, 9)), 1)
     outputs.add(only((2, 4, 7)), 2)
     outputs.remove(only((2, 4, 7)))
+    assert cache.requested[-1] == [2, 4, 7, 9]
     outputs.remove(only((4, 9)))
     assert cache.requested[-1] == [2, 4, 7]
     assert outputs.allowed_logits(0, (2, 4, 7))[1].tolist() == [2.0, 4.0, 7.0]
 
 
-def test_all_words_are_looked_at_unless_every_row_has_its_own(
+def test_the_whole_vocabulary_is_computed_unless_every_row_allows_only_some_tokens(
     outputs: RequestedOutputs, cache: FakeCache
 ) -> None:
     outputs.add(only(()), 1)
@@ -149,37 +141,42 @@ def test_all_words_are_looked_at_unless_every_row_has_its_own(
     assert cache.projects
 
 
-class Asked:
-    """Stands for the step, and notes what is asked of it."""
+class SizesRuntime(FakeRuntime):
+    """Stands for a model whose steps compute nothing; records the sizes of the last step."""
 
     sizes: StepSizes
+
+    def step(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
+        return self
 
     def run(self, rows: int, sizes: StepSizes) -> None:
         self.sizes = sizes
 
 
-def asked(cache: SlotCache) -> tuple[bool, bool, bool]:
-    """Tells whether all scores are given out, whether all words are projected, and some alone."""
-    step = cache._step = cast(Any, Asked())
-    cache.advance(1)
-    return step.sizes.logits > 0, step.sizes.projects, step.sizes.allowed_groups > 0
-
-
-def test_what_is_cheaper_is_asked_of_the_step() -> None:
-    cache = SlotCache(FakeRuntime(), slots=4)
+def test_a_step_gathers_few_allowed_tokens_and_computes_all_logits_for_many() -> None:
+    runtime = SizesRuntime()
+    cache = SlotCache(runtime, slots=4)
     outputs = RequestedOutputs(cache)
-    few, others = tuple(range(WORDS // 8)), tuple(range(WORDS // 8, WORDS // 3))
+
+    def computed() -> tuple[bool, bool, bool]:
+        """Whether a step returns all logits, projects, and returns logits of allowed tokens."""
+        cache.advance(1)
+        sizes = runtime.sizes
+        return sizes.logits > 0, sizes.projects, sizes.allowed_groups > 0
+
+    few = tuple(range(VOCABULARY_SIZE // 8))
+    others = tuple(range(VOCABULARY_SIZE // 8, VOCABULARY_SIZE // 3))
     outputs.add(only(few), 1)
-    assert asked(cache) == (False, False, True)
+    assert computed() == (False, False, True)
     outputs.add(only(()), 2)
-    assert asked(cache) == (False, True, True)
-    # Together they are more than a quarter.
+    assert computed() == (False, True, True)
+    # Together they are more than a quarter of the vocabulary.
     outputs.add(only(others), 1)
-    assert asked(cache) == (True, True, False)
+    assert computed() == (True, True, False)
     outputs.remove(only(others))
-    assert asked(cache) == (False, True, True)
+    assert computed() == (False, True, True)
     outputs.remove(only(()))
     outputs.remove(only(()))
-    assert asked(cache) == (False, False, True)
+    assert computed() == (False, False, True)
     outputs.remove(only(few))
-    assert asked(cache) == (False, True, False)
+    assert computed() == (False, True, False)

@@ -1,0 +1,44 @@
+"""Samples one token, each option by its formula."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from tests.reading import Array
+
+from seqserve_server.contract.options import Sampling
+
+
+def sample(found: Array, sampling: Sampling, number: float, near: Callable[..., None]) -> int:
+    """Finds the token on which a random number falls.
+
+    The most probable token comes first; the others follow in the order of the vocabulary, or by
+    probability where top k or top p needs that order.
+
+    Args:
+        found: Log-probabilities of all tokens.
+        sampling: The options.
+        number: A random number in [0, 1).
+        near: Called with the values that decide, and with the border between them.
+    """
+    order, is_ranked = np.argsort(-found, kind="stable"), sampling.top_k or sampling.top_p < 1
+    near(found[order[:2]])
+    if not is_ranked:
+        order[1:].sort()
+    weights = np.exp((found[order] - found.max()) / sampling.temperature)
+    weights[sampling.top_k or len(order) :] = 0
+    if sampling.top_p < 1:
+        before = (weights.cumsum() - weights) / weights.sum()
+        near(before, sampling.top_p)
+        weights[before >= sampling.top_p] = 0
+    if sampling.min_p:
+        near(weights, sampling.min_p)
+        weights[weights < sampling.min_p] = 0
+    cumulative = weights.cumsum() / weights.sum()
+    near(cumulative, number)
+    index = int((cumulative <= number).sum())
+    if is_ranked:
+        # Tokens of nearly the same probability may come in the other order.
+        near(found[order[max(index - 1, 0) : index + 2]])
+    return int(order[index])
