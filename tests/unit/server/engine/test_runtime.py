@@ -127,7 +127,7 @@ def test_files_that_vanish_after_loading_change_nothing(
     pair = np.array([[5, 2]]), np.array([2], np.int32), np.array([[1, 5, 2]])
     outputs = ["log_probabilities"]
     np.testing.assert_array_equal(
-        runtime.score(*pair, outputs)[0], tiny_runtime.teach(*pair, outputs)[0]
+        runtime.score(*pair, outputs)[0], tiny_runtime.score(*pair, outputs)[0]
     )
 
 

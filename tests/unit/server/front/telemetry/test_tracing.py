@@ -366,10 +366,10 @@ def test_caller_decides_whether_its_calls_are_traced(
 def test_known_target() -> None:
     spec = ScoreSpec(source=[1, 2], target=[4, 5, 6])
     scored = ended(TargetScored([], []), spec, encode_began_s=1.0, finished_s=3.0)
-    _, (_, queue, teach) = traced_alone(record(requests=[scored]))
-    assert (queue.name, teach.name) == ("queue", "score")
-    assert (teach.end_time or 0) - (teach.start_time or 0) == pytest.approx(2e9, abs=1e3)
-    assert ours(teach) == {"source_tokens": 2, "target_tokens": 3}
+    _, (_, queue, score) = traced_alone(record(requests=[scored]))
+    assert (queue.name, score.name) == ("queue", "score")
+    assert (score.end_time or 0) - (teach.start_time or 0) == pytest.approx(2e9, abs=1e3)
+    assert ours(score) == {"source_tokens": 2, "target_tokens": 3}
 
 
 @pytest.mark.parametrize(
