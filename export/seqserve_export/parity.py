@@ -177,7 +177,7 @@ def _differences(model: Transformer, artifact: Offline, chosen: _Chosen) -> list
     target = chosen.target
     logits = model(chosen.source, chosen.source_lengths, target[:, :-1])  # [B, T, V]
     ours = logits.log_softmax(-1).gather(2, target[:, 1:, None])[:, :, 0].numpy()
-    [scored] = artifact.runtime.teach(
+    [scored] = artifact.runtime.score(
         chosen.source.numpy(),
         chosen.source_lengths.numpy().astype(np.int32),
         target.numpy(),

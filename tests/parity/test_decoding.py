@@ -328,7 +328,7 @@ def test_ctranslate2_gives_the_same_scores_of_known_targets(peer: CTranslate2) -
     for source, target, theirs in zip(peer.sources, targets, scores, strict=True):
         whole = np.array([[bos, *target, eos]])
         length = np.array([len(source)], np.int32)
-        [ours] = peer.ours.runtime.teach(np.array([source]), length, whole, ["log_probabilities"])
+        [ours] = peer.ours.runtime.score(np.array([source]), length, whole, ["log_probabilities"])
         assert ours[0].tolist() == pytest.approx(theirs.log_probs, abs=1e-3)
 
 

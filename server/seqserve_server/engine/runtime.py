@@ -95,10 +95,10 @@ class Runtime:
         """Whether the artifact has a scorer graph; it generates without one too."""
         return self._scorer is not None
 
-    def teach(
+    def score(
         self, source: Array, lengths: Array, target: Array, outputs: list[str]
     ) -> list[Array]:
-        """Runs known targets through the scorer graph (forced decoding).
+        """Runs given targets through the scorer graph (forced decoding).
 
         Args:
             source: int64 ``[B, S]``.

@@ -147,7 +147,7 @@ class Scorer:
         sources = _padded([source for source, _ in pairs], shape[0])
         targets = _padded([[bos, *target] for _, target in pairs], shape[1] + 1)
         lengths = np.array([len(source) for source, _ in pairs], np.int32)
-        outputs = self._runtime.teach(sources, lengths, targets, names)
+        outputs = self._runtime.score(sources, lengths, targets, names)
         return [
             [
                 _cut(name, array, index, len(source), len(target))

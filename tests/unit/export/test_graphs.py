@@ -252,7 +252,7 @@ TARGET = torch.tensor([[1, 30, 40, 50, EOS], [1, 60, 70, EOS, 0]])
 def scored(tiny_runtime: Runtime) -> list[np.ndarray]:
     outputs = ["log_probabilities", "encoder_attention", "decoder_attention", "cross_attention"]
     lengths = LENGTHS.numpy().astype(np.int32)
-    return tiny_runtime.teach(SOURCE.numpy(), lengths, TARGET.numpy(), outputs)
+    return tiny_runtime.score(SOURCE.numpy(), lengths, TARGET.numpy(), outputs)
 
 
 @pytest.fixture(scope="module")
@@ -287,7 +287,7 @@ def test_scorer_attention_equals_torch(exact_model: Transformer, scored: list[np
 
 
 def test_one_output_is_computed_alone(tiny_runtime: Runtime, scored: list[np.ndarray]) -> None:
-    [log_probabilities] = tiny_runtime.teach(
+    [log_probabilities] = tiny_runtime.score(
         SOURCE.numpy(), LENGTHS.numpy().astype(np.int32), TARGET.numpy(), ["log_probabilities"]
     )
     np.testing.assert_array_equal(log_probabilities, scored[0])

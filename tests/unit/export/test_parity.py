@@ -188,14 +188,14 @@ def test_answers_that_are_no_numbers_are_refused(
     pairs: list[Pair],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    teach = Runtime.teach
+    score = Runtime.score
 
     def spoilt(self: Runtime, *inputs: object) -> list[np.ndarray]:
-        answers = teach(self, *inputs)  # type: ignore[arg-type]
+        answers = score(self, *inputs)  # type: ignore[arg-type]
         answers[0][0, 0] = np.nan
         return answers
 
-    monkeypatch.setattr(Runtime, "teach", spoilt)
+    monkeypatch.setattr(Runtime, "score", spoilt)
     verification = verify(tiny_model, tiny_artifact, pairs, data="sentences.tsv")
     assert np.isnan(verification.max_logprob_difference)
     with pytest.raises(ParityError, match="nan"):

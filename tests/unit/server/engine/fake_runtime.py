@@ -178,7 +178,7 @@ class FakeRuntime:
         self.inputs, self.outputs = inputs, outputs
         return FakeStep(self, inputs, outputs)
 
-    def teach(self, source: Any, lengths: Any, target: Any, outputs: list[str]) -> list[Any]:
+    def score(self, source: Any, lengths: Any, target: Any, outputs: list[str]) -> list[Any]:
         """Gives every token of a target probability 1, and no attention."""
         self.before_score()
         rows, source_length, length = *source.shape, target.shape[1] - 1

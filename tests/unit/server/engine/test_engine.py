@@ -59,10 +59,10 @@ class Harness:
         self.gate.set()
         self.stepping = threading.Event()
         self.runtime.before_step = self._step
-        self.may_teach = threading.Event()
-        self.may_teach.set()
-        self.teaching = threading.Event()
-        self.runtime.before_score = self._teach
+        self.may_score = threading.Event()
+        self.may_score.set()
+        self.scoring = threading.Event()
+        self.runtime.before_score = self._score
         self.observer = Ends()
         limits = EngineLimits(
             workers=workers,
@@ -78,9 +78,9 @@ class Harness:
         self.stepping.set()
         assert self.gate.wait(PATIENCE_S)
 
-    def _teach(self) -> None:
-        self.teaching.set()
-        assert self.may_teach.wait(PATIENCE_S)
+    def _score(self) -> None:
+        self.scoring.set()
+        assert self.may_score.wait(PATIENCE_S)
 
     def _deliver(self, events: Events) -> None:
         keep(events)
@@ -143,7 +143,7 @@ def harness() -> Iterator[Harness]:
     harness = Harness()
     yield harness
     harness.gate.set()
-    harness.may_teach.set()
+    harness.may_score.set()
     harness.engine.stop()
 
 
@@ -317,16 +317,16 @@ def test_attention_of_an_answer_is_added_to_it(harness: Harness) -> None:
 
 def test_attention_of_answers_is_not_refused_when_the_queue_is_full() -> None:
     harness = Harness(max_queue=1)
-    harness.may_teach.clear()
+    harness.may_score.clear()
     harness.engine.start()
     running = harness.score(5)
-    assert harness.teaching.wait(PATIENCE_S)
+    assert harness.scoring.wait(PATIENCE_S)
     waiting = harness.score(5)
     with pytest.raises(QueueFull):
         harness.score(5)
     answers = [harness.attend(5) for _ in range(4)]
     assert harness.engine.queue_depth == 5
-    harness.may_teach.set()
+    harness.may_score.set()
     assert all(request.result.best.attention for request in answers)
     assert isinstance(waiting.last, TargetScored)
     harness.wait_idle()
@@ -337,17 +337,17 @@ def test_attention_of_answers_is_not_refused_when_the_queue_is_full() -> None:
 def test_answers_that_wait_for_their_attention_are_bounded() -> None:
     """More may be decoded than scored; refusing the second request would lose the answer."""
     harness = Harness(max_queue=9)
-    harness.may_teach.clear()
+    harness.may_score.clear()
     harness.engine.start()
     harness.attend(5)
-    assert harness.teaching.wait(PATIENCE_S)
+    assert harness.scoring.wait(PATIENCE_S)
     waiting = [harness.attend(5) for _ in range(harness.engine.slots)]
     options = DecodingOptions(max_decoding_length=9, return_attention=True)
     with pytest.raises(QueueFull, match=f"{len(waiting)} answers wait for their attention") as full:
         harness.engine.submit(KeptRequest(GenerateSpec(source=[5, EOS], options=options)))
     assert full.value.bound is Bound.ATTENTION and full.value.retry_after_s > 0
     assert isinstance(harness.submit(6).last, Finished), "a request without attention is refused"
-    harness.may_teach.set()
+    harness.may_score.set()
     assert all(request.result.best.attention for request in waiting)
     harness.wait_idle()
     assert harness.attend(7).result.best.attention
@@ -355,16 +355,16 @@ def test_answers_that_wait_for_their_attention_are_bounded() -> None:
 
 
 def test_waiting_request_for_attention_can_be_cancelled(harness: Harness) -> None:
-    harness.may_teach.clear()
+    harness.may_score.clear()
     harness.engine.start()
     running = harness.attend(5)
-    assert harness.teaching.wait(PATIENCE_S)
+    assert harness.scoring.wait(PATIENCE_S)
     waiting = [harness.attend(5) for _ in range(3)]
     for request in waiting:
         harness.engine.cancel(request)
         harness.engine.cancel(request)
     assert harness.engine.queue_depth == 0
-    harness.may_teach.set()
+    harness.may_score.set()
     harness.assert_counted(running)
     harness.wait_idle()
     assert harness.observer.cancellations == waiting
@@ -373,12 +373,12 @@ def test_waiting_request_for_attention_can_be_cancelled(harness: Harness) -> Non
 
 
 def test_deadline_that_passes_before_the_attention_counts_as_decoding(harness: Harness) -> None:
-    harness.may_teach.clear()
+    harness.may_score.clear()
     harness.engine.start()
     first = harness.attend(5)
-    assert harness.teaching.wait(PATIENCE_S)
+    assert harness.scoring.wait(PATIENCE_S)
     late = harness.attend(6, deadline_s=time.monotonic())
-    harness.may_teach.set()
+    harness.may_score.set()
     assert isinstance(late.last, Failed)
     assert isinstance(late.last.error, DeadlinePassed)
     assert late.last.error.where is Stage.DECODE
@@ -409,10 +409,10 @@ def test_fault_of_the_scorer_fails_one_request_and_the_next_one_runs(
 
 def test_stop_fails_requests_that_wait_for_the_scorer() -> None:
     harness = Harness()
-    harness.may_teach.clear()
+    harness.may_score.clear()
     harness.engine.start()
     running = harness.score(5)
-    assert harness.teaching.wait(PATIENCE_S)
+    assert harness.scoring.wait(PATIENCE_S)
     left = [harness.score(5), harness.attend(6)]
     assert harness.engine.queue_depth == 2
     stopping = threading.Thread(target=harness.engine.stop)
@@ -420,7 +420,7 @@ def test_stop_fails_requests_that_wait_for_the_scorer() -> None:
     with pytest.raises(Draining):
         while True:
             left.append(harness.attend(6))
-    harness.may_teach.set()
+    harness.may_score.set()
     stopping.join(PATIENCE_S)
     # The request under way is finished.
     assert isinstance(running.last, TargetScored)
@@ -432,35 +432,35 @@ def test_stop_fails_requests_that_wait_for_the_scorer() -> None:
 
 
 def test_requests_that_wait_for_the_scorer_show_in_the_queue_depth(harness: Harness) -> None:
-    harness.may_teach.clear()
+    harness.may_score.clear()
     harness.engine.start()
     requests = [harness.score(5)]
-    assert harness.teaching.wait(PATIENCE_S)
+    assert harness.scoring.wait(PATIENCE_S)
     for priority in Priority:
         requests.append(harness.score(5, priority=priority))
         requests.append(harness.attend(5, priority=priority))
     assert (harness.engine.queue_depth, harness.engine.low_queue_depth) == (4, 2)
-    harness.may_teach.set()
+    harness.may_score.set()
     harness.assert_counted(*requests)
     harness.wait_idle()
 
 
 def test_flood_of_targets_leaves_room_for_another_client() -> None:
     harness = Harness(max_queue=8, caller_share=0.5)
-    harness.may_teach.clear()
+    harness.may_score.clear()
     harness.engine.start()
 
     def score(client_id: str) -> KeptRequest:
         return harness.score(5, client_id=client_id, wants_attention=True)
 
     loud = [score("loud")]
-    assert harness.teaching.wait(PATIENCE_S)
+    assert harness.scoring.wait(PATIENCE_S)
     with pytest.raises(QueueFull):
         while True:
             loud.append(score("loud"))
     assert len(loud) == 6
     quiet = score("quiet")
-    harness.may_teach.set()
+    harness.may_score.set()
     assert isinstance(quiet.last, TargetScored)
     assert isinstance(loud[-1].last, TargetScored)
     harness.wait_idle()
@@ -501,17 +501,17 @@ def test_stop_leaves_a_hanging_thread_behind(caplog: pytest.LogCaptureFixture, h
         harness.engine.start()
         assert harness.stepping.wait(PATIENCE_S)
     else:
-        harness.may_teach.clear()
+        harness.may_score.clear()
         running = harness.score(5, wants_attention=True)
         waiting = harness.score(6)
         harness.engine.start()
-        assert harness.teaching.wait(PATIENCE_S)
+        assert harness.scoring.wait(PATIENCE_S)
     harness.engine.stop()
     assert caplog.text.count("hangs and is left behind") == 1
     assert isinstance(waiting.last, Failed)
     assert running.events == []
     harness.gate.set()
-    harness.may_teach.set()
+    harness.may_score.set()
     for thread in set(threading.enumerate()) - before:
         thread.join(PATIENCE_S)
         assert not thread.is_alive()

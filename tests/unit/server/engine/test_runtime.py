@@ -127,7 +127,7 @@ def test_files_that_vanish_after_loading_change_nothing(
     pair = np.array([[5, 2]]), np.array([2], np.int32), np.array([[1, 5, 2]])
     outputs = ["log_probabilities"]
     np.testing.assert_array_equal(
-        runtime.teach(*pair, outputs)[0], tiny_runtime.teach(*pair, outputs)[0]
+        runtime.score(*pair, outputs)[0], tiny_runtime.teach(*pair, outputs)[0]
     )
 
 
@@ -181,7 +181,7 @@ def test_a_file_that_the_manifest_does_not_name_is_not_opened(
     assert not runtime.can_score
     source = np.array([[5, 2]])
     with pytest.raises(NoScorer, match=r"has no scorer\.onnx.*export it again"):
-        runtime.teach(source, np.array([2], np.int32), np.array([[1, 5]]), ["log_probabilities"])
+        runtime.score(source, np.array([2], np.int32), np.array([[1, 5]]), ["log_probabilities"])
 
 
 def test_a_step_without_log_probabilities_finds_the_same_tokens(tiny_runtime: Runtime) -> None:

@@ -217,13 +217,13 @@ def test_target_that_cannot_be_run_fails_and_the_next_one_runs(
 
 def test_targets_that_wait_are_scored_together(steps: ScoreSteps, monkeypatch: Any) -> None:
     sizes: list[int] = []
-    teach = Runtime.teach
+    score = Runtime.score
 
     def counted(self: Runtime, source: Any, *rest: Any) -> list[Any]:
         sizes.append(len(source))
-        return teach(self, source, *rest)
+        return score(self, source, *rest)
 
-    monkeypatch.setattr(Runtime, "teach", counted)
+    monkeypatch.setattr(Runtime, "score", counted)
     scored = [steps.submit(*pair) for pair in PAIRS[:3]]
     attended = steps.submit(*PAIRS[3], wants_attention=True)
     last = steps.submit(*PAIRS[4])
@@ -261,13 +261,13 @@ def test_idle_step_has_no_events(steps: ScoreSteps) -> None:
 
 def test_warm_up_runs_every_output(steps: ScoreSteps, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted: list[list[str]] = []
-    teach = Runtime.teach
+    score = Runtime.score
 
     def noted(self: Runtime, *given: Any) -> list[Any]:
         wanted.append(given[-1])
-        return teach(self, *given)
+        return score(self, *given)
 
-    monkeypatch.setattr(Runtime, "teach", noted)
+    monkeypatch.setattr(Runtime, "score", noted)
     steps.scorer.warm_up()
     assert wanted == [
         ["log_probabilities", "encoder_attention", "decoder_attention", "cross_attention"]

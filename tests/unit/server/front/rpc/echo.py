@@ -2,7 +2,7 @@
 
 ``EchoRuntime`` stands for ``engine.runtime.Runtime``, that is ONNX Runtime with the graphs of a
 model; the real engine runs on it. Its encoder returns the source itself as keys, its decoder copies
-the next source token with a fixed score. Tests pause it (``may_run``, ``may_teach``), slow it down
+the next source token with a fixed score. Tests pause it (``may_run``, ``may_score``), slow it down
 (``step_s``) or make it raise (``fault``). ``byte_tokenizer`` and ``manifest`` complete the model.
 """
 
@@ -79,9 +79,9 @@ class EchoRuntime:
         self.fault: Exception | None = None
         self.may_run = threading.Event()
         self.may_run.set()
-        self.teaching = threading.Event()
-        self.may_teach = threading.Event()
-        self.may_teach.set()
+        self.scoring = threading.Event()
+        self.may_score = threading.Event()
+        self.may_score.set()
 
     def encode(self, sources: Sequence[Sequence[int]]) -> CrossKV:
         keys = np.array([id_ for source in sources for id_ in source], np.float32)[:, None]
@@ -94,11 +94,11 @@ class EchoRuntime:
     def step(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> EchoStep:
         return EchoStep(self, inputs, outputs)
 
-    def teach(self, source: Array, lengths: Array, target: Array, outputs: list[str]) -> list[Any]:
+    def score(self, source: Array, lengths: Array, target: Array, outputs: list[str]) -> list[Any]:
         """Gives each token the score that a step gives; has no attention."""
         assert outputs == ["log_probabilities"]
-        self.teaching.set()
-        self.may_teach.wait(PATIENCE_S)
+        self.scoring.set()
+        self.may_score.wait(PATIENCE_S)
         return [np.full((len(target), target.shape[1] - 1), TOKEN_SCORE, np.float32)]
 
 

@@ -190,7 +190,7 @@ async def serving(
     finally:
         # A gRPC server that was not stopped hangs when it is freed.
         runtime.may_run.set()
-        runtime.may_teach.set()
+        runtime.may_score.set()
         await server.drain(PATIENCE_S)
 
 

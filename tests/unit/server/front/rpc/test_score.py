@@ -39,9 +39,9 @@ async def test_flood_of_one_caller_leaves_others_served() -> None:
         asyncio.timeout(PATIENCE_S),
         asyncio.TaskGroup() as group,
     ):
-        service.runtime.may_teach.clear()
+        service.runtime.may_score.clear()
         group.create_task(score(service, "loud"))
-        await asyncio.to_thread(service.runtime.teaching.wait, PATIENCE_S)
+        await asyncio.to_thread(service.runtime.scoring.wait, PATIENCE_S)
         for _ in range(16):
             group.create_task(score(service, "loud"))
         while outcomes["loud", "RESOURCE_EXHAUSTED"] < 11:
@@ -50,7 +50,7 @@ async def test_flood_of_one_caller_leaves_others_served() -> None:
         await shows(service, 6)
         refused = await service.value("rejected_total", reason="caller_share", model="echo")
         assert refused == 11
-        service.runtime.may_teach.set()
+        service.runtime.may_score.set()
         await shows(service, 0)
     assert outcomes == {
         ("loud", "OK"): 6,
