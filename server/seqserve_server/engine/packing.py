@@ -54,12 +54,12 @@ def pack(sources: Sequence[Sequence[int]]) -> dict[str, Array]:
     """
     lengths = np.array([len(source) for source in sources])
     starts = np.cumsum(lengths) - lengths
-    places = np.arange(lengths.max())
-    unpad_index = np.flatnonzero(places < lengths[:, None])
+    positions = np.arange(lengths.max())
+    unpad_index = np.flatnonzero(positions < lengths[:, None])
     return {
         "source": np.array([token for source in sources for token in source], np.int64),
-        "positions": unpad_index % len(places),
+        "positions": unpad_index % len(positions),
         "source_lengths": lengths.astype(np.int32),
-        "pad_index": starts[:, None] + np.minimum(places, lengths[:, None] - 1),
+        "pad_index": starts[:, None] + np.minimum(positions, lengths[:, None] - 1),
         "unpad_index": unpad_index,
     }

@@ -185,10 +185,10 @@ def check_version(folder: Path, manifest: Manifest) -> None:
     Raises:
         ArtifactError: It is.
     """
-    least = manifest.requirements.onnxruntime
-    if _numbers(ort.__version__) < _numbers(least):
+    required = manifest.requirements.onnxruntime
+    if _numbers(ort.__version__) < _numbers(required):
         raise ArtifactError(
-            f"{folder}: requirements.onnxruntime: it needs {least}, here is {ort.__version__};"
+            f"{folder}: requirements.onnxruntime: it needs {required}, here is {ort.__version__};"
             " upgrade ONNX Runtime"
         )
 

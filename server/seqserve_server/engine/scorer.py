@@ -14,7 +14,7 @@ import numpy as np
 from seqserve_server.contract.errors import DeadlinePassed, EngineFault, Stage
 from seqserve_server.contract.events import Event, Failed, Finished, StopReason, TargetScored
 from seqserve_server.contract.request import ScoreSpec
-from seqserve_server.engine.decoding.coverage import covering
+from seqserve_server.engine.decoding.coverage import ranked_by_coverage
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.queue.score_queue import ScoreQueue
 from seqserve_server.engine.request import Events, Request
@@ -100,7 +100,7 @@ class Scorer:
         options = request.options
         pairs = list(zip(answer.hypotheses, self._attention(request, answer), strict=True))
         if options.coverage_penalty:
-            pairs = covering(pairs, options)
+            pairs = ranked_by_coverage(pairs, options)
         hypotheses = [hypothesis for hypothesis, _ in pairs]
         if options.return_attention:
             hypotheses = [

@@ -57,12 +57,12 @@ class BeamBatch:
             nothing_left = (chosen.totals[index] == -np.inf).all()
             is_over[index] = searches[index].is_over(int(lengths[index])) or nothing_left
         if not is_over.any():
-            self._go_on(chosen, beams, lengths)
+            self._continue(chosen, beams, lengths)
             return [], []
         over = [searches[index] for index in np.flatnonzero(is_over).tolist()]
         self._searches = [searches[index] for index in np.flatnonzero(~is_over).tolist()]
         if self._searches:
-            self._go_on(chosen.of(~is_over), beams[~is_over], lengths[~is_over])
+            self._continue(chosen.of(~is_over), beams[~is_over], lengths[~is_over])
         free: list[int] = beams[is_over].ravel().tolist()
         return free, [answer for search in over for answer in search.close()]
 
@@ -89,7 +89,7 @@ class BeamBatch:
         One that does not count never is before the maximum length, so that another takes its place.
         """
         counts = candidates.totals > -np.inf
-        is_longest = lengths >= self._rows.max_lengths[beams[:, 0]]
+        is_at_max = lengths >= self._rows.max_lengths[beams[:, 0]]
         ends: Array = (candidates.tokens == self._eos) & counts
         for index, search in enumerate(self._searches):
             if search.has_own_ends:
@@ -99,18 +99,18 @@ class BeamBatch:
                 ends[index] = counts[index] & [
                     search.ends([*outputs[beam], token]) for beam, token in continued
                 ]
-        return ends | is_longest[:, None]
+        return ends | is_at_max[:, None]
 
     def _add_finished(self, index: int, candidates: Candidates, is_end: Array, length: int) -> None:
         """Adds the hypotheses that have ended to their search."""
         search = self._searches[index]
-        for place in np.flatnonzero(is_end[: self._size]).tolist():
-            beam, token, log_probability, total = (array[place].item() for array in candidates)
+        for column in np.flatnonzero(is_end[: self._size]).tolist():
+            beam, token, log_probability, total = (array[column].item() for array in candidates)
             before = self._rows.hypothesis(search.rows[beam], length - 1)
             whole = before.extended(token, log_probability, total, search.top_tokens(beam))
-            search.add(whole, is_top=place == 0)
+            search.add(whole, is_top=column == 0)
 
-    def _go_on(self, chosen: Candidates, beams: Array, lengths: Array) -> None:
+    def _continue(self, chosen: Candidates, beams: Array, lengths: Array) -> None:
         """Gives each next beam, ``[G, B]``, its row and its token."""
         rows = self._rows
         moved = reorder(beams, chosen.beams)

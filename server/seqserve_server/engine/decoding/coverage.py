@@ -1,4 +1,4 @@
-"""Coverage: how much of the source a target has attended to.
+"""Coverage penalty: prefers hypotheses that attended to more of the source.
 
 Source: Wu et al. 2016, "Google's Neural Machine Translation System", section 7, formula 14.
 """
@@ -12,43 +12,33 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.decoding.hypotheses import rank_of
 from seqserve_server.engine.packing import Array
 
+Attended = tuple[Hypothesis, Array]
+"""A finished hypothesis and its attention to the source, ``[T, S]``."""
+
 
 def coverage(weights: Array) -> float:
-    """Gives the sum of the logarithms of what each source word was attended to, at most 1 each.
+    """Sums the logarithms of the attention that each source token got, at most 1 each.
 
     Args:
-        weights: Attention of each target word to the source, ``[T, S]``.
+        weights: Attention of each target token to the source, ``[T, S]``.
     """
-    attended = weights.sum(axis=0, dtype=np.float64)
-    return float(np.log(np.minimum(attended[attended > 0], 1.0)).sum())
+    attention = weights.sum(axis=0, dtype=np.float64)
+    return float(np.log(np.minimum(attention[attention > 0], 1.0)).sum())
 
 
-def covering(
-    seen: list[tuple[Hypothesis, Array]], options: DecodingOptions
-) -> list[tuple[Hypothesis, Array]]:
-    """Ranks hypotheses anew, by what they cover too, and keeps as many as are wanted.
-
-    Args:
-        seen: All that have ended, with their scores, and the attention of each.
-        options: What was asked for.
-    """
+def ranked_by_coverage(finished: list[Attended], options: DecodingOptions) -> list[Attended]:
+    """Adds coverage to the normalised scores and keeps the best hypotheses, best first."""
     ranked = [
-        (_covering(hypothesis, options.coverage_penalty * coverage(weights)), weights)
-        for hypothesis, weights in seen
+        (_add(hypothesis, options.coverage_penalty * coverage(weights)), weights)
+        for hypothesis, weights in finished
     ]
-    ranked.sort(key=lambda pair: rank_of(pair[0], _rank(pair[0])))
+    ranked.sort(key=lambda pair: rank_of(pair[0], pair[0].normalized_score or 0.0))
     best = ranked[: options.num_hypotheses]
-    return best if options.return_scores else [(_silent(each), weights) for each, weights in best]
+    if options.return_scores:
+        return best
+    return [(each._replace(score=None, normalized_score=None), weights) for each, weights in best]
 
 
-def _covering(hypothesis: Hypothesis, gain: float) -> Hypothesis:
-    return hypothesis._replace(normalized_score=_rank(hypothesis) + gain)
-
-
-def _silent(hypothesis: Hypothesis) -> Hypothesis:
-    return hypothesis._replace(score=None, normalized_score=None)
-
-
-def _rank(hypothesis: Hypothesis) -> float:
+def _add(hypothesis: Hypothesis, gain: float) -> Hypothesis:
     assert hypothesis.normalized_score is not None
-    return hypothesis.normalized_score
+    return hypothesis._replace(normalized_score=hypothesis.normalized_score + gain)

@@ -82,7 +82,8 @@ def prefer_prefix(
     """
     length = len(output)
     if length < len(prefix) and tuple(output) == prefix[:length]:
-        token = prefix[length]
-        log_probabilities += np.log1p(-beta)
-        log_probabilities[token] = np.logaddexp(log_probabilities[token], np.log(beta))
+        column = column_of(prefix[length], columns)
+        if column is not None:
+            log_probabilities += np.log1p(-beta)
+            log_probabilities[column] = np.logaddexp(log_probabilities[column], np.log(beta))
     return log_probabilities

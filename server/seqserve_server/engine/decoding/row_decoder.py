@@ -90,8 +90,8 @@ class RowDecoder:
         params = self._rows.sampling.of(self._all[row : row + 1])
         length = int(self._rows.cache.lengths[row])
         random = self._rows.random[row, length - 1 : length]
-        [place] = sample(log_probabilities[None, columns], params, random)
-        return int(columns[place])
+        [chosen] = sample(log_probabilities[None, columns], params, random)
+        return int(columns[chosen])
 
     def _ends(self, row: int, length: int) -> bool:
         """Tells whether an inspected row ends here; if not, masks what must not come next."""

@@ -80,8 +80,8 @@ class Rows:
         """Starts the rows of a request, each empty; the beams of one search lie side by side."""
         options, size = pool.options, pool.options.beam_size
         searches = [list(rows[begin : begin + size]) for begin in range(0, len(rows), size)]
-        for place, row in enumerate(rows):
-            self.states[row] = RowState(pool, place // size, searches[place // size])
+        for index, row in enumerate(rows):
+            self.states[row] = RowState(pool, index // size, searches[index // size])
         is_inspected = size == 1 and (options.is_inspected or options.may_suppress)
         for row in rows:
             self.scores[row] = 0.0

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.server.engine.decoding.table import make_options
 
 from seqserve_server.contract.events import Hypothesis, StopReason
-from seqserve_server.engine.decoding.coverage import coverage, covering
+from seqserve_server.engine.decoding.coverage import coverage, ranked_by_coverage
 from seqserve_server.engine.packing import Array
 
 
@@ -52,7 +52,7 @@ def found(token: int, normalized: float, unmet: tuple[int, ...] = ()) -> Hypothe
 
 def ranked(seen: list[tuple[Hypothesis, Array]], **options: Any) -> list[tuple[int, Any]]:
     """Gives the token and the normalised score of each, best first."""
-    best = covering(seen, make_options(beam_size=4, coverage_penalty=0.5, **options))
+    best = ranked_by_coverage(seen, make_options(beam_size=4, coverage_penalty=0.5, **options))
     return [(one.token_ids[0], one.normalized_score) for one, _ in best]
 
 
@@ -69,7 +69,9 @@ def test_a_hypothesis_that_covers_more_of_the_source_ranks_higher() -> None:
 
 def test_the_score_does_not_change_and_attention_stays_with_its_hypothesis() -> None:
     seen = [(found(1, -1.0), POOR), (found(2, -1.1), GOOD)]
-    best = covering(seen, make_options(beam_size=4, coverage_penalty=0.5, num_hypotheses=2))
+    best = ranked_by_coverage(
+        seen, make_options(beam_size=4, coverage_penalty=0.5, num_hypotheses=2)
+    )
     assert [one.score for one, _ in best] == [-5.0, -5.0]
     assert best[0][1] is GOOD
     assert best[1][1] is POOR
@@ -90,4 +92,4 @@ def test_scores_rank_hypotheses_even_where_they_are_not_returned() -> None:
     seen = [(found(1, -1.0), POOR), (found(2, -1.1), GOOD)]
     assert ranked(seen, num_hypotheses=2, return_scores=False) == [(2, None), (1, None)]
     options = make_options(beam_size=4, coverage_penalty=0.5, return_scores=False)
-    assert covering(seen, options)[0][0].score is None
+    assert ranked_by_coverage(seen, options)[0][0].score is None
