@@ -368,7 +368,7 @@ def test_known_target() -> None:
     scored = ended(TargetScored([], []), spec, encode_began_s=1.0, finished_s=3.0)
     _, (_, queue, score) = traced_alone(record(requests=[scored]))
     assert (queue.name, score.name) == ("queue", "score")
-    assert (score.end_time or 0) - (teach.start_time or 0) == pytest.approx(2e9, abs=1e3)
+    assert (score.end_time or 0) - (score.start_time or 0) == pytest.approx(2e9, abs=1e3)
     assert ours(score) == {"source_tokens": 2, "target_tokens": 3}
 
 
