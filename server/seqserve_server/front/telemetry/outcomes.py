@@ -51,7 +51,7 @@ OUTCOMES: dict[type[ServiceError], Outcome] = {
     DeadlinePassed: Outcome(StatusCode.DEADLINE_EXCEEDED, "DEADLINE_PASSED", is_fault=True),
     ModelUnavailable: Outcome(StatusCode.UNAVAILABLE, "MODEL_UNAVAILABLE", is_fault=True),
     ModelNotLoaded: Outcome(StatusCode.FAILED_PRECONDITION, "MODEL_NOT_LOADED"),
-    NoScorer: Outcome(StatusCode.FAILED_PRECONDITION, "NO_TEACHER"),
+    NoScorer: Outcome(StatusCode.FAILED_PRECONDITION, "NO_SCORER"),
     Draining: Outcome(StatusCode.UNAVAILABLE, "DRAINING", "draining", is_fault=True),
     Unauthenticated: Outcome(StatusCode.UNAUTHENTICATED, "NO_VALID_TOKEN"),
     PermissionDenied: Outcome(StatusCode.PERMISSION_DENIED, "SCOPE_MISSING"),

@@ -68,7 +68,7 @@ async def test_model_without_a_scorer_cannot_score(service: Service) -> None:
     )
     assert error.code() is Code.FAILED_PRECONDITION
     assert "echo/2 has no scorer.onnx" in (error.details() or "")
-    assert details(error, ErrorInfo).reason == "NO_TEACHER"
+    assert details(error, ErrorInfo).reason == "NO_SCORER"
 
 
 async def test_full_queue_gives_a_retry_time() -> None:
