@@ -63,11 +63,7 @@ def load(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
 
 
 def main(arguments: list[str]) -> None:
-    """Serves a socket until the front closes it.
-
-    Args:
-        arguments: File descriptor of the socket, log format and log level.
-    """
+    """Serves a socket until the front closes it."""
     # The front gets these signals too; it ends this process once its calls have ended.
     for ignored in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ignored, signal.SIG_IGN)

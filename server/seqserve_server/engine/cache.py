@@ -159,12 +159,7 @@ class SlotCache:
         self._rows_measured = 0
 
     def branch(self, sources: Array, targets: Array) -> None:
-        """Copies the targets of rows over other rows of the same source.
-
-        Args:
-            sources: Rows, any of them more than once.
-            targets: As many rows, none of them among the sources.
-        """
+        """Copies the targets of rows over other rows of the same source."""
         length = int(self.lengths[sources].max())
         for cache in self._self_kv.values():
             cache[targets, :, :length] = cache[sources, :, :length]

@@ -122,10 +122,6 @@ class Engine:
         """Cancels a request; its slots are free before the next step.
 
         No event follows, except those of a step under way.
-
-        Args:
-            request: The request.
-            is_late: Whether it is cancelled because its deadline has come.
         """
         request.is_late = is_late
         if self._queue_of(request).cancel(request):

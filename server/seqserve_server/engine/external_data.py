@@ -42,10 +42,6 @@ _HOLDS = {
 def check_references(path: Path, files: Collection[str]) -> None:
     """Refuses a graph that takes weights from a file which was not checked.
 
-    Args:
-        path: Of the graph.
-        files: Names of those that were, in the folder of the graph.
-
     Raises:
         ArtifactError: It does, or is no graph.
     """

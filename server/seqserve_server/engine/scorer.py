@@ -36,13 +36,7 @@ class Scorer:
     """Runs the forced-decoding graph on sources and their targets."""
 
     def __init__(self, runtime: Runtime, queue: ScoreQueue, *, idle_s: float = 0.1) -> None:
-        """Starts idle.
-
-        Args:
-            runtime: The model.
-            queue: The requests that wait.
-            idle_s: How long an idle :meth:`step` takes.
-        """
+        """Starts idle."""
         self._runtime = runtime
         self._queue = queue
         self._idle_s = idle_s

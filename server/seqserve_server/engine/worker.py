@@ -102,11 +102,7 @@ class Worker:
         return self._cache.bytes
 
     def warm_up(self, cross_kv: CrossKV) -> None:
-        """Steps with 1, 2, 4, .. rows up to the number of slots, and leaves the slots empty.
-
-        Args:
-            cross_kv: Of one source of one token.
-        """
+        """Steps with 1, 2, 4, .. rows of one source of one token, and leaves the slots empty."""
         for rows in doubling(self._cache.slots):
             # From the start each time, so that no row outgrows the shortest maximum length.
             for row in range(rows):

@@ -29,13 +29,7 @@ class Admission:
     """Admits requests to one queue. Times are those of the scheduler's clock, in seconds."""
 
     def __init__(self, queue: FairQueue, pace: Pace, limits: QueueLimits) -> None:
-        """Takes the bounds.
-
-        Args:
-            queue: The waiting requests.
-            pace: How fast the engine works.
-            limits: Bounds of the queue.
-        """
+        """Takes the bounds."""
         self._queue = queue
         self._pace = pace
         self._limits = limits
@@ -47,11 +41,6 @@ class Admission:
 
     def check(self, request: Request, now_s: float, free: int) -> None:
         """Accepts a request that may wait.
-
-        Args:
-            request: The new request.
-            now_s: The time.
-            free: Free slots.
 
         Raises:
             QueueFull: It may not wait.

@@ -17,11 +17,7 @@ class Pace:
     """Averages over the requests that have ended."""
 
     def __init__(self, slots: int) -> None:
-        """Starts without an estimate.
-
-        Args:
-            slots: Rows that run at once.
-        """
+        """Starts without an estimate."""
         self._slots = slots
         self._slot_seconds = self._work = 0.0
         self._ended = 0
@@ -29,13 +25,7 @@ class Pace:
         """How long a request occupies its slots."""
 
     def ended(self, work: int, rows: float, service_s: float) -> None:
-        """Adds a request that has left its slots.
-
-        Args:
-            work: Its expected cost in tokens.
-            rows: Its slots.
-            service_s: How long it occupied them.
-        """
+        """Adds a request that has left its slots."""
         self._ended += 1
         # A plain mean at first.
         weight = max(_SMOOTHING, 1 / self._ended)

@@ -21,13 +21,7 @@ class RequestQueue:
     def __init__(
         self, limits: QueueLimits, slots: int, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Starts empty.
-
-        Args:
-            limits: Bounds of the queue.
-            slots: Requests that run at once; the estimate of waiting time uses it.
-            clock: The clock of deadlines, in seconds.
-        """
+        """Starts empty."""
         self._clock = clock
         self._slots = slots
         self._queue = FairQueue()

@@ -29,14 +29,7 @@ class Scheduler(RequestQueue):
         slots: int = 1,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Starts empty.
-
-        Args:
-            limits: Bounds of the queue.
-            workers: Number of workers that take requests.
-            slots: Slots of all workers together.
-            clock: The clock of deadlines, in seconds.
-        """
+        """Starts empty."""
         super().__init__(limits, slots, clock)
         self._workers = workers
         # When each running request started.
@@ -79,11 +72,6 @@ class Scheduler(RequestQueue):
 
         The first one is handed out whenever enough slots are free, however long its source is;
         further ones only within the token budget and within the worker's share of all rows.
-
-        Args:
-            busy: Slots that the worker has in use.
-            free: Slots that the worker has free.
-            budget_tokens: Source tokens that the worker may encode now.
         """
         taken: list[Request] = []
         if not free or not self._queue:

@@ -29,12 +29,7 @@ class ScoreQueue(RequestQueue):
     """The queue in front of the scorer."""
 
     def __init__(self, limits: QueueLimits, clock: Callable[[], float] = time.monotonic) -> None:
-        """Starts empty.
-
-        Args:
-            limits: Bounds of the targets that wait.
-            clock: The clock of deadlines, in seconds.
-        """
+        """Starts empty."""
         super().__init__(limits, MAX_SCORE_BATCH, clock)
         # Answers that wait for their attention; the fair queue holds the targets.
         self._answers: dict[Request, None] = {}

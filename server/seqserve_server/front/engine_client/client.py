@@ -183,12 +183,7 @@ class RemoteEngine:
         return request_id
 
     def cancel(self, request_id: int, *, is_late: bool = False) -> None:
-        """Cancels a request; no event follows.
-
-        Args:
-            request_id: The request.
-            is_late: Whether its call ended at its deadline.
-        """
+        """Cancels a request; no event follows."""
         if self._requests.pop(request_id, None) is not None:
             self._send(Cancel(request_id, is_late))
 

@@ -58,11 +58,7 @@ class RefusalCache:
     """The recent refusals of one engine; lives in the event loop."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Starts empty.
-
-        Args:
-            clock: Seconds since any moment.
-        """
+        """Starts empty."""
         self._clock = clock
         self._refusals: dict[QueueKey, _Refusal] = {}
 

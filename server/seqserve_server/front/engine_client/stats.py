@@ -19,11 +19,7 @@ class StatsClient:
     """The statistics of one engine, over all its processes; lives in the event loop."""
 
     def __init__(self, send: Callable[[Message], None]) -> None:
-        """Starts without statistics.
-
-        Args:
-            send: Sends a message to the engine's process.
-        """
+        """Starts without statistics."""
         self._send = send
         self._asked: deque[Future[StatsReply]] = deque()
         # Statistics of processes that have ended: counters never fall.
