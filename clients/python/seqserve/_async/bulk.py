@@ -16,15 +16,7 @@ from itertools import count
 from seqserve import requests
 from seqserve._async.groups import CallGroup
 from seqserve._async.pending import Outcome, PendingRequests, Request
-from seqserve._concurrency.tasks import (
-    Failure,
-    Queue,
-    Semaphore,
-    finished,
-    items_of,
-    start,
-    stop,
-)
+from seqserve._concurrency.tasks import Failure, Queue, Semaphore, finished, items_of, start, stop
 from seqserve._transport.method import Method
 from seqserve.arguments import checked_concurrency, checked_sources
 from seqserve.errors import CallError, InvalidArgument

@@ -87,11 +87,7 @@ class AsyncClient(AsyncModelClient):
         super().__init__(CallGroup(self._transport), retry or RetryPolicy(), timeout_s)
 
     async def generate(
-        self,
-        source: str,
-        *,
-        timeout_s: float | None = None,
-        **options: Unpack[GenerateOptions],
+        self, source: str, *, timeout_s: float | None = None, **options: Unpack[GenerateOptions]
     ) -> Result:
         """Generates from one source.
 
@@ -196,11 +192,7 @@ class AsyncClient(AsyncModelClient):
         return BulkRun(self._calls, template, sources, concurrency, attempts).outcomes()
 
     def stream(
-        self,
-        source: str,
-        *,
-        timeout_s: float | None = None,
-        **options: Unpack[GenerateOptions],
+        self, source: str, *, timeout_s: float | None = None, **options: Unpack[GenerateOptions]
     ) -> AsyncGenerator[Piece, None]:
         """Generates from one source and yields the text piece by piece as it is decoded.
 

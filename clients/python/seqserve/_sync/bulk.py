@@ -15,15 +15,7 @@ from collections.abc import Generator, Iterable, Iterator
 from itertools import count
 
 from seqserve import requests
-from seqserve._concurrency.threads import (
-    Failure,
-    Queue,
-    Semaphore,
-    finished,
-    items_of,
-    start,
-    stop,
-)
+from seqserve._concurrency.threads import Failure, Queue, Semaphore, finished, items_of, start, stop
 from seqserve._sync.groups import CallGroup
 from seqserve._sync.pending import Outcome, PendingRequests, Request
 from seqserve._transport.method import Method

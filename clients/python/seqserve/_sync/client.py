@@ -88,11 +88,7 @@ class Client(ModelClient):
         super().__init__(CallGroup(self._transport), retry or RetryPolicy(), timeout_s)
 
     def generate(
-        self,
-        source: str,
-        *,
-        timeout_s: float | None = None,
-        **options: Unpack[GenerateOptions],
+        self, source: str, *, timeout_s: float | None = None, **options: Unpack[GenerateOptions]
     ) -> Result:
         """Generates from one source.
 
@@ -195,11 +191,7 @@ class Client(ModelClient):
         return BulkRun(self._calls, template, sources, concurrency, attempts).outcomes()
 
     def stream(
-        self,
-        source: str,
-        *,
-        timeout_s: float | None = None,
-        **options: Unpack[GenerateOptions],
+        self, source: str, *, timeout_s: float | None = None, **options: Unpack[GenerateOptions]
     ) -> Generator[Piece, None, None]:
         """Generates from one source and yields the text piece by piece as it is decoded.
 

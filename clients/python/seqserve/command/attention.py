@@ -84,10 +84,7 @@ def main(argv: list[str]) -> int:
     )
     with options.connect() as client:
         result = client.attention(
-            options.source,
-            options.target_text,
-            model=options.model,
-            version=options.model_version,
+            options.source, options.target_text, model=options.model, version=options.model_version
         )
     lines = [_json_of(result)] if options.json else _map_of(result, options)
     print(*lines, sep="\n")

@@ -78,9 +78,7 @@ class GenerateCommandOptions(ModelCallOptions, DecodingOptions):
     """The options of ``seqserve generate``."""
 
     texts: list[str] = option(
-        [],
-        help="Texts to generate from; by default the lines of standard input.",
-        positional=True,
+        [], help="Texts to generate from; by default the lines of standard input.", positional=True
     )
     file: Path | None = option(
         None, help="File of lines to generate from in one call; - for standard input."

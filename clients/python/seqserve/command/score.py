@@ -45,10 +45,7 @@ def main(argv: list[str]) -> int:
     )
     with options.connect() as client:
         result = client.score(
-            options.source,
-            options.target_text,
-            model=options.model,
-            version=options.model_version,
+            options.source, options.target_text, model=options.model, version=options.model_version
         )
     print(json_line(asdict(result)) if options.json else "\n".join(_table_of(result)))
     return 0
