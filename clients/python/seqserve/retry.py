@@ -53,9 +53,6 @@ class Attempts:
                 thirty years.
             clock: Seconds, from any origin.
             jitter: Uniform random numbers in [0, 1).
-
-        Raises:
-            InvalidArgument: The timeout is not more than 0.
         """
         if not timeout_s > 0:
             reason = f"timeout_s: {timeout_s} is not more than 0; use math.inf for no limit"

@@ -38,16 +38,7 @@ class WorkerPool(Generic[A, R]):
         items: Iterable[A],
         concurrency: int,
     ) -> None:
-        """Starts nothing yet.
-
-        Args:
-            work: Function to apply to an item.
-            items: The items; the threads read them, one at a time.
-            concurrency: Maximum number of items worked on at once.
-
-        Raises:
-            InvalidArgument: The concurrency is less than 1.
-        """
+        """Checks the concurrency and starts nothing yet; the threads read items one at a time."""
         self._work = work
         self._items = items_of(items)
         self._concurrency = checked_concurrency(concurrency)

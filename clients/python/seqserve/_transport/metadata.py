@@ -22,11 +22,7 @@ _BINARY = "-bin"
 
 
 def checked_metadata(given: Iterable[Any]) -> Metadata:
-    """Returns pairs of key and value unchanged.
-
-    Raises:
-        InvalidArgument: An element is no pair, or gRPC would not send it.
-    """
+    """Returns pairs of key and value; raises ``InvalidArgument`` for those that gRPC refuses."""
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise _refused(f"{type(given).__name__} is not a list of pairs of key and value")
     return tuple(_checked(pair) for pair in given)

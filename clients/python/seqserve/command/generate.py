@@ -98,11 +98,7 @@ class GenerateCommandOptions(ModelCallOptions, DecodingOptions):
     )
 
     def __post_init__(self) -> None:
-        """Checks that the options go together.
-
-        Raises:
-            OptionError: An option needs or excludes another one.
-        """
+        """Checks that the options go together."""
         if self.file and (self.texts or self.stream):
             other = "--stream" if self.stream else "TEXTS"
             raise OptionError(f"--file: does not go with {other}; give one of the two")
@@ -136,11 +132,7 @@ class GenerateCommandOptions(ModelCallOptions, DecodingOptions):
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command and returns its exit status, which is 1 if a source failed.
-
-    Raises:
-        SeqserveError: An option is wrong, or an error concerns every source.
-    """
+    """Runs the command and returns its exit status, which is 1 if a source failed."""
     options = parse(
         GenerateCommandOptions,
         argv,

@@ -31,11 +31,7 @@ class ScoreOptions(ModelCallOptions):
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command and returns its exit status.
-
-    Raises:
-        SeqserveError: An option is wrong or the call failed.
-    """
+    """Runs the command and returns its exit status."""
     options = parse(
         ScoreOptions,
         argv,
