@@ -8,20 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, TypeVar
 
+from seqserve import results
 from seqserve._transport.status import error_within
 from seqserve.attention import AttentionResult, AttentionWeights
 from seqserve.errors import CallError, InternalError
-from seqserve.results import (
-    Hypothesis,
-    Model,
-    ModelState,
-    Piece,
-    Result,
-    ScoreResult,
-    StopReason,
-    Timings,
-    TopToken,
-)
 from seqserve.v1 import generation_pb2, model_pb2
 
 R = TypeVar("R")
@@ -30,52 +20,52 @@ _SCALARS = {str, int, float, bool}
 
 # Enums of proto3 are open: a newer server may send a number that is not here.
 _STATES = {
-    number: ModelState[name.removeprefix("MODEL_STATE_")]
+    number: results.ModelState[name.removeprefix("MODEL_STATE_")]
     for name, number in model_pb2.ModelState.items()
 }
 _STOP_REASONS = {
-    number: StopReason[name.removeprefix("STOP_REASON_")]
+    number: results.StopReason[name.removeprefix("STOP_REASON_")]
     for name, number in generation_pb2.StopReason.items()
 }
 
 
-def result_of(response: generation_pb2.GenerateResponse) -> Result:
+def result_of(response: generation_pb2.GenerateResponse) -> results.Result:
     """Converts the response of Generate."""
     _check(len(response.hypotheses) > 0, "no hypothesis")
     return _converted(
-        Result,
+        results.Result,
         response,
         hypotheses=tuple(map(_hypothesis_of, response.hypotheses)),
-        timings=_converted(Timings, response.timings),
+        timings=_converted(results.Timings, response.timings),
     )
 
 
 def outcomes_of(
     response: generation_pb2.GenerateBatchResponse, sources: int
-) -> list[Result | CallError]:
+) -> list[results.Result | CallError]:
     """Converts the response of GenerateBatch, which must have an outcome for each source."""
     _check(len(response.outcomes) == sources, "outcomes that do not belong to the sources")
     return [outcome_of(outcome) for outcome in response.outcomes]
 
 
-def outcome_of(outcome: generation_pb2.Outcome) -> Result | CallError:
+def outcome_of(outcome: generation_pb2.Outcome) -> results.Result | CallError:
     """Converts the outcome of one of many sources."""
     if outcome.HasField("response"):
         return result_of(outcome.response)
     return error_within(outcome.failure)
 
 
-def piece_of(response: generation_pb2.GenerateStreamResponse) -> Piece:
+def piece_of(response: generation_pb2.GenerateStreamResponse) -> results.Piece:
     """Converts one message of GenerateStream; the message with the result has no text."""
     if response.HasField("result"):
-        return Piece(text="", result=result_of(response.result))
-    return Piece(text=response.piece.text, token_ids=tuple(response.piece.token_ids))
+        return results.Piece(text="", result=result_of(response.result))
+    return results.Piece(text=response.piece.text, token_ids=tuple(response.piece.token_ids))
 
 
-def score_of(response: generation_pb2.ScoreResponse) -> ScoreResult:
+def score_of(response: generation_pb2.ScoreResponse) -> results.ScoreResult:
     """Converts the response of Score."""
     _check_lengths(response.tokens, response.token_ids, response.token_scores, of="tokens")
-    return _converted(ScoreResult, response)
+    return _converted(results.ScoreResult, response)
 
 
 def attention_of(response: generation_pb2.AttentionResponse) -> AttentionResult:
@@ -90,35 +80,35 @@ def attention_of(response: generation_pb2.AttentionResponse) -> AttentionResult:
     )
 
 
-def model_of(message: model_pb2.Model) -> Model:
+def model_of(message: model_pb2.Model) -> results.Model:
     """Converts one version of one model."""
-    state = _STATES.get(message.state, ModelState.UNSPECIFIED)
-    return _converted(Model, message, state=state)
+    state = _STATES.get(message.state, results.ModelState.UNSPECIFIED)
+    return _converted(results.Model, message, state=state)
 
 
-def models_of(response: Any) -> list[Model]:
+def models_of(response: Any) -> list[results.Model]:
     """Converts the response of ListModels or SetTraffic."""
     return [model_of(model) for model in response.models]
 
 
-def _hypothesis_of(message: generation_pb2.Hypothesis) -> Hypothesis:
+def _hypothesis_of(message: generation_pb2.Hypothesis) -> results.Hypothesis:
     return _converted(
-        Hypothesis,
+        results.Hypothesis,
         message,
         score=message.score if message.HasField("score") else None,
         normalized_score=message.normalized_score if message.HasField("normalized_score") else None,
-        stop_reason=_STOP_REASONS.get(message.stop_reason, StopReason.UNSPECIFIED),
+        stop_reason=_STOP_REASONS.get(message.stop_reason, results.StopReason.UNSPECIFIED),
         top_tokens=tuple(map(_top_tokens_of, message.top_tokens)),
         attention=tuple(tuple(token.weights) for token in message.attention),
         unmet_terms=tuple((term.source, term.target) for term in message.unmet_terms),
     )
 
 
-def _top_tokens_of(message: generation_pb2.TopTokens) -> tuple[TopToken, ...]:
+def _top_tokens_of(message: generation_pb2.TopTokens) -> tuple[results.TopToken, ...]:
     columns = message.tokens, message.token_ids, message.scores
     _check_lengths(*columns, of="top tokens")
     return tuple(
-        TopToken(token=token, token_id=token_id, score=score)
+        results.TopToken(token=token, token_id=token_id, score=score)
         for token, token_id, score in zip(*columns, strict=True)
     )
 
