@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from seqserve.errors import InvalidArgument
+from seqserve.errors import invalid_argument
 
 M = TypeVar("M", bound=Message)
 
@@ -65,10 +65,10 @@ def set_field(message: M, name: str, value: Any) -> M:
             raise TypeError
     except UnicodeEncodeError as error:
         reason = f"holds half a character (a lone surrogate) at position {error.start}; send text"
-        raise InvalidArgument("INVALID_ARGUMENT", f"{name}: {reason}", field=name) from None
+        raise invalid_argument(name, reason) from None
     except (TypeError, ValueError):
-        reason = f"{name}: {value!r:.80} is not {_kind_of(message, name)}"
-        raise InvalidArgument("INVALID_ARGUMENT", reason, field=name) from None
+        kind = _kind_of(message, name)
+        raise invalid_argument(name, f"{value!r:.80} is not {kind}") from None
     return message
 
 

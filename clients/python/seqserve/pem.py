@@ -12,7 +12,7 @@ from seqserve.errors import OptionError
 
 
 def read_pair(certificate: Path, key: Path, names: tuple[str, str]) -> tuple[bytes, bytes]:
-    """Reads a certificate, which may be a chain, and its key; ``names`` are those in errors.
+    """Reads a certificate, which may be a chain, and its key; ``names`` are for errors.
 
     Raises:
         OptionError: A file is unreadable, the key is encrypted, or the two do not belong together.
@@ -33,7 +33,7 @@ def read_pair(certificate: Path, key: Path, names: tuple[str, str]) -> tuple[byt
 
 
 def read_authorities(path: Path, name: str) -> bytes:
-    """Reads the certificates of authorities; ``name`` is that of the file in errors.
+    """Reads the certificates of authorities; ``name`` is for errors.
 
     Raises:
         OptionError: The file is unreadable, or has no certificate.

@@ -19,7 +19,7 @@ from seqserve._transport.status import client_closed
 
 
 class CallGroup:
-    """Calls of one transport; cancelled ones raise ``Cancelled``, and so does every new one."""
+    """Calls of one transport that can be cancelled together; new ones then raise ``Cancelled``."""
 
     def __init__(self, transport: AsyncTransport) -> None:
         """Opens its calls through a transport, which it does not close."""

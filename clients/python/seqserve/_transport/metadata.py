@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
-from seqserve.errors import InvalidArgument
+from seqserve.errors import InvalidArgument, invalid_argument
 
 Metadata: TypeAlias = tuple[tuple[str, str], ...]
 MetadataSource: TypeAlias = Callable[[], Iterable[tuple[str, str]]]
@@ -45,4 +45,4 @@ def _checked(pair: Any) -> tuple[str, str]:
 
 
 def _refused(reason: str) -> InvalidArgument:
-    return InvalidArgument("INVALID_ARGUMENT", f"metadata: {reason}", field="metadata")
+    return invalid_argument("metadata", reason)
