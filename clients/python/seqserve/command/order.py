@@ -35,7 +35,7 @@ class Order(Generic[A]):
                 return
 
     def restored(self, outcomes: Iterable[tuple[int, R]]) -> Generator[tuple[A, R], None, None]:
-        """Yields each source with its outcome, in order; outcomes come in any order with an index."""
+        """Yields each source with its outcome, in order; outcomes come in any order."""
         early: dict[int, R] = {}
         next_index = 0
         try:
