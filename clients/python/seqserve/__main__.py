@@ -38,11 +38,7 @@ def run() -> NoReturn:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command and returns its exit status.
-
-    Args:
-        argv: Arguments after ``seqserve``; those of the process if None.
-    """
+    """Runs a command, by default that of the process, and returns its exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     stdio.prepare()
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Iterable
 from typing import TypeVar
 
-from seqserve.errors import InvalidArgument
+from seqserve.errors import invalid_argument
 
 DEFAULT_TARGET = "localhost:50051"
 DEFAULT_TIMEOUT_S = 30.0
@@ -21,24 +21,14 @@ S = TypeVar("S", bound=Iterable[str] | AsyncIterable[str])
 
 
 def checked_concurrency(concurrency: int) -> int:
-    """Returns a concurrency unchanged.
-
-    Raises:
-        InvalidArgument: It is less than 1.
-    """
+    """Returns a concurrency, which must be at least 1."""
     if concurrency < 1:
-        reason = f"concurrency: {concurrency} is less than 1"
-        raise InvalidArgument("INVALID_ARGUMENT", reason, field="concurrency")
+        raise invalid_argument("concurrency", f"{concurrency} is less than 1")
     return concurrency
 
 
 def checked_sources(sources: S) -> S:
-    """Returns sources unchanged.
-
-    Raises:
-        InvalidArgument: They are one text, whose characters would pass for sources.
-    """
+    """Returns sources, which must not be one text: its characters would pass for sources."""
     if isinstance(sources, str | bytes):
-        reason = f"sources: {sources!r:.80} is one text; give a list of texts"
-        raise InvalidArgument("INVALID_ARGUMENT", reason, field="sources")
+        raise invalid_argument("sources", f"{sources!r:.80} is one text; give a list of texts")
     return sources

@@ -19,12 +19,8 @@ _VALUE = re.compile(rf"Bearer +({_TOKEN.pattern})", re.IGNORECASE)
 def metadata_of(token: str | None, *, is_private: bool) -> tuple[tuple[str, str], ...]:
     """Returns the metadata of a call with a token; none without a token.
 
-    Args:
-        token: The token.
-        is_private: Whether nobody else can read the connection.
-
     Raises:
-        OptionError: The token is malformed, or others could read it.
+        OptionError: The token is malformed, or the connection is not private.
     """
     if token is None:
         return ()

@@ -65,6 +65,11 @@ class InvalidArgument(CallError):
     """A field of the request is wrong."""
 
 
+def invalid_argument(field: str, reason: str) -> InvalidArgument:
+    """Returns the error for an argument that the client refuses before a call."""
+    return InvalidArgument("INVALID_ARGUMENT", f"{field}: {reason}", field=field)
+
+
 class NotFound(CallError):
     """The server has no such model or version."""
 

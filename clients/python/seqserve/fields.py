@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, MutableMapping, MutableSequence, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from seqserve.errors import InvalidArgument
+from seqserve.errors import invalid_argument
+
+M = TypeVar("M", bound=Message)
 
 _KINDS = {
     FieldDescriptor.CPPTYPE_STRING: "a text",
@@ -30,8 +32,8 @@ _KINDS_OF_LISTS = {
 }
 
 
-def set_fields(message: Message, **values: Any) -> None:
-    """Sets fields; None leaves a field unset.
+def set_fields(message: M, **values: Any) -> M:
+    """Sets fields and returns the message; None leaves a field unset.
 
     Raises:
         InvalidArgument: A value does not fit its field.
@@ -39,16 +41,11 @@ def set_fields(message: Message, **values: Any) -> None:
     for name, value in values.items():
         if value is not None:
             set_field(message, name, value)
+    return message
 
 
-def set_field(message: Message, name: str, value: Any) -> None:
-    """Sets a field.
-
-    Args:
-        message: The message.
-        name: Name of the field.
-        value: A text, number, bool or enum member, a list of texts, a list of lists of texts, or a
-            mapping.
+def set_field(message: M, name: str, value: Any) -> M:
+    """Sets a field, which may be a list or a map, and returns the message.
 
     Raises:
         InvalidArgument: The value does not fit the field.
@@ -68,10 +65,11 @@ def set_field(message: Message, name: str, value: Any) -> None:
             raise TypeError
     except UnicodeEncodeError as error:
         reason = f"holds half a character (a lone surrogate) at position {error.start}; send text"
-        raise InvalidArgument("INVALID_ARGUMENT", f"{name}: {reason}", field=name) from None
+        raise invalid_argument(name, reason) from None
     except (TypeError, ValueError):
-        reason = f"{name}: {value!r:.80} is not {_kind_of(message, name)}"
-        raise InvalidArgument("INVALID_ARGUMENT", reason, field=name) from None
+        kind = _kind_of(message, name)
+        raise invalid_argument(name, f"{value!r:.80} is not {kind}") from None
+    return message
 
 
 def _number_of(message: Message, name: str, value: Enum) -> int:

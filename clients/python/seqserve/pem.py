@@ -12,18 +12,10 @@ from seqserve.errors import OptionError
 
 
 def read_pair(certificate: Path, key: Path, names: tuple[str, str]) -> tuple[bytes, bytes]:
-    """Reads a certificate, which may be a chain, and its key.
-
-    Args:
-        certificate: File of the certificate, PEM.
-        key: File of its private key, PEM, not encrypted.
-        names: Names of both files in errors.
-
-    Returns:
-        The contents of both files.
+    """Reads a certificate, which may be a chain, and its key; ``names`` are for errors.
 
     Raises:
-        OptionError: A file is unreadable, or the two do not belong together.
+        OptionError: A file is unreadable, the key is encrypted, or the two do not belong together.
     """
     pair = _read(certificate, names[0]), _read(key, names[1])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -41,11 +33,7 @@ def read_pair(certificate: Path, key: Path, names: tuple[str, str]) -> tuple[byt
 
 
 def read_authorities(path: Path, name: str) -> bytes:
-    """Reads the certificates of authorities.
-
-    Args:
-        path: Their file, PEM.
-        name: Name of the file in errors.
+    """Reads the certificates of authorities; ``name`` is for errors.
 
     Raises:
         OptionError: The file is unreadable, or has no certificate.

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from seqserve.errors import CallError, InvalidArgument, Overloaded, Unavailable
+from seqserve.errors import CallError, Overloaded, Unavailable, invalid_argument
 
 # Thirty years. gRPC counts deadlines in 64 bits of nanoseconds since 1970, so a later one may
 # overflow into the past; and no thread can sleep longer.
@@ -53,13 +53,10 @@ class Attempts:
                 thirty years.
             clock: Seconds, from any origin.
             jitter: Uniform random numbers in [0, 1).
-
-        Raises:
-            InvalidArgument: The timeout is not more than 0.
         """
         if not timeout_s > 0:
-            reason = f"timeout_s: {timeout_s} is not more than 0; use math.inf for no limit"
-            raise InvalidArgument("INVALID_ARGUMENT", reason, field="timeout_s")
+            reason = f"{timeout_s} is not more than 0; use math.inf for no limit"
+            raise invalid_argument("timeout_s", reason)
         self._policy = policy
         self._clock = clock
         self._jitter = jitter

@@ -57,11 +57,7 @@ def is_local(target: str) -> bool:
 
 
 def check_name(target: str, server_name: str | None) -> None:
-    """Checks the name in the servers' certificates.
-
-    Raises:
-        OptionError: The name is malformed, or is missing for a target that is not one host.
-    """
+    """Checks the name in the servers' certificates; a target that is not one host needs one."""
     _check_characters("tls.server_name", server_name or "")
     if server_name is None and ("," in target or _UNIX.match(target)):
         raise OptionError(
@@ -73,13 +69,7 @@ def check_name(target: str, server_name: str | None) -> None:
 def channel_options(
     target: str, max_message_bytes: int, server_name: str | None = None
 ) -> list[tuple[str, Any]]:
-    """Returns the options of a channel to a target.
-
-    Args:
-        target: See :func:`grpc_target`.
-        max_message_bytes: Maximum size of a response.
-        server_name: Name in the server's certificate; the host of the target if None.
-    """
+    """Returns the options of a channel to a target; certificates name its host by default."""
     options: list[tuple[str, Any]] = [
         ("grpc.lb_policy_name", "round_robin"),
         ("grpc.max_receive_message_length", max_message_bytes),

@@ -50,11 +50,7 @@ class TokenEntry:
     """Name of the owner, for the log; empty if the line has none."""
 
     def __post_init__(self) -> None:
-        """Checks that a line can hold the entry.
-
-        Raises:
-            OptionError: There is no scope, or the name has other characters than a name may have.
-        """
+        """Checks that a line can hold the entry."""
         if not self.scopes:
             raise OptionError(f"scope: is missing; there are {_CHOICES}")
         if self.name and not _NAME.fullmatch(self.name):

@@ -16,15 +16,7 @@ from itertools import count
 from seqserve import requests
 from seqserve._async.groups import CallGroup
 from seqserve._async.pending import Outcome, PendingRequests, Request
-from seqserve._concurrency.tasks import (
-    Failure,
-    Queue,
-    Semaphore,
-    finished,
-    items_of,
-    start,
-    stop,
-)
+from seqserve._concurrency.tasks import Failure, Queue, Semaphore, finished, items_of, start, stop
 from seqserve._transport.method import Method
 from seqserve.arguments import checked_concurrency, checked_sources
 from seqserve.errors import CallError, InvalidArgument
@@ -43,18 +35,7 @@ class BulkRun:
         concurrency: int,
         attempts: Attempts,
     ) -> None:
-        """Starts nothing yet.
-
-        Args:
-            group: Sends the calls.
-            template: The request of every source, without the source.
-            sources: The texts; a task reads them.
-            concurrency: Maximum number of sources read whose outcome has not been yielded.
-            attempts: Decides on retries.
-
-        Raises:
-            InvalidArgument: The concurrency is less than 1, or the sources are one text.
-        """
+        """Checks the arguments; ``template`` is the request of every source, without the source."""
         self._calls = group.group()
         self._template = template
         self._sources = checked_sources(sources)

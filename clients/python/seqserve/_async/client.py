@@ -8,7 +8,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import Self, Unpack
 
-from seqserve import requests, responses
+from seqserve import arguments, requests, responses
 from seqserve._async.bulk import BulkRun
 from seqserve._async.groups import CallGroup
 from seqserve._async.model_client import AsyncModelClient
@@ -19,14 +19,6 @@ from seqserve._transport.aio_channel import AsyncGrpcTransport
 from seqserve._transport.connection import Connection
 from seqserve._transport.metadata import MetadataSource
 from seqserve._transport.method import Method
-from seqserve.arguments import (
-    BULK_CONCURRENCY,
-    DEFAULT_CONCURRENCY,
-    DEFAULT_TARGET,
-    DEFAULT_TIMEOUT_S,
-    MAX_MESSAGE_BYTES,
-    checked_sources,
-)
 from seqserve.attention import AttentionResult
 from seqserve.decoding import GenerateOptions
 from seqserve.errors import CallError
@@ -54,13 +46,13 @@ class AsyncClient(AsyncModelClient):
 
     def __init__(
         self,
-        target: str = DEFAULT_TARGET,
+        target: str = arguments.DEFAULT_TARGET,
         *,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
+        timeout_s: float = arguments.DEFAULT_TIMEOUT_S,
         tls: TLS | None = None,
         token: str | None = None,
         retry: RetryPolicy | None = None,
-        max_message_bytes: int = MAX_MESSAGE_BYTES,
+        max_message_bytes: int = arguments.MAX_MESSAGE_BYTES,
         metadata: MetadataSource | None = None,
         transport: AsyncTransport | None = None,
     ) -> None:
@@ -87,11 +79,7 @@ class AsyncClient(AsyncModelClient):
         super().__init__(CallGroup(self._transport), retry or RetryPolicy(), timeout_s)
 
     async def generate(
-        self,
-        source: str,
-        *,
-        timeout_s: float | None = None,
-        **options: Unpack[GenerateOptions],
+        self, source: str, *, timeout_s: float | None = None, **options: Unpack[GenerateOptions]
     ) -> Result:
         """Generates from one source.
 
@@ -106,7 +94,7 @@ class AsyncClient(AsyncModelClient):
         self,
         sources: Iterable[str] | AsyncIterable[str],
         *,
-        concurrency: int = DEFAULT_CONCURRENCY,
+        concurrency: int = arguments.DEFAULT_CONCURRENCY,
         timeout_s: float | None = None,
         **options: Unpack[GenerateOptions],
     ) -> AsyncGenerator[Result, None]:
@@ -134,7 +122,7 @@ class AsyncClient(AsyncModelClient):
             )
 
         try:
-            pool = WorkerPool(generate, checked_sources(sources), concurrency)
+            pool = WorkerPool(generate, arguments.checked_sources(sources), concurrency)
             async with aclosing(pool.outcomes()) as outcomes:
                 async for outcome in outcomes:
                     yield outcome.result()
@@ -167,7 +155,7 @@ class AsyncClient(AsyncModelClient):
         self,
         sources: Iterable[str] | AsyncIterable[str],
         *,
-        concurrency: int = BULK_CONCURRENCY,
+        concurrency: int = arguments.BULK_CONCURRENCY,
         timeout_s: float | None = None,
         **options: Unpack[GenerateOptions],
     ) -> AsyncGenerator[tuple[int, Result | CallError], None]:
@@ -196,11 +184,7 @@ class AsyncClient(AsyncModelClient):
         return BulkRun(self._calls, template, sources, concurrency, attempts).outcomes()
 
     def stream(
-        self,
-        source: str,
-        *,
-        timeout_s: float | None = None,
-        **options: Unpack[GenerateOptions],
+        self, source: str, *, timeout_s: float | None = None, **options: Unpack[GenerateOptions]
     ) -> AsyncGenerator[Piece, None]:
         """Generates from one source and yields the text piece by piece as it is decoded.
 

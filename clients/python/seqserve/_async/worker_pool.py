@@ -10,18 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable
 from typing import Any, Generic, TypeVar
 
-from seqserve._concurrency.tasks import (
-    Failure,
-    Future,
-    Lock,
-    Queue,
-    Semaphore,
-    fail,
-    items_of,
-    settled,
-    start,
-    stop,
-)
+from seqserve._concurrency import tasks
 from seqserve.arguments import WINDOW, checked_concurrency
 
 A = TypeVar("A")
@@ -37,63 +26,54 @@ class WorkerPool(Generic[A, R]):
         items: Iterable[A] | AsyncIterable[A],
         concurrency: int,
     ) -> None:
-        """Starts nothing yet.
-
-        Args:
-            work: Function to apply to an item.
-            items: The items; the tasks read them, one at a time.
-            concurrency: Maximum number of items worked on at once.
-
-        Raises:
-            InvalidArgument: The concurrency is less than 1.
-        """
+        """Checks the concurrency and starts nothing yet; the tasks read items one at a time."""
         self._work = work
-        self._items = items_of(items)
+        self._items = tasks.items_of(items)
         self._concurrency = checked_concurrency(concurrency)
-        self._reading = Lock()
-        self._room = Semaphore(concurrency * WINDOW)
-        self._futures: Queue[Future[R] | None] = Queue()
+        self._reading = tasks.Lock()
+        self._room = tasks.Semaphore(concurrency * WINDOW)
+        self._futures: tasks.Queue[tasks.Future[R] | None] = tasks.Queue()
         self._is_over = False
 
-    async def outcomes(self) -> AsyncGenerator[Future[R], None]:
+    async def outcomes(self) -> AsyncGenerator[tasks.Future[R], None]:
         """Yields a finished future for each item, in order.
 
         If reading the items fails, a last future has the error.
         """
-        workers = [start(self._run, "seqserve-many") for _ in range(self._concurrency)]
+        workers = [tasks.start(self._run, "seqserve-many") for _ in range(self._concurrency)]
         try:
             while (future := await self._futures.get()) is not None:
-                await settled(future)
+                await tasks.settled(future)
                 yield future
                 self._room.release()
         finally:
             self._is_over = True
             self._room.release()
-            await stop(*workers)
+            await tasks.stop(*workers)
 
     async def _run(self) -> None:
         while (taken := await self._take()) is not None:
             item, future = taken
             try:
                 future.set_result(await self._work(item))
-            except Failure as error:
-                fail(future, error)
+            except tasks.Failure as error:
+                tasks.fail(future, error)
 
-    async def _take(self) -> tuple[A, Future[R]] | None:
+    async def _take(self) -> tuple[A, tasks.Future[R]] | None:
         async with self._reading:
             await self._room.acquire()
             if self._is_over:
                 # Wakes the next worker, which ends as well.
                 self._room.release()
                 return None
-            future: Future[R] = Future()
+            future: tasks.Future[R] = tasks.Future()
             try:
                 item = await anext(self._items)
             except StopAsyncIteration:
                 self._end()
                 return None
-            except Failure as error:
-                fail(future, error)
+            except tasks.Failure as error:
+                tasks.fail(future, error)
                 self._futures.put_nowait(future)
                 self._end()
                 return None

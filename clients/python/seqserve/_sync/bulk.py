@@ -15,15 +15,7 @@ from collections.abc import Generator, Iterable, Iterator
 from itertools import count
 
 from seqserve import requests
-from seqserve._concurrency.threads import (
-    Failure,
-    Queue,
-    Semaphore,
-    finished,
-    items_of,
-    start,
-    stop,
-)
+from seqserve._concurrency.threads import Failure, Queue, Semaphore, finished, items_of, start, stop
 from seqserve._sync.groups import CallGroup
 from seqserve._sync.pending import Outcome, PendingRequests, Request
 from seqserve._transport.method import Method
@@ -44,18 +36,7 @@ class BulkRun:
         concurrency: int,
         attempts: Attempts,
     ) -> None:
-        """Starts nothing yet.
-
-        Args:
-            group: Sends the calls.
-            template: The request of every source, without the source.
-            sources: The texts; a thread reads them.
-            concurrency: Maximum number of sources read whose outcome has not been yielded.
-            attempts: Decides on retries.
-
-        Raises:
-            InvalidArgument: The concurrency is less than 1, or the sources are one text.
-        """
+        """Checks the arguments; ``template`` is the request of every source, without the source."""
         self._calls = group.group()
         self._template = template
         self._sources = checked_sources(sources)

@@ -21,11 +21,7 @@ from seqserve.retry import Attempts
 def messages_of(
     group: CallGroup, method: Method, request: Message, attempts: Attempts
 ) -> Generator[Any, None, None]:
-    """Yields the messages of a call as they arrive.
-
-    Raises:
-        CallError: The last attempt failed, or an earlier one with an error that is not retried.
-    """
+    """Yields the messages of a call as they arrive."""
     while True:
         call = group.call(method, request, attempts.remaining_s())
         answered = False

@@ -9,7 +9,7 @@ from contextlib import closing
 from functools import partial
 from typing import Self, Unpack
 
-from seqserve import requests, responses
+from seqserve import arguments, requests, responses
 from seqserve._sync.bulk import BulkRun
 from seqserve._sync.groups import CallGroup
 from seqserve._sync.model_client import ModelClient
@@ -20,14 +20,6 @@ from seqserve._transport.channel import GrpcTransport
 from seqserve._transport.connection import Connection
 from seqserve._transport.metadata import MetadataSource
 from seqserve._transport.method import Method
-from seqserve.arguments import (
-    BULK_CONCURRENCY,
-    DEFAULT_CONCURRENCY,
-    DEFAULT_TARGET,
-    DEFAULT_TIMEOUT_S,
-    MAX_MESSAGE_BYTES,
-    checked_sources,
-)
 from seqserve.attention import AttentionResult
 from seqserve.decoding import GenerateOptions
 from seqserve.errors import CallError
@@ -55,13 +47,13 @@ class Client(ModelClient):
 
     def __init__(
         self,
-        target: str = DEFAULT_TARGET,
+        target: str = arguments.DEFAULT_TARGET,
         *,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
+        timeout_s: float = arguments.DEFAULT_TIMEOUT_S,
         tls: TLS | None = None,
         token: str | None = None,
         retry: RetryPolicy | None = None,
-        max_message_bytes: int = MAX_MESSAGE_BYTES,
+        max_message_bytes: int = arguments.MAX_MESSAGE_BYTES,
         metadata: MetadataSource | None = None,
         transport: Transport | None = None,
     ) -> None:
@@ -88,11 +80,7 @@ class Client(ModelClient):
         super().__init__(CallGroup(self._transport), retry or RetryPolicy(), timeout_s)
 
     def generate(
-        self,
-        source: str,
-        *,
-        timeout_s: float | None = None,
-        **options: Unpack[GenerateOptions],
+        self, source: str, *, timeout_s: float | None = None, **options: Unpack[GenerateOptions]
     ) -> Result:
         """Generates from one source.
 
@@ -107,7 +95,7 @@ class Client(ModelClient):
         self,
         sources: Iterable[str],
         *,
-        concurrency: int = DEFAULT_CONCURRENCY,
+        concurrency: int = arguments.DEFAULT_CONCURRENCY,
         timeout_s: float | None = None,
         **options: Unpack[GenerateOptions],
     ) -> Generator[Result, None, None]:
@@ -133,7 +121,7 @@ class Client(ModelClient):
             return self._unary(Method.GENERATE, request, responses.result_of, timeout_s, group)
 
         try:
-            pool = WorkerPool(generate, checked_sources(sources), concurrency)
+            pool = WorkerPool(generate, arguments.checked_sources(sources), concurrency)
             with closing(pool.outcomes()) as outcomes:
                 for outcome in outcomes:
                     yield outcome.result()
@@ -166,7 +154,7 @@ class Client(ModelClient):
         self,
         sources: Iterable[str],
         *,
-        concurrency: int = BULK_CONCURRENCY,
+        concurrency: int = arguments.BULK_CONCURRENCY,
         timeout_s: float | None = None,
         **options: Unpack[GenerateOptions],
     ) -> Generator[tuple[int, Result | CallError], None, None]:
@@ -195,11 +183,7 @@ class Client(ModelClient):
         return BulkRun(self._calls, template, sources, concurrency, attempts).outcomes()
 
     def stream(
-        self,
-        source: str,
-        *,
-        timeout_s: float | None = None,
-        **options: Unpack[GenerateOptions],
+        self, source: str, *, timeout_s: float | None = None, **options: Unpack[GenerateOptions]
     ) -> Generator[Piece, None, None]:
         """Generates from one source and yields the text piece by piece as it is decoded.
 

@@ -20,7 +20,7 @@ from seqserve._transport.status import client_closed
 
 
 class CallGroup:
-    """Calls of one transport that can all be cancelled at once."""
+    """Calls of one transport that can be cancelled together; new ones then raise ``Cancelled``."""
 
     def __init__(self, transport: Transport) -> None:
         """Opens its calls through a transport, which it does not close."""
@@ -32,32 +32,20 @@ class CallGroup:
     def call(
         self, method: Method, request: Message | Iterator[Message], timeout_s: float | None
     ) -> Call:
-        """Sends one request, or those of an iterator.
-
-        Raises:
-            Cancelled: The group is cancelled.
-        """
+        """Sends one request, or those of an iterator."""
         self._check()
         call = self._transport.call(method, request, timeout_s)
         self._add(call)
         return call
 
     def group(self) -> CallGroup:
-        """Makes a group within this one, which can be cancelled by itself.
-
-        Raises:
-            Cancelled: This group is cancelled.
-        """
+        """Makes a group within this one, which can be cancelled by itself."""
         group = CallGroup(self._transport)
         self._add(group)
         return group
 
     def wait(self, delay_s: float) -> None:
-        """Returns after a delay.
-
-        Raises:
-            Cancelled: The group is cancelled, or was cancelled during the delay.
-        """
+        """Returns after a delay, or raises as soon as the group is cancelled."""
         self._is_cancelled.wait(delay_s)
         self._check()
 

@@ -35,22 +35,14 @@ class ModelClient:
         return self._unary(Method.LIST_MODELS, request, responses.models_of, timeout_s)
 
     def model(
-        self,
-        name: str | None = None,
-        version: int | None = None,
-        *,
-        timeout_s: float | None = None,
+        self, name: str | None = None, version: int | None = None, *, timeout_s: float | None = None
     ) -> Model:
         """Describes one version of a model, by default the highest one of the default model."""
         request = requests.get_model_request(name, version)
         return self._unary(Method.GET_MODEL, request, _model_of, timeout_s)
 
     def load_model(
-        self,
-        name: str | None,
-        version: int | None = None,
-        *,
-        timeout_s: float | None = None,
+        self, name: str | None, version: int | None = None, *, timeout_s: float | None = None
     ) -> Model:
         """Loads a version of a model and returns it when it takes calls.
 

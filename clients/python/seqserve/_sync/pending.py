@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from seqserve import responses
 from seqserve._concurrency.threads import Queue
-from seqserve.errors import CallError
+from seqserve.errors import CallError, InternalError
 from seqserve.results import Result
 from seqserve.v1 import generation_pb2
 
@@ -57,22 +57,16 @@ class PendingRequests:
             return self._queue
 
     def outcome_of(self, response: generation_pb2.GenerateBulkResponse) -> Outcome:
-        """Converts a response and removes its request.
-
-        Raises:
-            InternalError: The response has no outcome, or answers no pending request.
-        """
+        """Converts a response and removes its request."""
         with self._lock:
             if self._requests.pop(response.id, None) is None:
-                raise responses.not_asked(response.id)
+                reason = f"the server answered {response.id}, which waits for no answer"
+                raise InternalError("INTERNAL", reason)
         return response.id, responses.outcome_of(response.outcome)
 
     def check_empty(self) -> None:
-        """Checks that a call that ended with OK has answered every request.
-
-        Raises:
-            InternalError: It has not.
-        """
+        """Checks that a call that ended with OK has answered every request."""
         with self._lock:
             if self._requests or not self._is_closed:
-                raise responses.unanswered()
+                reason = "the server ended the call before it had answered all"
+                raise InternalError("INTERNAL", reason)

@@ -10,7 +10,7 @@ from seqserve import responses
 from seqserve._sync.calls import messages_of
 from seqserve._sync.groups import CallGroup
 from seqserve._transport.method import Method
-from seqserve.errors import CallError
+from seqserve.errors import CallError, InternalError
 from seqserve.results import Piece
 from seqserve.retry import Attempts
 from seqserve.v1 import generation_pb2
@@ -19,11 +19,7 @@ from seqserve.v1 import generation_pb2
 def pieces_of(
     group: CallGroup, request: generation_pb2.GenerateRequest, attempts: Attempts
 ) -> Generator[Piece, None, None]:
-    """Yields the pieces of a stream as they arrive.
-
-    Raises:
-        CallError: The call failed before its result.
-    """
+    """Yields the pieces of a stream as they arrive."""
     has_result = False
     with closing(messages_of(group, Method.GENERATE_STREAM, request, attempts)) as messages:
         try:
@@ -37,4 +33,4 @@ def pieces_of(
             if not has_result:
                 raise
     if not has_result:
-        raise responses.broken_off()
+        raise InternalError("INTERNAL", "the server ended the stream without a result")

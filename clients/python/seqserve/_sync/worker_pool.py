@@ -11,18 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from typing import Generic, TypeVar
 
-from seqserve._concurrency.threads import (
-    Failure,
-    Future,
-    Lock,
-    Queue,
-    Semaphore,
-    fail,
-    items_of,
-    settled,
-    start,
-    stop,
-)
+from seqserve._concurrency import threads
 from seqserve.arguments import WINDOW, checked_concurrency
 
 A = TypeVar("A")
@@ -38,63 +27,54 @@ class WorkerPool(Generic[A, R]):
         items: Iterable[A],
         concurrency: int,
     ) -> None:
-        """Starts nothing yet.
-
-        Args:
-            work: Function to apply to an item.
-            items: The items; the threads read them, one at a time.
-            concurrency: Maximum number of items worked on at once.
-
-        Raises:
-            InvalidArgument: The concurrency is less than 1.
-        """
+        """Checks the concurrency and starts nothing yet; the threads read items one at a time."""
         self._work = work
-        self._items = items_of(items)
+        self._items = threads.items_of(items)
         self._concurrency = checked_concurrency(concurrency)
-        self._reading = Lock()
-        self._room = Semaphore(concurrency * WINDOW)
-        self._futures: Queue[Future[R] | None] = Queue()
+        self._reading = threads.Lock()
+        self._room = threads.Semaphore(concurrency * WINDOW)
+        self._futures: threads.Queue[threads.Future[R] | None] = threads.Queue()
         self._is_over = False
 
-    def outcomes(self) -> Generator[Future[R], None, None]:
+    def outcomes(self) -> Generator[threads.Future[R], None, None]:
         """Yields a finished future for each item, in order.
 
         If reading the items fails, a last future has the error.
         """
-        workers = [start(self._run, "seqserve-many") for _ in range(self._concurrency)]
+        workers = [threads.start(self._run, "seqserve-many") for _ in range(self._concurrency)]
         try:
             while (future := self._futures.get()) is not None:
-                settled(future)
+                threads.settled(future)
                 yield future
                 self._room.release()
         finally:
             self._is_over = True
             self._room.release()
-            stop(*workers)
+            threads.stop(*workers)
 
     def _run(self) -> None:
         while (taken := self._take()) is not None:
             item, future = taken
             try:
                 future.set_result(self._work(item))
-            except Failure as error:
-                fail(future, error)
+            except threads.Failure as error:
+                threads.fail(future, error)
 
-    def _take(self) -> tuple[A, Future[R]] | None:
+    def _take(self) -> tuple[A, threads.Future[R]] | None:
         with self._reading:
             self._room.acquire()
             if self._is_over:
                 # Wakes the next worker, which ends as well.
                 self._room.release()
                 return None
-            future: Future[R] = Future()
+            future: threads.Future[R] = threads.Future()
             try:
                 item = next(self._items)
             except StopIteration:
                 self._end()
                 return None
-            except Failure as error:
-                fail(future, error)
+            except threads.Failure as error:
+                threads.fail(future, error)
                 self._futures.put_nowait(future)
                 self._end()
                 return None

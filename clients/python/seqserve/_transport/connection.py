@@ -26,11 +26,7 @@ class Connection:
         token: str | None = None,
         metadata: MetadataSource | None = None,
     ) -> None:
-        """Checks the settings, which :class:`~seqserve.Client` describes.
-
-        Raises:
-            OptionError: See :class:`~seqserve.Client`.
-        """
+        """Checks the settings, which :class:`~seqserve.Client` describes with its errors."""
         self._address = grpc_target(target)
         self._token = metadata_of(token, is_private=tls is not None or is_local(target))
         self._source = metadata
@@ -53,11 +49,7 @@ class Connection:
         return grpc.aio.secure_channel(self._address, self._credentials, self._options)
 
     def metadata(self) -> Metadata:
-        """Returns the metadata of the next call.
-
-        Raises:
-            InvalidArgument: The caller's metadata is malformed.
-        """
+        """Returns the metadata of the next call; that of the caller is checked."""
         given = checked_metadata(self._source()) if self._source else ()
         return (*given, *self._token)
 

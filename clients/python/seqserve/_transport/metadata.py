@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
-from seqserve.errors import InvalidArgument
+from seqserve.errors import InvalidArgument, invalid_argument
 
 Metadata: TypeAlias = tuple[tuple[str, str], ...]
 MetadataSource: TypeAlias = Callable[[], Iterable[tuple[str, str]]]
@@ -22,11 +22,7 @@ _BINARY = "-bin"
 
 
 def checked_metadata(given: Iterable[Any]) -> Metadata:
-    """Returns pairs of key and value unchanged.
-
-    Raises:
-        InvalidArgument: An element is no pair, or gRPC would not send it.
-    """
+    """Returns pairs of key and value; raises ``InvalidArgument`` for those that gRPC refuses."""
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise _refused(f"{type(given).__name__} is not a list of pairs of key and value")
     return tuple(_checked(pair) for pair in given)
@@ -49,4 +45,4 @@ def _checked(pair: Any) -> tuple[str, str]:
 
 
 def _refused(reason: str) -> InvalidArgument:
-    return InvalidArgument("INVALID_ARGUMENT", f"metadata: {reason}", field="metadata")
+    return invalid_argument("metadata", reason)

@@ -37,13 +37,7 @@ _BROKEN_CONNECTION = ("RST_STREAM", "Stream removed")
 def error_of(
     code: grpc.StatusCode, details: str, metadata: Iterable[tuple[str, str | bytes]]
 ) -> errors.CallError:
-    """Returns the error for a failed call.
-
-    Args:
-        code: Status of the call.
-        details: Its message.
-        metadata: Trailing metadata of the call.
-    """
+    """Returns the error for a call from its status, its message and its trailing metadata."""
     attached, request_id = Details(), ""
     for key, value in metadata:
         if key == METADATA_KEY and isinstance(value, bytes):

@@ -70,11 +70,7 @@ class AttentionOptions(ModelCallOptions):
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command and returns its exit status.
-
-    Raises:
-        SeqserveError: An option is wrong or the call failed.
-    """
+    """Runs the command and returns its exit status."""
     options = parse(
         AttentionOptions,
         argv,
@@ -84,10 +80,7 @@ def main(argv: list[str]) -> int:
     )
     with options.connect() as client:
         result = client.attention(
-            options.source,
-            options.target_text,
-            model=options.model,
-            version=options.model_version,
+            options.source, options.target_text, model=options.model, version=options.model_version
         )
     lines = [_json_of(result)] if options.json else _map_of(result, options)
     print(*lines, sep="\n")

@@ -7,12 +7,7 @@ from collections.abc import Collection, Sequence
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
-    """Returns one line for each row.
-
-    Args:
-        rows: Cells; the same number in every row.
-        right: Indices of the columns to align to the right.
-    """
+    """Returns one line for each row of cells; ``right`` are the columns to align to the right."""
     widths = [max(map(width_of, cells)) for cells in zip(*rows, strict=True)]
     return [
         "  ".join(

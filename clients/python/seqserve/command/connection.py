@@ -62,12 +62,7 @@ class ConnectionOptions:
     token: str | None = option(None, help="Token for a server that requires one.", secret=True)
 
     def connect(self) -> Client:
-        """Makes a client.
-
-        Raises:
-            OptionError: The target is malformed, a file is invalid, or the token would be sent
-                unencrypted.
-        """
+        """Makes a client."""
         return Client(self.target, timeout_s=self.timeout_s, tls=self._tls(), token=self._token())
 
     def _tls(self) -> TLS | None:

@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqserve import Client
+from seqserve import Client, errors
 from seqserve._sync.worker_pool import WorkerPool
 from seqserve.arguments import BULK_CONCURRENCY, DEFAULT_CONCURRENCY, WINDOW
 from seqserve.command.connection import ModelCallOptions
@@ -24,15 +24,6 @@ from seqserve.command.order import Order
 from seqserve.command.progress import Progress
 from seqserve.command.writer import JsonWriter, TextWriter, Writer
 from seqserve.decoding import GenerateOptions
-from seqserve.errors import (
-    CallError,
-    InvalidArgument,
-    NotFound,
-    OptionError,
-    PermissionDenied,
-    Unauthenticated,
-    Unavailable,
-)
 from seqserve.options import flag_of, option, parse
 from seqserve.results import Result
 
@@ -70,7 +61,12 @@ examples:
   seqserve generate --return-alternatives --num-hypotheses 5 "The coffee tastes good."
   seqserve generate --json "The weather is nice today." | jq .timings"""
 
-_ENDS_THE_RUN = (Unavailable, NotFound, Unauthenticated, PermissionDenied)
+_ENDS_THE_RUN = (
+    errors.Unavailable,
+    errors.NotFound,
+    errors.Unauthenticated,
+    errors.PermissionDenied,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,9 +74,7 @@ class GenerateCommandOptions(ModelCallOptions, DecodingOptions):
     """The options of ``seqserve generate``."""
 
     texts: list[str] = option(
-        [],
-        help="Texts to generate from; by default the lines of standard input.",
-        positional=True,
+        [], help="Texts to generate from; by default the lines of standard input.", positional=True
     )
     file: Path | None = option(
         None, help="File of lines to generate from in one call; - for standard input."
@@ -100,24 +94,21 @@ class GenerateCommandOptions(ModelCallOptions, DecodingOptions):
     )
 
     def __post_init__(self) -> None:
-        """Checks that the options go together.
-
-        Raises:
-            OptionError: An option needs or excludes another one.
-        """
+        """Checks that the options go together."""
         if self.file and (self.texts or self.stream):
             other = "--stream" if self.stream else "TEXTS"
-            raise OptionError(f"--file: does not go with {other}; give one of the two")
+            raise errors.OptionError(f"--file: does not go with {other}; give one of the two")
         if self.json:
             return
         for name in NEED_JSON:
             if getattr(self, name):
-                raise OptionError(f"{flag_of(name)}: needs --json, for a line has no place for it")
+                reason = "needs --json, for a line has no place for it"
+                raise errors.OptionError(f"{flag_of(name)}: {reason}")
         decoding = self.decoding()
         several = (decoding.get("num_hypotheses") or 1) > 1
         if self.stream and (decoding.get("return_scores") or several):
-            reason = "shows one text before its score is there"
-            raise OptionError(f"--stream: {reason}; several hypotheses, or scores, need --json")
+            reason = "shows one text before its score is there; several hypotheses, or scores,"
+            raise errors.OptionError(f"--stream: {reason} need --json")
 
     def call(self) -> GenerateOptions:
         """Returns the options of each call."""
@@ -138,11 +129,7 @@ class GenerateCommandOptions(ModelCallOptions, DecodingOptions):
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command and returns its exit status, which is 1 if a source failed.
-
-    Raises:
-        SeqserveError: An option is wrong, or an error concerns every source.
-    """
+    """Runs the command and returns its exit status, which is 1 if a source failed."""
     options = parse(
         GenerateCommandOptions,
         argv,
@@ -174,7 +161,7 @@ def _answer(
         for number, outcome in enumerate(outcomes, start=1):
             try:
                 writer.result(number, outcome.result())
-            except CallError as error:
+            except errors.CallError as error:
                 _raise_if_fatal(error)
                 writer.failure(number, error)
 
@@ -191,7 +178,7 @@ def _answer_file(
             if not line.strip():
                 # The server has refused the empty source.
                 writer.result(number, None)
-            elif isinstance(outcome, CallError):
+            elif isinstance(outcome, errors.CallError):
                 _raise_if_fatal(outcome)
                 progress.clear()
                 writer.failure(number, outcome)
@@ -218,12 +205,12 @@ def _stream(
         try:
             for piece in client.stream(source, **call):
                 writer.piece(number, piece)
-        except CallError as error:
+        except errors.CallError as error:
             _raise_if_fatal(error)
             writer.failure(number, error)
 
 
-def _raise_if_fatal(error: CallError) -> None:
-    is_option = isinstance(error, InvalidArgument) and error.field not in ("", "source")
+def _raise_if_fatal(error: errors.CallError) -> None:
+    is_option = isinstance(error, errors.InvalidArgument) and error.field not in ("", "source")
     if is_option or isinstance(error, _ENDS_THE_RUN):
         raise error

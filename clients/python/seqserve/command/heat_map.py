@@ -10,7 +10,7 @@ from html import escape
 from seqserve.command.columns import padded, width_of
 
 Weights = Sequence[Sequence[float]]
-"""``[R, C]``."""
+"""``[R, C]``, with R names of rows at the left and C names of columns at the top."""
 
 
 class Style(Enum):
@@ -45,17 +45,9 @@ def text_map(
     style: Style,
     width: int | None = None,
 ) -> list[str]:
-    """Draws weights as text.
+    """Draws weights as lines of text; the last one is a legend, except for numbers.
 
-    Args:
-        weights: The weights ``[R, C]``.
-        rows: R names at the left.
-        columns: C names at the top.
-        style: How to show a weight.
-        width: Columns of the terminal, beyond which the map continues below; None for no limit.
-
-    Returns:
-        The lines; the last one is a legend, except for numbers.
+    The map continues below beyond ``width``, the columns of the terminal; None sets no limit.
     """
     edge = max(map(width_of, rows), default=0)
     narrowest = 4 if style is Style.NUMBERS else 2
@@ -78,17 +70,7 @@ def text_map(
 def svg_map(
     weights: Weights, rows: Sequence[str], columns: Sequence[str], title: str
 ) -> Iterator[str]:
-    """Draws weights as a picture: the larger a weight, the darker its cell.
-
-    Args:
-        weights: The weights ``[R, C]``.
-        rows: R names at the left.
-        columns: C names at the top.
-        title: Text above the picture.
-
-    Yields:
-        The lines of the SVG file.
-    """
+    """Yields the lines of an SVG picture of weights: the larger a weight, the darker its cell."""
     slope = math.radians(_SLOPE)
     left = _longest(rows) + 2 * _GAP
     top = _TITLE_HEIGHT + math.sin(slope) * _longest(columns) + 2 * _GAP

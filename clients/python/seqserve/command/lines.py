@@ -15,9 +15,6 @@ def lines_of(file: Path) -> Iterator[str]:
     """Yields the lines of a file without their ends; bytes that are not UTF-8 become surrogates.
 
     No message can carry a surrogate, so only that line is refused.
-
-    Raises:
-        OptionError: The file cannot be read.
     """
     is_standard_input = file == STANDARD_INPUT
     if is_standard_input and sys.stdin.isatty():

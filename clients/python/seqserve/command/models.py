@@ -100,11 +100,7 @@ _COMMANDS: dict[str, tuple[type[ModelsOptions], str]] = {
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command and returns its exit status.
-
-    Raises:
-        SeqserveError: An option is wrong or the call failed.
-    """
+    """Runs the command and returns its exit status."""
     name = argv[0] if argv and argv[0] in _COMMANDS else ""
     kind, description = _COMMANDS[name]
     options = parse(

@@ -18,12 +18,7 @@ class Order(Generic[A]):
     """Hands out sources, perhaps to another thread, and pairs them with their outcomes."""
 
     def __init__(self, sources: Iterable[A], max_ahead: int) -> None:
-        """Reads nothing yet.
-
-        Args:
-            sources: The sources.
-            max_ahead: Maximum number of sources read whose outcome has not been yielded.
-        """
+        """Reads nothing yet; ``max_ahead`` sources may be read before their outcome is yielded."""
         self._input = sources
         self._sources: dict[int, A] = {}
         self._room = threading.Semaphore(max_ahead)
@@ -40,11 +35,7 @@ class Order(Generic[A]):
                 return
 
     def restored(self, outcomes: Iterable[tuple[int, R]]) -> Generator[tuple[A, R], None, None]:
-        """Yields each source with its outcome, in the order of the sources.
-
-        Args:
-            outcomes: The index of a source, from 0, and its outcome, in any order.
-        """
+        """Yields each source with its outcome, in order; outcomes come in any order."""
         early: dict[int, R] = {}
         next_index = 0
         try:

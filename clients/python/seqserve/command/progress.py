@@ -22,14 +22,7 @@ class Progress:
         is_shown: bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Starts at zero.
-
-        Args:
-            stream: Where to show the count.
-            unit: What is counted, in the plural.
-            is_shown: Whether to show it.
-            clock: Seconds, from any origin.
-        """
+        """Starts at zero; ``unit`` is what is counted, in the plural."""
         self._stream = stream
         self._unit = unit
         self._is_shown = is_shown

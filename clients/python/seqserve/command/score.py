@@ -31,11 +31,7 @@ class ScoreOptions(ModelCallOptions):
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command and returns its exit status.
-
-    Raises:
-        SeqserveError: An option is wrong or the call failed.
-    """
+    """Runs the command and returns its exit status."""
     options = parse(
         ScoreOptions,
         argv,
@@ -45,10 +41,7 @@ def main(argv: list[str]) -> int:
     )
     with options.connect() as client:
         result = client.score(
-            options.source,
-            options.target_text,
-            model=options.model,
-            version=options.model_version,
+            options.source, options.target_text, model=options.model, version=options.model_version
         )
     print(json_line(asdict(result)) if options.json else "\n".join(_table_of(result)))
     return 0

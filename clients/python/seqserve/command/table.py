@@ -39,21 +39,16 @@ COMMANDS = {
         extra="train",
     ),
     "serve": Command(
-        module="seqserve_server.front.app",
-        help="serve exported models over gRPC",
-        extra="server",
+        module="seqserve_server.front.app", help="serve exported models over gRPC", extra="server"
     ),
     "generate": Command(
-        module="seqserve.command.generate",
-        help="generate from texts, or from the lines of a file",
+        module="seqserve.command.generate", help="generate from texts, or from the lines of a file"
     ),
     "score": Command(
-        module="seqserve.command.score",
-        help="print the log-probability of every token of a target",
+        module="seqserve.command.score", help="print the log-probability of every token of a target"
     ),
     "attention": Command(
-        module="seqserve.command.attention",
-        help="draw which tokens a model attended to",
+        module="seqserve.command.attention", help="draw which tokens a model attended to"
     ),
     "models": Command(
         module="seqserve.command.models", help="list, load and unload models of a server"

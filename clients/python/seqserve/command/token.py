@@ -40,11 +40,7 @@ class TokenOptions:
 
 
 def main(argv: list[str]) -> int:
-    """Runs the command and returns its exit status.
-
-    Raises:
-        OptionError: The name is malformed, or the file cannot be written.
-    """
+    """Runs the command and returns its exit status."""
     options = parse(
         TokenOptions,
         argv,
