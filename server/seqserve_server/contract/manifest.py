@@ -167,11 +167,7 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """Reads the manifest of ``folder`` without checking the other files.
-
-        Raises:
-            ArtifactError: As for :meth:`load`.
-        """
+        """Reads the manifest as :meth:`load` does, without checking the other files."""
         path = folder / FILE
         _check_place(path)
         try:
@@ -228,11 +224,7 @@ class Manifest:
 
 
 def check_file(path: Path, digest: FileDigest) -> None:
-    """Checks that a file has this digest.
-
-    Raises:
-        ArtifactError: It is missing, has another content, or is a link out of its folder.
-    """
+    """Raises ArtifactError unless a file has this digest and is no link out of its folder."""
     _check_place(path)
     try:
         found = digest_of(path)
@@ -260,11 +252,7 @@ def _check_place(path: Path) -> None:
 
 
 def digest_of(path: Path) -> FileDigest:
-    """Reads a file and computes its digest.
-
-    Raises:
-        OSError: It cannot be read.
-    """
+    """Reads a file and computes its digest."""
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     return FileDigest(sha256=sha256, bytes=path.stat().st_size)

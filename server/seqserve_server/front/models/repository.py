@@ -79,10 +79,8 @@ class Repository:
     def choose_default(self, default: str = "") -> None:
         """Sets the default model, after the first models were loaded.
 
-        A model that is added later does not change the default.
-
-        Args:
-            default: Name of the model; if empty, the only model that is ready, or none.
+        If ``default`` is empty, it is the only model that is ready, or none. A model that is added
+        later does not change the default.
 
         Raises:
             StartupError: No model is ready.
@@ -135,9 +133,8 @@ class Repository:
     def find(self, name: str, version: int = 0) -> Entry:
         """Finds a version by name and number, whatever its state.
 
-        Args:
-            name: Name of the model; empty for the default.
-            version: 0 for the highest ready version, or the highest of all if none is ready.
+        An empty name is the default. Version 0 is the highest ready version, or the highest of all
+        if none is ready.
 
         Raises:
             ModelNotFound: It does not exist; the message lists the versions that do.
@@ -148,10 +145,8 @@ class Repository:
     def resolve(self, name: str, version: int, key: str) -> ServedModel:
         """Finds the version that serves a call. The caller must count the call in its ``calls``.
 
-        Args:
-            name: Name of the model; empty for the default.
-            version: 0 for a version chosen by the traffic weights.
-            key: Key of the call; equal keys get the same version.
+        An empty name is the default. Version 0 is one chosen by the traffic weights; calls of equal
+        keys get the same one.
 
         Raises:
             ModelNotFound: The version does not exist.
@@ -184,12 +179,7 @@ class Repository:
     def set_traffic(self, name: str, weights: Weights) -> list[Entry]:
         """Sets how the calls that name no version are divided among the versions of a model.
 
-        Args:
-            name: Name of the model; empty for the default.
-            weights: Weight of each version; if empty, the highest ready version gets all calls.
-
-        Returns:
-            All versions of the model.
+        Without weights the highest ready version gets all calls. Returns all versions of the model.
 
         Raises:
             ModelNotFound: The model or a version does not exist.

@@ -45,13 +45,7 @@ class Rollout:
     ) -> None:
         """Loads nothing before :meth:`open`.
 
-        Args:
-            repository: Registry of the versions.
-            loader: Reads folders and starts engine processes.
-            metrics: Counts loads and shows the state of each version.
-            keep: Number of highest versions of each model to keep loaded; 0 keeps all.
-            interval_s: Time between two scans of the folder; 0 for no scans after the first.
-            drain_timeout_s: Time that the calls of a version get to finish when it is unloaded.
+        ``keep`` is --keep-versions, ``interval_s`` --watch-interval-s.
         """
         self.repository = repository
         self.on_change: Callable[[], None] = lambda: None
@@ -70,10 +64,6 @@ class Rollout:
         """Loads the versions in the folder, in parallel, before the event loop runs; blocks.
 
         If a version fails, an older one may be loaded in its place.
-
-        Args:
-            default: Name of the default model; the only one if empty.
-            traffic: Weights of versions by model.
 
         Raises:
             OptionError: The folder, the default model or a version with a weight does not exist.
@@ -128,9 +118,7 @@ class Rollout:
     async def load(self, name: str, version: int = 0) -> Entry:
         """Loads a version, whatever the watch would do, and waits until it is ready.
 
-        Args:
-            name: Name of the model; empty for the default.
-            version: 0 for the highest one in the folder.
+        An empty name is the default; version 0 is the highest one in the folder.
 
         Raises:
             ModelNotFound: It is not in the folder.
@@ -158,10 +146,6 @@ class Rollout:
     async def unload(self, name: str, version: int) -> Entry:
         """Takes a version out of service, and waits until its process has ended.
 
-        Args:
-            name: Name of the model; empty for the default.
-            version: Number of the version; must not be 0.
-
         Raises:
             ModelNotFound: It does not exist.
             InvalidRequest: No version was given.
@@ -179,13 +163,7 @@ class Rollout:
         return entry
 
     def set_traffic(self, name: str, weights: Weights) -> list[Entry]:
-        """Divides the calls that name no version; a version with a weight stays loaded.
-
-        Raises:
-            ModelNotFound: The model or a version does not exist.
-            InvalidRequest: The weights are invalid.
-            Draining: The server shuts down.
-        """
+        """Divides the calls that name no version; a version with a weight stays loaded."""
         self._check_open()
         entries = self.repository.set_traffic(name, weights)
         logs.event("traffic", {"model": entries[0].name, "weights": dict(weights)})

@@ -75,11 +75,7 @@ class EnginesCollector(Collector):
     """Asks all engines for their stats at each scrape."""
 
     def __init__(self, timeout_s: float = _TIMEOUT_S) -> None:
-        """Starts without engines.
-
-        Args:
-            timeout_s: How long a scrape waits for engines; a late one is shown with its last reply.
-        """
+        """Starts without engines; a late engine is shown with its last reply."""
         self._timeout_s = timeout_s
         self._engines: dict[str, list[ReportingEngine]] = {}
         # Stats of engines that were removed, so that counters never fall.

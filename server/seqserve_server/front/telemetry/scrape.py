@@ -102,14 +102,7 @@ class ScrapeServer:
         ready: Callable[[], bool],
         limits: ScrapeLimits = _LIMITS,
     ) -> None:
-        """Starts to listen.
-
-        Args:
-            host: Address to listen on.
-            port: 0 for any free port.
-            registry: Metrics that ``/metrics`` shows.
-            ready: Tells ``/readyz`` whether the server takes calls.
-            limits: Bounds of connections.
+        """Starts to listen; ``ready`` tells ``/readyz`` whether the server takes calls.
 
         Raises:
             StartupError: The port is taken, or the address does not belong to this machine.

@@ -53,13 +53,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     def __init__(
         self, metrics: Metrics, tracing: Tracing | None = None, *, caller_metadata: str = ""
     ) -> None:
-        """Takes where calls are reported.
-
-        Args:
-            metrics: Counts calls.
-            tracing: Traces calls; None to trace none.
-            caller_metadata: Metadata key that names the client; empty for none.
-        """
+        """Takes where calls are reported, and the metadata key that names the client, if any."""
         self._metrics = metrics
         self._tracing = tracing
         self._caller_metadata = caller_metadata

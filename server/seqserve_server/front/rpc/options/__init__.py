@@ -1,1 +1,1 @@
-"""Reads and checks the options and texts of a request."""
+"""The decoding options of a request; a check that fails raises InvalidRequest with the field."""
