@@ -14,6 +14,7 @@ import typing
 from collections.abc import Iterator
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 from seqserve_server.contract.errors import ArtifactError
@@ -271,21 +272,16 @@ def _build(kind: Any, values: Any, path: str, prefix: str) -> Any:
         where = f"{prefix}{entry.name}"
         if entry.name in values:
             built[entry.name] = _value(hints[entry.name], values[entry.name], path, where)
-        elif _is_required(entry):
+        elif entry.default is MISSING:
             raise ArtifactError(f"{path}: {where}: missing")
     return kind(**built)
 
 
-def _is_required(entry: Any) -> bool:
-    return entry.default is MISSING and entry.default_factory is MISSING
-
-
 def _value(hint: Any, value: Any, path: str, where: str) -> Any:
-    choices = typing.get_args(hint) if typing.get_origin(hint) not in (dict,) else ()
-    if type(None) in choices:
+    if typing.get_origin(hint) is UnionType:
         if value is None:
             return None
-        hint = next(choice for choice in choices if choice is not type(None))
+        hint, _ = typing.get_args(hint)  # X | None
     if is_dataclass(hint):
         return _build(hint, value, path, where + ".")
     if typing.get_origin(hint) is dict:
