@@ -6,14 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from seqserve.errors import OptionError
-from seqserve_server.contract.errors import (
-    InvalidRequest,
-    ModelNotFound,
-    ModelNotLoaded,
-    ModelUnavailable,
-    ServiceError,
-    StartupError,
-)
+from seqserve_server.contract import errors
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.tokenizer import Tokenizer
@@ -89,7 +82,7 @@ class Repository:
         ready = sorted({entry.name for entry in self.entries if entry.state is ModelState.READY})
         if not ready:
             reasons = "".join(f"\n  {entry.label}: {entry.reason}" for entry in self.entries)
-            raise StartupError(f"no model can be served:{reasons}")
+            raise errors.StartupError(f"no model can be served:{reasons}")
         if default and default not in ready:
             raise OptionError(
                 f"--default-model: {default!r} is not ready; there are {', '.join(ready)}"
@@ -187,7 +180,7 @@ class Repository:
         """
         found = self._matching(name, 0)
         if error := weights_error(weights):
-            raise InvalidRequest("weights", error)
+            raise errors.InvalidRequest("weights", error)
         for version in weights:
             self._matching(name, version)
         name = found[0].name
@@ -206,7 +199,7 @@ class Repository:
         else:
             found = list(versions.values())
         if not found:
-            raise ModelNotFound(f"{_unknown(wanted, version)}; there are {self._labels()}")
+            raise errors.ModelNotFound(f"{_unknown(wanted, version)}; there are {self._labels()}")
         return found
 
     def _labels(self) -> str:
@@ -223,7 +216,7 @@ def _unknown(name: str, version: int) -> str:
     return f"no model {asked!r}" + (f" of version {version}" if version else "")
 
 
-def _unready_error(entries: list[Entry]) -> ServiceError:
+def _unready_error(entries: list[Entry]) -> errors.ServiceError:
     """Makes the error of a call for which none of these versions is ready.
 
     A retry makes sense only if a version is loading or draining.
@@ -231,8 +224,8 @@ def _unready_error(entries: list[Entry]) -> ServiceError:
     for state in _RETRYABLE:
         for entry in entries:
             if entry.state is state:
-                return ModelUnavailable(f"{entry.label} {_RETRYABLE[state]}")
+                return errors.ModelUnavailable(f"{entry.label} {_RETRYABLE[state]}")
     entry = max(entries, key=lambda entry: entry.version)
     if entry.state is ModelState.FAILED:
-        return ModelNotLoaded(f"{entry.label} could not be loaded; see GetModel")
-    return ModelNotLoaded(f"{entry.label} is not loaded; LoadModel loads it")
+        return errors.ModelNotLoaded(f"{entry.label} could not be loaded; see GetModel")
+    return errors.ModelNotLoaded(f"{entry.label} is not loaded; LoadModel loads it")

@@ -11,13 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from seqserve.errors import OptionError, SeqserveError
-from seqserve_server.contract import logs
-from seqserve_server.contract.errors import (
-    Draining,
-    InvalidRequest,
-    ModelNotLoaded,
-    ModelUnavailable,
-)
+from seqserve_server.contract import errors, logs
 from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.models.deployment import Deployment
 from seqserve_server.front.models.lifecycle import Control, ModelState, to_drain, to_load
@@ -132,7 +126,7 @@ class Rollout:
         if not version:
             entry = self.repository.versions(entry.name)[-1]
         if entry.state is ModelState.DRAINING:
-            raise ModelUnavailable(f"{entry.label} is being unloaded; try again when it is")
+            raise errors.ModelUnavailable(f"{entry.label} is being unloaded; try again when it is")
         entry.control = Control.LOADED
         if entry.state in (ModelState.AVAILABLE, ModelState.FAILED):
             self._begin_load(entry)
@@ -140,7 +134,7 @@ class Rollout:
         if entry.state is not ModelState.READY:
             self._check_open()
             reason = entry.reason or "it was unloaded meanwhile"
-            raise ModelNotLoaded(f"{entry.label} could not be loaded: {reason}")
+            raise errors.ModelNotLoaded(f"{entry.label} could not be loaded: {reason}")
         return entry
 
     async def unload(self, name: str, version: int) -> Entry:
@@ -153,7 +147,7 @@ class Rollout:
         """
         self._check_open()
         if not version:
-            raise InvalidRequest("version", "is not given; say which one is to be unloaded")
+            raise errors.InvalidRequest("version", "is not given; say which one is to be unloaded")
         entry = self.repository.find(name, version)
         entry.control = Control.UNLOADED
         if entry.state is ModelState.FAILED:
@@ -185,7 +179,7 @@ class Rollout:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise Draining("the server is shutting down; call another one")
+            raise errors.Draining("the server is shutting down; call another one")
 
     def _apply(self) -> None:
         """Begins the loads and drains that are due, and removes versions that are gone."""

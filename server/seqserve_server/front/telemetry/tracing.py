@@ -86,7 +86,7 @@ class Tracing:
         self._tracer = self._provider.get_tracer(_NAME, __version__)
 
     def ended(self, record: CallRecord, outcome: Outcome, ended_s: float) -> str:
-        """Makes the spans of a call; returns the id of its trace, empty if it has none."""
+        """Makes the spans of a call; returns its trace id, empty if it is not in the sample."""
         if record.trace is None:
             return ""
         clock = _Clock()

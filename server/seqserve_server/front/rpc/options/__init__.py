@@ -1,1 +1,1 @@
-"""The decoding options of a request; a check that fails raises InvalidRequest with the field."""
+"""Reads and checks options and texts; raises InvalidRequest that names the bad field."""
