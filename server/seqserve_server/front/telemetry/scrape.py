@@ -41,10 +41,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(
-        self,
-        address: tuple[str, int],
-        handler: type[BaseHTTPRequestHandler],
-        limits: ScrapeLimits,
+        self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], limits: ScrapeLimits
     ) -> None:
         if ":" in address[0]:
             self.address_family = socket.AF_INET6

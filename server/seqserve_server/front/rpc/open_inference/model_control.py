@@ -136,8 +136,7 @@ def version_of(field: str, text: str) -> int:
         return 0
     if not _VERSION.fullmatch(text):
         raise InvalidRequest(
-            field,
-            f"is {text!r:.{MAX_NAME}}; give a whole number from 1 up, or leave it empty",
+            field, f"is {text!r:.{MAX_NAME}}; give a whole number from 1 up, or leave it empty"
         )
     return int(text)
 

@@ -108,8 +108,7 @@ def refuse_parameters(field: str, names: Iterable[str]) -> None:
     """Refuses parameters of a tensor, such as one that puts its data in shared memory."""
     for name in names:
         raise InvalidRequest(
-            f"{field}.parameters",
-            f"{name!r:.{MAX_NAME}} is unknown; tensors have no parameters",
+            f"{field}.parameters", f"{name!r:.{MAX_NAME}} is unknown; tensors have no parameters"
         )
 
 
