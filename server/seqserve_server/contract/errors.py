@@ -22,6 +22,7 @@ from __future__ import annotations
 import copyreg
 from dataclasses import dataclass
 from enum import Enum
+from typing import ClassVar
 
 from seqserve.errors import SeqserveError
 
@@ -39,6 +40,13 @@ class ServiceError(SeqserveError):
     Subclasses with fields are dataclasses. The engine process sends errors as pickles.
     """
 
+    template: ClassVar[str] = ""
+    """The message, with the names of fields in braces; empty if the argument is the message."""
+
+    def __str__(self) -> str:
+        """Returns the message."""
+        return self.template.format_map(vars(self)) if self.template else super().__str__()
+
     def __reduce__(self) -> tuple[object, ...]:
         """Pickles the fields, whether they were passed by position or by name."""
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
@@ -52,10 +60,7 @@ class InvalidRequest(ServiceError):
     """Name of the field in the proto."""
     reason: str
     """What is wrong with it, or would be right."""
-
-    def __str__(self) -> str:
-        """Returns ``field: reason``."""
-        return f"{self.field}: {self.reason}"
+    template = "{field}: {reason}"
 
 
 class ModelNotFound(ServiceError):
@@ -85,10 +90,7 @@ class QueueFull(ServiceError):
     """Bound that was reached."""
     spacing_s: float = 0.0
     """Time by which the client should space its further retries."""
-
-    def __str__(self) -> str:
-        """Returns the reason."""
-        return self.reason
+    template = "{reason}"
 
 
 @dataclass(eq=False)
@@ -97,10 +99,7 @@ class DeadlinePassed(ServiceError):
 
     where: Stage
     """Stage that the request was in."""
-
-    def __str__(self) -> str:
-        """Returns the message."""
-        return f"the deadline passed in {self.where.value}"
+    template = "the deadline passed in {where.value}"
 
 
 class ModelUnavailable(ServiceError):
@@ -117,13 +116,10 @@ class NoScorer(ServiceError):
 
     model: str
     """Label of the model."""
-
-    def __str__(self) -> str:
-        """Returns the message."""
-        return (
-            f"{self.model} has no scorer.onnx, so it can neither score targets nor show attention;"
-            " export it again"
-        )
+    template = (
+        "{model} has no scorer.onnx, so it can neither score targets nor show attention;"
+        " export it again"
+    )
 
 
 class Draining(ServiceError):
@@ -131,11 +127,9 @@ class Draining(ServiceError):
 
 
 class Unauthenticated(ServiceError):
-    """The call has no token or an unknown one."""
+    """The call has no token or an unknown one; the message reveals not which."""
 
-    def __str__(self) -> str:
-        """Returns the same message for every cause, so that it reveals nothing about tokens."""
-        return "send a valid token as metadata: `authorization: Bearer TOKEN`"
+    template = "send a valid token as metadata: `authorization: Bearer TOKEN`"
 
 
 @dataclass(eq=False)
@@ -144,13 +138,10 @@ class PermissionDenied(ServiceError):
 
     scope: str
     """Scope that the method needs."""
-
-    def __str__(self) -> str:
-        """Returns the message."""
-        return (
-            f"the token lacks the scope {self.scope!r}, which this method needs; `seqserve token"
-            f" --scope {self.scope}` makes one that has it"
-        )
+    template = (
+        "the token lacks the scope {scope!r}, which this method needs; `seqserve token"
+        " --scope {scope}` makes one that has it"
+    )
 
 
 class EngineFault(ServiceError):

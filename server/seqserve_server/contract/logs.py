@@ -52,13 +52,7 @@ def configure(log_format: LogFormat, level: LogLevel) -> None:
 
 
 def event(name: str, fields: Mapping[str, object], level: int = logging.INFO) -> None:
-    """Writes a log line.
-
-    Args:
-        name: What happened, in a few words.
-        fields: Facts about it.
-        level: Level of :mod:`logging`.
-    """
+    """Writes a log line: what happened, in a few words, and facts about it."""
     _log.log(level, name, extra={"fields": dict(fields)})
 
 

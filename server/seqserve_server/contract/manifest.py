@@ -14,6 +14,7 @@ import typing
 from collections.abc import Iterator
 from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
 from seqserve_server.contract.errors import ArtifactError
@@ -167,11 +168,7 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """Reads the manifest of ``folder`` without checking the other files.
-
-        Raises:
-            ArtifactError: As for :meth:`load`.
-        """
+        """Reads the manifest as :meth:`load` does, without checking the other files."""
         path = folder / FILE
         _check_place(path)
         try:
@@ -228,11 +225,7 @@ class Manifest:
 
 
 def check_file(path: Path, digest: FileDigest) -> None:
-    """Checks that a file has this digest.
-
-    Raises:
-        ArtifactError: It is missing, has another content, or is a link out of its folder.
-    """
+    """Raises ArtifactError unless a file has this digest and is no link out of its folder."""
     _check_place(path)
     try:
         found = digest_of(path)
@@ -260,11 +253,7 @@ def _check_place(path: Path) -> None:
 
 
 def digest_of(path: Path) -> FileDigest:
-    """Reads a file and computes its digest.
-
-    Raises:
-        OSError: It cannot be read.
-    """
+    """Reads a file and computes its digest."""
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     return FileDigest(sha256=sha256, bytes=path.stat().st_size)
@@ -283,21 +272,16 @@ def _build(kind: Any, values: Any, path: str, prefix: str) -> Any:
         where = f"{prefix}{entry.name}"
         if entry.name in values:
             built[entry.name] = _value(hints[entry.name], values[entry.name], path, where)
-        elif _is_required(entry):
+        elif entry.default is MISSING:
             raise ArtifactError(f"{path}: {where}: missing")
     return kind(**built)
 
 
-def _is_required(entry: Any) -> bool:
-    return entry.default is MISSING and entry.default_factory is MISSING
-
-
 def _value(hint: Any, value: Any, path: str, where: str) -> Any:
-    choices = typing.get_args(hint) if typing.get_origin(hint) not in (dict,) else ()
-    if type(None) in choices:
+    if typing.get_origin(hint) is UnionType:
         if value is None:
             return None
-        hint = next(choice for choice in choices if choice is not type(None))
+        hint, _ = typing.get_args(hint)  # X | None
     if is_dataclass(hint):
         return _build(hint, value, path, where + ".")
     if typing.get_origin(hint) is dict:

@@ -31,10 +31,7 @@ class Tokenizer:
     """
 
     def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
-        """Wraps a loaded tokenizer.
-
-        Args:
-            tokenizer: Hugging Face tokenizer; its post-processor and padding are not used.
+        """Wraps a loaded tokenizer; its post-processor and padding are not used.
 
         Raises:
             OptionError: A control token is not in the vocabulary.
@@ -131,12 +128,7 @@ class TextStream:
     """
 
     def __init__(self, tokenizer: Tokenizer, held: int = 0) -> None:
-        """Starts with no ids.
-
-        Args:
-            tokenizer: Tokenizer of the ids.
-            held: Number of characters to hold back, as they may begin a stop sequence.
-        """
+        """Starts with no ids; holds back ``held`` characters, as they may begin a stop sequence."""
         self._tokenizer = tokenizer
         self._held = held
         self._pending = ""
@@ -170,11 +162,7 @@ class TextStream:
         return piece
 
     def flush(self, text: str) -> str:
-        """Returns what :meth:`push` held back.
-
-        Args:
-            text: Text of all ids.
-        """
+        """Returns what :meth:`push` held back of ``text``, the text of all ids."""
         rest = text[self._sent_chars :]
         self._sent_chars += len(rest)
         return rest

@@ -41,13 +41,7 @@ _READY_TIMEOUT_S = 0.8
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs ``seqserve serve``.
-
-    Args:
-        argv: Arguments after the command's name; those of the process if None.
-
-    Returns:
-        The exit status.
+    """Runs ``seqserve serve`` and returns the exit status.
 
     Raises:
         SeqserveError: The server cannot start; the message says why and what to do.

@@ -1,8 +1,12 @@
 """Options of ``seqserve serve``: each one a flag and an environment variable."""
 
+# Each default declares an option, which makes a dataclass field.
+# ruff: noqa: RUF009
+
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from seqserve.options import option
@@ -11,226 +15,187 @@ from seqserve_server.contract.logs import LogFormat, LogLevel
 from seqserve_server.contract.provider import Provider
 from seqserve_server.front.cores import available_cores
 
-_MODELS = "models"
-_NETWORK = "network"
-_SECURITY = "security"
-_ENGINE = "engine"
-_LOG = "log and traces"
+_models = partial(option, group="models")
+_network = partial(option, group="network")
+_security = partial(option, group="security")
+_engine = partial(option, group="engine")
+_log = partial(option, group="log and traces")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
     """Settings of a server; each help text tells what the option does and its trade-off."""
 
-    model_repository: Path = option(
-        Path("models"),
-        help="Folder of models; each version is a subfolder <name>/<version>/.",
-        group=_MODELS,
+    model_repository: Path = _models(
+        Path("models"), help="Folder of models; each version is a subfolder <name>/<version>/."
     )
-    default_model: str = option(
-        "", help="Model of calls that name none; if not given, the only model.", group=_MODELS
+    default_model: str = _models(
+        "", help="Model of calls that name none; if not given, the only model."
     )
-    watch_interval_s: float = option(
+    watch_interval_s: float = _models(
         5.0,
         help="Seconds between two scans for new and removed versions; 0 scans only at start.",
         minimum=0,
         maximum=86_400,
-        group=_MODELS,
     )
-    keep_versions: int = option(
+    keep_versions: int = _models(
         0,
         help="Number of highest versions of each model to keep loaded; each one has its own process"
         " and caches. 0 keeps all.",
         minimum=0,
-        group=_MODELS,
     )
-    traffic: list[str] = option(
+    traffic: list[str] = _models(
         [],
         help="Weights by which calls that name no version are divided, as en-de:1=90,2=10; if not"
         " given, all go to the highest version.",
         metavar="NAME:VERSION=WEIGHT,...",
-        group=_MODELS,
     )
-    host: str = option(
+    host: str = _network(
         "127.0.0.1",
         help="Address to listen on; 0.0.0.0 for all, which needs TLS and tokens, or --insecure.",
-        group=_NETWORK,
     )
-    port: int = option(
-        50051,
-        help="Port of the gRPC service; 0 for any free port.",
-        minimum=0,
-        maximum=65535,
-        group=_NETWORK,
+    port: int = _network(
+        50051, help="Port of the gRPC service; 0 for any free port.", minimum=0, maximum=65535
     )
-    metrics_host: str = option(
-        "127.0.0.1", help="Address of /metrics, /healthz and /readyz.", group=_NETWORK
-    )
-    metrics_port: int = option(
+    metrics_host: str = _network("127.0.0.1", help="Address of /metrics, /healthz and /readyz.")
+    metrics_port: int = _network(
         9464,
         help="Port of /metrics, /healthz and /readyz; 0 for any free port.",
         minimum=0,
         maximum=65535,
-        group=_NETWORK,
     )
-    max_message_bytes: int = option(
+    max_message_bytes: int = _network(
         1 << 20,
         help="Maximum size of a request; a larger one is refused before it is read.",
         minimum=1024,
         maximum=(1 << 31) - 1,
-        group=_NETWORK,
     )
-    reuse_port: bool = option(
+    reuse_port: bool = _network(
         False,
         help="Let several servers share the port; without it, a second server fails at start.",
-        group=_NETWORK,
     )
-    max_connections: int | None = option(
+    max_connections: int | None = _network(
         None,
         help="Maximum number of connections; further ones are closed. If not given, as many as"
         " the limit on open files allows.",
         minimum=1,
-        group=_NETWORK,
     )
-    max_calls_per_connection: int = option(
+    max_calls_per_connection: int = _network(
         1024,
         help="Maximum number of calls at a time on one connection; others wait in the client.",
         minimum=1,
         maximum=(1 << 31) - 1,
-        group=_NETWORK,
     )
-    max_connection_age_s: float = option(
+    max_connection_age_s: float = _network(
         3600.0,
         help="Age at which a connection takes no new calls, so that clients resolve the server's"
         " name and show their certificates again; calls in progress finish.",
         minimum=1,
         maximum=2_000_000,
-        group=_NETWORK,
     )
-    tls_certificate: Path | None = option(
+    tls_certificate: Path | None = _security(
         None,
         help="Certificate of the server, PEM, followed by its intermediates; reloaded when it"
         " changes. Without it connections are not encrypted.",
-        group=_SECURITY,
     )
-    tls_key: Path | None = option(
-        None, help="Private key of --tls-certificate, PEM, unencrypted.", group=_SECURITY
+    tls_key: Path | None = _security(
+        None, help="Private key of --tls-certificate, PEM, unencrypted."
     )
-    tls_client_ca: Path | None = option(
+    tls_client_ca: Path | None = _security(
         None,
         help="Authorities, PEM; one of them must have signed a client's certificate (mutual TLS).",
-        group=_SECURITY,
     )
-    tokens: Path | None = option(
+    tokens: Path | None = _security(
         None,
         help="File of the tokens that clients must show, made by `seqserve token`; reloaded when it"
         " changes. Without it clients need no token.",
-        group=_SECURITY,
     )
-    insecure: bool = option(
-        False,
-        help="Listen on a --host that other machines can reach, even without TLS or tokens.",
-        group=_SECURITY,
+    insecure: bool = _security(
+        False, help="Listen on a --host that other machines can reach, even without TLS or tokens."
     )
-    provider: Provider = option(
-        Provider.CPU,
-        help="Execution provider of ONNX Runtime; cuda needs the extra server-gpu.",
-        group=_ENGINE,
+    provider: Provider = _engine(
+        Provider.CPU, help="Execution provider of ONNX Runtime; cuda needs the extra server-gpu."
     )
-    workers: int | None = option(
+    workers: int | None = _engine(
         None,
         help="Threads that run steps, each with its own rows; if not given, one per core.",
         minimum=1,
-        group=_ENGINE,
     )
-    threads: int = option(
+    threads: int = _engine(
         1,
         help="Threads within one step. More shorten a single request, fewer raise throughput.",
         minimum=1,
-        group=_ENGINE,
     )
-    slots: int = option(
+    slots: int = _engine(
         64,
         help="Maximum number of running rows; more raise throughput, memory and step time.",
         minimum=1,
         maximum=4096,
-        group=_ENGINE,
     )
-    max_queue: int = option(
+    max_queue: int = _engine(
         512,
         help="Maximum number of waiting requests. It bounds memory; --max-queue-s bounds the time.",
         minimum=1,
-        group=_ENGINE,
     )
-    max_queue_tokens: int = option(
-        65536, help="Maximum number of waiting source tokens.", minimum=1, group=_ENGINE
+    max_queue_tokens: int = _engine(
+        65536, help="Maximum number of waiting source tokens.", minimum=1
     )
-    max_queue_s: float | None = option(
+    max_queue_s: float | None = _engine(
         None,
         help="Maximum expected wait, estimated from recent throughput; a request that would wait"
         " longer is refused. If not given, it is 2 s or twice the time of a request, so that bursts"
         " fit; while requests are being refused it is half the time of a request, so that accepted"
         " calls stay fast. Low-priority requests may wait longer.",
         minimum=0,
-        group=_ENGINE,
     )
-    caller_share: float = option(
+    caller_share: float = _engine(
         0.5,
         help="Share of the queue, and of --max-queue-s, that one client may use; with 1 a single"
         " client can fill the queue.",
         minimum=0.01,
         maximum=1,
-        group=_ENGINE,
     )
-    caller_metadata: str = option(
+    caller_metadata: str = _network(
         "",
         help="Metadata key that identifies a client without a token, set by a proxy in front; if"
         " not given, the client's address does. Use it only if a proxy sets it: a client that can"
         " choose its value evades --caller-share.",
-        group=_NETWORK,
     )
-    max_source_tokens_per_step: int = option(
+    max_source_tokens_per_step: int = _engine(
         256,
         help="Source tokens encoded between two steps at most; fewer keep streams steadier.",
         minimum=1,
-        group=_ENGINE,
     )
-    drain_timeout_s: float = option(
+    drain_timeout_s: float = _engine(
         30.0,
         help="Time that accepted calls have to finish after SIGTERM, or when their version is"
         " unloaded; keep it below the time after which the platform kills the server.",
         minimum=0,
         maximum=86_400,
-        group=_ENGINE,
     )
-    stall_timeout_s: float = option(
+    stall_timeout_s: float = _engine(
         60.0,
         help="Time without progress after which an engine process counts as hung and is restarted;"
         " its calls fail. 0 for never.",
         minimum=0,
         maximum=86_400,
-        group=_ENGINE,
     )
-    log_format: LogFormat = option(
-        LogFormat.TEXT, help="Format of log lines: text for people, json for machines.", group=_LOG
+    log_format: LogFormat = _log(
+        LogFormat.TEXT, help="Format of log lines: text for people, json for machines."
     )
-    log_level: LogLevel = option(
-        LogLevel.INFO,
-        help="Least severe line that is written; info writes a line for every call.",
-        group=_LOG,
+    log_level: LogLevel = _log(
+        LogLevel.INFO, help="Least severe line that is written; info writes a line for every call."
     )
-    otlp_endpoint: str = option(
+    otlp_endpoint: str = _log(
         "",
         help="OpenTelemetry collector for traces of calls, as http://host:4317; needs the extra"
         " tracing. If empty, nothing is traced.",
-        group=_LOG,
     )
-    trace_sample_ratio: float = option(
+    trace_sample_ratio: float = _log(
         1.0,
         help="Share of calls that are traced; a client that traces decides for its own calls.",
         minimum=0,
         maximum=1,
-        group=_LOG,
     )
 
     def engine_limits(self) -> EngineLimits:

@@ -11,10 +11,8 @@ _CGROUP = Path("/sys/fs/cgroup")
 def available_cores(cgroup: Path = _CGROUP) -> int:
     """Counts the cores; at least 1.
 
-    Args:
-        cgroup: Mount point of the control groups; in a container, those of the container.
-            Source: Linux, Documentation/admin-guide/cgroup-v2.rst ("cpu.max"), and
-            Documentation/scheduler/sched-bwc.rst for version 1.
+    Source: Linux, Documentation/admin-guide/cgroup-v2.rst ("cpu.max"), and
+    Documentation/scheduler/sched-bwc.rst for version 1.
     """
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1

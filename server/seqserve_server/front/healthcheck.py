@@ -31,15 +31,7 @@ class HealthcheckOptions:
 
 
 def main(argv: Sequence[str] | None = None, timeout_s: float = _TIMEOUT_S) -> int:
-    """Asks once and prints the answer.
-
-    Args:
-        argv: Arguments after the module's name; those of the process if None.
-        timeout_s: How long to wait for the server.
-
-    Returns:
-        The exit status.
-    """
+    """Asks once, prints the answer and returns the exit status."""
     try:
         options = parse(
             HealthcheckOptions,

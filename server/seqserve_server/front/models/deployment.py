@@ -33,13 +33,7 @@ class Deployment:
     """Loads and unloads versions and moves their entries through the states."""
 
     def __init__(self, loader: Loader, metrics: Metrics, drain_timeout_s: float) -> None:
-        """Loads nothing yet.
-
-        Args:
-            loader: Reads folders and starts engine processes.
-            metrics: Counts loads and shows the engines that run.
-            drain_timeout_s: Time that the calls of a version get to finish when it is unloaded.
-        """
+        """Loads nothing yet; the calls of an unloaded version get ``drain_timeout_s`` to finish."""
         self._loader = loader
         self._metrics = metrics
         self._drain_timeout_s = drain_timeout_s
@@ -60,12 +54,7 @@ class Deployment:
             engine.close()
 
     def load_all(self, entries: Iterable[Entry]) -> None:
-        """Loads versions in parallel, before the event loop runs; blocks.
-
-        Raises:
-            ProviderError: The execution provider is not available.
-            StartupError: The caches do not fit in memory.
-        """
+        """Loads versions in parallel, before the event loop runs; blocks."""
         began_s = time.perf_counter()
         for entry in entries:
             entry.start_loading()

@@ -25,11 +25,7 @@ _IGNORED_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno
 
 
 def version_folders(repository: Path) -> list[Path]:
-    """Lists the folders ``<name>/<version>/`` and ignores everything else.
-
-    Raises:
-        OSError: The repository cannot be read.
-    """
+    """Lists the folders ``<name>/<version>/``; raises OSError if the repository is unreadable."""
     # Without the right to enter it, iterdir would still list names and every version look gone.
     os.stat(os.path.join(repository, os.curdir))
     return sorted(
@@ -62,11 +58,7 @@ def has_manifest(files: Files) -> bool:
 
 
 def check_inside(folder: Path, repository: Path) -> None:
-    """Refuses a link to a folder outside the repository.
-
-    Raises:
-        ArtifactError: The folder is not in the repository.
-    """
+    """Raises ArtifactError if a folder is a link out of the repository."""
     if not folder.resolve().is_relative_to(repository.resolve()):
         raise ArtifactError(
             f"{folder}: is a link that leads out of the repository; put the model itself there"

@@ -158,11 +158,6 @@ def to_drain(versions: Collection[V], keep: int, weighted: Collection[int] = ())
 
     Only newer versions that are READY replace a version. The last ready version, if its folder is
     gone, stays until the versions that are loading have finished or failed.
-
-    Args:
-        versions: All versions of the model.
-        keep: Number of highest versions to keep loaded; 0 keeps all.
-        weighted: Versions with a traffic weight.
     """
     ready = [version for version in versions if version.state is ModelState.READY]
     wanted = [version for version in ready if version.is_wanted]

@@ -39,13 +39,7 @@ class Loader:
         )
 
     def load(self, name: str, version: int, engine: RemoteEngine) -> ServedModel:
-        """Waits until a version is verified and ready; on failure its process is ended.
-
-        Raises:
-            ProviderError: The execution provider is not available.
-            StartupError: The caches do not fit in memory.
-            SeqserveError: The artifact is damaged or cannot be run.
-        """
+        """Waits until a version is verified and ready; on failure its process is ended."""
         try:
             return self._load(self._folder(name, version), engine)
         except BaseException:

@@ -6,14 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from seqserve.errors import OptionError
-from seqserve_server.contract.errors import (
-    InvalidRequest,
-    ModelNotFound,
-    ModelNotLoaded,
-    ModelUnavailable,
-    ServiceError,
-    StartupError,
-)
+from seqserve_server.contract import errors
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.tokenizer import Tokenizer
@@ -79,10 +72,8 @@ class Repository:
     def choose_default(self, default: str = "") -> None:
         """Sets the default model, after the first models were loaded.
 
-        A model that is added later does not change the default.
-
-        Args:
-            default: Name of the model; if empty, the only model that is ready, or none.
+        If ``default`` is empty, it is the only model that is ready, or none. A model that is added
+        later does not change the default.
 
         Raises:
             StartupError: No model is ready.
@@ -91,7 +82,7 @@ class Repository:
         ready = sorted({entry.name for entry in self.entries if entry.state is ModelState.READY})
         if not ready:
             reasons = "".join(f"\n  {entry.label}: {entry.reason}" for entry in self.entries)
-            raise StartupError(f"no model can be served:{reasons}")
+            raise errors.StartupError(f"no model can be served:{reasons}")
         if default and default not in ready:
             raise OptionError(
                 f"--default-model: {default!r} is not ready; there are {', '.join(ready)}"
@@ -135,9 +126,8 @@ class Repository:
     def find(self, name: str, version: int = 0) -> Entry:
         """Finds a version by name and number, whatever its state.
 
-        Args:
-            name: Name of the model; empty for the default.
-            version: 0 for the highest ready version, or the highest of all if none is ready.
+        An empty name is the default. Version 0 is the highest ready version, or the highest of all
+        if none is ready.
 
         Raises:
             ModelNotFound: It does not exist; the message lists the versions that do.
@@ -148,10 +138,8 @@ class Repository:
     def resolve(self, name: str, version: int, key: str) -> ServedModel:
         """Finds the version that serves a call. The caller must count the call in its ``calls``.
 
-        Args:
-            name: Name of the model; empty for the default.
-            version: 0 for a version chosen by the traffic weights.
-            key: Key of the call; equal keys get the same version.
+        An empty name is the default. Version 0 is one chosen by the traffic weights; calls of equal
+        keys get the same one.
 
         Raises:
             ModelNotFound: The version does not exist.
@@ -184,12 +172,7 @@ class Repository:
     def set_traffic(self, name: str, weights: Weights) -> list[Entry]:
         """Sets how the calls that name no version are divided among the versions of a model.
 
-        Args:
-            name: Name of the model; empty for the default.
-            weights: Weight of each version; if empty, the highest ready version gets all calls.
-
-        Returns:
-            All versions of the model.
+        Without weights the highest ready version gets all calls. Returns all versions of the model.
 
         Raises:
             ModelNotFound: The model or a version does not exist.
@@ -197,7 +180,7 @@ class Repository:
         """
         found = self._matching(name, 0)
         if error := weights_error(weights):
-            raise InvalidRequest("weights", error)
+            raise errors.InvalidRequest("weights", error)
         for version in weights:
             self._matching(name, version)
         name = found[0].name
@@ -216,7 +199,7 @@ class Repository:
         else:
             found = list(versions.values())
         if not found:
-            raise ModelNotFound(f"{_unknown(wanted, version)}; there are {self._labels()}")
+            raise errors.ModelNotFound(f"{_unknown(wanted, version)}; there are {self._labels()}")
         return found
 
     def _labels(self) -> str:
@@ -233,7 +216,7 @@ def _unknown(name: str, version: int) -> str:
     return f"no model {asked!r}" + (f" of version {version}" if version else "")
 
 
-def _unready_error(entries: list[Entry]) -> ServiceError:
+def _unready_error(entries: list[Entry]) -> errors.ServiceError:
     """Makes the error of a call for which none of these versions is ready.
 
     A retry makes sense only if a version is loading or draining.
@@ -241,8 +224,8 @@ def _unready_error(entries: list[Entry]) -> ServiceError:
     for state in _RETRYABLE:
         for entry in entries:
             if entry.state is state:
-                return ModelUnavailable(f"{entry.label} {_RETRYABLE[state]}")
+                return errors.ModelUnavailable(f"{entry.label} {_RETRYABLE[state]}")
     entry = max(entries, key=lambda entry: entry.version)
     if entry.state is ModelState.FAILED:
-        return ModelNotLoaded(f"{entry.label} could not be loaded; see GetModel")
-    return ModelNotLoaded(f"{entry.label} is not loaded; LoadModel loads it")
+        return errors.ModelNotLoaded(f"{entry.label} could not be loaded; see GetModel")
+    return errors.ModelNotLoaded(f"{entry.label} is not loaded; LoadModel loads it")

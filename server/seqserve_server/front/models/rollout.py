@@ -11,13 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from seqserve.errors import OptionError, SeqserveError
-from seqserve_server.contract import logs
-from seqserve_server.contract.errors import (
-    Draining,
-    InvalidRequest,
-    ModelNotLoaded,
-    ModelUnavailable,
-)
+from seqserve_server.contract import errors, logs
 from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.models.deployment import Deployment
 from seqserve_server.front.models.lifecycle import Control, ModelState, to_drain, to_load
@@ -45,13 +39,7 @@ class Rollout:
     ) -> None:
         """Loads nothing before :meth:`open`.
 
-        Args:
-            repository: Registry of the versions.
-            loader: Reads folders and starts engine processes.
-            metrics: Counts loads and shows the state of each version.
-            keep: Number of highest versions of each model to keep loaded; 0 keeps all.
-            interval_s: Time between two scans of the folder; 0 for no scans after the first.
-            drain_timeout_s: Time that the calls of a version get to finish when it is unloaded.
+        ``keep`` is --keep-versions, ``interval_s`` --watch-interval-s.
         """
         self.repository = repository
         self.on_change: Callable[[], None] = lambda: None
@@ -70,10 +58,6 @@ class Rollout:
         """Loads the versions in the folder, in parallel, before the event loop runs; blocks.
 
         If a version fails, an older one may be loaded in its place.
-
-        Args:
-            default: Name of the default model; the only one if empty.
-            traffic: Weights of versions by model.
 
         Raises:
             OptionError: The folder, the default model or a version with a weight does not exist.
@@ -128,9 +112,7 @@ class Rollout:
     async def load(self, name: str, version: int = 0) -> Entry:
         """Loads a version, whatever the watch would do, and waits until it is ready.
 
-        Args:
-            name: Name of the model; empty for the default.
-            version: 0 for the highest one in the folder.
+        An empty name is the default; version 0 is the highest one in the folder.
 
         Raises:
             ModelNotFound: It is not in the folder.
@@ -144,7 +126,7 @@ class Rollout:
         if not version:
             entry = self.repository.versions(entry.name)[-1]
         if entry.state is ModelState.DRAINING:
-            raise ModelUnavailable(f"{entry.label} is being unloaded; try again when it is")
+            raise errors.ModelUnavailable(f"{entry.label} is being unloaded; try again when it is")
         entry.control = Control.LOADED
         if entry.state in (ModelState.AVAILABLE, ModelState.FAILED):
             self._begin_load(entry)
@@ -152,15 +134,11 @@ class Rollout:
         if entry.state is not ModelState.READY:
             self._check_open()
             reason = entry.reason or "it was unloaded meanwhile"
-            raise ModelNotLoaded(f"{entry.label} could not be loaded: {reason}")
+            raise errors.ModelNotLoaded(f"{entry.label} could not be loaded: {reason}")
         return entry
 
     async def unload(self, name: str, version: int) -> Entry:
         """Takes a version out of service, and waits until its process has ended.
-
-        Args:
-            name: Name of the model; empty for the default.
-            version: Number of the version; must not be 0.
 
         Raises:
             ModelNotFound: It does not exist.
@@ -169,7 +147,7 @@ class Rollout:
         """
         self._check_open()
         if not version:
-            raise InvalidRequest("version", "is not given; say which one is to be unloaded")
+            raise errors.InvalidRequest("version", "is not given; say which one is to be unloaded")
         entry = self.repository.find(name, version)
         entry.control = Control.UNLOADED
         if entry.state is ModelState.FAILED:
@@ -179,13 +157,7 @@ class Rollout:
         return entry
 
     def set_traffic(self, name: str, weights: Weights) -> list[Entry]:
-        """Divides the calls that name no version; a version with a weight stays loaded.
-
-        Raises:
-            ModelNotFound: The model or a version does not exist.
-            InvalidRequest: The weights are invalid.
-            Draining: The server shuts down.
-        """
+        """Divides the calls that name no version; a version with a weight stays loaded."""
         self._check_open()
         entries = self.repository.set_traffic(name, weights)
         logs.event("traffic", {"model": entries[0].name, "weights": dict(weights)})
@@ -207,7 +179,7 @@ class Rollout:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise Draining("the server is shutting down; call another one")
+            raise errors.Draining("the server is shutting down; call another one")
 
     def _apply(self) -> None:
         """Begins the loads and drains that are due, and removes versions that are gone."""

@@ -32,12 +32,7 @@ class Scanner:
         self._seen: dict[_Label, Files] = {}
 
     def open(self) -> None:
-        """Adds all versions in the folder; this first scan needs no second one. Blocks.
-
-        Raises:
-            OptionError: The folder cannot be read.
-            StartupError: It holds no version.
-        """
+        """Adds all versions in the folder; this first scan needs no second one. Blocks."""
         if not self._folder.is_dir():
             raise OptionError(
                 f"--model-repository: {self._folder} is not a folder; `seqserve export` makes one,"
@@ -72,11 +67,7 @@ class Scanner:
         return True
 
     async def find(self, name: str) -> None:
-        """Adds the versions of a model that no scan has seen yet.
-
-        Raises:
-            ModelUnavailable: The folder cannot be read.
-        """
+        """Adds the versions of a model that no scan has seen yet."""
         try:
             folders = await asyncio.to_thread(version_folders, self._folder)
         except OSError as error:

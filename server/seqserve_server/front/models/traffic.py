@@ -27,12 +27,9 @@ def traffic_shares(weights: Weights, ready: Collection[int]) -> dict[int, float]
 
 
 def choose_version(weights: Weights, ready: Collection[int], key: str) -> int:
-    """Chooses a ready version by weight.
+    """Chooses one of the ready versions by weight.
 
-    Args:
-        weights: Weight of each version.
-        ready: Versions that are ready; at least one.
-        key: Key of the call. Equal keys get the same version; a hash of it is the random number.
+    Equal keys get the same version; a hash of the key is the random number.
     """
     weighted = _weighted(weights, ready)
     if len(weighted) > 1:
@@ -51,14 +48,7 @@ def _weighted(weights: Weights, ready: Collection[int]) -> list[tuple[int, int]]
 
 
 def parse_traffic(texts: Sequence[str]) -> dict[str, dict[int, int]]:
-    """Parses ``--traffic`` into the weights of each model's versions.
-
-    Args:
-        texts: Each one ``NAME:VERSION=WEIGHT,VERSION=WEIGHT``.
-
-    Raises:
-        OptionError: A text has another form, or a model is given twice.
-    """
+    """Parses ``--traffic``, ``NAME:VERSION=WEIGHT,...``, into the weights of each model."""
     traffic: dict[str, dict[int, int]] = {}
     for text in texts:
         name, colon, shares = text.rpartition(":")

@@ -36,17 +36,7 @@ def response_of(
     replaces: bool,
     attends: bool,
 ) -> generation_pb2.GenerateResponse:
-    """Builds the response of Generate.
-
-    Args:
-        model: The model that answered.
-        source: Token ids of the source.
-        timeline: When the request reached each stage.
-        answer: The result of the engine.
-        terms: The terms of the request as they were sent, in its order.
-        replaces: Whether to replace unknown tokens by source tokens.
-        attends: Whether to return attention.
-    """
+    """Builds the response of Generate; ``terms`` are all those of the source, as they were sent."""
     response = generation_pb2.GenerateResponse(
         model=model.manifest.name,
         version=model.manifest.version,

@@ -59,13 +59,6 @@ class Server:
     ) -> None:
         """Binds the port; calls are answered after :meth:`start`.
 
-        Args:
-            options: Options of ``seqserve serve``.
-            rollout: The models.
-            metrics: Counts calls.
-            security: TLS and tokens; None for neither.
-            tracing: Traces calls; None to trace none.
-
         Raises:
             StartupError: The port is taken, or the address is not one of this machine.
         """
@@ -116,11 +109,7 @@ class Server:
     async def drain(self, timeout_s: float) -> bool:
         """Refuses new calls, finishes those that were accepted, queued ones too, and stops.
 
-        Args:
-            timeout_s: Time for that; calls that run longer end with UNAVAILABLE.
-
-        Returns:
-            Whether every call finished.
+        Returns whether every call finished in time; the others end with UNAVAILABLE.
         """
         self._is_serving = False
         await self._health.enter_graceful_shutdown()

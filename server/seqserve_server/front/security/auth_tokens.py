@@ -18,11 +18,7 @@ class Tokens:
     """The current entries of the file; if the file is broken, the last valid ones."""
 
     def __init__(self, path: Path) -> None:
-        """Reads the file.
-
-        Raises:
-            OptionError: The file cannot be read, or a line is malformed; the message names it.
-        """
+        """Reads the file; raises OptionError if it is unreadable or a line is malformed."""
         self._file = Reloaded("tokens", {_OPTION: path}, lambda: _read(path))
 
     def find(self, token: str) -> TokenEntry | None:

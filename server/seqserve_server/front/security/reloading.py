@@ -40,9 +40,6 @@ class Reloaded(Generic[T]):
             files: Path of each file by the option that names it.
             read: Reads the files; raises OptionError if they are broken.
             retry_interval_s: Time between two reads of broken files that do not change.
-
-        Raises:
-            OptionError: The files are broken.
         """
         self._what = what
         self._files = files

@@ -21,13 +21,7 @@ class Certificates:
     """
 
     def __init__(self, certificate: Path, key: Path, client_ca: Path | None) -> None:
-        """Reads the files.
-
-        Args:
-            certificate: Certificate of the server, followed by its intermediates, PEM.
-            key: Private key of the certificate, PEM.
-            client_ca: Authorities that must have signed a client's certificate, PEM; if None,
-                clients need no certificate.
+        """Reads PEM files; without ``client_ca`` clients need no certificate.
 
         Raises:
             OptionError: A file cannot be read, or key and certificate do not match.

@@ -6,19 +6,13 @@ Each version of a model has its own engine; the series of a model are sums over 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Protocol
 
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-    UnknownMetricFamily,
-)
+from prometheus_client import core
 from prometheus_client.registry import Collector
 
 from seqserve_server.contract.messages import StatsReply
@@ -64,22 +58,19 @@ class _Model:
         self.stats.add(report.stats)
 
 
-_GAUGES: dict[str, tuple[str, Callable[[_Model], int]]] = {
-    "slots_in_use": ("Rows that run.", lambda model: model.slots_in_use),
-    "slots": ("Rows that may run at once.", lambda model: model.slots),
-    "cache_bytes": ("Bytes of keys and values.", lambda model: model.cache_bytes),
+_GAUGES = {
+    "slots_in_use": "Rows that run.",
+    "slots": "Rows that may run at once.",
+    "cache_bytes": "Bytes of keys and values.",
 }
+"""Help text of each sum that is a gauge of the same name."""
 
 
 class EnginesCollector(Collector):
     """Asks all engines for their stats at each scrape."""
 
     def __init__(self, timeout_s: float = _TIMEOUT_S) -> None:
-        """Starts without engines.
-
-        Args:
-            timeout_s: How long a scrape waits for engines; a late one is shown with its last reply.
-        """
+        """Starts without engines; a late engine is shown with its last reply."""
         self._timeout_s = timeout_s
         self._engines: dict[str, list[ReportingEngine]] = {}
         # Stats of engines that were removed, so that counters never fall.
@@ -97,11 +88,7 @@ class EnginesCollector(Collector):
             self._engines[model].remove(engine)
             self._past.setdefault(model, EngineStats()).add(engine.last_reply.stats)
 
-    def describe(self) -> list[GaugeMetricFamily]:
-        """Declares no families: their series depend on the models."""
-        return []
-
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[core.Metric]:
         """Yields every family with its current values."""
         models = self._ask()
         yield from _gauges(models)
@@ -130,8 +117,8 @@ class EnginesCollector(Collector):
 _Models = dict[str, _Model]
 
 
-def _gauges(models: _Models) -> Iterator[GaugeMetricFamily]:
-    waiting = GaugeMetricFamily(
+def _gauges(models: _Models) -> Iterator[core.GaugeMetricFamily]:
+    waiting = core.GaugeMetricFamily(
         "seqserve_queue_depth",
         "Requests that wait, for a slot or for the scorer.",
         labels=["model", "priority"],
@@ -141,33 +128,31 @@ def _gauges(models: _Models) -> Iterator[GaugeMetricFamily]:
         waiting.add_metric([label, Priority.NORMAL.value], normal)
         waiting.add_metric([label, Priority.LOW.value], model.low_queue_depth)
     yield waiting
-    for name, (text, read) in _GAUGES.items():
-        family = GaugeMetricFamily(f"seqserve_{name}", text, labels=["model"])
+    for name, text in _GAUGES.items():
+        family = core.GaugeMetricFamily(f"seqserve_{name}", text, labels=["model"])
         for label, model in models.items():
-            family.add_metric([label], read(model))
+            family.add_metric([label], getattr(model, name))
         yield family
 
 
-def _counters(models: _Models) -> Iterator[Metric]:
+def _counters(models: _Models) -> Iterator[core.Metric]:
     for name, text in COUNTERS.items():
-        family: CounterMetricFamily | UnknownMetricFamily
+        family: core.CounterMetricFamily | core.UnknownMetricFamily
         if name in HISTOGRAMS:
             # OpenMetrics names a counter without its suffix, so both families would have one name.
-            family = UnknownMetricFamily(f"seqserve_{name}_total", text, labels=["model"])
+            family = core.UnknownMetricFamily(f"seqserve_{name}_total", text, labels=["model"])
         else:
-            family = CounterMetricFamily(f"seqserve_{name}", text, labels=["model"])
+            family = core.CounterMetricFamily(f"seqserve_{name}", text, labels=["model"])
         for label, model in models.items():
             family.add_metric([label], model.stats.totals[name])
         yield family
 
 
-def _labelled_counters(models: _Models) -> Iterator[CounterMetricFamily]:
-    late = CounterMetricFamily(
-        "seqserve_deadline_exceeded",
-        "Requests whose deadline passed.",
-        labels=["model", "where"],
+def _labelled_counters(models: _Models) -> Iterator[core.CounterMetricFamily]:
+    late = core.CounterMetricFamily(
+        "seqserve_deadline_exceeded", "Requests whose deadline passed.", labels=["model", "where"]
     )
-    stops = CounterMetricFamily(
+    stops = core.CounterMetricFamily(
         "seqserve_stop", "Answers by why they stopped.", labels=["model", "reason"]
     )
     for label, model in models.items():
@@ -179,9 +164,9 @@ def _labelled_counters(models: _Models) -> Iterator[CounterMetricFamily]:
     yield stops
 
 
-def _histograms(models: _Models) -> Iterator[HistogramMetricFamily]:
+def _histograms(models: _Models) -> Iterator[core.HistogramMetricFamily]:
     for name, (text, _) in HISTOGRAMS.items():
-        family = HistogramMetricFamily(f"seqserve_{name}", text, labels=["model"])
+        family = core.HistogramMetricFamily(f"seqserve_{name}", text, labels=["model"])
         for label, model in models.items():
             buckets, total = model.stats.histograms[name].buckets()
             family.add_metric([label], buckets, total)

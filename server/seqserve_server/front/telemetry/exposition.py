@@ -14,15 +14,7 @@ _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def render(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
-    """Formats the current values of a registry.
-
-    Args:
-        registry: Metrics to show.
-        accept: Media types that the scraper accepts.
-
-    Returns:
-        The text and its media type.
-    """
+    """Formats the current values for a scraper; returns the text and its media type."""
     if _OPENMETRICS in accept:
         text = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
         return text, openmetrics.CONTENT_TYPE_LATEST

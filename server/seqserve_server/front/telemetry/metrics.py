@@ -12,14 +12,7 @@ from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import TypeAlias
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    PlatformCollector,
-    ProcessCollector,
-    disable_created_metrics,
-)
+import prometheus_client as prometheus
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar
@@ -47,10 +40,6 @@ class _Durations(Collector):
         histogram, last = found
         last[histogram.observe(duration_s)] = Exemplar(call, duration_s, time.time())
 
-    def describe(self) -> list[HistogramMetricFamily]:
-        """Declares no families: a method appears when it is first called."""
-        return []
-
     def collect(self) -> Iterator[HistogramMetricFamily]:
         family = HistogramMetricFamily(
             "seqserve_request_duration_seconds",
@@ -73,10 +62,6 @@ class _Versions(Collector):
     def __init__(self) -> None:
         self.read: ReadVersions = list
 
-    def describe(self) -> list[GaugeMetricFamily]:
-        """Declares no families: versions come and go."""
-        return []
-
     def collect(self) -> Iterator[GaugeMetricFamily]:
         family = GaugeMetricFamily(
             "seqserve_model_state",
@@ -94,10 +79,10 @@ class Metrics:
     def __init__(self) -> None:
         """Registers all metrics, so that each name is there from the first scrape on."""
         # They would add a series with the start time to each counter, which no rule of ours reads.
-        disable_created_metrics()  # type: ignore[no-untyped-call]
-        self.registry = CollectorRegistry()
-        ProcessCollector(registry=self.registry)
-        PlatformCollector(registry=self.registry)
+        prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = prometheus.CollectorRegistry()
+        prometheus.ProcessCollector(registry=self.registry)
+        prometheus.PlatformCollector(registry=self.registry)
         self._engines = EnginesCollector()
         self._durations = _Durations()
         self._versions = _Versions()
@@ -111,15 +96,15 @@ class Metrics:
         self._model_loads = self._counter("model_loads", "Models loaded, by outcome.", "result")
         for result in ("success", "failure"):
             self._model_loads.labels(result)
-        self._model_info = Gauge(
+        self._model_info = prometheus.Gauge(
             "seqserve_model_info",
             "Models that are loaded.",
             ["model", "version", "precision", "provider"],
             registry=self.registry,
         )
 
-    def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"seqserve_{name}", text, labels, registry=self.registry)
+    def _counter(self, name: str, text: str, *labels: str) -> prometheus.Counter:
+        return prometheus.Counter(f"seqserve_{name}", text, labels, registry=self.registry)
 
     def show_versions(self, read: ReadVersions) -> None:
         """Sets the function that reads the states of all versions at each scrape."""

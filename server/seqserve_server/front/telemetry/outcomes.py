@@ -11,20 +11,7 @@ from dataclasses import dataclass
 
 from grpc import StatusCode
 
-from seqserve_server.contract.errors import (
-    DeadlinePassed,
-    Draining,
-    EngineFault,
-    InvalidRequest,
-    ModelNotFound,
-    ModelNotLoaded,
-    ModelUnavailable,
-    NoScorer,
-    PermissionDenied,
-    QueueFull,
-    ServiceError,
-    Unauthenticated,
-)
+from seqserve_server.contract import errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +30,19 @@ class Outcome:
 OK = Outcome(StatusCode.OK)
 CANCELLED = Outcome(StatusCode.CANCELLED)
 FAULT = Outcome(StatusCode.INTERNAL, "FAULT", is_fault=True)
-OUTCOMES: dict[type[ServiceError], Outcome] = {
-    InvalidRequest: Outcome(StatusCode.INVALID_ARGUMENT, "INVALID_FIELD", "invalid"),
-    ModelNotFound: Outcome(StatusCode.NOT_FOUND, "MODEL_NOT_FOUND"),
+OUTCOMES: dict[type[errors.ServiceError], Outcome] = {
+    errors.InvalidRequest: Outcome(StatusCode.INVALID_ARGUMENT, "INVALID_FIELD", "invalid"),
+    errors.ModelNotFound: Outcome(StatusCode.NOT_FOUND, "MODEL_NOT_FOUND"),
     # Its label is the bound that was reached: see rejection_of.
-    QueueFull: Outcome(StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL"),
-    DeadlinePassed: Outcome(StatusCode.DEADLINE_EXCEEDED, "DEADLINE_PASSED", is_fault=True),
-    ModelUnavailable: Outcome(StatusCode.UNAVAILABLE, "MODEL_UNAVAILABLE", is_fault=True),
-    ModelNotLoaded: Outcome(StatusCode.FAILED_PRECONDITION, "MODEL_NOT_LOADED"),
-    NoScorer: Outcome(StatusCode.FAILED_PRECONDITION, "NO_SCORER"),
-    Draining: Outcome(StatusCode.UNAVAILABLE, "DRAINING", "draining", is_fault=True),
-    Unauthenticated: Outcome(StatusCode.UNAUTHENTICATED, "NO_VALID_TOKEN"),
-    PermissionDenied: Outcome(StatusCode.PERMISSION_DENIED, "SCOPE_MISSING"),
-    EngineFault: FAULT,
+    errors.QueueFull: Outcome(StatusCode.RESOURCE_EXHAUSTED, "QUEUE_FULL"),
+    errors.DeadlinePassed: Outcome(StatusCode.DEADLINE_EXCEEDED, "DEADLINE_PASSED", is_fault=True),
+    errors.ModelUnavailable: Outcome(StatusCode.UNAVAILABLE, "MODEL_UNAVAILABLE", is_fault=True),
+    errors.ModelNotLoaded: Outcome(StatusCode.FAILED_PRECONDITION, "MODEL_NOT_LOADED"),
+    errors.NoScorer: Outcome(StatusCode.FAILED_PRECONDITION, "NO_SCORER"),
+    errors.Draining: Outcome(StatusCode.UNAVAILABLE, "DRAINING", "draining", is_fault=True),
+    errors.Unauthenticated: Outcome(StatusCode.UNAUTHENTICATED, "NO_VALID_TOKEN"),
+    errors.PermissionDenied: Outcome(StatusCode.PERMISSION_DENIED, "SCOPE_MISSING"),
+    errors.EngineFault: FAULT,
 }
 
 
@@ -66,4 +53,4 @@ def outcome_of(error: Exception) -> Outcome:
 
 def rejection_of(error: Exception) -> str:
     """Gives the label of an error in ``seqserve_rejected_total``; empty if it has none."""
-    return error.bound.value if isinstance(error, QueueFull) else outcome_of(error).rejected
+    return error.bound.value if isinstance(error, errors.QueueFull) else outcome_of(error).rejected

@@ -41,10 +41,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def __init__(
-        self,
-        address: tuple[str, int],
-        handler: type[BaseHTTPRequestHandler],
-        limits: ScrapeLimits,
+        self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], limits: ScrapeLimits
     ) -> None:
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
@@ -102,14 +99,7 @@ class ScrapeServer:
         ready: Callable[[], bool],
         limits: ScrapeLimits = _LIMITS,
     ) -> None:
-        """Starts to listen.
-
-        Args:
-            host: Address to listen on.
-            port: 0 for any free port.
-            registry: Metrics that ``/metrics`` shows.
-            ready: Tells ``/readyz`` whether the server takes calls.
-            limits: Bounds of connections.
+        """Starts to listen; ``ready`` tells ``/readyz`` whether the server takes calls.
 
         Raises:
             StartupError: The port is taken, or the address does not belong to this machine.

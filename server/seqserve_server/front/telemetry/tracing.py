@@ -71,13 +71,7 @@ class Tracing:
     def __init__(
         self, exporter: SpanExporter, sample_ratio: float, flush_s: float = _FLUSH_S
     ) -> None:
-        """Starts the thread that sends spans.
-
-        Args:
-            exporter: Sends the spans.
-            sample_ratio: Share of calls that are traced, unless the client has decided it.
-            flush_s: Time to send the last spans when the server stops.
-        """
+        """Starts the thread that sends spans; ``flush_s`` bounds the sending of the last ones."""
         self._exporter = exporter
         self._flush_s = flush_s
         self._propagator = TraceContextTextMapPropagator()
@@ -92,16 +86,7 @@ class Tracing:
         self._tracer = self._provider.get_tracer(_NAME, __version__)
 
     def ended(self, record: CallRecord, outcome: Outcome, ended_s: float) -> str:
-        """Makes the spans of a call.
-
-        Args:
-            record: The call.
-            outcome: How it ended.
-            ended_s: Its end on the monotonic clock.
-
-        Returns:
-            The id of its trace; empty if the call is not in the sample.
-        """
+        """Makes the spans of a call; returns its trace id, empty if it is not in the sample."""
         if record.trace is None:
             return ""
         clock = _Clock()
@@ -158,12 +143,8 @@ class Tracing:
 def tracing_to(endpoint: str, sample_ratio: float) -> Tracing:
     """Sends traces to a collector by OTLP over gRPC.
 
-    Args:
-        endpoint: ``http://host:port``, or ``https://`` for TLS.
-        sample_ratio: See :class:`Tracing`.
-
     Raises:
-        StartupError: The endpoint is not a URL of this form.
+        StartupError: The endpoint is not ``http://host:port``, or ``https://`` for TLS.
     """
     try:
         parts = urlsplit(endpoint)

@@ -38,11 +38,7 @@ SCOPES: dict[str, Scope | None] = {
 
 
 def scope_of(method: str) -> Scope | None:
-    """Gives the scope that a method needs; None if it needs no token.
-
-    Args:
-        method: As gRPC writes it, ``/package.Service/Method``.
-    """
+    """Gives the scope that a method needs; None if it needs no token."""
     if method in SCOPES:
         return SCOPES[method]
     service = method[: method.rfind("/") + 1]
@@ -53,12 +49,7 @@ class AuthorizationInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type
     """Refuses calls without a token, or whose token lacks the scope of the method."""
 
     def __init__(self, tokens: Tokens, refusing: Callable[[str, ServiceError], Handler]) -> None:
-        """Takes the tokens, and how calls are refused.
-
-        Args:
-            tokens: The tokens that the server accepts.
-            refusing: Makes a handler that ends each call of a method with an error.
-        """
+        """Takes the tokens, and what makes a handler that ends a method's calls with an error."""
         self._tokens = tokens
         self._refusing = refusing
 

@@ -13,10 +13,5 @@ _JITTER_S = 0.005
 
 
 def has_passed(remaining_s: float | None, elapsed_s: float) -> bool:
-    """Tells whether a cancelled call had reached its deadline.
-
-    Args:
-        remaining_s: Time left by the server's clock; None without a deadline.
-        elapsed_s: Time since the call arrived.
-    """
+    """Tells whether a cancelled call had reached its deadline, if it has one."""
     return remaining_s is not None and remaining_s <= _JITTER_S + _ROUNDING * elapsed_s

@@ -13,21 +13,15 @@ import grpc
 from google.protobuf.message import Message
 from grpc_health.v1 import health, health_pb2
 
+from seqserve_server.front.rpc.calls import wire
 from seqserve_server.front.rpc.calls.status import failure_of
-from seqserve_server.front.rpc.calls.wire import (
-    Context,
-    Handler,
-    Unreadable,
-    behaviour_of,
-    rewrapped,
-)
 
 
 class HealthServicer(health.aio.HealthServicer):  # type: ignore[misc, name-defined]
     """Reports whether a service or a model is up."""
 
     async def Check(
-        self, request: health_pb2.HealthCheckRequest, context: Context
+        self, request: health_pb2.HealthCheckRequest, context: wire.Context
     ) -> health_pb2.HealthCheckResponse:
         """Reports the status now; NOT_FOUND for a name that was removed or never existed."""
         response: health_pb2.HealthCheckResponse = await super().Check(request, context)
@@ -36,7 +30,7 @@ class HealthServicer(health.aio.HealthServicer):  # type: ignore[misc, name-defi
             await context.abort(grpc.StatusCode.NOT_FOUND)
         return response
 
-    async def List(self, request: Message, context: Context) -> None:
+    async def List(self, request: Message, context: wire.Context) -> None:
         """Refuses, as the protocol allows: a client without a token must not learn model names."""
         await context.abort(
             grpc.StatusCode.UNIMPLEMENTED,
@@ -44,23 +38,25 @@ class HealthServicer(health.aio.HealthServicer):  # type: ignore[misc, name-defi
         )
 
 
-def legible(handler: Handler) -> Handler:
+def legible(handler: wire.Handler) -> wire.Handler:
     """Wraps a handler so that malformed requests end the call with INVALID_ARGUMENT."""
-    behaviour = behaviour_of(handler)
+    behaviour = wire.behaviour_of(handler)
 
-    async def answer(request: Message | Unreadable, context: Context) -> Any:
+    async def answer(request: Message | wire.Unreadable, context: wire.Context) -> Any:
         return await behaviour(await _read(request, context), context)
 
-    async def answers(requests: AsyncIterator[Message | Unreadable], context: Context) -> Any:
+    async def answers(
+        requests: AsyncIterator[Message | wire.Unreadable], context: wire.Context
+    ) -> Any:
         readable = (await _read(request, context) async for request in requests)
         async for response in behaviour(readable, context):
             yield response
 
-    return rewrapped(handler, answers if handler.request_streaming else answer)
+    return wire.rewrapped(handler, answers if handler.request_streaming else answer)
 
 
-async def _read(request: Message | Unreadable, context: Context) -> Message:
-    if isinstance(request, Unreadable):
+async def _read(request: Message | wire.Unreadable, context: wire.Context) -> Message:
+    if isinstance(request, wire.Unreadable):
         failure = failure_of(request, "")
         await context.abort(failure.outcome.code, failure.message, failure.trailers)
     return request

@@ -19,18 +19,12 @@ from google.protobuf.message import Message
 from seqserve_server.contract import logs
 from seqserve_server.contract.errors import DeadlinePassed, ServiceError
 from seqserve_server.front.models.active_calls import ActiveCalls
+from seqserve_server.front.rpc.calls import wire
 from seqserve_server.front.rpc.calls.deadline import has_passed
 from seqserve_server.front.rpc.calls.grpc_services import legible
 from seqserve_server.front.rpc.calls.peer import peer_name
 from seqserve_server.front.rpc.calls.server_call import ServerCall, auth_name, current
 from seqserve_server.front.rpc.calls.status import Failure, failure_of
-from seqserve_server.front.rpc.calls.wire import (
-    Context,
-    Handler,
-    Unreadable,
-    behaviour_of,
-    rewrapped,
-)
 from seqserve_server.front.telemetry.call_record import REQUEST_ID, request_id, trace_of
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.front.telemetry.outcomes import CANCELLED, OK, OUTCOMES, Outcome
@@ -39,7 +33,7 @@ if TYPE_CHECKING:
     # OpenTelemetry is there only with an extra.
     from seqserve_server.front.telemetry.tracing import Tracing
 
-Requests: TypeAlias = Message | Unreadable | AsyncIterator[Message | Unreadable]
+Requests: TypeAlias = Message | wire.Unreadable | AsyncIterator[Message | wire.Unreadable]
 """What a handler is given: one request, or a stream of them."""
 
 _OURS = ("/seqserve.v1.", "/inference.")
@@ -53,25 +47,19 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     def __init__(
         self, metrics: Metrics, tracing: Tracing | None = None, *, caller_metadata: str = ""
     ) -> None:
-        """Takes where calls are reported.
-
-        Args:
-            metrics: Counts calls.
-            tracing: Traces calls; None to trace none.
-            caller_metadata: Metadata key that names the client; empty for none.
-        """
+        """Takes where calls are reported, and the metadata key that names the client, if any."""
         self._metrics = metrics
         self._tracing = tracing
         self._caller_metadata = caller_metadata
-        self._wrapped: dict[str, Handler] = {}
+        self._wrapped: dict[str, wire.Handler] = {}
         self._running: set[_RunningCall] = set()
         self.active = ActiveCalls()
 
     async def intercept_service(
         self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]],
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[wire.Handler]],
         handler_call_details: grpc.HandlerCallDetails,
-    ) -> Handler:
+    ) -> wire.Handler:
         """Finds the handler of a call and wraps it."""
         method = handler_call_details.method
         wrapped = self._wrapped.get(method)
@@ -90,16 +78,16 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         for call in list(self._running):
             call.end(error)
 
-    def refusing(self, method: str, error: ServiceError) -> Handler:
+    def refusing(self, method: str, error: ServiceError) -> wire.Handler:
         """Makes a handler of any shape that ends a call with an error and reads no request."""
 
-        async def handle(requests: Any, context: Context) -> None:
+        async def handle(requests: Any, context: wire.Context) -> None:
             async with self._call(method, context):
                 raise error
 
         return grpc.stream_stream_rpc_method_handler(handle)
 
-    def _call(self, method: str, context: Context) -> _RunningCall:
+    def _call(self, method: str, context: wire.Context) -> _RunningCall:
         metadata: Any = context.invocation_metadata()
         call = ServerCall(
             path=method,
@@ -111,17 +99,17 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         )
         return _RunningCall(call, context, self._metrics, self._tracing, self.active, self._running)
 
-    def _wrap(self, method: str, handler: Handler) -> Handler:
-        behaviour = behaviour_of(handler)
+    def _wrap(self, method: str, handler: wire.Handler) -> wire.Handler:
+        behaviour = wire.behaviour_of(handler)
 
-        async def unary(request: Message | Unreadable, context: Context) -> Message:
+        async def unary(request: Message | wire.Unreadable, context: wire.Context) -> Message:
             async with self._call(method, context):
                 response: Message = await behaviour(_readable(request), context)
                 return response
 
         # Not a generator: if a call ended while its reader is slow, the garbage collector would
         # close the generator, and the engine's request would run until then.
-        async def stream(request: Requests, context: Context) -> None:
+        async def stream(request: Requests, context: wire.Context) -> None:
             async with (
                 self._call(method, context),
                 aclosing(behaviour(_readable(request), context)) as responses,
@@ -129,10 +117,10 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
                 async for response in responses:
                     await _write(context, response)
 
-        return rewrapped(handler, stream if handler.response_streaming else unary)
+        return wire.rewrapped(handler, stream if handler.response_streaming else unary)
 
 
-async def _write(context: Context, response: Message) -> None:
+async def _write(context: wire.Context, response: Message) -> None:
     """Writes a response, which waits until the client has room for it.
 
     Raises:
@@ -145,9 +133,9 @@ async def _write(context: Context, response: Message) -> None:
         raise asyncio.CancelledError from error
 
 
-def _readable(request: Requests) -> Message | AsyncIterator[Message | Unreadable]:
+def _readable(request: Requests) -> Message | AsyncIterator[Message | wire.Unreadable]:
     # The handler itself checks each request of a stream.
-    if isinstance(request, Unreadable):
+    if isinstance(request, wire.Unreadable):
         raise request
     return request
 
@@ -157,7 +145,7 @@ class _RunningCall:
     """Surrounds the handler of one call and reports how it ended."""
 
     _call: ServerCall
-    _context: Context
+    _context: wire.Context
     _metrics: Metrics
     _tracing: Tracing | None
     _active: ActiveCalls

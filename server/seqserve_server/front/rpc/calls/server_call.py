@@ -25,18 +25,12 @@ class ServerCall(CallRecord):
     def resolve(self, repository: Repository, name: str, version: int) -> ServedModel:
         """Finds the version that the call asks for and keeps it loaded until the call ends.
 
-        A call that asks again gets the version that it has, even if that is being unloaded.
-
-        Args:
-            repository: The models.
-            name: Of the model; empty for the default.
-            version: 0 to choose one by the traffic weights and the id of the call.
+        A call that asks again gets the version that it has, even if that is being unloaded. The id
+        of the call is the key for the traffic weights.
 
         Raises:
             Draining: The server shuts down; a call that has its version goes on.
-            ModelNotFound: There is none.
-            ModelUnavailable: It is not ready, but may soon be.
-            ModelNotLoaded: It is not ready, and waiting does not help.
+            ServiceError: As :meth:`Repository.resolve`.
         """
         kept = self._kept(name or repository.default, version)
         model = kept or repository.resolve(name, version, self.request_id)

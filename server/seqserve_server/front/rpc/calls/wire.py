@@ -28,12 +28,7 @@ class Unreadable(InvalidRequest):
     """A request that protobuf cannot parse; handlers get it in place of the request."""
 
     def __init__(self, reason: str, id_: int | None) -> None:
-        """Takes the reason and what could be read.
-
-        Args:
-            reason: What is wrong with the bytes.
-            id_: Field 1, which is the id in a bulk request; None if even that cannot be read.
-        """
+        """Takes field 1, the id of a bulk request; None if even that cannot be read."""
         super().__init__("request", reason)
         self.id = id_
 

@@ -42,13 +42,7 @@ class InferenceServicer(ModelControlServicer):
     def __init__(
         self, rollout: Rollout, generation: GenerationServicer, draining: asyncio.Event
     ) -> None:
-        """Takes what answers.
-
-        Args:
-            rollout: The models.
-            generation: Answers the requests that texts become.
-            draining: Set when the server shuts down and reads no more requests.
-        """
+        """Takes the models, what answers, and the event after which no request is read."""
         super().__init__(rollout, draining)
         self._generation = generation
 
@@ -147,12 +141,7 @@ def _message(response: Response, *, is_last: bool) -> StreamResponse:
 
 
 async def _until(draining: asyncio.Event, requests: Requests) -> AsyncGenerator[Request, None]:
-    """Gives requests as they arrive; reads each only when the one before it is answered.
-
-    Raises:
-        Draining: The server shuts down.
-        InvalidRequest: A request is malformed.
-    """
+    """Gives requests as they arrive; reads each only when the one before it is answered."""
     waited: list[asyncio.Future[Any]] = [asyncio.create_task(draining.wait())]
     try:
         while True:

@@ -34,11 +34,7 @@ class InferenceRequest:
 
     @classmethod
     def read(cls, request: Request, model: ServedModel) -> InferenceRequest:
-        """Checks a request for a model.
-
-        Raises:
-            InvalidRequest: A tensor or a parameter is wrong.
-        """
+        """Checks the tensors and parameters of a request for a model."""
         texts = texts_of(request)
         outputs = outputs_of(request)
         parameters = dict(request.parameters)
@@ -103,12 +99,7 @@ class InferenceRequest:
 
 
 def renamed(error: InvalidRequest, index: int) -> InvalidRequest:
-    """Names the field of an error as this protocol does.
-
-    Args:
-        error: Names a field of ``seqserve.v1.GenerateRequest``.
-        index: Of the text that the request was for.
-    """
+    """Names the field of an error in the ``GenerateRequest`` of a text as this protocol does."""
     group, _, name = error.field.partition(".")
     if group == "source":
         return InvalidRequest(f"inputs.{TEXT}[{index}]", error.reason)

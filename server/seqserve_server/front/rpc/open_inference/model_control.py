@@ -131,17 +131,12 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
 
 
 def version_of(field: str, text: str) -> int:
-    """Reads a version, which this protocol writes as text; 0 if it is empty.
-
-    Raises:
-        InvalidRequest: The text is no version.
-    """
+    """Reads a version, which this protocol writes as text; 0 if it is empty."""
     if not text:
         return 0
     if not _VERSION.fullmatch(text):
         raise InvalidRequest(
-            field,
-            f"is {text!r:.{MAX_NAME}}; give a whole number from 1 up, or leave it empty",
+            field, f"is {text!r:.{MAX_NAME}}; give a whole number from 1 up, or leave it empty"
         )
     return int(text)
 

@@ -41,11 +41,7 @@ _KINDS = {
 
 
 def options_of(parameters: Mapping[str, Parameter]) -> Options:
-    """Reads the options; ``front.rpc.options`` checks their values.
-
-    Raises:
-        InvalidRequest: A parameter is unknown, or its value is not of the type of its field.
-    """
+    """Reads the options and checks their types; ``front.rpc.options`` checks their values."""
     options = Options()
     for name in sorted(parameters):
         if name in _TRITONS or name.startswith(_TRITONS_PREFIX):
@@ -77,11 +73,7 @@ def options_of(parameters: Mapping[str, Parameter]) -> Options:
 
 
 def flag(parameters: Mapping[str, Parameter], name: str) -> bool:
-    """Reads a parameter that is no option; False if it is absent.
-
-    Raises:
-        InvalidRequest: The parameter is no bool.
-    """
+    """Reads a parameter that is no option; False if it is absent."""
     return name in parameters and bool(_value(parameters[name], name, ("bool_param",)))
 
 

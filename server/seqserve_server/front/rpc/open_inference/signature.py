@@ -99,11 +99,7 @@ def config_of(name: str) -> Config:
 
 
 def outputs_of(request: Request) -> list[Output]:
-    """Lists the outputs that a request wants, in its order; all if it names none.
-
-    Raises:
-        InvalidRequest: An output does not exist, or has parameters.
-    """
+    """Lists the outputs that a request wants, in its order; all if it names none."""
     for wanted in request.outputs:
         if wanted.name not in OUTPUTS:
             raise InvalidRequest(

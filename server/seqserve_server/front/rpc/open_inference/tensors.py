@@ -43,11 +43,7 @@ class Texts:
 
 
 def texts_of(request: Request) -> Texts:
-    """Reads the input of a request.
-
-    Raises:
-        InvalidRequest: It is not one tensor of texts, or its elements do not match its shape.
-    """
+    """Reads the input of a request, which must be one tensor of texts that fits its shape."""
     tensor = _only_input(request)
     count = _count(tensor)
     is_raw = bool(request.raw_input_contents)
@@ -65,16 +61,7 @@ def add_output(
     *,
     is_raw: bool,
 ) -> None:
-    """Adds a tensor to a response.
-
-    Args:
-        response: The response.
-        name: Name of the tensor.
-        datatype: :data:`BYTES` or :data:`FP32`.
-        shape: Shape of the tensor.
-        values: The elements in row-major order.
-        is_raw: Whether to encode them as raw bytes.
-    """
+    """Adds a tensor to a response; its values are in row-major order."""
     output = response.outputs.add(name=name, datatype=datatype, shape=shape)
     if is_raw:
         response.raw_output_contents.append(_RAW_FORMS[datatype](values))
@@ -118,15 +105,10 @@ _TYPED_LISTS = {BYTES: "bytes_contents", FP32: "fp32_contents"}
 
 
 def refuse_parameters(field: str, names: Iterable[str]) -> None:
-    """Refuses parameters of a tensor, such as one that puts its data in shared memory.
-
-    Raises:
-        InvalidRequest: The tensor has a parameter.
-    """
+    """Refuses parameters of a tensor, such as one that puts its data in shared memory."""
     for name in names:
         raise InvalidRequest(
-            f"{field}.parameters",
-            f"{name!r:.{MAX_NAME}} is unknown; tensors have no parameters",
+            f"{field}.parameters", f"{name!r:.{MAX_NAME}} is unknown; tensors have no parameters"
         )
 
 

@@ -1,1 +1,1 @@
-"""Reads and checks the options and texts of a request."""
+"""Reads and checks options and texts; raises InvalidRequest that names the bad field."""

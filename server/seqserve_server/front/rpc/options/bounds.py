@@ -13,11 +13,7 @@ from seqserve_server.contract.errors import InvalidRequest
 
 
 def check_bounds(options: generation_pb2.GenerationOptions) -> None:
-    """Checks every option by itself.
-
-    Raises:
-        InvalidRequest: A field is unknown, a number is out of its bounds, or a list is too long.
-    """
+    """Checks every option by itself: it must be known, and its number or length in its bounds."""
     for message in (options, *options.suppress_sequences, *options.terms):
         _refuse_unknown(message)
     for field, value in options.ListFields():

@@ -26,12 +26,7 @@ class KnownOptions:
         )
 
     def read(self, model: ServedModel, options: Options) -> DecodingOptions:
-        """Checks the options of a request and converts them for the engine.
-
-        Raises:
-            InvalidRequest: An option is unknown or out of its bounds, or options contradict each
-                other.
-        """
+        """Checks the options of a request and converts them for the engine."""
         known = self._known.setdefault(model, {})
         sent = options.SerializeToString()
         found = known.get(sent)

@@ -48,15 +48,6 @@ def decoding_options(
 
     The result has all terms of the request;
     :func:`~seqserve_server.front.rpc.options.terms.for_source` keeps those that a source contains.
-
-    Args:
-        options: The options of the request.
-        manifest: Manifest of the model.
-        tokenizer: Tokenizer of the model.
-        max_rows: Maximum number of slots of one request.
-
-    Raises:
-        InvalidRequest: An option is unknown or out of its bounds, or options contradict each other.
     """
     if not options.ByteSize():
         return default_options(manifest)
@@ -67,11 +58,7 @@ def decoding_options(
 
 
 def priority_of(priority: int) -> Priority:
-    """Converts the priority of a request; unspecified is normal.
-
-    Raises:
-        InvalidRequest: The priority is unknown.
-    """
+    """Converts the priority of a request; unspecified is normal."""
     try:
         return _PRIORITIES[priority]
     except KeyError:

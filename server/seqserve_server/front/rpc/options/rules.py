@@ -25,14 +25,7 @@ def check_rules(
 ) -> None:
     """Checks options that are within their bounds against each other.
 
-    Args:
-        options: The options of the request.
-        decoding: The same options, converted for the engine.
-        manifest: Manifest of the model.
-        max_rows: Maximum number of slots of one request.
-
-    Raises:
-        InvalidRequest: The options break a rule.
+    ``decoding`` has the same options, converted; a request may take ``max_rows`` slots.
     """
     _check_lengths(decoding, manifest)
     _check_rows(options, decoding, max_rows)

@@ -18,11 +18,7 @@ _MAX_CHARACTERS = 256
 
 
 def target_ids(terms: Sequence[Term], tokenizer: Tokenizer) -> tuple[TokenIds, ...]:
-    """Tokenizes the target of each term.
-
-    Raises:
-        InvalidRequest: A text is empty or too long, or two terms have the same source.
-    """
+    """Tokenizes the target of each term; checks the texts, and that no source comes twice."""
     sources = set()
     for term in terms:
         _check_text("source", term.source)
@@ -40,18 +36,7 @@ def check_terms(
     ends: set[int],
     vocabulary: set[int],
 ) -> None:
-    """Checks that a hypothesis can contain each target.
-
-    Args:
-        terms: The terms of the request.
-        targets: Token ids of their targets.
-        suppressed: Token ids that are never generated.
-        ends: Token ids that end a hypothesis.
-        vocabulary: The only token ids that may be generated; all if empty.
-
-    Raises:
-        InvalidRequest: A target has a token that cannot be generated.
-    """
+    """Checks that a hypothesis can contain each target; an empty vocabulary allows every token."""
     for term, target in zip(terms, targets, strict=True):
         start = f"have the target {term.target!r:.80}, which has a token that"
         if not suppressed.isdisjoint(target):
@@ -68,16 +53,7 @@ def applying(terms: Sequence[Term], source: str) -> list[Term]:
 
 
 def for_source(options: DecodingOptions, terms: Sequence[Term], source: str) -> DecodingOptions:
-    """Keeps the terms that a source text contains.
-
-    Args:
-        options: Options with all terms of the request.
-        terms: The same terms, as the request has them.
-        source: The source text.
-
-    Raises:
-        InvalidRequest: Their targets and the prefix do not fit the maximum length.
-    """
+    """Keeps the terms that a source text contains; their targets must fit the maximum length."""
     if not terms:
         return options
     pairs = zip(terms, options.terms, strict=True)

@@ -12,32 +12,20 @@ _MAX_CHARACTERS_PER_TOKEN = 32
 
 
 def check_count(sources: int) -> None:
-    """Checks the number of sources in a batch.
-
-    Raises:
-        InvalidRequest: It is not 1 to :data:`MAX_SOURCES`.
-    """
+    """Checks the number of sources in a batch."""
     if not 1 <= sources <= MAX_SOURCES:
         raise InvalidRequest("sources", f"are {sources}; a call takes 1 to {MAX_SOURCES}")
 
 
 def check_source(source: str, manifest: Manifest) -> None:
-    """Checks a source before it is tokenized.
-
-    Raises:
-        InvalidRequest: The source is empty or far too long.
-    """
+    """Checks before it is tokenized that a source is not empty or far too long."""
     if not source.strip():
         raise InvalidRequest("source", "is empty")
     _check_length("source", source, manifest.limits.max_source_length, manifest)
 
 
 def check_target(target: str, manifest: Manifest) -> None:
-    """Checks a target, which may be empty, before it is tokenized.
-
-    Raises:
-        InvalidRequest: The target is far too long.
-    """
+    """Checks before it is tokenized that a target, which may be empty, is not far too long."""
     _check_length("target", target, manifest.limits.max_target_length, manifest)
 
 
@@ -49,11 +37,7 @@ def _check_length(field: str, text: str, limit: int, manifest: Manifest) -> None
 
 
 def check_source_tokens(tokens: list[int], manifest: Manifest) -> None:
-    """Checks a tokenized source.
-
-    Raises:
-        InvalidRequest: The source has too many tokens, or only the end token.
-    """
+    """Checks that a source has not too many tokens, and more than the end token."""
     limit = manifest.limits.max_source_length
     if len(tokens) > limit:
         raise InvalidRequest(
@@ -66,11 +50,7 @@ def check_source_tokens(tokens: list[int], manifest: Manifest) -> None:
 
 
 def check_target_tokens(tokens: list[int], manifest: Manifest) -> None:
-    """Checks a tokenized target.
-
-    Raises:
-        InvalidRequest: The target has too many tokens; the end token does not count.
-    """
+    """Checks that a target has not too many tokens; the end token does not count."""
     limit = manifest.limits.max_target_length
     if len(tokens) - 1 > limit:
         raise InvalidRequest(

@@ -96,7 +96,6 @@ def test_all_are_asked_before_one_is_waited_for(engines: EnginesCollector) -> No
 
 def test_no_model_shows_no_sample(engines: EnginesCollector) -> None:
     assert [sample for family in engines.collect() for sample in family.samples] == []
-    assert engines.describe() == []
 
 
 def test_counters_do_not_fall_when_an_engine_is_taken_away(engines: EnginesCollector) -> None:
