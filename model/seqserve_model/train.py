@@ -40,12 +40,7 @@ from seqserve_server.contract.tokenizer import Tokenizer
 def train(options: TrainOptions, *, command: str) -> End:
     """Trains, and writes the result where the training came to its end.
 
-    Args:
-        options: What to train, where.
-        command: The command line, for the report.
-
-    Returns:
-        Why the training ended.
+    The command line is for the report.
 
     Raises:
         OptionError: The recipe, the data or the run directory do not fit.
@@ -84,9 +79,6 @@ def prepare_data(recipe: Recipe, run: RunDirectory) -> tuple[Tokenizer, Corpora]
     """Reads, splits and tokenises the data; learns the vocabulary where the run has none.
 
     Writes nothing before everything is known to fit, so that a corrected recipe needs no --fresh.
-
-    Raises:
-        OptionError: The data do not fit the recipe.
     """
     data = recipe.data
     corpus = read_pairs(

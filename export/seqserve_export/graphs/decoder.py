@@ -21,29 +21,20 @@ from seqserve_model.transformer import Transformer
 class StepRows(NamedTuple):
     """The running rows."""
 
-    tokens: Tensor
-    """Last token of each row, int64 ``[B, 1]``."""
-    lengths: Tensor
-    """Tokens of each row already in its cache, int32 ``[B]``."""
-    max_length: Tensor
-    """Length of the longest row after this step, at least 2; int32 ``[1]``."""
-    source_last_index: Tensor
-    """Index of each row's last source token, int32 ``[B]``."""
-    max_source_length: Tensor
-    """Length of the longest source, at least 2; int32 ``[1]``."""
+    tokens: Tensor  # last token of each row, int64 [B, 1]
+    lengths: Tensor  # tokens of each row already in its cache, int32 [B]
+    max_length: Tensor  # length of the longest row after this step, at least 2; int32 [1]
+    source_last_index: Tensor  # index of each row's last source token, int32 [B]
+    max_source_length: Tensor  # length of the longest source, at least 2; int32 [1]
 
 
 class StepOptions(NamedTuple):
     """What a step changes and returns."""
 
-    bias_tokens: Tensor
-    """Tokens whose logits are changed, int64 ``[P, A]``."""
-    bias_values: Tensor
-    """Added to the logits of ``bias_tokens``, ``[P, A]``."""
-    return_logprobs: Tensor
-    """Whether to compute log-probabilities, bool ``[]``; zeros otherwise."""
-    top_k: Tensor
-    """Its length K is the number of top tokens to list, int64 ``[K]``; may be empty."""
+    bias_tokens: Tensor  # tokens whose logits are changed, int64 [P, A]
+    bias_values: Tensor  # added to the logits of bias_tokens, [P, A]
+    return_logprobs: Tensor  # whether to compute log-probabilities, bool []; zeros otherwise
+    top_k: Tensor  # its length K is the number of top tokens to list, int64 [K]; may be empty
     num_logits: Tensor
     """Its length N is the number of logits to return, from token 0 on, int64 ``[N]``; may be
     empty."""
@@ -58,18 +49,12 @@ class StepOptions(NamedTuple):
 class LayerCaches(NamedTuple):
     """The caches of one layer."""
 
-    self_key: Tensor
-    """``[B, H, C, D]``."""
-    self_value: Tensor
-    """``[B, H, C, D]``."""
-    cross_key: Tensor
-    """``[B, H, S, D]``."""
-    cross_value: Tensor
-    """``[B, H, S, D]``."""
-    last_key: Tensor
-    """Cross key of the last source token, ``[B, 1, W]``."""
-    last_value: Tensor
-    """Cross value of the last source token, ``[B, 1, W]``."""
+    self_key: Tensor  # [B, H, C, D]
+    self_value: Tensor  # [B, H, C, D]
+    cross_key: Tensor  # [B, H, S, D]
+    cross_value: Tensor  # [B, H, S, D]
+    last_key: Tensor  # cross key of the last source token, [B, 1, W]
+    last_value: Tensor  # cross value of the last source token, [B, 1, W]
 
 
 class DecoderGraph(nn.Module):
