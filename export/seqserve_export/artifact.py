@@ -52,15 +52,8 @@ def write_artifact(
     """Exports a model into ``repository/<name>/<version>`` and returns this folder.
 
     It is built and verified in a draft folder next to the target and then renamed, so that a server
-    that watches the repository never sees half an artifact.
-
-    Args:
-        model: In evaluation mode.
-        tokenizer: Of the model.
-        repository: Folder of models.
-        description: For the manifest.
-        verify: None only for random weights of tests and benchmarks.
-        choose_self_test: None leaves the self-test out.
+    that watches the repository never sees half an artifact. The model is in evaluation mode;
+    ``verify`` is None only for random weights of tests and benchmarks.
 
     Raises:
         OptionError: The model or its name cannot be exported, or the version exists.

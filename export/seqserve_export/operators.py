@@ -188,18 +188,15 @@ def integer_product(
     weight_scale: Tensor,
     bias: Tensor | None,
 ) -> Tensor:
-    """Multiplies integers of eight bits and scales the sums back.
+    """Multiplies integers of eight bits and scales the sums back, to ``[.., N]``.
 
     Args:
-        x: uint8 ``[.., K]``.
-        scale: Of x, ``[]``.
-        zero_point: Of x, uint8 ``[]``.
-        weight: int8 ``[K, N]``, or several, ``[G, K, N]``.
+        x: uint8 ``[.., K]``, with a scale ``[]`` and a zero point, uint8 ``[]``.
+        scale: Of x.
+        zero_point: Of x.
+        weight: int8 ``[K, N]``; or several, ``[G, K, N]``, which give ``[G, .., N]``.
         weight_scale: ``[N]``, or ``[G, 1, N]``.
         bias: ``[N]``.
-
-    Returns:
-        ``[.., N]``; where there are several weights, of each ``[G, .., N]``.
     """
     inputs = [x, weight, scale, weight_scale, zero_point, None, bias]
     name = "com.microsoft::MatMulIntegerToFloat"

@@ -68,13 +68,8 @@ def verify(
 ) -> Verification:
     """Runs the model and its artifact on the same sentences; :func:`judge` judges the results.
 
-    Args:
-        model: In evaluation mode, at the artifact's precision.
-        folder: Of the artifact.
-        pairs: Real sentences with references.
-        data: Name of the data, for the report.
-        threads: Of the artifact.
-        original: The model at full precision, where ``model`` was quantised.
+    ``model`` has the artifact's precision, ``original`` full precision, where the two differ;
+    ``data`` names the pairs in the report.
     """
     max_length = model.config.max_target_length
     full = original or model

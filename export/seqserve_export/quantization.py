@@ -157,15 +157,15 @@ class QuantizedLinear(nn.Module):
 class RoundedCache(nn.Module):
     """Keys and values rounded to signed integers, each channel by a scale of its own."""
 
-    key_scale: Tensor
-    value_scale: Tensor
+    key_scale: Tensor  # [1, H, 1, D]
+    value_scale: Tensor  # [1, H, 1, D]
 
     def __init__(self, key: Tensor, value: Tensor) -> None:
         """Takes the largest key and value of each channel on real text, ``[H, D]``."""
         super().__init__()
         for name, largest in (("key_scale", key), ("value_scale", value)):
             scale = (largest / _MAX_INT8).clamp(min=_MIN_SCALE)
-            self.register_buffer(name, scale[None, :, None])  # [1, H, 1, D]
+            self.register_buffer(name, scale[None, :, None])
 
     def forward(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Rounds ``[B, H, K, D]`` each."""

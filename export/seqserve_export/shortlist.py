@@ -25,7 +25,6 @@ def project_tokens(projection: nn.Linear | QuantizedLinear, x: Tensor, tokens: T
 
     Args:
         projection: Onto the whole vocabulary, W → V, without a bias.
-        x: ``[B, W]``.
         tokens: Token ids in groups, int64 ``[G, 64]``; repetitions are allowed. Threads must not
             share a group, so pass at least as many groups as threads, or none at all.
     """

@@ -78,11 +78,6 @@ class RunDirectory:
         """Lists the whole checkpoints, oldest first."""
         return sorted((self.path / "checkpoints").glob("step-????????"))
 
-    def clear(self) -> None:
-        """Removes everything."""
-        if self.path.exists():
-            shutil.rmtree(self.path)
-
     def save(
         self, state: TrainingState, model: Transformer, optimizer: torch.optim.Optimizer, keep: int
     ) -> None:

@@ -178,17 +178,12 @@ class TransformerConfig:
         return dataclasses.asdict(self, dict_factory=to_plain)
 
 
+# fmt: off
 _POSITIVE = (
-    "vocabulary_size",
-    "width",
-    "heads",
-    "feed_forward_width",
-    "encoder_layers",
-    "decoder_layers",
-    "relative_distance",
-    "max_source_length",
-    "max_target_length",
+    "vocabulary_size", "width", "heads", "feed_forward_width", "encoder_layers", "decoder_layers",
+    "relative_distance", "max_source_length", "max_target_length",
 )
+# fmt: on
 _DROPOUTS = ("dropout", "attention_dropout")
 _IDS = ("pad_id", "bos_id", "eos_id", "unk_id")
 

@@ -136,13 +136,7 @@ def split_pairs(
     Groups of linked pairs are drawn at random and held out whole; of each source in a group only
     the first pair is kept. Larger groups (very short sentences with dozens of translations) stay
     in the training data: holding them out would take much of it away for a few test sentences.
-
-    Args:
-        pairs: All pairs, in the order of the file.
-        validation_pairs: Number of pairs for validation, each with another source.
-        test_pairs: Number of pairs for test, each with another source.
-        max_group: Largest group, in pairs, that may be held out.
-        seed: Decides the draw.
+    ``max_group`` is the largest group, in pairs, that may be held out.
 
     Raises:
         OptionError: There are not enough pairs.

@@ -188,8 +188,7 @@ def _clean(rows: Iterable[Row], counts: Counts) -> Iterator[Row]:
 
 
 def _credit(number: str, user: str) -> str:
-    named = user not in ("", "\\N")
-    return f"#{number} ({user})" if named else f"#{number}"
+    return f"#{number}" if user in ("", "\\N") else f"#{number} ({user})"
 
 
 @contextlib.contextmanager

@@ -59,12 +59,8 @@ class Validation:
 
     def by(self, metric: Metric) -> float:
         """Gives the value of a metric, negated if lower is better."""
-        values = {
-            Metric.CHRF: self.scores.chrf,
-            Metric.BLEU: self.scores.bleu,
-            Metric.LOSS: -self.loss,
-        }
-        return values[metric]
+        scores = {Metric.CHRF: self.scores.chrf, Metric.BLEU: self.scores.bleu}
+        return scores.get(metric, -self.loss)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

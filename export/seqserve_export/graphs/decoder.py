@@ -13,7 +13,6 @@ from seqserve_export.graphs.projections import qkv_projections
 from seqserve_export.graphs.step_positions import StepPositions
 from seqserve_export.quantization import cache_scales, precision_of
 from seqserve_export.shortlist import project_tokens
-from seqserve_model.layers import DecoderLayer
 from seqserve_model.positions import LearnedPositions, RotaryPositions, SinusoidalPositions
 from seqserve_model.transformer import Transformer
 
@@ -84,7 +83,7 @@ class DecoderGraph(nn.Module):
         updated: list[Tensor] = []
         for index, (layer, cache) in enumerate(zip(self.model.decoder_layers, caches, strict=True)):
             attend_target = partial(self._attend_target, index, rows, cache, updated)
-            attend_memory = partial(self._attend_memory, layer, rows, cache, updated)
+            attend_memory = partial(self._attend_memory, index, rows, cache, updated)
             x = layer(x, attend_target, attend_memory)
         features = self.model.decoder_norm(x)
         if not self.is_flat:
@@ -143,14 +142,9 @@ class DecoderGraph(nn.Module):
         return attention.output(self._as_rows(heads))  # type: ignore[no-any-return]
 
     def _attend_memory(
-        self,
-        layer: DecoderLayer,
-        rows: StepRows,
-        cache: LayerCaches,
-        updated: list[Tensor],
-        x: Tensor,
+        self, index: int, rows: StepRows, cache: LayerCaches, updated: list[Tensor], x: Tensor
     ) -> Tensor:
-        attention = layer.cross_attention
+        attention = self.model.decoder_layers[index].cross_attention
         # The operator must write something: it writes the last source token where it already is.
         heads, key, value = operators.cached_attention(
             self._as_step(attention.query(x)),
