@@ -41,8 +41,7 @@ class Tolerance:
     """How far an artifact may differ from its model."""
 
     logprob_difference: float
-    equal_share: float
-    """Share of sentences with equal tokens; near ties may fall either way."""
+    equal_share: float  # of sentences with equal tokens; near ties may fall either way
     bleu_loss: float
     top1_agreement: float
 

@@ -100,12 +100,7 @@ def evaluate(translate: Translator, pairs: Sequence[Pair]) -> tuple[Scores, list
 
 
 def run(options: EvaluateOptions) -> None:
-    """Scores a run or an artifact on held-out pairs, and prints the scores.
-
-    Raises:
-        OptionError: It is neither a run nor an artifact, or the data or the device do not fit.
-        ArtifactError: The artifact is not sound.
-    """
+    """Scores a run or an artifact on held-out pairs, and prints the scores."""
     if is_artifact(options.path):
         _check_for_artifact(options)
     with open_translator(options) as translate:

@@ -118,13 +118,11 @@ class Recipe:
             OptionError: The file cannot be read, a key is unknown, or a value does not fit.
         """
         try:
-            content = tomllib.loads(path.read_text(encoding="utf-8"))
+            return cls.from_dict(tomllib.loads(path.read_text(encoding="utf-8")))
         except OSError as error:
             raise OptionError(f"{path}: cannot be read: {error.strerror}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise OptionError(f"{path}: is not TOML: {error}") from None
-        try:
-            return cls.from_dict(content)
         except OptionError as error:
             raise OptionError(f"{path}: {error}") from None
 

@@ -37,9 +37,7 @@ from seqserve_server.contract.tokenizer import Tokenizer
 
 
 def train(options: TrainOptions, *, command: str) -> End:
-    """Trains, and writes the result where the training came to its end.
-
-    The command line is for the report.
+    """Trains, and writes the result, with the command line, where the training came to its end.
 
     Raises:
         OptionError: The recipe, the data or the run directory do not fit.

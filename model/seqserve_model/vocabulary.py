@@ -22,10 +22,9 @@ CONTROL_TOKENS = [PAD, BOS, EOS, UNK]
 
 
 def learn_vocabulary(texts: Iterable[str], *, size: int, characters: int) -> Tokenizer:
-    """Learns a vocabulary from texts.
+    """Learns a vocabulary from the texts of both languages.
 
     Args:
-        texts: Sources and targets.
         size: Number of tokens, the 4 control tokens and the 256 bytes counted.
         characters: Limit of characters with a token of their own; the most frequent ones get it.
 

@@ -34,9 +34,7 @@ class StepOptions(NamedTuple):
     bias_values: Tensor  # added to the logits of bias_tokens, [P, A]
     return_logprobs: Tensor  # whether to compute log-probabilities, bool []; zeros otherwise
     top_k: Tensor  # its length K is the number of top tokens to list, int64 [K]; may be empty
-    num_logits: Tensor
-    """Its length N is the number of logits to return, from token 0 on, int64 ``[N]``; may be
-    empty."""
+    num_logits: Tensor  # its length N: logits to return, from token 0 on, int64 [N]; may be empty
     allowed_tokens: Tensor
     """Tokens whose logits alone to return, in groups, int64 ``[G, 64]``; may be empty. See
     :func:`project_tokens`."""
