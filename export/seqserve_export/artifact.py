@@ -15,20 +15,10 @@ from seqserve.errors import OptionError
 from seqserve_export.graph_files import write_graphs
 from seqserve_export.quantization import precision_of
 from seqserve_export.tracing import OPSET
-from seqserve_model.config import PositionScheme, TransformerConfig
+from seqserve_model.config import PositionScheme
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.manifest import (
-    NAME,
-    Architecture,
-    Limits,
-    Manifest,
-    Provenance,
-    Requirements,
-    SelfTest,
-    SpecialTokens,
-    Verification,
-    digest_of,
-)
+from seqserve_server.contract import manifest as contract
+from seqserve_server.contract.manifest import Manifest, Provenance, SelfTest, Verification
 from seqserve_server.contract.tokenizer import Tokenizer
 
 MIN_ONNXRUNTIME = "1.23"
@@ -59,21 +49,11 @@ def write_artifact(
     verify: Verify | None,
     choose_self_test: ChooseSelfTest | None = None,
 ) -> Path:
-    """Exports a model into ``repository/<name>/<version>``.
+    """Exports a model into ``repository/<name>/<version>`` and returns this folder.
 
     It is built and verified in a draft folder next to the target and then renamed, so that a server
-    that watches the repository never sees half an artifact.
-
-    Args:
-        model: In evaluation mode.
-        tokenizer: Of the model.
-        repository: Folder of models.
-        description: For the manifest.
-        verify: The proof. None only for random weights of tests and benchmarks.
-        choose_self_test: Finds the sentence of the self-test; None leaves it out.
-
-    Returns:
-        The folder of the artifact.
+    that watches the repository never sees half an artifact. The model is in evaluation mode;
+    ``verify`` is None only for random weights of tests and benchmarks.
 
     Raises:
         OptionError: The model or its name cannot be exported, or the version exists.
@@ -108,18 +88,15 @@ def write_artifact(
 
 
 def _check(model: Transformer, description: Description) -> None:
-    if not re.fullmatch(NAME, description.name):
+    if not re.fullmatch(contract.NAME, description.name):
         raise OptionError(
             f"--name: {description.name!r} is not a model name; take letters, digits, '.', '_'"
             " and '-', a letter or digit first and 64 at most"
         )
     if description.version < 1:
         raise OptionError(f"--model-version is {description.version}; it must be at least 1")
-    _check_shape(model.config)
-
-
-def _check_shape(config: TransformerConfig) -> None:
-    """Refuses head sizes that the operators of the decoder step do not support."""
+    config = model.config
+    # The operators of the decoder step support no other head sizes.
     multiple = 16 if config.positions is PositionScheme.ROTARY else 8
     if config.head_size % multiple:
         raise OptionError(
@@ -129,10 +106,7 @@ def _check_shape(config: TransformerConfig) -> None:
 
 
 def _manifest(
-    model: Transformer,
-    description: Description,
-    folder: Path,
-    files: list[str],
+    model: Transformer, description: Description, folder: Path, files: list[str]
 ) -> Manifest:
     config = model.config
     return Manifest(
@@ -141,7 +115,7 @@ def _manifest(
         description=description.description,
         licence=description.licence,
         precision=precision_of(model),
-        architecture=Architecture(
+        architecture=contract.Architecture(
             encoder_layers=config.encoder_layers,
             decoder_layers=config.decoder_layers,
             heads=config.heads,
@@ -149,14 +123,14 @@ def _manifest(
             vocabulary_size=config.vocabulary_size,
             config=config.to_dict(),
         ),
-        limits=Limits(
+        limits=contract.Limits(
             max_source_length=config.max_source_length, max_target_length=config.max_target_length
         ),
-        tokens=SpecialTokens(
+        tokens=contract.SpecialTokens(
             pad=config.pad_id, bos=config.bos_id, eos=config.eos_id, unk=config.unk_id
         ),
-        requirements=Requirements(opset=OPSET, onnxruntime=MIN_ONNXRUNTIME),
+        requirements=contract.Requirements(opset=OPSET, onnxruntime=MIN_ONNXRUNTIME),
         provenance=description.provenance,
         verification=None,
-        files={name: digest_of(folder / name) for name in files},
+        files={name: contract.digest_of(folder / name) for name in files},
     )

@@ -49,11 +49,7 @@ def calibrate(
     """Decodes sources and records the ranges of projection inputs and caches.
 
     The whole range is kept: clipping a value costs more than finer steps in a smaller range gain.
-
-    Args:
-        model: In evaluation mode; it is not changed.
-        sources: Token ids of real sources, the end token last.
-        max_decoding_length: Maximum number of target tokens; the model's own limit if None.
+    The model, in evaluation mode, is not changed. Sources are token ids, the end token last.
     """
     max_length = max_decoding_length or model.config.max_target_length
     observer, observed = _Observer(), copy.deepcopy(model)
@@ -63,19 +59,12 @@ def calibrate(
         elif isinstance(module, MultiHeadAttention):
             module.rounding = partial(observer.cache, name)
     for batch in tqdm(list(_batches(sources)), desc="calibrating", unit="batch"):
-        source = padded([sources[index] for index in batch], model.config.pad_id)
-        greedy(observed, *source, max_length)
+        greedy(observed, *padded(batch, model.config.pad_id), max_length)
     return Calibration(inputs=observer.inputs, caches=observer.caches)
 
 
-def _batches(sources: Sequence[list[int]]) -> Iterator[list[int]]:
+def _batches(sources: Sequence[list[int]]) -> Iterator[list[list[int]]]:
     """Groups sources of equal length, so that padding is never recorded."""
-    by_length = sorted(range(len(sources)), key=lambda index: len(sources[index]))
-    for _, group in groupby(by_length, key=lambda index: len(sources[index])):
-        yield from map(list, _batched(group, _BATCH_ROWS))
-
-
-def _batched(indices: Iterator[int], size: int) -> Iterator[tuple[int, ...]]:
-    """Gives ``size`` at a time; Python has it from 3.12 on."""
-    while batch := tuple(islice(indices, size)):
-        yield batch
+    for _, group in groupby(sorted(sources, key=len), key=len):
+        while batch := list(islice(group, _BATCH_ROWS)):
+            yield batch

@@ -34,10 +34,9 @@ def export(options: ExportOptions) -> Path:
     run = RunDirectory(options.run)
     data = options.data or run.test
     pairs = read_pairs(data).pairs[: options.sentences]
+    model = original
     if options.precision is Precision.INT8:
         model = _quantized(options, original, tokenizer, options.calibration or run.validation)
-    else:
-        model = original
 
     def prove(folder: Path) -> Verification:
         verification = verify(

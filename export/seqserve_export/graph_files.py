@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import TensorProto
+from onnx.external_data_helper import set_external_data
 
 from seqserve_export.program import programs
 from seqserve_export.tracing import trace
@@ -23,11 +23,7 @@ _ALIGNMENT_BYTES = 64
 
 
 def write_graphs(model: Transformer, folder: Path) -> list[str]:
-    """Exports all graphs of a model into a folder.
-
-    Returns:
-        Names of the files written.
-    """
+    """Exports all graphs of a model into a folder; returns the names of the files."""
     weights = bytearray()
     files = programs(model)
     for name, program in files.items():
@@ -68,7 +64,10 @@ def move_weights(proto: onnx.ModelProto, weights: bytearray) -> None:
             weights.extend(bytes(-len(weights) % _PAGE_BYTES))
             offset = len(weights)
             weights.extend(data)
-        _refer(tensor, offset, len(data))
+        tensor.ClearField("float_data")
+        tensor.raw_data = data
+        set_external_data(tensor, WEIGHTS, offset, len(data))
+        tensor.ClearField("raw_data")
 
 
 def _find(weights: bytearray, data: bytes) -> int:
@@ -77,12 +76,3 @@ def _find(weights: bytearray, data: bytes) -> int:
     while offset >= 0 and offset % _ALIGNMENT_BYTES:
         offset = weights.find(data, offset + 1)
     return offset
-
-
-def _refer(tensor: TensorProto, offset: int, length: int) -> None:
-    tensor.ClearField("raw_data")
-    tensor.ClearField("float_data")
-    tensor.data_location = TensorProto.EXTERNAL
-    for key, value in (("location", WEIGHTS), ("offset", offset), ("length", length)):
-        entry = tensor.external_data.add()
-        entry.key, entry.value = key, str(value)

@@ -22,36 +22,26 @@ _AFTER_SOFTMAX = 2
 def _one(
     name: str, inputs: Sequence[Tensor | None], like: Tensor, shape: Any, **attrs: Any
 ) -> Tensor:
-    return symbolic(name, inputs, attrs, dtype=like.dtype, shape=shape, version=_version(name))
-
-
-def _version(name: str) -> int | None:
-    return 1 if name.startswith("com.microsoft") else None
+    version = 1 if name.startswith("com.microsoft") else None
+    return symbolic(name, inputs, attrs, dtype=like.dtype, shape=shape, version=version)
 
 
 def full_attention(
     query: Tensor, key: Tensor, value: Tensor, lengths: Tensor, bias: Tensor | None, heads: int
 ) -> Tensor:
-    """Attends from every query to all keys below each row's length.
+    """Attends from every query ``[B, Q, W]`` to all keys below each row's length.
 
     Args:
-        query: ``[B, Q, W]``.
+        query: ``[B, Q, W]``, the shape of the result.
         key: ``[B, K, W]``.
         value: ``[B, K, W]``.
         lengths: Keys of each row, int32 ``[B]``.
         bias: Added to the attention logits, ``[1, H, Q, K]``.
         heads: H.
-
-    Returns:
-        ``[B, Q, W]``.
     """
-    return _one(
-        "com.microsoft::MultiHeadAttention",
-        [query, key, value, None, lengths, bias],
-        query,
-        query.shape,
-        num_heads=heads,
-    )
+    inputs = [query, key, value, None, lengths, bias]
+    name = "com.microsoft::MultiHeadAttention"
+    return _one(name, inputs, query, query.shape, num_heads=heads)
 
 
 def cached_attention(
@@ -92,18 +82,12 @@ def cached_attention(
     width = heads * cache[0].size(-1)
     cosine, sine = rotary or (None, None)
     inputs = [query, key, value, *cache, last_index, max_length, cosine, sine, None, bias]
-    attributes: dict[str, Any] = {
-        "num_heads": heads,
-        "kv_num_heads": heads,
-        "do_rotary": int(rotary is not None),
-    }
+    do_rotary = int(rotary is not None)
+    attributes: dict[str, Any] = {"num_heads": heads, "kv_num_heads": heads, "do_rotary": do_rotary}
     if scales is not None:
         inputs += [None, *scales]
-        attributes |= {
-            "k_quant_type": "PER_CHANNEL",
-            "v_quant_type": "PER_CHANNEL",
-            "kv_cache_bit_width": 8,
-        }
+        per_channel = dict.fromkeys(("k_quant_type", "v_quant_type"), "PER_CHANNEL")
+        attributes |= {**per_channel, "kv_cache_bit_width": 8}
     dtypes = [query.dtype, cache[0].dtype, cache[1].dtype]
     shapes: list[Any] = [(query.size(0), 1, width), cache[0].shape, cache[1].shape]
     if return_weights:
@@ -132,9 +116,8 @@ def argmax(logits: Tensor) -> Tensor:
     blocks = logits.view(-1, logits.size(-1) // size, size)  # [B, V / size, size]
     # Axes are counted from the first: from the last, ONNX Runtime fails on zero rows.
     best = blocks.amax(2).argmax(1, keepdim=True)  # [B, 1]
-    within = _one(
-        "GatherND", [blocks, best], logits, (logits.size(0), size), batch_dims=1
-    )  # [B, size]
+    shape = (logits.size(0), size)
+    within = _one("GatherND", [blocks, best], logits, shape, batch_dims=1)  # [B, size]
     return best * size + within.argmax(1, keepdim=True)
 
 
@@ -205,42 +188,26 @@ def integer_product(
     weight_scale: Tensor,
     bias: Tensor | None,
 ) -> Tensor:
-    """Multiplies integers of eight bits and scales the sums back.
+    """Multiplies integers of eight bits and scales the sums back, to ``[.., N]``.
 
     Args:
-        x: uint8 ``[.., K]``.
-        scale: Of x, ``[]``.
-        zero_point: Of x, uint8 ``[]``.
-        weight: int8 ``[K, N]``, or several, ``[G, K, N]``.
+        x: uint8 ``[.., K]``, with a scale ``[]`` and a zero point, uint8 ``[]``.
+        scale: Of x.
+        zero_point: Of x.
+        weight: int8 ``[K, N]``; or several, ``[G, K, N]``, which give ``[G, .., N]``.
         weight_scale: ``[N]``, or ``[G, 1, N]``.
         bias: ``[N]``.
-
-    Returns:
-        ``[.., N]``; where there are several weights, of each ``[G, .., N]``.
     """
-    return _one(
-        "com.microsoft::MatMulIntegerToFloat",
-        [x, weight, scale, weight_scale, zero_point, None, bias],
-        weight_scale,
-        _product_shape(x, weight),
-    )
+    inputs = [x, weight, scale, weight_scale, zero_point, None, bias]
+    name = "com.microsoft::MatMulIntegerToFloat"
+    return _one(name, inputs, weight_scale, _product_shape(x, weight))
 
 
 def grouped_product(x: Tensor, weight: Tensor) -> Tensor:
-    """Multiplies rows ``[1, B, K]`` with the channels ``[C, K]`` of each group, ``[G, C, K]``.
-
-    Returns:
-        ``[G, B, C]``.
-    """
+    """Multiplies rows ``[1, B, K]`` with channels in groups, ``[G, C, K]``, to ``[G, B, C]``."""
+    shape = _product_shape(x, weight.transpose(1, 2))
     # With a factor of 1, a single row would take a kernel that adds in another order.
-    return _one(
-        "com.microsoft::FusedMatMul",
-        [-x, weight],
-        x,
-        _product_shape(x, weight.transpose(1, 2)),
-        transB=1,
-        alpha=-1.0,
-    )
+    return _one("com.microsoft::FusedMatMul", [-x, weight], x, shape, transB=1, alpha=-1.0)
 
 
 def _product_shape(x: Tensor, weight: Tensor) -> tuple[Any, ...]:

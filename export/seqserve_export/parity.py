@@ -41,8 +41,7 @@ class Tolerance:
     """How far an artifact may differ from its model."""
 
     logprob_difference: float
-    equal_share: float
-    """Share of sentences with equal tokens; near ties may fall either way."""
+    equal_share: float  # of sentences with equal tokens; near ties may fall either way
     bleu_loss: float
     top1_agreement: float
 
@@ -66,18 +65,10 @@ def verify(
     threads: int = 1,
     original: Transformer | None = None,
 ) -> Verification:
-    """Runs the model and its artifact on the same sentences.
+    """Runs the model and its artifact on the same sentences; :func:`judge` judges the results.
 
-    Args:
-        model: In evaluation mode, at the artifact's precision.
-        folder: Of the artifact.
-        pairs: Real sentences with references.
-        data: Name of the data, for the report.
-        threads: Of torch and of the artifact.
-        original: The model at full precision, where ``model`` was quantised.
-
-    Returns:
-        The results; :func:`judge` decides whether they are good enough.
+    ``model`` has the artifact's precision, ``original`` full precision, where the two differ;
+    ``data`` names the pairs in the report.
     """
     max_length = model.config.max_target_length
     full = original or model
@@ -91,10 +82,9 @@ def verify(
             chosen = _Chosen.of(model.config, [(sources[i], found[i]) for i in batch])
             differences += _differences(model, artifact, chosen)
             agreeing += _agreeing(full, chosen)
-        tokens = greedy_in_batches(model, sources, max_length, _BATCH_ROWS)
-        best = (
-            tokens if full is model else greedy_in_batches(full, sources, max_length, _BATCH_ROWS)
-        )
+        best = tokens = greedy_in_batches(model, sources, max_length, _BATCH_ROWS)
+        if full is not model:
+            best = greedy_in_batches(full, sources, max_length, _BATCH_ROWS)
         decode, references = artifact.tokenizer.decode, [pair.target for pair in pairs]
         of_torch = score([decode(ids) for ids in best], references)
         of_artifact = score([decode(answer.best.token_ids) for answer in found], references)
@@ -142,15 +132,14 @@ def judge(verification: Verification, precision: str) -> None:
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Chosen:
     """Sources and the targets that the artifact chose for them, as padded tensors."""
 
     source: Tensor  # [B, S]
     source_lengths: Tensor  # [B]
     target: Tensor  # [B, T + 1], the begin token first
-    ended: list[list[int]]
-    """Each target with its end token, where it has one."""
+    ended: list[list[int]]  # each target with its end token, where it has one
     scores: list[float]
 
     @classmethod
@@ -162,13 +151,7 @@ class _Chosen:
         source, source_lengths = padded([ids for ids, _ in chosen], config.pad_id)
         target, _ = padded([[config.bos_id, *ids] for ids in ended], config.pad_id)
         scores = [answer.best.score for _, answer in chosen if answer.best.score is not None]
-        return cls(
-            source=source,
-            source_lengths=source_lengths,
-            target=target,
-            ended=ended,
-            scores=scores,
-        )
+        return cls(source, source_lengths, target, ended, scores)
 
 
 @torch.inference_mode()

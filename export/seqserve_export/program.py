@@ -45,11 +45,8 @@ class Program:
 
 def programs(model: Transformer) -> dict[str, Program]:
     """Lists the graphs of an artifact by file name."""
-    return {
-        "encoder.onnx": _encoder(model),
-        "decoder.onnx": _decoder(model),
-        "scorer.onnx": _scorer(model),
-    }
+    graphs = {"encoder": _encoder, "decoder": _decoder, "scorer": _scorer}
+    return {f"{name}.onnx": make(model) for name, make in graphs.items()}
 
 
 def _int32(*values: int) -> Tensor:
@@ -158,10 +155,5 @@ def _scorer(model: Transformer) -> Program:
             Input("source_lengths", _int32(7, 5), (0,)),
             Input("target", _int64(2, 6), (0, 1)),
         ],
-        outputs=[
-            "log_probabilities",
-            "encoder_attention",
-            "decoder_attention",
-            "cross_attention",
-        ],
+        outputs=["log_probabilities", "encoder_attention", "decoder_attention", "cross_attention"],
     )

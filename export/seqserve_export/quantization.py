@@ -66,10 +66,10 @@ class Calibration:
 class QuantizedLinear(nn.Module):
     """A projection K → N in eight bits, in the place of an ``nn.Linear``."""
 
-    weight: Tensor
-    weight_scale: Tensor
-    bias: Tensor | None
-    input_scale: Tensor | None
+    weight: Tensor  # int8 [N, K]
+    weight_scale: Tensor  # [N]
+    bias: Tensor | None  # [N]
+    input_scale: Tensor | None  # []; None for a scale of each row
 
     def __init__(
         self,
@@ -79,15 +79,7 @@ class QuantizedLinear(nn.Module):
         input_scale: Tensor | None,
         zero_point: int,
     ) -> None:
-        """Takes the stored tensors.
-
-        Args:
-            weight: int8 ``[N, K]``.
-            weight_scale: ``[N]``.
-            bias: ``[N]``.
-            input_scale: ``[]``; None for a scale of each row.
-            zero_point: Integer that stands for an input of zero.
-        """
+        """Takes the stored tensors; the zero point is the integer of an input of zero."""
         super().__init__()
         self.register_buffer("weight", weight)
         self.register_buffer("weight_scale", weight_scale)
@@ -119,7 +111,7 @@ class QuantizedLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Maps ``[.., K]`` to ``[.., N]``; during the export, as nodes of ONNX Runtime."""
         if torch.compiler.is_exporting():
-            return self._nodes(x)
+            return self._product(x, self.weight.t(), self.weight_scale)
         scale = self._row_scale(x) if self.input_scale is None else self.input_scale
         integers = ((x / scale).round() + self.zero_point).clamp(0, _MAX_UINT8) - self.zero_point
         exact = torch.float32 if x.size(-1) <= _MAX_EXACT_INPUTS else torch.float64
@@ -137,16 +129,12 @@ class QuantizedLinear(nn.Module):
     def project_channels(self, x: Tensor, channels: Tensor) -> Tensor:
         """Maps ``[1, B, K]`` to groups of output channels ``[G, C]``, as nodes of ONNX Runtime.
 
-        Returns:
-            ``[G, B, C]``, bit for bit the numbers of the whole projection.
+        The result, ``[G, B, C]``, has the numbers of the whole projection, bit for bit.
         """
         assert self.bias is None
         weight = F.embedding(channels, self.weight)  # [G, C, K]
         scale = F.embedding(channels, self.weight_scale[:, None])  # [G, C, 1]
         return self._product(x, weight.transpose(1, 2), scale.transpose(1, 2))
-
-    def _nodes(self, x: Tensor) -> Tensor:
-        return self._product(x, self.weight.t(), self.weight_scale)
 
     def _product(self, x: Tensor, weight: Tensor, weight_scale: Tensor) -> Tensor:
         zero = torch.tensor(self.zero_point, dtype=torch.uint8)
@@ -169,15 +157,15 @@ class QuantizedLinear(nn.Module):
 class RoundedCache(nn.Module):
     """Keys and values rounded to signed integers, each channel by a scale of its own."""
 
-    key_scale: Tensor
-    value_scale: Tensor
+    key_scale: Tensor  # [1, H, 1, D]
+    value_scale: Tensor  # [1, H, 1, D]
 
     def __init__(self, key: Tensor, value: Tensor) -> None:
         """Takes the largest key and value of each channel on real text, ``[H, D]``."""
         super().__init__()
         for name, largest in (("key_scale", key), ("value_scale", value)):
             scale = (largest / _MAX_INT8).clamp(min=_MIN_SCALE)
-            self.register_buffer(name, scale[None, :, None])  # [1, H, 1, D]
+            self.register_buffer(name, scale[None, :, None])
 
     def forward(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Rounds ``[B, H, K, D]`` each."""
@@ -197,26 +185,16 @@ def cache_scales(attention: MultiHeadAttention) -> tuple[Tensor, Tensor] | None:
 
 
 def quantized_weight(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """Rounds a weight to signed integers, each output channel by a scale of its own.
+    """Rounds a weight ``[N, K]`` to int8 ``[N, K]``, each output channel by its scale ``[N]``.
 
     CPUs without VNNI multiply eight bits in pairs and add the two products in sixteen, where they
     may not fit. So the scale is also such that no two neighbours of one sign sum to more than 128:
     times 255 that fits, and every CPU computes the same. It costs half a bit or less.
-
-    Args:
-        weight: ``[N, K]``.
-
-    Returns:
-        Integers, int8 ``[N, K]``, and scales ``[N]``.
     """
     pairs = F.pad(weight, (0, weight.size(1) % 2)).view(weight.size(0), -1, 2)
-    largest = torch.stack(
-        [
-            weight.abs().amax(1),
-            pairs.clamp(min=0).sum(2).amax(1),
-            -pairs.clamp(max=0).sum(2).amin(1),
-        ]
-    ).amax(0)
+    positive = pairs.clamp(min=0).sum(2).amax(1)
+    negative = -pairs.clamp(max=0).sum(2).amin(1)
+    largest = torch.stack([weight.abs().amax(1), positive, negative]).amax(0)
     scale = (largest / _MAX_INT8).clamp(min=_MIN_SCALE)
     return (weight / scale[:, None]).round().to(torch.int8), scale
 
@@ -224,14 +202,7 @@ def quantized_weight(weight: Tensor) -> tuple[Tensor, Tensor]:
 def quantize(
     model: Transformer, calibration: Calibration, scales: Scales, caches: Caches
 ) -> Transformer:
-    """Copies a model with every projection in int8; embeddings and norms stay fp32.
-
-    Args:
-        model: In evaluation mode.
-        calibration: Ranges on real text.
-        scales: Source of the scales of inputs.
-        caches: Type of the caches.
-    """
+    """Copies a model with every projection in int8; embeddings and norms stay fp32."""
     quantized = copy.deepcopy(model)
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear):

@@ -26,14 +26,7 @@ def choose_self_test(
 ) -> SelfTest | None:
     """Chooses the sentence with the largest margin between first and second token.
 
-    Args:
-        model: In evaluation mode, at the artifact's precision; it must decode the sentence alike.
-        folder: Of the artifact.
-        pairs: Real sentences.
-        threads: Of the artifact.
-
-    Returns:
-        None if no sentence ends and decodes alike in both.
+    The model, at the artifact's precision, must decode it alike; None if it does so with none.
     """
     limits = model.config
     with Offline(folder, threads=threads) as artifact:

@@ -21,17 +21,12 @@ GROUP = 64
 
 
 def project_tokens(projection: nn.Linear | QuantizedLinear, x: Tensor, tokens: Tensor) -> Tensor:
-    """Computes the logits of some tokens.
-
-    Threads must not share a group, so pass at least as many groups as threads, or none at all.
+    """Computes the logits ``[B, G, 64]`` of some tokens from ``x [B, W]``.
 
     Args:
         projection: Onto the whole vocabulary, W → V, without a bias.
-        x: ``[B, W]``.
-        tokens: Token ids in groups, int64 ``[G, 64]``; repetitions are allowed.
-
-    Returns:
-        ``[B, G, 64]``.
+        tokens: Token ids in groups, int64 ``[G, 64]``; repetitions are allowed. Threads must not
+            share a group, so pass at least as many groups as threads, or none at all.
     """
     x = operators.empty_as(x[None], tokens)  # [1, B, W]
     if isinstance(projection, QuantizedLinear):

@@ -98,6 +98,12 @@ def scaled_dot_product_attention(
     return F.scaled_dot_product_attention(query, key, value, bias, dropout)
 
 
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """Splits ``[B, T, W]`` into heads ``[B, H, T, D]``."""
+    batch, length, width = x.shape
+    return x.view(batch, length, heads, width // heads).transpose(1, 2)
+
+
 Rounding = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 """Maps keys and values ``[B, H, K, D]`` to the values that a cache of fewer bits would return."""
 
@@ -124,11 +130,11 @@ class MultiHeadAttention(nn.Module):
 
     def project_query(self, x: Tensor) -> Tensor:
         """Projects ``[B, Q, W]`` to queries ``[B, H, Q, D]``."""
-        return self._split(self.query(x))
+        return split_heads(self.query(x), self.heads)
 
     def project_key_value(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Projects ``[B, K, W]`` to keys and values, ``[B, H, K, D]`` each."""
-        return self._split(self.key(x)), self._split(self.value(x))
+        return split_heads(self.key(x), self.heads), split_heads(self.value(x), self.heads)
 
     def remember(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Rounds keys and values ``[B, H, K, D]`` as the cache does, if it does."""
@@ -137,7 +143,3 @@ class MultiHeadAttention(nn.Module):
     def project_output(self, heads: Tensor) -> Tensor:
         """Joins heads ``[B, H, Q, D]`` and projects them to ``[B, Q, W]``."""
         return self.output(heads.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
-
-    def _split(self, x: Tensor) -> Tensor:
-        batch, length, width = x.shape
-        return x.view(batch, length, self.heads, width // self.heads).transpose(1, 2)

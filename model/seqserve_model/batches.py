@@ -10,7 +10,7 @@ Source: Vaswani et al. 2017, §5.1 ("batched together by approximate sequence le
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -39,13 +39,8 @@ class Batch:
 
     def to(self, device: torch.device) -> Batch:
         """Gives the same batch on a device."""
-        return Batch(
-            source=self.source.to(device),
-            source_lengths=self.source_lengths.to(device),
-            target_in=self.target_in.to(device),
-            target_out=self.target_out.to(device),
-            target_tokens=self.target_tokens,
-        )
+        tensors = ("source", "source_lengths", "target_in", "target_out")
+        return replace(self, **{name: getattr(self, name).to(device) for name in tensors})
 
 
 class Examples:
@@ -96,17 +91,14 @@ class Examples:
 
 
 def epoch_order(lengths: Ids, *, max_tokens: int, seed: int, epoch: int) -> list[list[int]]:
-    """Groups the pairs of one epoch into batches.
+    """Groups the pairs of one epoch into batches, each given as its rows.
 
     Args:
         lengths: Source and target tokens of each pair, ``[N, 2]``.
-        max_tokens: Tokens of a batch at most, both sides and padding counted; a longer pair makes a
-            batch of its own.
+        max_tokens: Limit of tokens in a batch, both sides and padding counted; a longer pair makes
+            a batch of its own.
         seed: Decides the order, together with the epoch.
         epoch: Index of the epoch.
-
-    Returns:
-        The rows of each batch.
     """
     random = np.random.default_rng((seed, epoch))
     shuffled = random.permutation(len(lengths))

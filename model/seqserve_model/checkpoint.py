@@ -78,17 +78,8 @@ class RunDirectory:
         """Lists the whole checkpoints, oldest first."""
         return sorted((self.path / "checkpoints").glob("step-????????"))
 
-    def clear(self) -> None:
-        """Removes everything."""
-        if self.path.exists():
-            shutil.rmtree(self.path)
-
     def save(
-        self,
-        state: TrainingState,
-        model: Transformer,
-        optimizer: torch.optim.Optimizer,
-        keep: int,
+        self, state: TrainingState, model: Transformer, optimizer: torch.optim.Optimizer, keep: int
     ) -> None:
         """Writes a checkpoint and removes those older than the last ``keep``."""
         place = self.path / "checkpoints" / f"step-{state.step:08d}"
@@ -116,11 +107,7 @@ class RunDirectory:
         return TrainingState(**read_json(last / "state.json"))
 
     def weights(self, which: Weights) -> Path:
-        """Finds the file of some weights.
-
-        Raises:
-            OptionError: The run has none of them yet.
-        """
+        """Finds the file of some weights."""
         last = [path / "model.safetensors" for path in reversed(self.checkpoints())][:1]
         places = {
             Weights.RESULT: [self.result, self.best, *last],
@@ -154,11 +141,7 @@ def named_weights(model: Transformer) -> dict[str, Tensor]:
 
 
 def set_weights(model: Transformer, path: Path) -> None:
-    """Reads the weights of a model from a file.
-
-    Raises:
-        OptionError: The file is not one of this model.
-    """
+    """Reads the weights of a model from a file, or refuses a file of another model."""
     tensors = read_tensors(path)
     weights = dict(model.named_parameters())
     wrong = sorted(set(weights) ^ set(tensors)) or [
@@ -189,16 +172,11 @@ def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Reads a safetensors file.
-
-    Raises:
-        OptionError: It cannot be read.
-    """
+    """Reads a safetensors file."""
     try:
-        tensors: dict[str, Tensor] = load_file(path)
+        return load_file(path)  # type: ignore[no-any-return]
     except (OSError, SafetensorError) as error:
         raise OptionError(f"{path}: cannot be read: {error}") from None
-    return tensors
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -209,11 +187,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Reads a JSON file that holds one object.
-
-    Raises:
-        OptionError: It cannot be read.
-    """
+    """Reads a JSON file that holds one object."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -7,9 +7,11 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from seqserve.errors import OptionError
+
+T = TypeVar("T")
 
 
 class NormPosition(Enum):
@@ -169,46 +171,49 @@ class TransformerConfig:
         Raises:
             OptionError: A key is unknown, or a value does not fit it.
         """
-        hints = typing.get_type_hints(cls)
-        unknown = sorted(set(values) - set(hints))
-        if unknown:
-            raise OptionError(f"model.{unknown[0]} is not known; known are {', '.join(hints)}")
-        return cls(
-            **{
-                name: plain_value(f"model.{name}", hints[name], value)
-                for name, value in values.items()
-            }
-        )
+        return from_plain(cls, "model", values)
 
     def to_dict(self) -> dict[str, Any]:
         """Gives plain values from which :meth:`from_dict` builds the same configuration."""
-        return {
-            name: value.value if isinstance(value, Enum) else value
-            for name, value in dataclasses.asdict(self).items()
-        }
+        return dataclasses.asdict(self, dict_factory=to_plain)
 
 
+# fmt: off
 _POSITIVE = (
-    "vocabulary_size",
-    "width",
-    "heads",
-    "feed_forward_width",
-    "encoder_layers",
-    "decoder_layers",
-    "relative_distance",
-    "max_source_length",
-    "max_target_length",
+    "vocabulary_size", "width", "heads", "feed_forward_width", "encoder_layers", "decoder_layers",
+    "relative_distance", "max_source_length", "max_target_length",
 )
+# fmt: on
 _DROPOUTS = ("dropout", "attention_dropout")
 _IDS = ("pad_id", "bos_id", "eos_id", "unk_id")
 
 
-def plain_value(key: str, kind: Any, value: Any) -> Any:
-    """Converts a value of a TOML or JSON file to a type.
+def to_plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Makes the dictionary of a dataclass, enums by their values, for ``dataclasses.asdict``."""
+    return {name: value.value if isinstance(value, Enum) else value for name, value in items}
+
+
+def from_plain(kind: type[T], section: str, values: Mapping[str, Any]) -> T:
+    """Builds a dataclass from a section of a TOML or JSON file; fields may have a ``minimum``.
 
     Raises:
-        OptionError: It does not fit; the message names the key.
+        OptionError: A key is unknown, or a value does not fit it; the message names the key.
     """
+    hints = typing.get_type_hints(kind)
+    fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    read = {}
+    for name, plain in values.items():
+        key = f"{section}.{name}"
+        if name not in fields:
+            raise OptionError(f"{key} is not known; known are {', '.join(fields)}")
+        read[name] = value = _value(key, hints[name], plain)
+        minimum = fields[name].metadata.get("minimum")
+        if minimum is not None and value < minimum:
+            raise OptionError(f"{key}: {value} is less than {minimum:g}, the smallest allowed")
+    return kind(**read)
+
+
+def _value(key: str, kind: Any, value: Any) -> Any:
     if issubclass(kind, Enum):
         choices = [member.value for member in kind]
         if value not in choices:

@@ -80,11 +80,7 @@ def read_pairs(
 ) -> Corpus:
     """Reads the pairs of a TSV file, plain, gzip or bzip2.
 
-    Args:
-        path: The file.
-        source_column: Column of the source, counted from 0.
-        target_column: Column of the target, counted from 0.
-        max_chars: Longer sentences make a line bad.
+    Columns are counted from 0; a sentence of more than ``max_chars`` makes a line bad.
 
     Raises:
         OptionError: The file cannot be read, or holds no pair.
@@ -140,13 +136,7 @@ def split_pairs(
     Groups of linked pairs are drawn at random and held out whole; of each source in a group only
     the first pair is kept. Larger groups (very short sentences with dozens of translations) stay
     in the training data: holding them out would take much of it away for a few test sentences.
-
-    Args:
-        pairs: All pairs, in the order of the file.
-        validation_pairs: Pairs to hold out for validation, each with another source.
-        test_pairs: Pairs to hold out for test, each with another source.
-        max_group: Maximum number of pairs of a group that may be held out.
-        seed: Decides the draw.
+    ``max_group`` is the largest group, in pairs, that may be held out.
 
     Raises:
         OptionError: There are not enough pairs.

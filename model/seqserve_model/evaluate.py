@@ -57,38 +57,25 @@ class Scores:
         )
 
 
+@dataclass(frozen=True, slots=True)
 class TorchTranslator:
-    """Translates with a torch model and greedy search."""
+    """Translates with a torch model in evaluation mode, on any device, and greedy search."""
 
-    def __init__(
-        self,
-        model: Transformer,
-        tokenizer: Tokenizer,
-        *,
-        max_decoding_length: int | None = None,
-        batch_rows: int = 64,
-    ) -> None:
-        """Takes a model in evaluation mode.
-
-        Args:
-            model: The model, on any device.
-            tokenizer: Its tokenizer.
-            max_decoding_length: Target tokens at most; None for the model's own limit.
-            batch_rows: Sources that are decoded together.
-        """
-        self._model = model
-        self._tokenizer = tokenizer
-        limit = model.config.max_target_length
-        self._max_decoding_length = min(max_decoding_length or limit, limit)
-        self._batch_rows = batch_rows
+    model: Transformer
+    tokenizer: Tokenizer
+    max_decoding_length: int | None = None
+    """None for the model's own limit, which is never exceeded."""
+    batch_rows: int = 64
+    """Sources that are decoded together."""
 
     def __call__(self, sources: Sequence[str], /) -> list[str]:
         """Translates each source, in order; one that is too long is cut at the model's limit."""
-        limit = self._model.config.max_source_length
-        encoded = self._tokenizer.encode_batch(sources)
-        rows = [self._tokenizer.truncate(ids, limit) for ids in encoded]
-        found = greedy_in_batches(self._model, rows, self._max_decoding_length, self._batch_rows)
-        return [self._tokenizer.decode(ids) for ids in found]
+        config, encoded = self.model.config, self.tokenizer.encode_batch(sources)
+        rows = [self.tokenizer.truncate(ids, config.max_source_length) for ids in encoded]
+        limit = config.max_target_length
+        max_length = min(self.max_decoding_length or limit, limit)
+        found = greedy_in_batches(self.model, rows, max_length, self.batch_rows)
+        return [self.tokenizer.decode(ids) for ids in found]
 
 
 def score(translations: Sequence[str], references: Sequence[str]) -> Scores:
@@ -113,12 +100,7 @@ def evaluate(translate: Translator, pairs: Sequence[Pair]) -> tuple[Scores, list
 
 
 def run(options: EvaluateOptions) -> None:
-    """Scores a run or an artifact on held-out pairs, and prints the scores.
-
-    Raises:
-        OptionError: It is neither a run nor an artifact, or the data or the device do not fit.
-        ArtifactError: The artifact is not sound.
-    """
+    """Scores a run or an artifact on held-out pairs, and prints the scores."""
     if is_artifact(options.path):
         _check_for_artifact(options)
     with open_translator(options) as translate:
@@ -149,12 +131,7 @@ def _check_for_artifact(options: EvaluateOptions) -> None:
 
 @contextlib.contextmanager
 def open_translator(options: EvaluateOptions) -> Iterator[Translator]:
-    """Opens the run or the artifact, for as long as the context lasts.
-
-    Raises:
-        OptionError: It is neither a run nor an artifact, or the device is not there.
-        ArtifactError: The artifact is not sound.
-    """
+    """Opens the run or the artifact, for as long as the context lasts."""
     if is_artifact(options.path):
         with Offline(options.path, threads=options.threads or 1) as artifact:
             yield artifact
@@ -176,11 +153,7 @@ def is_artifact(path: Path) -> bool:
 
 
 def torch_device(name: str) -> torch.device:
-    """Finds a torch device.
-
-    Raises:
-        OptionError: There is no such device here.
-    """
+    """Finds a torch device, or refuses a name that cannot be used here."""
     try:
         device = torch.device(name)
         torch.empty(0, device=device)

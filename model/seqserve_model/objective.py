@@ -13,16 +13,10 @@ from seqserve_model.transformer import Transformer
 
 
 def batch_loss(model: Transformer, batch: Batch, *, label_smoothing: float) -> Tensor:
-    """Computes the loss of a batch, summed over its target tokens.
+    """Computes the loss of a batch, a scalar in nats, summed over its target tokens.
 
-    Args:
-        model: The model.
-        batch: The pairs.
-        label_smoothing: Probability that is spread over all tokens; 0 gives the plain
-            negative log-likelihood.
-
-    Returns:
-        A scalar, in nats.
+    ``label_smoothing`` is the probability that is spread over all tokens; 0 gives the plain
+    negative log-likelihood.
     """
     features = model.features(batch.source, batch.source_lengths, batch.target_in)  # [B, T, W]
     real = batch.target_out != model.config.pad_id  # [B, T]

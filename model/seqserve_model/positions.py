@@ -229,13 +229,7 @@ class AlibiPositions(Positions):
 
 
 def make_positions(config: TransformerConfig, *, layers: int, causal: bool) -> Positions:
-    """Makes the positions of one stack.
-
-    Args:
-        config: Names the scheme.
-        layers: L of the stack.
-        causal: Whether it is the decoder, which looks only back.
-    """
+    """Makes the positions of one stack of L layers; ``causal`` if it is the decoder's."""
     # The decoder reads the begin token before the longest target, hence one more.
     length = max(config.max_source_length, config.max_target_length) + 1
     match config.positions:
@@ -248,12 +242,8 @@ def make_positions(config: TransformerConfig, *, layers: int, causal: bool) -> P
                 layers, config.heads, config.head_size, config.relative_distance
             )
         case PositionScheme.T5:
-            return T5Positions(
-                config.heads,
-                config.relative_buckets,
-                config.relative_bucket_distance,
-                causal=causal,
-            )
+            buckets, distance = config.relative_buckets, config.relative_bucket_distance
+            return T5Positions(config.heads, buckets, distance, causal=causal)
         case PositionScheme.ROTARY:
             return RotaryPositions(length, config.head_size, config.rotary_base)
         case PositionScheme.ALIBI:

@@ -92,11 +92,7 @@ class Counts:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs ``seqserve prepare``.
-
-    Raises:
-        SeqserveError: What went wrong; the command prints it.
-    """
+    """Runs ``seqserve prepare``."""
     options = parse(
         PrepareOptions,
         sys.argv[1:] if argv is None else argv,
@@ -110,11 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def prepare(rows: Iterable[Row], out: Path) -> Counts:
-    """Cleans rows and writes them as TSV.
-
-    Raises:
-        OptionError: The file cannot be written, or there is no row.
-    """
+    """Cleans rows and writes them as TSV; it is an error if there is no row."""
     counts = Counts()
     draft = out.with_name(f"{out.name}.tmp")
     try:
@@ -196,8 +188,7 @@ def _clean(rows: Iterable[Row], counts: Counts) -> Iterator[Row]:
 
 
 def _credit(number: str, user: str) -> str:
-    named = user not in ("", "\\N")
-    return f"#{number} ({user})" if named else f"#{number}"
+    return f"#{number}" if user in ("", "\\N") else f"#{number} ({user})"
 
 
 @contextlib.contextmanager

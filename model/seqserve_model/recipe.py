@@ -13,12 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from seqserve.errors import OptionError
-from seqserve_model.config import TransformerConfig, plain_value
-
-T = TypeVar("T")
+from seqserve_model.config import TransformerConfig, from_plain, to_plain
 
 # The vocabulary decides these, so a recipe does not repeat them.
 _SET_BY_VOCABULARY = {"vocabulary_size", "pad_id", "bos_id", "eos_id", "unk_id"}
@@ -120,48 +118,37 @@ class Recipe:
             OptionError: The file cannot be read, a key is unknown, or a value does not fit.
         """
         try:
-            content = tomllib.loads(path.read_text(encoding="utf-8"))
+            return cls.from_dict(tomllib.loads(path.read_text(encoding="utf-8")))
         except OSError as error:
             raise OptionError(f"{path}: cannot be read: {error.strerror}") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise OptionError(f"{path}: is not TOML: {error}") from None
-        try:
-            return cls.from_dict(content)
         except OptionError as error:
             raise OptionError(f"{path}: {error}") from None
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Recipe:
-        """Builds a recipe from the content of a TOML file.
-
-        Raises:
-            OptionError: A key is unknown, or a value does not fit; the message names the key.
-        """
+        """Builds a recipe from the content of a TOML file, as :meth:`load` does."""
         sections = typing.get_type_hints(cls)
         for name, section in content.items():
             if name not in sections:
                 raise OptionError(f"[{name}] is not known; known are {', '.join(sections)}")
             if not isinstance(section, dict):
                 raise OptionError(f"{name} is not a section; write [{name}]")
-        recipe = cls(
-            model=_model_section(content.get("model", {})),
-            vocabulary=_section(VocabularyRecipe, "vocabulary", content),
-            data=_section(DataRecipe, "data", content),
-            optimizer=_section(OptimizerRecipe, "optimizer", content),
-            training=_section(TrainingRecipe, "training", content),
-        )
+        model = _model_section(content.get("model", {}))
+        del sections["model"]
+        others = {
+            name: from_plain(kind, name, content.get(name, {})) for name, kind in sections.items()
+        }
+        recipe = cls(model=model, **others)
         if not recipe.data.path:
             raise OptionError("data.path is missing; name the TSV file to train on")
         return recipe
 
     def to_dict(self) -> dict[str, Any]:
         """Gives plain values from which :meth:`from_dict` builds the same recipe."""
-        plain = dataclasses.asdict(self, dict_factory=_plain)
+        plain = dataclasses.asdict(self, dict_factory=to_plain)
         return {**plain, "model": dict(self.model)}
-
-
-def _plain(items: list[tuple[str, Any]]) -> dict[str, Any]:
-    return {name: value.value if isinstance(value, Enum) else value for name, value in items}
 
 
 def _model_section(values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -170,25 +157,3 @@ def _model_section(values: Mapping[str, Any]) -> Mapping[str, Any]:
             raise OptionError(f"model.{name} is set by the vocabulary; take it out")
     TransformerConfig.from_dict(values)
     return values
-
-
-def _section(kind: type[T], name: str, content: Mapping[str, Any]) -> T:
-    values = content.get(name, {})
-    fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    hints = typing.get_type_hints(kind)
-    for key in values:
-        if key not in fields:
-            raise OptionError(f"{name}.{key} is not known; known are {', '.join(fields)}")
-    return kind(
-        **{
-            key: _value(f"{name}.{key}", hints[key], value, fields[key].metadata["minimum"])
-            for key, value in values.items()
-        }
-    )
-
-
-def _value(key: str, kind: Any, value: Any, minimum: float | None) -> Any:
-    value = plain_value(key, kind, value)
-    if minimum is not None and value < minimum:
-        raise OptionError(f"{key}: {value} is less than {minimum:g}, the smallest allowed")
-    return value

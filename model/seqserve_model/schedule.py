@@ -12,14 +12,9 @@ import math
 def learning_rate(
     step: int, *, peak: float, warmup_steps: int, decay_steps: int, max_steps: int
 ) -> float:
-    """Gives the learning rate of a step.
+    """Gives the learning rate of a step, counted from 1 to ``max_steps``.
 
-    Args:
-        step: The step, counted from 1.
-        peak: The rate at the end of the warm-up.
-        warmup_steps: Steps over which the rate grows linearly.
-        decay_steps: Last steps over which the rate falls linearly to zero; 0 for none.
-        max_steps: The last step.
+    It is ``peak`` at the end of the warm-up; ``decay_steps`` of 0 means no decay.
     """
     warmup = max(1, warmup_steps)
     rate = peak * min(step / warmup, math.sqrt(warmup / step))

@@ -15,16 +15,9 @@ from seqserve_model.transformer import Transformer
 def greedy(
     model: Transformer, source: Tensor, source_lengths: Tensor, max_decoding_length: int
 ) -> list[list[int]]:
-    """Decodes a batch greedily, with cached keys and values.
+    """Decodes sources ``[B, S]`` of ``source_lengths [B]`` greedily, with cached keys and values.
 
-    Args:
-        model: In evaluation mode.
-        source: Token ids ``[B, S]``.
-        source_lengths: ``[B]``.
-        max_decoding_length: Maximum number of tokens of a row, without the end token.
-
-    Returns:
-        The tokens of each row, without the end token.
+    The model is in evaluation mode. Neither the rows returned nor their limit count the end token.
     """
     config = model.config
     state = model.begin(model.encode(source, source_lengths), source_lengths)
@@ -45,16 +38,10 @@ def greedy(
 def greedy_in_batches(
     model: Transformer, rows: Sequence[list[int]], max_decoding_length: int, batch_rows: int
 ) -> list[list[int]]:
-    """Decodes any number of sources, those of like length together.
+    """Decodes any number of sources as :func:`greedy` does, those of like length together.
 
-    Args:
-        model: In evaluation mode, on any device.
-        rows: Token ids of each source, the end token last.
-        max_decoding_length: Maximum number of tokens of a row, without the end token.
-        batch_rows: Sources that are decoded together.
-
-    Returns:
-        The tokens of each row, without the end token, in the order of the sources.
+    The model may be on any device. Each of ``rows`` has the end token last; the results keep the
+    order of the rows.
     """
     device = next(model.parameters()).device
     found: list[list[int]] = [[] for _ in rows]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import random
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -17,7 +17,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import numpy as np
 import torch
 
 from seqserve.errors import OptionError
@@ -38,14 +37,7 @@ from seqserve_server.contract.tokenizer import Tokenizer
 
 
 def train(options: TrainOptions, *, command: str) -> End:
-    """Trains, and writes the result where the training came to its end.
-
-    Args:
-        options: What to train, where.
-        command: The command line, for the report.
-
-    Returns:
-        Why the training ended.
+    """Trains, and writes the result, with the command line, where the training came to its end.
 
     Raises:
         OptionError: The recipe, the data or the run directory do not fit.
@@ -55,10 +47,13 @@ def train(options: TrainOptions, *, command: str) -> End:
     device = torch_device(options.device)
     if options.threads:
         torch.set_num_threads(options.threads)
-    recipe = _with_max_steps(Recipe.load(options.recipe), options.max_steps)
+    recipe = Recipe.load(options.recipe)
+    if options.max_steps is not None:
+        training = dataclasses.replace(recipe.training, max_steps=options.max_steps)
+        recipe = dataclasses.replace(recipe, training=training)
     run = _find_run(options, recipe)
     tokenizer, corpora = prepare_data(recipe, run)
-    _seed(recipe.training.seed)
+    torch.manual_seed(recipe.training.seed)
     model = Transformer(_model_config(recipe, tokenizer))
     if device.type == "cpu":
         use_byte_dropout(model)
@@ -84,9 +79,6 @@ def prepare_data(recipe: Recipe, run: RunDirectory) -> tuple[Tokenizer, Corpora]
     """Reads, splits and tokenises the data; learns the vocabulary where the run has none.
 
     Writes nothing before everything is known to fit, so that a corrected recipe needs no --fresh.
-
-    Raises:
-        OptionError: The data do not fit the recipe.
     """
     data = recipe.data
     corpus = read_pairs(
@@ -160,8 +152,10 @@ def _find_run(options: TrainOptions, recipe: Recipe) -> RunDirectory:
     run = RunDirectory(options.out or Path("runs") / options.recipe.stem)
     if options.resume and options.fresh:
         raise OptionError("--resume and --fresh exclude each other")
-    if options.fresh:
-        _clear(run)
+    if options.fresh and run.path.exists():
+        if not run.recipe.exists() and any(run.path.iterdir()):
+            raise OptionError(f"{run.path}: holds files that are no training; name another --out")
+        shutil.rmtree(run.path)
     if run.recipe.exists():
         if not options.resume:
             raise OptionError(
@@ -169,12 +163,6 @@ def _find_run(options: TrainOptions, recipe: Recipe) -> RunDirectory:
             )
         _check_same(run.path, read_json(run.recipe), recipe.to_dict())
     return run
-
-
-def _clear(run: RunDirectory) -> None:
-    if run.path.exists() and not run.recipe.exists() and any(run.path.iterdir()):
-        raise OptionError(f"{run.path}: holds files that are no training; name another --out")
-    run.clear()
 
 
 def _check_same(path: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
@@ -187,19 +175,6 @@ def _check_same(path: Path, old: dict[str, Any], new: dict[str, Any]) -> None:
                     f"{path}: began with {section}.{key} = {before!r}, the recipe has "
                     f"{now!r}; restore the value, or start again with --fresh"
                 )
-
-
-def _with_max_steps(recipe: Recipe, max_steps: int | None) -> Recipe:
-    if max_steps is None:
-        return recipe
-    training = dataclasses.replace(recipe.training, max_steps=max_steps)
-    return dataclasses.replace(recipe, training=training)
-
-
-def _seed(seed: int) -> None:
-    random.seed(seed)
-    np.random.seed(seed)
-    torch.manual_seed(seed)
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 import torch
+from torch import Tensor
 
 from seqserve.errors import SeqserveError
 from seqserve_model.batches import Batch, Examples, epoch_order
@@ -58,12 +59,8 @@ class Validation:
 
     def by(self, metric: Metric) -> float:
         """Gives the value of a metric, negated if lower is better."""
-        values = {
-            Metric.CHRF: self.scores.chrf,
-            Metric.BLEU: self.scores.bleu,
-            Metric.LOSS: -self.loss,
-        }
-        return values[metric]
+        scores = {Metric.CHRF: self.scores.chrf, Metric.BLEU: self.scores.bleu}
+        return scores.get(metric, -self.loss)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,15 +83,7 @@ class Trainer:
         corpora: Corpora,
         run: RunDirectory,
     ) -> None:
-        """Restores the last checkpoint of the run, if there is one.
-
-        Args:
-            recipe: What decides the training.
-            model: The model, on the device to train on.
-            tokenizer: Its tokenizer.
-            corpora: Training and validation data.
-            run: Where checkpoints and results go.
-        """
+        """Restores the last checkpoint of the run; the model is on the device to train on."""
         self.recipe = recipe
         self.model = model
         self.run = run
@@ -106,11 +95,7 @@ class Trainer:
         self.state = run.restore(model, self._optimizer)
 
     def train(self, time_limit_s: float | None = None) -> End:
-        """Trains until the recipe ends or ``stop`` is set, and saves a checkpoint.
-
-        Raises:
-            TrainingError: The gradient is no longer finite.
-        """
+        """Trains until the recipe ends or ``stop`` is set, and saves a checkpoint."""
         training, state = self.recipe.training, self.state
         progress = Progress(self.run.log, step=state.step, max_steps=training.max_steps)
         begun, seconds = time.monotonic(), state.seconds
@@ -136,10 +121,7 @@ class Trainer:
         return end
 
     def step(self, batches: Sequence[Batch]) -> float:
-        """Updates the weights once from one or more batches.
-
-        Returns:
-            The smoothed loss of a target token.
+        """Updates the weights once from some batches; gives the smoothed loss of a target token.
 
         Raises:
             TrainingError: The gradient is no longer finite.
@@ -149,10 +131,7 @@ class Trainer:
         tokens = sum(batch.target_tokens for batch in batches)
         total = 0.0
         for batch in batches:
-            with self._autocast():
-                loss = batch_loss(
-                    self.model, batch.to(self._device), label_smoothing=optimizer.label_smoothing
-                )
+            loss = self._loss(batch, optimizer.label_smoothing)
             torch.autograd.backward(loss / tokens)
             total += loss.item() / tokens
         norm = torch.nn.utils.clip_grad_norm_(
@@ -175,13 +154,10 @@ class Trainer:
         """Computes loss and scores on the validation pairs."""
         self.model.eval()
         training, examples = self.recipe.training, self._corpora.validation
-        order = epoch_order(examples.lengths, max_tokens=training.max_tokens, seed=0, epoch=0)
         total, tokens = 0.0, 0
-        for rows in order:
+        for rows in epoch_order(examples.lengths, max_tokens=training.max_tokens, seed=0, epoch=0):
             batch = examples.batch(rows)
-            with self._autocast():
-                loss = batch_loss(self.model, batch.to(self._device), label_smoothing=0.0)
-            total += loss.item()
+            total += self._loss(batch, 0.0).item()
             tokens += batch.target_tokens
         translate = TorchTranslator(
             self.model, self._tokenizer, max_decoding_length=training.max_decoding_length
@@ -193,8 +169,7 @@ class Trainer:
     def finish(self) -> Validation:
         """Averages the last checkpoints and keeps the better of their mean and the best.
 
-        Returns:
-            The validation of the result; the model has its weights.
+        The model then has the weights of the result, whose validation is returned.
         """
         metric = self.recipe.training.metric
         last = self.run.checkpoints()[-self.recipe.training.average :]
@@ -265,12 +240,11 @@ class Trainer:
             max_steps=self.recipe.training.max_steps,
         )
 
-    def _autocast(self) -> torch.autocast:
-        return torch.autocast(
-            self._device.type,
-            dtype=torch.bfloat16,
-            enabled=self.recipe.training.precision is Precision.BF16,
-        )
+    def _loss(self, batch: Batch, label_smoothing: float) -> Tensor:
+        is_bf16 = self.recipe.training.precision is Precision.BF16
+        with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=is_bf16):
+            batch = batch.to(self._device)
+            return batch_loss(self.model, batch, label_smoothing=label_smoothing)
 
 
 def make_optimizer(model: Transformer, recipe: OptimizerRecipe) -> torch.optim.AdamW:

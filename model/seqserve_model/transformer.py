@@ -248,12 +248,7 @@ class Transformer(nn.Module):
         return attend(attention, query, key, value, mask, place, record)
 
     def _attend_target(
-        self,
-        layer: int,
-        state: DecoderState,
-        mask: Tensor,
-        record: list[Tensor] | None,
-        x: Tensor,
+        self, layer: int, state: DecoderState, mask: Tensor, record: list[Tensor] | None, x: Tensor
     ) -> Tensor:
         attention = self.decoder_layers[layer].self_attention
         place = Place(positions=self.decoder_positions, layer=layer, start=state.length)

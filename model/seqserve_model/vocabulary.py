@@ -22,10 +22,9 @@ CONTROL_TOKENS = [PAD, BOS, EOS, UNK]
 
 
 def learn_vocabulary(texts: Iterable[str], *, size: int, characters: int) -> Tokenizer:
-    """Learns a vocabulary from texts.
+    """Learns a vocabulary from the texts of both languages.
 
     Args:
-        texts: Sources and targets.
         size: Number of tokens, the 4 control tokens and the 256 bytes counted.
         characters: Limit of characters with a token of their own; the most frequent ones get it.
 
@@ -47,8 +46,7 @@ def learn_vocabulary(texts: Iterable[str], *, size: int, characters: int) -> Tok
             "raise vocabulary.size or lower vocabulary.characters"
         )
     # A small corpus runs out of words to merge: the rest is reserved and never learnt.
-    unused = [f"<unused{number}>" for number in range(size - learnt)]
-    tokenizer.add_special_tokens(unused)
+    tokenizer.add_special_tokens([f"<unused{number}>" for number in range(size - learnt)])
     return Tokenizer(_without_added_bytes(tokenizer))
 
 
@@ -64,13 +62,9 @@ def _untrained() -> tokenizers.Tokenizer:
             pre_tokenizers.Punctuation("isolated"),
         ]
     )
+    end = decoders.Strip(" ", 1, 0)
     tokenizer.decoder = decoders.Sequence(
-        [
-            decoders.Replace("▁", " "),
-            decoders.ByteFallback(),
-            decoders.Fuse(),
-            decoders.Strip(" ", 1, 0),
-        ]
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), end]
     )
     return tokenizer
 

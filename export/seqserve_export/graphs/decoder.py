@@ -13,7 +13,6 @@ from seqserve_export.graphs.projections import qkv_projections
 from seqserve_export.graphs.step_positions import StepPositions
 from seqserve_export.quantization import cache_scales, precision_of
 from seqserve_export.shortlist import project_tokens
-from seqserve_model.layers import DecoderLayer
 from seqserve_model.positions import LearnedPositions, RotaryPositions, SinusoidalPositions
 from seqserve_model.transformer import Transformer
 
@@ -21,32 +20,21 @@ from seqserve_model.transformer import Transformer
 class StepRows(NamedTuple):
     """The running rows."""
 
-    tokens: Tensor
-    """Last token of each row, int64 ``[B, 1]``."""
-    lengths: Tensor
-    """Tokens of each row already in its cache, int32 ``[B]``."""
-    max_length: Tensor
-    """Length of the longest row after this step, at least 2; int32 ``[1]``."""
-    source_last_index: Tensor
-    """Index of each row's last source token, int32 ``[B]``."""
-    max_source_length: Tensor
-    """Length of the longest source, at least 2; int32 ``[1]``."""
+    tokens: Tensor  # last token of each row, int64 [B, 1]
+    lengths: Tensor  # tokens of each row already in its cache, int32 [B]
+    max_length: Tensor  # length of the longest row after this step, at least 2; int32 [1]
+    source_last_index: Tensor  # index of each row's last source token, int32 [B]
+    max_source_length: Tensor  # length of the longest source, at least 2; int32 [1]
 
 
 class StepOptions(NamedTuple):
     """What a step changes and returns."""
 
-    bias_tokens: Tensor
-    """Tokens whose logits are changed, int64 ``[P, A]``."""
-    bias_values: Tensor
-    """Added to the logits of ``bias_tokens``, ``[P, A]``."""
-    return_logprobs: Tensor
-    """Whether to compute log-probabilities, bool ``[]``; zeros otherwise."""
-    top_k: Tensor
-    """Its length K is the number of top tokens to list, int64 ``[K]``; may be empty."""
-    num_logits: Tensor
-    """Its length N is the number of logits to return, from token 0 on, int64 ``[N]``; may be
-    empty."""
+    bias_tokens: Tensor  # tokens whose logits are changed, int64 [P, A]
+    bias_values: Tensor  # added to the logits of bias_tokens, [P, A]
+    return_logprobs: Tensor  # whether to compute log-probabilities, bool []; zeros otherwise
+    top_k: Tensor  # its length K is the number of top tokens to list, int64 [K]; may be empty
+    num_logits: Tensor  # its length N: logits to return, from token 0 on, int64 [N]; may be empty
     allowed_tokens: Tensor
     """Tokens whose logits alone to return, in groups, int64 ``[G, 64]``; may be empty. See
     :func:`project_tokens`."""
@@ -58,18 +46,12 @@ class StepOptions(NamedTuple):
 class LayerCaches(NamedTuple):
     """The caches of one layer."""
 
-    self_key: Tensor
-    """``[B, H, C, D]``."""
-    self_value: Tensor
-    """``[B, H, C, D]``."""
-    cross_key: Tensor
-    """``[B, H, S, D]``."""
-    cross_value: Tensor
-    """``[B, H, S, D]``."""
-    last_key: Tensor
-    """Cross key of the last source token, ``[B, 1, W]``."""
-    last_value: Tensor
-    """Cross value of the last source token, ``[B, 1, W]``."""
+    self_key: Tensor  # [B, H, C, D]
+    self_value: Tensor  # [B, H, C, D]
+    cross_key: Tensor  # [B, H, S, D]
+    cross_value: Tensor  # [B, H, S, D]
+    last_key: Tensor  # cross key of the last source token, [B, 1, W]
+    last_value: Tensor  # cross value of the last source token, [B, 1, W]
 
 
 class DecoderGraph(nn.Module):
@@ -99,7 +81,7 @@ class DecoderGraph(nn.Module):
         updated: list[Tensor] = []
         for index, (layer, cache) in enumerate(zip(self.model.decoder_layers, caches, strict=True)):
             attend_target = partial(self._attend_target, index, rows, cache, updated)
-            attend_memory = partial(self._attend_memory, layer, rows, cache, updated)
+            attend_memory = partial(self._attend_memory, index, rows, cache, updated)
             x = layer(x, attend_target, attend_memory)
         features = self.model.decoder_norm(x)
         if not self.is_flat:
@@ -158,14 +140,9 @@ class DecoderGraph(nn.Module):
         return attention.output(self._as_rows(heads))  # type: ignore[no-any-return]
 
     def _attend_memory(
-        self,
-        layer: DecoderLayer,
-        rows: StepRows,
-        cache: LayerCaches,
-        updated: list[Tensor],
-        x: Tensor,
+        self, index: int, rows: StepRows, cache: LayerCaches, updated: list[Tensor], x: Tensor
     ) -> Tensor:
-        attention = layer.cross_attention
+        attention = self.model.decoder_layers[index].cross_attention
         # The operator must write something: it writes the last source token where it already is.
         heads, key, value = operators.cached_attention(
             self._as_step(attention.query(x)),

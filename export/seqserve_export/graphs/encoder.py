@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqserve_export import operators
-from seqserve_export.graphs.projections import cross_projections, qkv_projections, split_heads
-from seqserve_model.attention import padding_mask
+from seqserve_export.graphs.projections import cross_projections, qkv_projections
+from seqserve_model.attention import padding_mask, split_heads
 from seqserve_model.positions import LearnedPositions, RotaryPositions, SinusoidalPositions
 from seqserve_model.transformer import Place, Transformer, attend, project_self
 
@@ -32,9 +32,7 @@ class EncoderGraph(nn.Module):
         pad_index: Tensor,
         unpad_index: Tensor,
     ) -> tuple[Tensor, ...]:
-        """Encodes sources of any lengths.
-
-        Projections run over T tokens and no padding; only attention runs over a padded batch.
+        """Encodes sources: projections run over T tokens, only attention over a padded batch.
 
         Args:
             source: Token ids, int64 ``[T]``.

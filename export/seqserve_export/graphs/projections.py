@@ -71,9 +71,3 @@ def cross_projections(layers: Sequence[DecoderLayer]) -> Sequence[CrossProjectio
         modules.append(CrossProjection(attention.key, key))
         modules.append(CrossProjection(attention.value, value))
     return cast(Sequence[CrossProjection], modules)
-
-
-def split_heads(x: Tensor, heads: int) -> Tensor:
-    """Splits ``[B, T, W]`` into heads ``[B, H, T, D]``."""
-    batch, length, width = x.shape
-    return x.view(batch, length, heads, width // heads).transpose(1, 2)

@@ -19,12 +19,9 @@ class ScorerGraph(nn.Module):
     def forward(
         self, source: Tensor, source_lengths: Tensor, target: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Scores targets and returns the attention weights.
+        """Scores targets of sources ``[B, S]``, whose lengths are int32 ``[B]``.
 
-        Args:
-            source: int64 ``[B, S]``.
-            source_lengths: int32 ``[B]``.
-            target: The begin token, then the tokens to score, int64 ``[B, T + 1]``.
+        ``target``, int64 ``[B, T + 1]``, is the begin token, then the tokens to score.
 
         Returns:
             Log-probabilities ``[B, T]`` of the tokens, and the attention weights of encoder

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from seqserve_export import operators
-from seqserve_export.graphs.projections import split_heads
+from seqserve_model.attention import split_heads
 from seqserve_model.positions import AlibiPositions, RelativePositions, T5Positions
 from seqserve_model.transformer import Transformer
 
@@ -35,11 +35,7 @@ class StepPositions(nn.Module):
         return bias[:, 0].flip(-1).detach()
 
     def bias(self, layer: int, qkv: Tensor, lengths: Tensor, max_length: Tensor) -> Tensor | None:
-        """Gives what the scheme adds to the attention logits of queries in ``qkv [B, 1, 3W]``.
-
-        Returns:
-            ``[B, H, 1, K]``.
-        """
+        """Gives the term ``[B, H, 1, K]`` of the logits of queries in ``qkv [B, 1, 3W]``."""
         scheme = self.scheme
         if isinstance(scheme, RelativePositions):
             query = split_heads(qkv[..., : self.config.width], self.config.heads)  # [B, H, 1, D]
@@ -55,16 +51,9 @@ class StepPositions(nn.Module):
         return operators.first(bias, max_length)
 
     def values(self, layer: int, weights: Tensor, lengths: Tensor, max_length: Tensor) -> Tensor:
-        """Gives what relative positions add to the averaged values.
+        """Gives what relative positions add to the values averaged by ``weights [B, H, 1, K]``.
 
-        Args:
-            layer: Index of the decoder layer.
-            weights: Attention weights ``[B, H, 1, K]``.
-            lengths: Tokens of each row already in its cache, int32 ``[B]``.
-            max_length: K, int32 ``[1]``.
-
-        Returns:
-            ``[B, 1, W]``.
+        ``lengths [B]`` and ``max_length [1]``, which is K, are int32; the result is ``[B, 1, W]``.
         """
         assert isinstance(self.scheme, RelativePositions)
         table = self.scheme.averages[layer]  # [H, 2R + 1, D]

@@ -17,11 +17,7 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs ``seqserve evaluate``.
-
-    Raises:
-        SeqserveError: What went wrong; the command prints it.
-    """
+    """Runs ``seqserve evaluate``."""
     options = parse(
         EvaluateOptions,
         sys.argv[1:] if argv is None else argv,

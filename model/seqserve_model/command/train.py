@@ -20,11 +20,7 @@ examples:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs ``seqserve train``.
-
-    Raises:
-        SeqserveError: What went wrong; the command prints it.
-    """
+    """Runs ``seqserve train``."""
     argv = sys.argv[1:] if argv is None else argv
     options = parse(
         TrainOptions,
