@@ -193,11 +193,7 @@ class Repository:
     def _matching(self, name: str, version: int) -> list[Entry]:
         wanted = name or self.default
         versions = self._versions.get(wanted, {})
-        if version:
-            entry = versions.get(version)
-            found = [entry] if entry else []
-        else:
-            found = list(versions.values())
+        found = [entry for number, entry in versions.items() if version in (0, number)]
         if not found:
             raise errors.ModelNotFound(f"{_unknown(wanted, version)}; there are {self._labels()}")
         return found

@@ -65,8 +65,11 @@ class Rollout:
             ProviderError: The execution provider is not available.
         """
         self._scanner.open()
-        for name, weights in (traffic or {}).items():
-            _set_initial_traffic(self.repository, name, weights)
+        try:
+            for name, weights in (traffic or {}).items():
+                self.repository.set_traffic(name, weights)
+        except SeqserveError as error:
+            raise OptionError(f"--traffic: {error}") from None
         try:
             while due := self._due_to_load():
                 self._deployment.load_all(due)
@@ -238,10 +241,3 @@ class Rollout:
 
     def _states(self) -> list[tuple[str, int, str]]:
         return [(entry.name, entry.version, entry.state.value) for entry in self.repository.entries]
-
-
-def _set_initial_traffic(repository: Repository, name: str, weights: Weights) -> None:
-    try:
-        repository.set_traffic(name, weights)
-    except SeqserveError as error:
-        raise OptionError(f"--traffic: {error}") from None

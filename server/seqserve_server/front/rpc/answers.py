@@ -52,7 +52,8 @@ def response_of(
         message = _hypothesis(hypothesis, model.tokenizer)
         message.unmet_terms.extend(terms[index] for index in hypothesis.unmet_terms)
         if attends:
-            message.attention.extend(_attention(hypothesis, len(source)))
+            rows = _rows(hypothesis, len(source))
+            message.attention.extend(generation_pb2.TokenAttention(weights=row) for row in rows)
         response.hypotheses.append(message)
     return response
 
@@ -82,10 +83,6 @@ def _rows(hypothesis: Hypothesis, width: int) -> list[array[float]]:
     """Splits the attention of a hypothesis into one row of source weights per token."""
     weights = floats(hypothesis.attention)
     return [weights[begin : begin + width] for begin in range(0, len(weights), width)]
-
-
-def _attention(hypothesis: Hypothesis, width: int) -> list[generation_pb2.TokenAttention]:
-    return [generation_pb2.TokenAttention(weights=weights) for weights in _rows(hypothesis, width)]
 
 
 def _replaced(hypothesis: Hypothesis, source: list[int], model: ServedModel) -> Hypothesis:

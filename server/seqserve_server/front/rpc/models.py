@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from seqserve.v1 import model_pb2, model_pb2_grpc
+from google.protobuf.message import Message
+
+from seqserve.v1 import model_pb2 as pb
+from seqserve.v1 import model_pb2_grpc
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.repository import Entry
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.rpc.calls.wire import Context
 
 _STATES = {
-    ModelState.AVAILABLE: model_pb2.MODEL_STATE_AVAILABLE,
-    ModelState.LOADING: model_pb2.MODEL_STATE_LOADING,
-    ModelState.READY: model_pb2.MODEL_STATE_READY,
-    ModelState.DRAINING: model_pb2.MODEL_STATE_DRAINING,
-    ModelState.FAILED: model_pb2.MODEL_STATE_FAILED,
+    ModelState.AVAILABLE: pb.MODEL_STATE_AVAILABLE,
+    ModelState.LOADING: pb.MODEL_STATE_LOADING,
+    ModelState.READY: pb.MODEL_STATE_READY,
+    ModelState.DRAINING: pb.MODEL_STATE_DRAINING,
+    ModelState.FAILED: pb.MODEL_STATE_FAILED,
 }
 
 
@@ -25,45 +28,41 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         self._rollout = rollout
         self._repository = rollout.repository
 
-    async def ListModels(
-        self, request: model_pb2.ListModelsRequest, context: Context
-    ) -> model_pb2.ListModelsResponse:
+    async def ListModels(self, request: Message, context: Context) -> pb.ListModelsResponse:
         """Lists every version, whatever its state."""
         models = [self._model(entry) for entry in self._repository.entries]
-        return model_pb2.ListModelsResponse(models=models)
+        return pb.ListModelsResponse(models=models)
 
-    async def GetModel(
-        self, request: model_pb2.GetModelRequest, context: Context
-    ) -> model_pb2.GetModelResponse:
+    async def GetModel(self, request: pb.GetModelRequest, context: Context) -> pb.GetModelResponse:
         """Describes one version."""
         entry = self._repository.find(request.model, request.version)
-        return model_pb2.GetModelResponse(model=self._model(entry))
+        return pb.GetModelResponse(model=self._model(entry))
 
     async def LoadModel(
-        self, request: model_pb2.LoadModelRequest, context: Context
-    ) -> model_pb2.LoadModelResponse:
+        self, request: pb.LoadModelRequest, context: Context
+    ) -> pb.LoadModelResponse:
         """Loads a version; answers when it takes calls."""
         entry = await self._rollout.load(request.model, request.version)
-        return model_pb2.LoadModelResponse(model=self._model(entry))
+        return pb.LoadModelResponse(model=self._model(entry))
 
     async def UnloadModel(
-        self, request: model_pb2.UnloadModelRequest, context: Context
-    ) -> model_pb2.UnloadModelResponse:
+        self, request: pb.UnloadModelRequest, context: Context
+    ) -> pb.UnloadModelResponse:
         """Unloads a version; answers when its process has ended."""
         entry = await self._rollout.unload(request.model, request.version)
-        return model_pb2.UnloadModelResponse(model=self._model(entry))
+        return pb.UnloadModelResponse(model=self._model(entry))
 
     async def SetTraffic(
-        self, request: model_pb2.SetTrafficRequest, context: Context
-    ) -> model_pb2.SetTrafficResponse:
+        self, request: pb.SetTrafficRequest, context: Context
+    ) -> pb.SetTrafficResponse:
         """Sets the weights by which calls that name no version are shared."""
         entries = self._rollout.set_traffic(request.model, dict(request.weights))
         models = [self._model(entry) for entry in entries]
-        return model_pb2.SetTrafficResponse(models=models)
+        return pb.SetTrafficResponse(models=models)
 
-    def _model(self, entry: Entry) -> model_pb2.Model:
+    def _model(self, entry: Entry) -> pb.Model:
         share = self._repository.share(entry)
-        message = model_pb2.Model(
+        message = pb.Model(
             name=entry.name,
             version=entry.version,
             state=_STATES[entry.state],

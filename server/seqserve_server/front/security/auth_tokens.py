@@ -32,10 +32,6 @@ class Tokens:
                 found = entry
         return found
 
-    def __len__(self) -> int:
-        """Returns the number of tokens."""
-        return len(self._file.value)
-
 
 def _read(path: Path) -> tuple[TokenEntry, ...]:
     entries: dict[bytes, TokenEntry] = {}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 
+from google.protobuf.message import Message
+
 from seqserve import __version__
 from seqserve_server.contract.errors import InvalidRequest, ModelNotFound
 from seqserve_server.front.models.repository import Entry
@@ -31,15 +33,11 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
         self._repository = rollout.repository
         self._draining = draining
 
-    async def ServerLive(
-        self, request: pb.ServerLiveRequest, context: Context
-    ) -> pb.ServerLiveResponse:
+    async def ServerLive(self, request: Message, context: Context) -> pb.ServerLiveResponse:
         """Answers that the server is alive."""
         return pb.ServerLiveResponse(live=True)
 
-    async def ServerReady(
-        self, request: pb.ServerReadyRequest, context: Context
-    ) -> pb.ServerReadyResponse:
+    async def ServerReady(self, request: Message, context: Context) -> pb.ServerReadyResponse:
         """Reports whether any model takes calls."""
         is_ready = any(self._takes_calls(entry) for entry in self._repository.entries)
         return pb.ServerReadyResponse(ready=is_ready)
@@ -55,9 +53,7 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
             is_ready = False
         return pb.ModelReadyResponse(ready=is_ready)
 
-    async def ServerMetadata(
-        self, request: pb.ServerMetadataRequest, context: Context
-    ) -> pb.ServerMetadataResponse:
+    async def ServerMetadata(self, request: Message, context: Context) -> pb.ServerMetadataResponse:
         """Gives the server's name, version and extensions."""
         return pb.ServerMetadataResponse(
             name="seqserve", version=__version__, extensions=_EXTENSIONS

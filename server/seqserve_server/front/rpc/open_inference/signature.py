@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from seqserve.v1 import generation_pb2
@@ -58,18 +59,16 @@ def _stop_reason(hypothesis: Hypothesis) -> bytes:
     return name.removeprefix("STOP_REASON_").encode()
 
 
+def _score(name: str) -> Output:
+    return Output(name, FP32, attrgetter(name), -math.inf, is_score=True)
+
+
 OUTPUTS = {
     output.name: output
     for output in (
         Output(TEXT, BYTES, lambda hypothesis: hypothesis.text.encode(), b""),
-        Output("score", FP32, lambda hypothesis: hypothesis.score, -math.inf, is_score=True),
-        Output(
-            "normalized_score",
-            FP32,
-            lambda hypothesis: hypothesis.normalized_score,
-            -math.inf,
-            is_score=True,
-        ),
+        _score("score"),
+        _score("normalized_score"),
         Output("stop_reason", BYTES, _stop_reason, b""),
     )
 }
