@@ -59,8 +59,12 @@ def generate(engine: Engine, specs: list[GenerateSpec]) -> list[Finished]:
     for request in pending:
         engine.submit(request)
     for index, request in enumerate(pending):
+        if not request.options.needs_attention:
+            continue
         answer = request.wait()
         if request.generate.lacks_attention(request.timeline):
             pending[index] = PendingAnswer(replace(request.generate, answer=answer))
             engine.submit(pending[index])
-    return [request.wait() for request in pending]
+    # Backwards, so that this thread wakes about once, not once a request: it shares a lock with the
+    # workers.
+    return [request.wait() for request in reversed(pending)][::-1]
