@@ -1,4 +1,4 @@
-"""When requests come: as independent callers send them, whatever the server has yet to answer."""
+"""Arrival times of open-loop requests: a Poisson process that does not wait for answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which artifacts take part."""
+"""Finds the artifacts to compare: the newest version of each precision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A queue that is emptied in batches: each is full, or its oldest item has waited long enough."""
+"""A queue for dynamic batching: a batch leaves when it is full or its oldest item has waited."""
 
 from __future__ import annotations
 

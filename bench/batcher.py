@@ -1,4 +1,4 @@
-"""A server of the usual kind, to compare with: dynamic batches, each run to completion.
+"""A gRPC server with dynamic batching, as a peer: each batch runs to completion.
 
     python -m bench.batcher --engine ctranslate2 --precision int8 --artifact models/en-de/1
 

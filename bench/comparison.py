@@ -1,4 +1,4 @@
-"""Engines that take turns at the same sources, and how their speeds compare.
+"""Compares engines that take turns on the same sources, as ratios of their speeds.
 
 Outputs are compared first: an engine that decodes other tokens does something else.
 Then every engine runs once in each round, so that a noisy moment of the machine hits all of them

@@ -1,4 +1,4 @@
-"""The engine alone: what the server runs, with the same limits, without gRPC and without text."""
+"""Runs the engine alone in a process of its own: the server's limits, no gRPC, no text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What callers saw, in figures: percentiles, what was in time, and the highest rate that holds."""
+"""Latency statistics: percentiles, the share in time, and the highest rate that holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The callers: requests over gRPC, when they are due or as soon as the one before is answered."""
+"""Load generators over gRPC: open loop, and closed loop with a fixed number in flight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model of the shape that Marian calls base, with random weights: speed does not ask for better.
+"""A model of Marian's base shape with random weights, for measurements of speed.
 
 Six layers on each side, post-norm and swish, as the translation models of OPUS-MT have them. Token
 ids are all that it reads and writes; its vocabulary is numbered words.

@@ -1,4 +1,4 @@
-"""Optimum on ONNX Runtime as a peer: the model as its own exporter makes it, its own generate().
+"""Optimum on ONNX Runtime as a peer: its own export of the model, its own generate().
 
 It asks for an older transformers than ours, so it has an environment of its own and is spoken to
 over pipes, a JSON line each way:

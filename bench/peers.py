@@ -1,4 +1,4 @@
-"""Who is compared: each decodes the same token ids greedily and gives token ids back."""
+"""The engines that are compared: each decodes the same token ids greedily."""
 
 from __future__ import annotations
 

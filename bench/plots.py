@@ -1,4 +1,4 @@
-"""Pictures of a report: speed by rows in flight, and what callers wait for by rate."""
+"""Draws a report: speed by rows in flight, and latency by rate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server as processes of its own, and what the system knows of them."""
+"""A server in processes of its own, with their CPU time and memory."""
 
 from __future__ import annotations
 

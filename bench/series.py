@@ -1,4 +1,4 @@
-"""All that is measured of one peer, and its figures."""
+"""The measurements of one peer over all rounds, and their medians."""
 
 from __future__ import annotations
 

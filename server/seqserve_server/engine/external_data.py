@@ -1,4 +1,4 @@
-"""The files that a graph takes its weights from, found without running it.
+"""Finds the files that a graph takes its weights from, without running it.
 
 A graph may name any path for them, and ONNX Runtime opens it: older releases wherever it leads,
 newer ones anywhere in the graph's folder. So the names are compared with the manifest's first.
