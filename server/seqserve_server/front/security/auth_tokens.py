@@ -21,6 +21,10 @@ class Tokens:
         """Reads the file; raises OptionError if it is unreadable or a line is malformed."""
         self._file = Reloaded("tokens", {_OPTION: path}, lambda: _read(path))
 
+    def __len__(self) -> int:
+        """Counts the entries."""
+        return len(self._file.value)
+
     def find(self, token: str) -> TokenEntry | None:
         """Finds the entry of a token.
 
