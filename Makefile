@@ -27,10 +27,10 @@ serve: $(SERVE_VENV)/.ready ## Serve models/ on localhost:50051, metrics on loca
 
 install: $(VENV)/.ready ## Set up .venv with everything for development.
 
-# Importing the engines that benchmarks compare with takes longer than testing the benchmarks.
-unit: $(VENV)/.ready ## Run tests/unit but benchmarks and what is marked slow, half a minute on two cores.
-	$(BIN)/pytest tests/unit --ignore tests/unit/bench -m 'not slow and not parity' \
-	  --numprocesses auto --maxprocesses 8 --dist worksteal
+# Importing the engines that tests and benchmarks compare with takes longer than the tests themselves.
+unit: $(VENV)/.ready ## Run tests/unit, but not what is slow or compares with other engines: 40 s on two cores.
+	$(BIN)/pytest tests/unit --ignore tests/unit/bench --ignore-glob '*/test_reference_*' -m 'not slow and not parity' \
+	  --numprocesses auto --maxprocesses 8 --dist worksteal --hypothesis-profile quick
 
 test: $(VENV)/.ready ## Run all tests, then those against other engines and those of the README.
 	$(BIN)/pytest

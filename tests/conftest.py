@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 # How long an example takes says only how busy the machine is.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# `make unit` tries fewer examples; `make test` tries them all.
+settings.register_profile("quick", settings.get_profile("patient"), max_examples=20)
 settings.load_profile("patient")
 
 
