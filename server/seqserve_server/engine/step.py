@@ -81,6 +81,7 @@ class Step:
             if len(self._bindings) >= _MAX_BINDINGS:
                 self._bindings.clear()
             binding = self._bindings[rows, sizes] = self._bind(rows, sizes)
+        # The public method checks for captured WebGPU graphs at every call before it does this.
         self._session._sess.run_with_iobinding(binding, self._options)
 
     def _bind(self, rows: int, sizes: StepSizes) -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from tests.rounding import assert_close, rounding
@@ -14,7 +12,6 @@ from transformers.models.marian.modeling_marian import MarianSinusoidalPositiona
 from transformers.models.t5.modeling_t5 import T5Attention
 
 from seqserve_model.attention import attention_weights, causal_mask
-from seqserve_model.config import TransformerConfig
 from seqserve_model.positions import (
     AlibiPositions,
     RotaryPositions,
@@ -24,8 +21,6 @@ from seqserve_model.positions import (
 
 B, H, D, W = 2, 4, 6, 24
 LENGTH = 16
-
-MakeConfig = Callable[..., TransformerConfig]
 
 pytestmark = pytest.mark.usefixtures("double")
 

@@ -28,17 +28,13 @@ def coverage(weights: Array) -> float:
 
 def ranked_by_coverage(finished: list[Attended], options: DecodingOptions) -> list[Attended]:
     """Adds coverage to the normalised scores and keeps the best hypotheses, best first."""
-    ranked = [
-        (_add(hypothesis, options.coverage_penalty * coverage(weights)), weights)
-        for hypothesis, weights in finished
-    ]
-    ranked.sort(key=lambda pair: rank_of(pair[0], pair[0].normalized_score or 0.0))
-    best = ranked[: options.num_hypotheses]
-    if options.return_scores:
-        return best
-    return [(each._replace(score=None, normalized_score=None), weights) for each, weights in best]
-
-
-def _add(hypothesis: Hypothesis, gain: float) -> Hypothesis:
-    assert hypothesis.normalized_score is not None
-    return hypothesis._replace(normalized_score=hypothesis.normalized_score + gain)
+    ranked = []
+    for hypothesis, weights in finished:
+        assert hypothesis.normalized_score is not None
+        score = hypothesis.normalized_score + options.coverage_penalty * coverage(weights)
+        shown = score if options.return_scores else None
+        kept = hypothesis.score if options.return_scores else None
+        scored = hypothesis._replace(score=kept, normalized_score=shown)
+        ranked.append((rank_of(hypothesis, score), (scored, weights)))
+    ranked.sort(key=lambda entry: entry[0])
+    return [pair for _, pair in ranked[: options.num_hypotheses]]

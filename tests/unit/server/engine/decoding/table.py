@@ -62,6 +62,20 @@ def after(tree: Mapping[tuple[int, ...], Mapping[int, float]]) -> Table:
     return lambda output: tree.get(output, {EOS: 1.0})
 
 
+FORK = after(
+    {
+        (): {A: 0.5, B: 0.3, C: 0.15, EOS: 0.05},
+        (A,): {A: 0.6, B: 0.4},
+        (A, A): {EOS: 0.4, A: 0.3, C: 0.3},
+        (A, B): {EOS: 0.9, C: 0.1},
+        (B,): {EOS: 0.5, D: 0.5},
+        (B, D): {EOS: 0.9, A: 0.1},
+        (C,): {EOS: 0.9, D: 0.1},
+    }
+)
+"""Three first tokens, each of which goes on in its own way."""
+
+
 def random_table(seed: int) -> Table:
     """Makes a table of random probabilities, different after each output."""
 

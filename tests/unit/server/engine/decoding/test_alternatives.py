@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.unit.server.engine.decoding.table import (
     EOS,
+    FORK,
     A,
     B,
     C,
@@ -22,19 +23,6 @@ from tests.unit.server.engine.decoding.table import (
 )
 
 from seqserve_server.contract.events import Hypothesis, StopReason
-
-FORK = after(
-    {
-        (): {A: 0.5, B: 0.3, C: 0.15, EOS: 0.05},
-        (A,): {A: 0.6, B: 0.4},
-        (A, A): {EOS: 0.4, A: 0.3, C: 0.3},
-        (A, B): {EOS: 0.9, C: 0.1},
-        (B,): {EOS: 0.5, D: 0.5},
-        (B, D): {EOS: 0.9, A: 0.1},
-        (C,): {EOS: 0.9, D: 0.1},
-    }
-)
-
 
 each_beam_size = pytest.mark.parametrize("beam_size", [1, 2])
 

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.server.engine.decoding.table import (
     EOS,
+    FORK,
     VOCABULARY_SIZE,
     A,
     B,
@@ -385,19 +386,6 @@ def test_a_beam_may_leave_a_preferred_prefix_and_is_scored_for_it() -> None:
     assert second.token_scores == [log(0.64), log(0.4 * 0.9), log(1.0), log(1.0)]
     weak = decode(table, prefix_bias_beta=0.01, **options)
     assert outputs_of(weak) == [[A, C], [A, D]]
-
-
-FORK = after(
-    {
-        (): {A: 0.5, B: 0.3, C: 0.15, EOS: 0.05},
-        (A,): {A: 0.6, B: 0.4},
-        (A, A): {EOS: 0.4, A: 0.3, C: 0.3},
-        (A, B): {EOS: 0.9, C: 0.1},
-        (B,): {EOS: 0.5, D: 0.5},
-        (B, D): {EOS: 0.9, A: 0.1},
-        (C,): {EOS: 0.9, D: 0.1},
-    }
-)
 
 
 def test_a_prefix_bias_near_one_gives_the_tokens_of_a_forced_prefix() -> None:
