@@ -13,11 +13,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.soak.test_memory import WORDS
+
 from seqserve import Client
 
 from .process import PATIENCE_S
-
-WORDS = "the coffee tastes good and nobody waits for our old train near a quiet garden".split()
 
 
 def lines(count: int, seed: int = 0) -> list[str]:
