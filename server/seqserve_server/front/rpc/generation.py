@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -20,7 +19,7 @@ from seqserve_server.front.models.repository import Repository, ServedModel
 from seqserve_server.front.rpc.answers import response_of, weights_of
 from seqserve_server.front.rpc.batch import answer_all
 from seqserve_server.front.rpc.bulk import Bulk, Requests
-from seqserve_server.front.rpc.calls.call import MAX_REFUSALS, EngineCall
+from seqserve_server.front.rpc.calls.call import EngineCall
 from seqserve_server.front.rpc.calls.server_call import current
 from seqserve_server.front.rpc.options.known_options import KnownOptions
 from seqserve_server.front.rpc.options.options import default_options, priority_of
@@ -67,11 +66,10 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         self,
         request: generation_pb2.GenerateRequest,
         context: Context,
-        max_refusals: float = MAX_REFUSALS,
     ) -> generation_pb2.GenerateResponse:
         """Answers one of many requests of a call; it tries again after a refusal."""
-        model, call = await self._generation(request, context, patient=True)
-        await call.finished_in_time(max_refusals)
+        model, call = await self._generation(request, context, is_bulk=True)
+        await call.finished_in_time()
         return _response(model, call, request.options, request.source)
 
     async def GenerateStream(
@@ -117,7 +115,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
             try:
                 tokens = await _source(model, source)
                 chosen = for_source(options, request.options.terms, source)
-                call = _generate(model, tokens, chosen, context, priority=priority)
+                call = _generate(model, tokens, chosen, context, priority=priority, is_bulk=True)
                 await call.finished_in_time()
                 response = _response(model, call, request.options, source)
             except ServiceError as error:
@@ -145,7 +143,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
                 # A refused request keeps its place among the few, so the caller is not read from:
                 # back-pressure is the right effect of a full queue. After a failure the caller
                 # would only send the request again.
-                return await self.generate_in_time(request, context, max_refusals=math.inf)
+                return await self.generate_in_time(request, context)
             finally:
                 part.release()
                 # Requests may name several models; the last one stands for the call.
@@ -210,19 +208,20 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         context: Context,
         *,
         streamed: bool = False,
-        patient: bool = False,
+        is_bulk: bool = False,
     ) -> tuple[ServedModel, EngineCall]:
-        """Prepares a request; a patient one is not refused here, because it will try again."""
+        """Prepares a request; one of many of a call is not refused here: it would come back."""
         model = self._model(request)
         priority = priority_of(request.priority)
-        if not patient:
+        if not is_bulk:
             # First, so that a refusal costs little.
-            model.engine.refusals.check(QueueKey(current.get().client_id, priority))
+            record = current.get()
+            model.engine.refusals.check(QueueKey(record.client_id, record.connection, priority))
         options = self._options.read(model, request.options)
         source = await _source(model, request.source)
         options = for_source(options, request.options.terms, request.source)
         return model, _generate(
-            model, source, options, context, streamed=streamed, priority=priority
+            model, source, options, context, streamed=streamed, priority=priority, is_bulk=is_bulk
         )
 
     def _model(self, request: _Request) -> ServedModel:
@@ -271,6 +270,7 @@ def _of_call(context: Context) -> dict[str, Any]:
         "deadline_s": None if remaining_s is None else time.monotonic() + remaining_s,
         "client_id": record.client_id,
         "call_id": record.request_id,
+        "flow_id": record.connection,
     }
 
 
@@ -281,8 +281,11 @@ def _generate(
     context: Context,
     **more: Any,
 ) -> EngineCall:
-    spec = GenerateSpec(source=source, options=options, **_of_call(context), **more)
-    return EngineCall(model.engine, spec)
+    fields = _of_call(context) | more
+    if more.get("is_bulk"):
+        # A call of many requests is a flow of its own, which the client's other calls pass.
+        fields["flow_id"] = fields["call_id"]
+    return EngineCall(model.engine, GenerateSpec(source=source, options=options, **fields))
 
 
 def _response(

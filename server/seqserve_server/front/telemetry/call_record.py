@@ -49,6 +49,8 @@ class CallRecord:
     request_id: str
     peer: str = ""
     """The client's network address, or the name that a trusted proxy gives it."""
+    connection: str = ""
+    """The client's connection: its address and port, as gRPC writes them."""
     auth_name: str = ""
     """Name of the token; empty if it has none, or the server needs none."""
     began_s: float = field(default_factory=time.monotonic)

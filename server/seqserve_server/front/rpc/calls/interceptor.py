@@ -89,10 +89,12 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
     def _call(self, method: str, context: wire.Context) -> _RunningCall:
         metadata: Any = context.invocation_metadata()
+        connection = context.peer()
         call = ServerCall(
             path=method,
             request_id=request_id(metadata),
-            peer=peer_name(context.peer(), metadata, self._caller_metadata),
+            peer=peer_name(connection, metadata, self._caller_metadata),
+            connection=connection,
             auth_name=auth_name.get(),
             trace=trace_of(metadata) if self._tracing else None,
             count_refusal=self._metrics.refused,
