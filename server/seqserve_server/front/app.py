@@ -146,12 +146,8 @@ async def _serve(
     # Objects made until here live as long as the server, so the collector need not visit them.
     gc.collect()
     gc.freeze()
-    metrics_address = address_of(options.metrics_host, scrape.port)
     trimming = asyncio.create_task(trim_memory())
-    logs.print_line(
-        f"seqserve ready on {address_of(options.host, server.port)},"
-        f" metrics http://{metrics_address}/metrics, models: {_models(rollout.repository)}"
-    )
+    _announce(options, server.port, scrape.port, rollout.repository)
     await stop.wait()
     trimming.cancel()
     logs.event("draining", {"timeout_s": options.drain_timeout_s})
@@ -178,12 +174,20 @@ def is_ready(
         return False
 
 
-def _models(repository: Repository) -> str:
-    return ", ".join(
+def _announce(options: ServeOptions, port: int, metrics_port: int, repository: Repository) -> None:
+    """Tells on standard output that the server takes calls, where, and for which models."""
+    address = address_of(options.host, port)
+    metrics = f"http://{address_of(options.metrics_host, metrics_port)}/metrics"
+    models = repository.models()
+    listed = ", ".join(
         f"{model.manifest.label} ({model.manifest.precision}, {model.provider.value},"
         f" {model.engine.slots} slots, caches {model.engine.cache_bytes / 1e6:.0f} MB)"
-        for model in repository.models()
+        for model in models
     )
+    text = f"seqserve ready on {address}, metrics {metrics}, models: {listed}"
+    labels = [model.manifest.label for model in models]
+    facts = {"address": address, "metrics": metrics, "models": labels}
+    logs.announce(options.log_format, text, "ready", facts)
 
 
 def _on_signal(stop: asyncio.Event) -> None:

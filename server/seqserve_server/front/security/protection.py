@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import dataclass
 
 from seqserve.errors import OptionError
@@ -47,7 +48,18 @@ def security_of(options: ServeOptions) -> Security:
             )
         facts = {"host": options.host, "missing": ", ".join(missing)}
         logs.event("insecure", facts, logging.WARNING)
+    _warn_of_forgery()
     return security
+
+
+def _warn_of_forgery() -> None:
+    """Warns if the operator lets gRPC's core write lines of its own; the default is none."""
+    verbosity = os.environ.get("GRPC_VERBOSITY", "")
+    if verbosity.upper() != "NONE":
+        reason = "gRPC writes what strangers send to standard error as it is; set NONE"
+        logs.event(
+            "log can be forged", {"GRPC_VERBOSITY": verbosity, "reason": reason}, logging.WARNING
+        )
 
 
 def _missing(security: Security) -> list[str]:
