@@ -1,7 +1,7 @@
 """A TLS ClientHello written by hand, so that its server name can be any bytes.
 
-Sources: RFC 5246 (TLS 1.2), sections 6.2.1 and 7.4.1.2; RFC 6066, section 3 (server name); RFC 7301,
-section 3.1 (ALPN).
+Sources: RFC 5246 (TLS 1.2), sections 6.2.1 and 7.4.1.2; RFC 6066, section 3 (server name);
+RFC 7301, section 3.1 (ALPN).
 """
 
 from __future__ import annotations

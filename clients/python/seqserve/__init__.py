@@ -8,8 +8,8 @@ import os
 
 __version__ = "0.2.0"
 
-# gRPC's own lines hold bytes of the peer as they are, line breaks too. It reads the variable when it
-# is imported.
+# gRPC's own lines hold bytes of the peer as they are, line breaks too. It reads the variable when
+# it is imported.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 from seqserve._async.client import AsyncClient

@@ -1,8 +1,8 @@
 """Structured log lines: an event and its fields, as text for people or JSON for machines.
 
-A line never contains text that a client sent. Libraries log through it too; gRPC's core, which does
-not, is silent (``GRPC_VERBOSITY``). Writing never blocks: if the disk is full, or the reader is gone
-or does not read, the line is lost.
+A line never contains text that a client sent. Libraries log through it too; gRPC's core, which
+does not, is silent (``GRPC_VERBOSITY``). Writing never blocks: if the disk is full, or the reader
+is gone or does not read, the line is lost.
 """
 
 from __future__ import annotations
