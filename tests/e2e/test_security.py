@@ -158,7 +158,10 @@ def test_tokens_are_renewed_without_a_restart(
             guarded.tokens.write_text("half a l")
             assert client.models()
             assert "tokens kept" in guarded.server.stderr
+        assert guarded.server.value("reload_successful", option="--tokens") == 0
         guarded.tokens.write_text(before)
+        # A scrape reads the file too.
+        assert guarded.server.value("reload_successful", option="--tokens") == 1
         assert old.models()
 
 
@@ -173,6 +176,7 @@ def test_the_certificate_is_renewed_without_a_restart(
         with guarded.client(token) as client:
             assert client.models()
         assert "certificate kept" in guarded.server.stderr
+        assert guarded.server.value("reload_successful", option="--tls-certificate") == 0
         guarded.certificates.replace_server(other_certificates)
         with guarded.client(token, renewed) as client:
             assert client.models()

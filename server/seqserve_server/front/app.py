@@ -57,6 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     security = security_of(options)
     _refuse_taken_ports(options)
     metrics = Metrics()
+    metrics.show_files(security.reloads, security.expiry_s)
     tracing = _tracing(options)
     rollout = _rollout(options, metrics)
     rollout.open(options.default_model, parse_traffic(options.traffic))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from seqserve.errors import OptionError
@@ -11,6 +12,7 @@ from seqserve_server.contract import logs
 from seqserve_server.front.address import is_loopback
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.security.auth_tokens import Tokens
+from seqserve_server.front.security.reloading import Reload
 from seqserve_server.front.security.tls import Certificates, certificates_of
 
 
@@ -22,6 +24,15 @@ class Security:
     """None if connections are not encrypted."""
     tokens: Tokens | None = None
     """None if clients need no token."""
+
+    def reloads(self) -> dict[str, Reload]:
+        """Returns the last reload of the files, by the option that names them."""
+        parts = {"--tls-certificate": self.certificates, "--tokens": self.tokens}
+        return {option: part.last_reload for option, part in parts.items() if part is not None}
+
+    def expiry_s(self) -> Mapping[str, float]:
+        """Returns when the certificates expire, in seconds since 1970, by option."""
+        return {} if self.certificates is None else self.certificates.expiry_s
 
 
 def security_of(options: ServeOptions) -> Security:
