@@ -165,6 +165,15 @@ def test_default_model_that_does_not_exist(repository: Path, tmp_path: Path) -> 
     assert "model loaded" not in said
 
 
+def test_misspelt_variable_is_warned_of(repository: Path, tmp_path: Path) -> None:
+    environment = {"SEQSERVE_SLOT": "4"}
+    with ServerProcess(repository, tmp_path, environment=environment) as server:
+        pass
+    assert (
+        "warning unknown variable name=SEQSERVE_SLOT did_you_mean=SEQSERVE_SLOTS" in server.stderr
+    )
+
+
 def test_no_repository(tmp_path: Path) -> None:
     status, said = fails_to_start(tmp_path / "nothing", tmp_path)
     assert status == 2

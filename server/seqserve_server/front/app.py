@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 import sys
@@ -26,6 +27,7 @@ from seqserve_server.front.rpc.server import Server
 from seqserve_server.front.security.protection import Security, security_of
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.front.telemetry.scrape import ScrapeServer
+from seqserve_server.front.unknown_variables import unknown_variables
 
 if TYPE_CHECKING:
     from seqserve_server.front.telemetry.tracing import Tracing
@@ -54,6 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         epilog=_EPILOG,
     )
     logs.configure(options.log_format, options.log_level)
+    for name, meant in unknown_variables(os.environ).items():
+        facts = {"name": name} | ({"did_you_mean": meant} if meant else {})
+        logs.event("unknown variable", facts, logging.WARNING)
     security = security_of(options)
     _refuse_taken_ports(options)
     metrics = Metrics()
