@@ -8,9 +8,9 @@ import os
 
 __version__ = "0.2.0"
 
-# Below this level gRPC writes to standard error whatever the peer has sent. It reads the variable
-# when it is imported.
-os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+# gRPC's own lines hold bytes of the peer as they are, line breaks too. It reads the variable when
+# it is imported.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 from seqserve._async.client import AsyncClient
 from seqserve._sync.client import Client

@@ -52,7 +52,8 @@ class ServeOptions:
     )
     host: str = _network(
         "127.0.0.1",
-        help="Address to listen on; 0.0.0.0 for all, which needs TLS and tokens, or --insecure.",
+        help="Address to listen on; 0.0.0.0 for all of IPv4, :: for all of IPv4 and IPv6. If other"
+        " machines can reach it, it needs TLS and tokens, or --insecure.",
     )
     port: int = _network(
         50051, help="Port of the gRPC service; 0 for any free port.", minimum=0, maximum=65535

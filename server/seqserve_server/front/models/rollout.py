@@ -65,6 +65,7 @@ class Rollout:
             ProviderError: The execution provider is not available.
         """
         self._scanner.open()
+        self._check_default(default)
         try:
             for name, weights in (traffic or {}).items():
                 self.repository.set_traffic(name, weights)
@@ -77,6 +78,15 @@ class Rollout:
         except BaseException:
             self.discard()
             raise
+
+    def _check_default(self, default: str) -> None:
+        """Refuses a misspelt name before the models are loaded, which takes longer."""
+        names = self.repository.names()
+        if default and default not in names:
+            raise OptionError(
+                f"--default-model: {default!r} is not in the repository; there are"
+                f" {', '.join(names)}"
+            )
 
     def discard(self) -> None:
         """Ends all engine processes when no event loop runs; blocks."""

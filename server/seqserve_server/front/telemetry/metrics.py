@@ -20,6 +20,11 @@ from prometheus_client.samples import Exemplar
 from seqserve_server.contract.histogram import Histogram
 from seqserve_server.contract.stats import REQUEST_BOUNDS
 from seqserve_server.front.telemetry.engine_metrics import EnginesCollector, ReportingEngine
+from seqserve_server.front.telemetry.file_metrics import (
+    FilesCollector,
+    ReadExpiries,
+    ReadReloads,
+)
 from seqserve_server.front.telemetry.outcomes import rejection_of
 
 ReadVersions: TypeAlias = Callable[[], list[tuple[str, int, str]]]
@@ -86,9 +91,11 @@ class Metrics:
         self._engines = EnginesCollector()
         self._durations = _Durations()
         self._versions = _Versions()
+        self._files = FilesCollector()
         self.registry.register(self._engines)
         self.registry.register(self._durations)
         self.registry.register(self._versions)
+        self.registry.register(self._files)
         self._requests = self._counter("requests", "Calls by outcome.", "method", "code", "model")
         self._rejected = self._counter(
             "rejected", "Requests refused before they could wait.", "reason", "model"
@@ -109,6 +116,10 @@ class Metrics:
     def show_versions(self, read: ReadVersions) -> None:
         """Sets the function that reads the states of all versions at each scrape."""
         self._versions.read = read
+
+    def show_files(self, reloads: ReadReloads, expiries: ReadExpiries) -> None:
+        """Sets the functions that read the state of certificates and tokens at each scrape."""
+        self._files.read_reloads, self._files.read_expiries = reloads, expiries
 
     def model_loaded(
         self, model: str, version: int, precision: str, provider: str, engine: ReportingEngine

@@ -34,6 +34,7 @@ from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.models import scanner as module
+from seqserve_server.front.models.folders import Listing
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.models.repository import Entry, Repository, ServedModel
@@ -297,7 +298,7 @@ async def test_repository_that_cannot_be_read_changes_nothing(
         models.rename(tmp_path / "away")
         await watched.scan(3)
         assert watched.states() == {1: READY}
-        assert "cannot be read" in caplog.text
+        assert "model repository kept" in caplog.text
         (tmp_path / "away").rename(models)
         await watched.scan(2)
         assert watched.states() == {1: READY}
@@ -334,16 +335,16 @@ async def test_look_that_was_under_way_does_not_undo_a_load(
 ) -> None:
     async with watching(tmp_path, 1) as watched:
         has_listed, may_return = threading.Event(), threading.Event()
-        real = module.version_folders
+        real = module.list_folders
 
-        def listed_before(repository: Path) -> list[Path]:
+        def listed_before(repository: Path) -> Listing:
             found = real(repository)
             if not has_listed.is_set():
                 has_listed.set()
                 assert may_return.wait(PATIENCE_S)
             return found
 
-        monkeypatch.setattr(module, "version_folders", listed_before)
+        monkeypatch.setattr(module, "list_folders", listed_before)
         scan = asyncio.create_task(watched.rollout.scan())
         assert await asyncio.to_thread(has_listed.wait, PATIENCE_S)
         watched.write(2)

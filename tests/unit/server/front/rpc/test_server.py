@@ -31,7 +31,6 @@ from tests.unit.server.front.rpc.service import (
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.contract.provider import Provider
-from seqserve_server.front.address import address_of
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.models.lifecycle import ModelState
@@ -154,11 +153,6 @@ async def test_key_that_only_grpc_refuses_fails_the_start(
     security = Security(certificates=certificates_of(certificate, later, None))
     with pytest.raises(StartupError, match="or gRPC refuses the files of --tls-certificate"):
         Server(ServeOptions(port=0), rollout_of(Repository(), Metrics()), Metrics(), security)
-
-
-def test_ipv6_hosts_are_bracketed() -> None:
-    assert address_of("127.0.0.1", 1) == "127.0.0.1:1"
-    assert address_of("::1", 1) == "[::1]:1"
 
 
 async def test_drain_finishes_accepted_calls_and_refuses_new_ones() -> None:

@@ -42,6 +42,9 @@ FAMILIES = {
     "model_state": ("gauge", {"model", "version", "state"}),
     "step_seconds": ("counter", MODEL),
     "step_outside_runtime_seconds": ("counter", MODEL),
+    "reload_successful": ("gauge", {"option"}),
+    "reload_success_timestamp_seconds": ("gauge", {"option"}),
+    "certificate_expiry_timestamp_seconds": ("gauge", {"option"}),
 }
 
 
@@ -62,6 +65,7 @@ def metrics_of_a_server() -> Metrics:
     metrics = Metrics()
     metrics.model_loaded("m", 1, "int8", "cpu", Busy())
     metrics.show_versions(lambda: [("m", 1, "ready")])
+    metrics.show_files(lambda: {"--tokens": (True, 2.0)}, lambda: {"--tls-certificate": 3.0})
     metrics.called("m", "GenerationService.Generate", "OK", 0.1, {"request_id": "a1"})
     metrics.refused("m", QueueFull("full", 1.0))
     return metrics
@@ -159,3 +163,15 @@ def test_unloaded_version_is_no_longer_shown() -> None:
     assert value(metrics, "model_state", model="m", version="3", state="available") == 1
     assert value(metrics, "model_state", model="m", version="3", state="ready") is None
     assert value(metrics, "model_state", model="m", version="4", state="failed") is None
+
+
+def test_state_of_files_is_that_of_the_scrape() -> None:
+    metrics = Metrics()
+    reloads, expiries = {"--tokens": (True, 2.0)}, {"--tls-certificate": 3.0}
+    metrics.show_files(lambda: reloads, lambda: expiries)
+    assert value(metrics, "reload_successful", option="--tokens") == 1
+    reloads["--tokens"] = (False, 2.0)
+    assert value(metrics, "reload_successful", option="--tokens") == 0
+    assert value(metrics, "reload_success_timestamp_seconds", option="--tokens") == 2
+    expiry_s = value(metrics, "certificate_expiry_timestamp_seconds", option="--tls-certificate")
+    assert expiry_s == 3
