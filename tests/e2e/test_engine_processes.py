@@ -119,7 +119,8 @@ def test_killed_engine_is_restarted_and_others_go_on(pair: ServerProcess) -> Non
     until(pair.is_idle)
     assert pair.value("generated_tokens_total") > tokens
     assert pair.value("requests_total", code="UNAVAILABLE", model=NAME) == lost + CALLS
-    assert f"the engine's process has ended; {CALLS} requests fail" in pair.stderr
+    assert f"engine has ended model={NAME}/1 failed_requests={CALLS}" in pair.stderr
+    assert f"engine has started again model={NAME}/1 restart=1" in pair.stderr
     assert killed not in pair.engines()
 
 
@@ -195,7 +196,7 @@ def test_server_ends_while_an_engine_restarts(
         if not is_sound:
             tamper(weights)
         os.kill(engine, signal.SIGKILL)
-        until(lambda: "the engine's process has ended" in server.stderr)
+        until(lambda: "engine has ended" in server.stderr)
         server.signal(signal.SIGTERM)
         assert server.wait() == 0
         assert server.engines() == []

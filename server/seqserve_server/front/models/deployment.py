@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 
 from seqserve.errors import SeqserveError
 from seqserve_server.contract import logs
@@ -40,7 +41,7 @@ class Deployment:
         self._loading: dict[Entry, RemoteEngine] = {}
         self._closed = False
         self.on_change: Callable[[], None] = lambda: None
-        """Called when an engine goes up or down."""
+        """Called when the engine of a version fails, starts again or is trusted again."""
 
     @property
     def loading_engines(self) -> list[RemoteEngine]:
@@ -71,10 +72,14 @@ class Deployment:
                 self._finish(entry, model, time.perf_counter() - began_s)
             del self._loading[entry]
 
-    async def start(self, model: ServedModel) -> None:
-        """Connects the engine of a loaded model to the event loop."""
-        model.engine.on_change = lambda is_up: self.on_change()
+    async def start(self, entry: Entry, model: ServedModel) -> None:
+        """Connects the engine of a loaded version to the event loop."""
+        model.engine.watch(partial(self._engine_changed, entry))
         await model.engine.start()
+
+    def _engine_changed(self, entry: Entry) -> None:
+        entry.follow_engine()
+        self.on_change()
 
     async def load(self, entry: Entry) -> None:
         """Loads a version; afterwards its entry is READY, or FAILED with a reason."""
@@ -93,6 +98,8 @@ class Deployment:
             self._fail(entry, error)
         else:
             self._finish(entry, model, time.perf_counter() - began_s)
+            # It may have failed already.
+            entry.follow_engine()
 
     async def unload(self, entry: Entry) -> None:
         """Waits for the calls of a draining version, then ends its process."""
@@ -121,7 +128,7 @@ class Deployment:
         model = await asyncio.to_thread(self._loader.load, entry.name, entry.version, engine)
         if self._closed:
             raise EngineFault("the server stops")
-        await self.start(model)
+        await self.start(entry, model)
         return model
 
     def _finish(self, entry: Entry, model: ServedModel, seconds: float) -> None:

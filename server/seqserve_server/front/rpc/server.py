@@ -91,7 +91,7 @@ class Server:
     @property
     def is_ready(self) -> bool:
         """Whether the server takes calls and has an engine for them."""
-        return self._is_serving and any(entry.is_up for entry in self._repository.entries)
+        return self._is_serving and any(entry.is_ready for entry in self._repository.entries)
 
     def _on_change(self) -> None:
         task = asyncio.create_task(self._publish_health())
@@ -159,11 +159,11 @@ class Server:
 
     def _statuses(self) -> dict[str, int]:
         """Gives the health of the server, and of each service, model and version."""
-        is_up = any(entry.is_up for entry in self._repository.entries)
+        is_up = any(entry.is_ready for entry in self._repository.entries)
         whole = _SERVING if is_up else _NOT_SERVING
         statuses = dict.fromkeys(("", *_SERVICES), whole)
         for entry in self._repository.entries:
-            status = _SERVING if entry.is_up else _NOT_SERVING
+            status = _SERVING if entry.is_ready else _NOT_SERVING
             statuses[entry.label] = status
             if statuses.get(entry.name) != _SERVING:
                 statuses[entry.name] = status

@@ -119,7 +119,7 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
         return pb.RepositoryModelUnloadResponse()
 
     def _takes_calls(self, entry: Entry) -> bool:
-        return entry.is_up and not self._draining.is_set()
+        return entry.is_ready and not self._draining.is_set()
 
     def _name(self, request: pb.ModelMetadataRequest | pb.ModelConfigRequest) -> str:
         version = version_of("version", request.version)

@@ -156,7 +156,7 @@ async def serving(
         caller_share=caller_share,
     )
     hosts = Hosts(runtime, limits)
-    remote = RemoteEngine(hosts.launch)
+    remote = RemoteEngine(hosts.launch, label="echo/2")
     remote.load()
     metrics.model_loaded("echo", 2, "fp32", "cpu", remote)
     model = ServedModel(
