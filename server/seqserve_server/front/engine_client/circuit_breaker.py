@@ -9,8 +9,8 @@
       └───────────────────────────────────────────────────────────────────┘
                                   it ran for trial_s
 
-A failure is the end of a process, or a start that did not succeed. Pauses between starts double with
-each failure in a row; a process that ran for ``forget_s`` ends the row.
+A failure is the end of a process, or a start that did not succeed. Pauses between starts double
+with each failure in a row; a process that ran for ``forget_s`` ends the row.
 Source: M. T. Nygard, Release It!, 2nd edition, 2018, "Circuit Breaker".
 """
 

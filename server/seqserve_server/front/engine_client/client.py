@@ -1,8 +1,8 @@
 """Sends requests to an engine in another process and brings its events into the event loop.
 
 The other end is ``seqserve_server.engine.host``. When the engine's process ends, its calls fail and
-a supervisor starts another one. Call every method from the loop, except :meth:`RemoteEngine.load` and
-:meth:`RemoteEngine.ask`.
+a supervisor starts another one. Call every method from the loop, except :meth:`RemoteEngine.load`
+and :meth:`RemoteEngine.ask`.
 """
 
 from __future__ import annotations

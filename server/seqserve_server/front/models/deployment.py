@@ -25,6 +25,9 @@ from seqserve_server.front.telemetry.metrics import Metrics
 # If an engine does not send its last stats within this time, they are not counted.
 _STATS_TIMEOUT_S = 2.0
 
+# By then a scraper has seen the last counts of a version that was unloaded.
+_LAST_SCRAPE_S = 120.0
+
 _POLL_S = 0.01
 
 _log = logging.getLogger(__name__)
@@ -114,7 +117,10 @@ class Deployment:
         await model.engine.stop()
         manifest = model.manifest
         self._metrics.model_unloaded(
-            manifest.name, manifest.version, manifest.precision, model.provider.value, model.engine
+            manifest.name, manifest.version, manifest.precision, model.provider.value
+        )
+        asyncio.get_running_loop().call_later(
+            _LAST_SCRAPE_S, self._metrics.forget_model, manifest.name, manifest.version
         )
         entry.model = None
         entry.finish_draining()

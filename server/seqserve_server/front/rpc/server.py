@@ -73,7 +73,7 @@ class Server:
         self._server = grpc.aio.server(
             interceptors=self._interceptors(security.tokens), options=connection_arguments(options)
         )
-        self._add_services()
+        self._add_services(metrics)
         self.port = self._bind(address_of(options.host, options.port), security.certificates)
         self._is_serving = False
         self._published: dict[str, int] = {}
@@ -129,12 +129,12 @@ class Server:
             return [self._interceptor]
         return [AuthorizationInterceptor(tokens, self._interceptor.refusing), self._interceptor]
 
-    def _add_services(self) -> None:
+    def _add_services(self, metrics: Metrics) -> None:
         generation = GenerationServicer(self._repository, self._draining)
         generation_pb2_grpc.add_GenerationServiceServicer_to_server(generation, self._server)
         models = ModelServicer(self._rollout)
         model_pb2_grpc.add_ModelServiceServicer_to_server(models, self._server)
-        inference = InferenceServicer(self._rollout, generation, self._draining)
+        inference = InferenceServicer(self._rollout, metrics, generation, self._draining)
         open_inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(inference, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         names = (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)

@@ -89,6 +89,7 @@ async def test_log_line_has_id_code_tokens_and_times(
         "method": GENERATE,
         "code": "OK",
         "model": "echo",
+        "version": 2,
         "source_tokens": len(SECRET) + 1,
         "generated_tokens": len(SECRET),
     }
