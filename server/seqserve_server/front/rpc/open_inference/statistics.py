@@ -53,7 +53,10 @@ def statistics_of(
             success=_sum(one.durations for one in answered),
             fail=_sum(one.durations for one in failed),
             queue=queue,
+            # perf_analyzer gives up unless the three have one count.
+            compute_input=pb.StatisticDuration(count=compute.count),
             compute_infer=compute,
+            compute_output=pb.StatisticDuration(count=compute.count),
         ),
     )
     if usage is not None:

@@ -35,6 +35,8 @@ async def test_calls_of_both_protocols_are_counted(service: Service) -> None:
     found = await statistics(service, name="echo")
     figures = found.inference_stats
     assert (figures.success.count, figures.fail.count) == (2, 1)
+    # perf_analyzer expects this.
+    assert figures.compute_input.count == figures.compute_output.count == 3
     # Texts, of which one call had two.
     assert found.inference_count == figures.queue.count == figures.compute_infer.count == 3
     assert found.execution_count >= 2
