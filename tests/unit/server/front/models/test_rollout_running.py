@@ -35,6 +35,7 @@ from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.engine_client.circuit_breaker import BreakerLimits, CircuitBreaker
 from seqserve_server.front.engine_client.client import RemoteEngine
+from seqserve_server.front.models import deployment
 from seqserve_server.front.models import scanner as module
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.loader import Loader
@@ -458,7 +459,31 @@ async def test_what_was_cancelled_last_is_counted(tmp_path: Path) -> None:
         may_step.set()
         await unload
         read = watched.metrics.registry.get_sample_value
-        assert await asyncio.to_thread(read, "seqserve_cancelled_total", {"model": "m"}) == 1
+        labels = {"model": "m", "version": "2"}
+        assert await asyncio.to_thread(read, "seqserve_cancelled_total", labels) == 1
+
+
+async def test_series_of_an_unloaded_version_end_after_its_last_scrape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deployment, "_LAST_SCRAPE_S", 0.0)
+    async with watching(tmp_path, 1, 2) as watched:
+
+        def shown() -> set[str]:
+            return {
+                sample.labels["version"]
+                for family in watched.metrics.registry.collect()
+                for sample in family.samples
+                if sample.name == "seqserve_stop_total"
+            }
+
+        assert await asyncio.to_thread(shown) == {"1", "2"}
+        await watched.rollout.unload("m", 2)
+        async with asyncio.timeout(PATIENCE_S):
+            while await asyncio.to_thread(shown) != {"1"}:
+                await asyncio.sleep(0.002)
+        await watched.rollout.load("m", 2)
+        assert await asyncio.to_thread(shown) == {"1", "2"}
 
 
 async def test_unload_while_it_loads(tmp_path: Path) -> None:
