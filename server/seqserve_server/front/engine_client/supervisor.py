@@ -83,7 +83,6 @@ class Supervisor:
     async def _restart(self) -> None:
         """Starts the engine until it serves, and waits for the end of its trial."""
         failed_s = time.monotonic()
-        await asyncio.to_thread(self._engine.discard)
         while not await self._try():
             self._breaker.failed()
             self.on_change()
@@ -95,6 +94,8 @@ class Supervisor:
             await self._end_trial()
 
     async def _try(self) -> bool:
+        """Ends what is left of the engine and starts it; returns whether that succeeded."""
+        await asyncio.to_thread(self._engine.discard)
         await asyncio.sleep(self._breaker.pause_s)
         self.restarts += 1
         try:

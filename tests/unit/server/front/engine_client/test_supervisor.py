@@ -96,6 +96,8 @@ async def test_starts_that_fail_have_longer_and_longer_pauses(rig: Rig) -> None:
     assert pauses_s == [1.0, 2.0, 4.0, 4.0, 4.0]
     assert trial_s == LIMITS.trial_s
     assert rig.supervisor.restarts == 6
+    # Nothing of a start that failed is left when the next one begins.
+    assert rig.engine.discarded == 6
 
 
 async def test_engine_that_keeps_failing_is_trusted_only_after_a_trial(rig: Rig) -> None:
