@@ -146,8 +146,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
                 return await self.generate_in_time(request, context)
             finally:
                 part.release()
-                # Requests may name several models; the last one stands for the call.
-                record.model = part.model or record.model
+                record.stands_for(part)
 
         # As many as can run: they fill the batch, and requests of others need not wait behind.
         slots = max((model.engine.slots for model in self._repository.models()), default=1)

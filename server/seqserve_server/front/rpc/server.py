@@ -72,7 +72,7 @@ class Server:
         self._server = grpc.aio.server(
             interceptors=self._interceptors(security.tokens), options=connection_arguments(options)
         )
-        self._add_services()
+        self._add_services(metrics)
         self.port = bind(self._server, options.host, options.port, security.certificates)
         self._is_serving = False
         self._published: dict[str, int] = {}
@@ -90,7 +90,7 @@ class Server:
     @property
     def is_ready(self) -> bool:
         """Whether the server takes calls and has an engine for them."""
-        return self._is_serving and any(entry.is_up for entry in self._repository.entries)
+        return self._is_serving and any(entry.is_ready for entry in self._repository.entries)
 
     def _on_change(self) -> None:
         task = asyncio.create_task(self._publish_health())
@@ -128,12 +128,12 @@ class Server:
             return [self._interceptor]
         return [AuthorizationInterceptor(tokens, self._interceptor.refusing), self._interceptor]
 
-    def _add_services(self) -> None:
+    def _add_services(self, metrics: Metrics) -> None:
         generation = GenerationServicer(self._repository, self._draining)
         generation_pb2_grpc.add_GenerationServiceServicer_to_server(generation, self._server)
         models = ModelServicer(self._rollout)
         model_pb2_grpc.add_ModelServiceServicer_to_server(models, self._server)
-        inference = InferenceServicer(self._rollout, generation, self._draining)
+        inference = InferenceServicer(self._rollout, metrics, generation, self._draining)
         open_inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(inference, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         names = (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
@@ -141,11 +141,11 @@ class Server:
 
     def _statuses(self) -> dict[str, int]:
         """Gives the health of the server, and of each service, model and version."""
-        is_up = any(entry.is_up for entry in self._repository.entries)
+        is_up = any(entry.is_ready for entry in self._repository.entries)
         whole = _SERVING if is_up else _NOT_SERVING
         statuses = dict.fromkeys(("", *_SERVICES), whole)
         for entry in self._repository.entries:
-            status = _SERVING if entry.is_up else _NOT_SERVING
+            status = _SERVING if entry.is_ready else _NOT_SERVING
             statuses[entry.label] = status
             if statuses.get(entry.name) != _SERVING:
                 statuses[entry.name] = status

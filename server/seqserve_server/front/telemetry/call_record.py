@@ -56,6 +56,8 @@ class CallRecord:
     began_s: float = field(default_factory=time.monotonic)
     model: str = ""
     """Empty until the model is known to exist, so that clients cannot make up metric labels."""
+    version: int = 0
+    """Its version; 0 as long as the model is not known."""
     facts: dict[str, float] = field(default_factory=dict)
     """Counts and times for the log line and the trace; never text."""
     trace: Trace | None = None

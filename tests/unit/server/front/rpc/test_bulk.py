@@ -488,6 +488,7 @@ async def test_log_line_of_a_bulk_call(service: Service, caplog: pytest.LogCaptu
         "method": METHOD,
         "code": "OK",
         "model": "echo",
+        "version": 2,
         "sources": 3,
         "source_tokens": len("secret") + len("words") + 2,
         "generated_tokens": len("secret") + len("words"),
