@@ -30,6 +30,7 @@ from seqserve.errors import (
     SeqserveError,
     Unauthenticated,
     Unavailable,
+    Unreachable,
 )
 from seqserve.results import (
     Hypothesis,
@@ -76,5 +77,6 @@ __all__ = [
     "TopToken",
     "Unauthenticated",
     "Unavailable",
+    "Unreachable",
     "__version__",
 ]

@@ -11,7 +11,8 @@
         ├── Cancelled              the call was cancelled
         ├── Unauthenticated        no token, or a wrong one
         ├── PermissionDenied       the token does not allow this call
-        ├── Unavailable            the server is unreachable, loading or draining
+        ├── Unavailable            the server is loading or draining, or the connection broke
+        │   └── Unreachable        no connection to a server could be made
         └── InternalError          a fault of the server; .details carries the id in its log
 
 :mod:`seqserve._transport.status` has the table from gRPC status to class. A status without a class
@@ -100,6 +101,10 @@ class PermissionDenied(CallError):
 
 class Unavailable(CallError):
     """The server is unreachable, loading or draining, or the connection broke."""
+
+
+class Unreachable(Unavailable):
+    """No connection to a server could be made; the details say why."""
 
 
 class InternalError(CallError):
