@@ -49,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OptionError as error:
         return _fail(2, str(error))
     except SeqserveError as error:
-        return _fail(1, f"{error}\n{advice_on(error)}".rstrip())
+        notes = getattr(error, "__notes__", [])
+        return _fail(1, "\n".join(filter(None, [str(error), *notes, advice_on(error)])))
     except KeyboardInterrupt:
         return interrupt.STATUS
     except BrokenPipeError:

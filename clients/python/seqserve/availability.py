@@ -1,7 +1,7 @@
 """Whether the server of a client answers, as its calls find out.
 
-An outage that lasts is logged once, and its end once, by the logger ``seqserve``. A short one is
-not, such as a server among several that drains.
+The logger ``seqserve.client`` logs an outage that lasts once, and its end once. It does not log a
+short one, such as that of a server among several that drains.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from seqserve.errors import Unavailable, Unreachable
 
-LOG = logging.getLogger("seqserve")
+LOG = logging.getLogger("seqserve.client")
 
 _SHORT_S = 1.0
 

@@ -16,7 +16,7 @@ DRAINING = Unavailable("UNAVAILABLE", "draining")
 
 @pytest.fixture
 def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    caplog.set_level(logging.INFO, logger="seqserve")
+    caplog.set_level(logging.INFO, logger="seqserve.client")
     return caplog
 
 

@@ -13,7 +13,7 @@ import pytest
 from seqserve import __version__
 from seqserve.__main__ import main
 from seqserve.command.table import COMMANDS, Command
-from seqserve.errors import OptionError, SeqserveError, Unauthenticated, Unavailable
+from seqserve.errors import OptionError, SeqserveError, Unauthenticated, Unreachable
 
 COMMAND = [sys.executable, "-m", "seqserve"]
 
@@ -68,7 +68,7 @@ def test_a_command_gets_its_arguments_and_returns_the_status(
     [
         (SeqserveError("models: is empty"), 1, "seqserve: models: is empty\n"),
         (OptionError("--port: 'x' is not a whole number"), 2, "seqserve: --port: 'x' is not"),
-        (Unavailable("UNAVAILABLE", "refused"), 1, "seqserve: UNAVAILABLE: refused\nIs a server"),
+        (Unreachable("UNAVAILABLE", "refused"), 1, "seqserve: UNAVAILABLE: refused\nIs a server"),
         (Unauthenticated("UNAUTHENTICATED", "no"), 1, "seqserve: UNAUTHENTICATED: no\n--token-"),
         (KeyboardInterrupt(), 130, ""),
     ],
