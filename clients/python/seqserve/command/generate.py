@@ -19,14 +19,14 @@ from pathlib import Path
 from seqserve import Client, errors
 from seqserve._sync.worker_pool import WorkerPool
 from seqserve.arguments import BULK_CONCURRENCY, DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT_S, WINDOW
-from seqserve.command.connection import ModelCallOptions
+from seqserve.command.connection import ModelCallOptions, parse_call
 from seqserve.command.decoding import NEED_JSON, OUTPUT, DecodingOptions
 from seqserve.command.lines import STANDARD_INPUT, lines_of
 from seqserve.command.order import Order
 from seqserve.command.progress import Progress
 from seqserve.command.writer import JsonWriter, TextWriter, Writer
 from seqserve.decoding import GenerateOptions
-from seqserve.options import flag_of, option, parse
+from seqserve.options import flag_of, option
 from seqserve.results import Result
 
 _EPILOG = """\
@@ -141,7 +141,7 @@ class GenerateCommandOptions(ModelCallOptions, DecodingOptions):
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status, which is 1 if a source failed."""
-    options = parse(
+    options = parse_call(
         GenerateCommandOptions,
         argv,
         prog="seqserve generate",
