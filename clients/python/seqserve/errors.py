@@ -2,6 +2,7 @@
 
     SeqserveError                  anything below
     ├── OptionError                a flag, variable or configuration value is wrong
+    ├── MisplacedClient            a client is used outside its event loop or process
     └── CallError                  a call to a server failed; see .code and .details
         ├── InvalidArgument        a field of the request is wrong; .field names it
         ├── NotFound               no such model or version
@@ -26,6 +27,10 @@ class SeqserveError(Exception):
 
 class OptionError(SeqserveError):
     """A flag, a variable or a value of a configuration file is wrong."""
+
+
+class MisplacedClient(SeqserveError):
+    """A client is used outside the event loop or the process that it belongs to."""
 
 
 class CallError(SeqserveError):
