@@ -25,7 +25,7 @@ from seqserve import (
     Unauthenticated,
     Unavailable,
 )
-from seqserve.__main__ import main
+from seqserve.command.main import main
 from seqserve_server.front import healthcheck
 
 from .process import PATIENCE_S, ServerProcess

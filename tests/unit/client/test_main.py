@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from seqserve import __version__
-from seqserve.__main__ import main
+from seqserve.command.main import main
 from seqserve.command.table import COMMANDS, Command
 from seqserve.errors import OptionError, SeqserveError, Unauthenticated, Unreachable
 
@@ -117,7 +117,7 @@ def test_other_errors_show_their_traceback(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_sub_command_is_imported_only_when_it_is_called() -> None:
-    program = "import sys, seqserve.__main__ as m; m.main(['version']); print(*sys.modules)"
+    program = "import sys, seqserve.command.main as m; m.main(['version']); print(*sys.modules)"
     listed = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
@@ -132,9 +132,10 @@ def test_an_interrupted_command_that_hangs_is_ended() -> None:
     """Hangs, as after an interrupt of the main thread while it held a lock."""
     program = (
         "import signal, threading\n"
-        "import seqserve.__main__ as m\n"
+        "import seqserve.__main__, seqserve.command.main as m\n"
         "from seqserve.command import interrupt\n"
         "def hang():\n"
+        "    interrupt.clean_up_first()\n"
         "    lock = threading.Lock()\n"
         "    lock.acquire()\n"
         "    try:\n"
@@ -144,7 +145,7 @@ def test_an_interrupted_command_that_hangs_is_ended() -> None:
         "        lock.acquire()\n"
         "m.main = hang\n"
         "interrupt.GRACE_S = 0.1\n"
-        "m.run()\n"
+        "seqserve.__main__.run()\n"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=20)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"hangs\n", b"")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from seqserve.__main__ import main
+from seqserve.command.main import main
 
 from ..fake_server import FakeServer
 
