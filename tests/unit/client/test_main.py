@@ -151,6 +151,50 @@ def test_an_interrupted_command_that_hangs_is_ended() -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"hangs\n", b"")
 
 
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("module", ["argparse", "grpc", "seqserve.command.generate"])
+def test_interrupted_while_it_is_loaded(module: str) -> None:
+    program = (
+        "import signal, sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}:\n"
+        "            signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "sys.argv = ['seqserve', 'generate', 'text']\n"
+        "from seqserve.__main__ import run\n"
+        "run()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=20)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("when", ["a clean-up", "a destructor"])
+def test_an_interrupt_that_gets_lost_ends_the_command_too(when: str) -> None:
+    program = (
+        "import signal, sys, types\n"
+        "import seqserve.__main__\n"
+        "from seqserve.command.table import COMMANDS, Command\n"
+        "class Destroyed:\n"
+        "    def __del__(self):\n"
+        "        signal.raise_signal(signal.SIGINT)\n"
+        "def main(argv):\n"
+        f"    if {when!r} == 'a destructor':\n"
+        "        Destroyed()\n"
+        "    try:\n"
+        "        signal.raise_signal(signal.SIGINT)\n"
+        "    finally:\n"
+        "        raise AttributeError('half made')\n"
+        "sys.modules['trial'] = types.SimpleNamespace(main=main)\n"
+        "COMMANDS['try'] = Command(module='trial', help='tries')\n"
+        "sys.argv = ['seqserve', 'try']\n"
+        "seqserve.__main__.run()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=20)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
+
+
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     process = subprocess.Popen([*COMMAND, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None and process.stderr is not None
