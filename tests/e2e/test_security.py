@@ -27,7 +27,7 @@ from seqserve import (
     Unauthenticated,
     Unavailable,
 )
-from seqserve.__main__ import main
+from seqserve.command.main import main
 from seqserve_server.front import healthcheck
 
 from .client_hello import client_hello

@@ -181,8 +181,7 @@ def test_retries_get_through_a_full_queue(narrow: ServerProcess) -> None:
     """Of eight clients three fit; the others retry as advised, and all are served."""
 
     async def ask() -> list[Result]:
-        patient = RetryPolicy(max_attempts=100)
-        async with AsyncClient(narrow.target, retry=patient) as client:
+        async with AsyncClient(narrow.target) as client:
             calls = (client.generate("Nobody", max_decoding_length=300) for _ in range(8))
             return await asyncio.gather(*calls)
 
