@@ -127,8 +127,12 @@ def parse(
             if each.group not in groups:
                 groups[each.group] = parser.add_argument_group(each.group)
             each.add_to(groups[each.group])
-    # Intermixed, flags may stand before, after and between texts.
-    namespace, unknown = parser.parse_known_intermixed_args(_marked(argv))
+    words = _marked(argv)
+    # argparse would take such a word for -h with an argument.
+    unknown = [word for word in words if word.startswith("-h") and word != "-h"]
+    if not unknown:
+        # Intermixed, flags may stand before, after and between texts.
+        namespace, unknown = parser.parse_known_intermixed_args(words)
     if unknown:
         parser.error(_unknown(unknown, declared))
     environ = os.environ if environ is None else environ

@@ -273,6 +273,10 @@ def test_a_secret_has_a_variable_but_no_flag(capsys: pytest.CaptureFixture[str])
             "there is no option -x (a text that begins with - stands after --: -- -x)",
         ),
         (
+            ["-hello"],
+            "there is no option -hello (a text that begins with - stands after --: -- -hello)",
+        ),
+        (
             ["--xyz", "--", "-x"],
             "there is no option --xyz (a text that begins with - stands after --: -- --xyz)",
         ),
