@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from seqserve_server.contract.errors import Bound, QueueFull
 
-MAX_WAIT_S = 10.0
+MAX_WAIT_S = 60.0
 """Longest wait for memory, unless the call asks for a longer one."""
 _RETRY_S = 1.0
 # Calls that wait hold their requests meanwhile, in this part of the memory.
@@ -155,7 +155,8 @@ class AnswerMemory:
         while passed < len(self._waiting):
             caller = next(iter(self._waiting))
             calls = self._waiting.pop(caller)
-            if self._held.fits(caller, calls[0].size):
+            # One that is cancelled leaves by itself.
+            if not calls[0].granted.done() and self._held.fits(caller, calls[0].size):
                 waiting = calls.popleft()
                 self._held.take(caller, waiting.size)
                 waiting.granted.set_result(None)
