@@ -13,13 +13,13 @@ from tests.unit.server.front.rpc.service import Service, failure, request, servi
 
 from seqserve.v1 import generation_pb2
 
-BATCH = generation_pb2.GenerateBatchRequest(sources=["abc"] * 70)
+BATCH = generation_pb2.GenerateBatchRequest(sources=["abc"] * 80)
 
 
 @pytest.fixture
 async def small() -> AsyncIterator[Service]:
     """A server with memory for the answer of one batch at a time."""
-    async with serving(max_answer_mb=1) as service:
+    async with serving(max_answer_mb=2) as service:
         yield service
 
 
@@ -69,7 +69,7 @@ async def test_a_call_waits_for_memory_and_then_runs(small: Service) -> None:
     await small.until_value(1, "answers_waiting")
     small.runtime.may_run.set()
     for call in calls[:2]:
-        assert len((await call).outcomes) == 70
+        assert len((await call).outcomes) == 80
     await small.until_value(0, "answer_bytes")
     assert await small.value("answers_waiting") == 0
 
