@@ -22,10 +22,10 @@ from seqserve_server.front.rpc.answers import response_of, weights_of
 from seqserve_server.front.rpc.batch import answer_all
 from seqserve_server.front.rpc.bulk import Answered, Bulk, Requests
 from seqserve_server.front.rpc.calls.answer_memory import MAX_WAIT_S
-from seqserve_server.front.rpc.calls.answer_size import AnswerSize
 from seqserve_server.front.rpc.calls.call import EngineCall
 from seqserve_server.front.rpc.calls.server_call import current
 from seqserve_server.front.rpc.calls.wire import encoded_list
+from seqserve_server.front.rpc.options.answer_size import AnswerSize
 from seqserve_server.front.rpc.options.known_options import KnownOptions
 from seqserve_server.front.rpc.options.options import default_options, priority_of
 from seqserve_server.front.rpc.options.terms import applying, for_source

@@ -13,8 +13,8 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import Draining, ServiceError
 from seqserve_server.front.models.repository import Repository, ServedModel
 from seqserve_server.front.rpc.calls.answer_memory import MAX_WAIT_S, AnswerMemory, Reservation
-from seqserve_server.front.rpc.calls.answer_size import AnswerSize, held_bytes
 from seqserve_server.front.rpc.calls.status import failure_within
+from seqserve_server.front.rpc.options.answer_size import AnswerSize, held_bytes
 from seqserve_server.front.telemetry.call_record import CallRecord
 
 
