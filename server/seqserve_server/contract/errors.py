@@ -76,6 +76,7 @@ class Bound(Enum):
     CALLER = "caller_share"
     DEADLINE = "deadline"
     ATTENTION = "attention"
+    ANSWERS = "answer_memory"
 
 
 @dataclass(eq=False)

@@ -7,6 +7,7 @@ encoded as ordinary characters.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 
 import tokenizers
@@ -89,7 +90,17 @@ class Tokenizer:
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Returns each token as spelled in the vocabulary."""
-        return [self._tokenizer.id_to_token(id_) or UNK for id_ in ids]
+        spelled = self._spelled
+        return [spelled.get(id_, UNK) for id_ in ids]
+
+    @cached_property
+    def token_bytes(self) -> int:
+        """Bytes of the longest token in UTF-8, as spelled in the vocabulary."""
+        return max(len(token.encode()) for token in self._spelled.values())
+
+    @cached_property
+    def _spelled(self) -> dict[int, str]:
+        return {id_: token for token, id_ in self._tokenizer.get_vocab().items()}
 
     def id_of(self, token: str) -> int | None:
         """Returns the id of a token as spelled in the vocabulary; None if it has none."""

@@ -12,11 +12,14 @@ import logging
 import signal
 import socket
 import sys
+import threading
+import time
 
 from seqserve.errors import SeqserveError
 from seqserve_server.contract.errors import ArtifactError, StartupError
 from seqserve_server.contract.logs import LogFormat, LogLevel, configure
 from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.memory_trim import TRIM_INTERVAL_S, malloc_trim
 from seqserve_server.contract.messages import Setup
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.engine import Deliver, Engine
@@ -62,6 +65,14 @@ def load(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
     return engine
 
 
+def trim_memory(interval_s: float = TRIM_INTERVAL_S) -> None:
+    """Returns freed memory to the operating system at an interval, as long as the process lives."""
+    trim = malloc_trim()
+    while trim is not None:
+        time.sleep(interval_s)
+        trim(0)
+
+
 def main(arguments: list[str]) -> None:
     """Serves a socket until the front closes it."""
     # The front gets these signals too; it ends this process once its calls have ended.
@@ -69,6 +80,7 @@ def main(arguments: list[str]) -> None:
         signal.signal(ignored, signal.SIG_IGN)
     descriptor, log_format, log_level = arguments
     configure(LogFormat(log_format), LogLevel(log_level))
+    threading.Thread(target=trim_memory, name="trim", daemon=True).start()
     Host(socket.socket(fileno=int(descriptor)), load).run()
 
 

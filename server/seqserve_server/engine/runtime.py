@@ -116,6 +116,24 @@ class Runtime:
         inputs = {"source": source, "source_lengths": lengths, "target": target}
         return self._scorer.run(outputs, inputs)  # type: ignore[no-any-return]
 
+    def free_scratch(self) -> None:
+        """Gives back the memory that ONNX Runtime keeps from runs of the scorer graph.
+
+        It does so at the end of a run, so the smallest one follows.
+        Source: memory.enable_memory_arena_shrinkage in onnxruntime_run_options_config_keys.h.
+        """
+        if self._scorer is None or self.provider is not Provider.CPU:
+            return
+        options = ort.RunOptions()
+        options.add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
+        end = np.full((1, 1), self.manifest.tokens.eos)
+        inputs = {
+            "source": end,
+            "source_lengths": np.ones(1, np.int32),
+            "target": end.repeat(2, axis=1),
+        }
+        self._scorer.run(["log_probabilities"], inputs, options)
+
     def end_profile(self) -> Path:
         """Ends profiling and gives the JSON file of the decoder's steps."""
         return Path(self._decoder.end_profiling())
@@ -137,6 +155,8 @@ class Runtime:
         options.intra_op_num_threads = self._threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
+        # It plans memory for each shape apart, and the scorer's shapes differ from run to run.
+        options.enable_mem_pattern = name != _SCORER
         # A thread that spins between runs takes the core from a neighbour's worker.
         options.add_session_config_entry("session.force_spinning_stop", "1")
         if self._profile is not None:

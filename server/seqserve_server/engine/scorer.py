@@ -7,7 +7,9 @@ workers. Targets that wait to be scored run together; the scores of one do not d
 from __future__ import annotations
 
 import logging
+import math
 import time
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -28,6 +30,11 @@ _WEIGHTS = ["encoder_attention", "decoder_attention", "cross_attention"]
 # Padding shows in the last bits of a sum, so only pairs that are padded to the same lengths run
 # together; these lengths are multiples of this.
 _LENGTH_STEP = 8
+# The graph computes the logits of every target token, and arrays of that size two or three times.
+_MAX_LOGITS_BYTES = 8 << 20
+# Idle for so long, it gives back the memory of its runs: many megabytes, beside some milliseconds
+# that the next long target then takes longer.
+_KEEP_S = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -40,26 +47,38 @@ class Scorer:
         self._runtime = runtime
         self._queue = queue
         self._idle_s = idle_s
+        # When it ran last; None where it has no scratch memory.
+        self._ran_s: float | None = None
         limits = runtime.manifest.limits
         self._max_source = limits.max_source_length
         # The end token is scored too.
         self._max_target = limits.max_target_length + 1
+        self._vocabulary_size = runtime.manifest.architecture.vocabulary_size
 
     def warm_up(self) -> None:
-        """Runs the graph once, on a target of one token."""
+        """Runs the graph once, on a target of one token, and frees its memory."""
         end = [self._runtime.manifest.tokens.eos]
         self._run([(end, end)], [_SCORES, *_WEIGHTS])
+        self._rest(math.inf)
 
     def step(self) -> Events:
         """Waits for the next requests and runs them; returns their events."""
         requests = self._queue.take(self._idle_s)
         now_s = time.monotonic()
+        if not requests:
+            self._rest(now_s)
         late = [request for request in requests if _is_late(request, now_s)]
         events: Events = [(request, _deadline_passed(request)) for request in late]
         if timely := [request for request in requests if request not in late]:
             events += self._score(timely)
         self._queue.finish(events)
         return events
+
+    def _rest(self, now_s: float) -> None:
+        """Frees scratch memory some time after the last run."""
+        if self._ran_s is not None and now_s >= self._ran_s + _KEEP_S:
+            self._ran_s = None
+            self._runtime.free_scratch()
 
     def _score(self, requests: list[Request]) -> Events:
         """Runs requests together; after a fault one by one, so that only the faulty one fails."""
@@ -130,9 +149,18 @@ class Scorer:
             by_shape.setdefault(lengths, []).append(index)
         found: dict[int, list[Array]] = {}
         for shape, indexes in by_shape.items():
-            outputs = self._run_padded([pairs[index] for index in indexes], shape, names)
-            found.update(zip(indexes, outputs, strict=True))
+            for group in self._groups(indexes, shape):
+                outputs = self._run_padded([pairs[index] for index in group], shape, names)
+                found.update(zip(group, outputs, strict=True))
+        self._ran_s = time.monotonic()
         return [found[index] for index in range(len(pairs))]
+
+    def _groups(self, indexes: list[int], shape: tuple[int, int]) -> Iterator[list[int]]:
+        """Splits pairs so that the logits of one run stay within bounds; a pair is not split."""
+        logits_bytes = 4 * self._vocabulary_size * (shape[1] + 1)
+        size = max(1, _MAX_LOGITS_BYTES // logits_bytes)
+        for begin in range(0, len(indexes), size):
+            yield indexes[begin : begin + size]
 
     def _run_padded(
         self, pairs: list[Pair], shape: tuple[int, int], names: list[str]

@@ -39,9 +39,10 @@ class ServeOptions:
         maximum=86_400,
     )
     keep_versions: int = _models(
-        0,
-        help="Number of highest versions of each model to keep loaded; each one has its own process"
-        " and caches. 0 keeps all.",
+        2,
+        help="Number of highest versions of each model to keep loaded: with 2 the one before the"
+        " newest stays, to go back to at once. Each one has its own process and caches, so memory"
+        " grows with the number; 0 keeps all.",
         minimum=0,
     )
     traffic: list[str] = _models(
@@ -70,6 +71,14 @@ class ServeOptions:
         help="Maximum size of a request; a larger one is refused before it is read.",
         minimum=1024,
         maximum=(1 << 31) - 1,
+    )
+    max_answer_mb: int = _network(
+        256,
+        help="Memory for answers that clients have not taken yet, in MB; one client may have"
+        " --caller-share of it. A call waits until there is enough for its answer, and a call whose"
+        " answer might need more than one client can have is refused.",
+        minimum=1,
+        maximum=1_000_000,
     )
     reuse_port: bool = _network(
         False,

@@ -1,30 +1,22 @@
-"""Returns freed memory to the operating system with ``malloc_trim``.
+"""Returns the memory of calls that have ended to the operating system.
 
-glibc keeps freed memory that lies between blocks in use, in an arena for each thread. After
-thousands of connections it would hold most of their memory, and more each time.
-Source: malloc_trim(3); other C libraries lack it or do not need it.
+A cancelled task group leaves objects that refer to each other, with the request and its texts.
+Python collects such garbage when many objects were made since, which an idle server does not make.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import sys
-from collections.abc import Callable
+import gc
 
-_INTERVAL_S = 10.0
+from seqserve_server.contract.memory_trim import TRIM_INTERVAL_S, malloc_trim
 
 
-async def trim_memory(interval_s: float = _INTERVAL_S) -> None:
-    """Trims the heap at an interval, in a thread, until it is cancelled."""
-    trim = _malloc_trim()
-    while trim is not None:
+async def trim_memory(interval_s: float = TRIM_INTERVAL_S) -> None:
+    """Collects garbage and trims the heap at an interval, until it is cancelled."""
+    trim = malloc_trim()
+    while True:
         await asyncio.sleep(interval_s)
-        await asyncio.to_thread(trim, 0)
-
-
-def _malloc_trim() -> Callable[[int], int] | None:
-    if sys.platform != "linux":
-        return None
-    found: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    return found
+        gc.collect()
+        if trim is not None:
+            await asyncio.to_thread(trim, 0)

@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 
-from seqserve_server.contract.events import Finished
+from seqserve_server.contract.events import Finished, TopTokens
 from seqserve_server.engine.decoding.beam_step import Candidates, continue_with, rank
 from seqserve_server.engine.decoding.distribution import Distribution
 from seqserve_server.engine.decoding.hypotheses import (
@@ -16,7 +16,6 @@ from seqserve_server.engine.decoding.hypotheses import (
     best,
 )
 from seqserve_server.engine.decoding.lexical_constraints import LexicalConstraints
-from seqserve_server.engine.decoding.logits import TokenLogprobs
 from seqserve_server.engine.decoding.proposals import Proposals
 from seqserve_server.engine.decoding.rows import Rows
 from seqserve_server.engine.request import Request
@@ -37,7 +36,7 @@ class BeamSearch:
         self._alternative = state.index if options.return_alternatives else None
         self._finished: list[FinishedHypothesis] = []
         self._top_finished = self._is_dropped = False
-        self._top_tokens: list[TokenLogprobs] = []
+        self._top_tokens: list[TopTokens] = []
         ends = self.constraints.end_ids
         self._terms = LexicalConstraints(options.terms, ends) if options.terms else None
         self.has_own_ends = bool(options.end_ids or options.stops or options.return_alternatives)
@@ -60,7 +59,7 @@ class BeamSearch:
             At most ``2 B`` of them, ``[1, N]``; None where the graph's own stand.
         """
         found = [proposals.of(row) for row in self.rows]
-        self._top_tokens = [list(proposal.top_tokens) for proposal in found]
+        self._top_tokens = [TopTokens(proposal.top_tokens) for proposal in found]
         self._is_dropped = found[0].is_dropped
         scores = self._all.scores[self.rows]
         if found[0].only:
@@ -76,9 +75,9 @@ class BeamSearch:
         tokens, log_probabilities = (np.stack(part)[None] for part in zip(*listed, strict=True))
         return rank(scores[None], tokens, log_probabilities)
 
-    def top_tokens(self, beam: int) -> TokenLogprobs:
+    def top_tokens(self, beam: int) -> TopTokens:
         """Gives the top tokens after a beam in the last step, where they are asked for."""
-        return self._top_tokens[beam] if self._top_tokens else []
+        return self._top_tokens[beam] if self._top_tokens else TopTokens()
 
     def ends(self, token_ids: list[int]) -> bool:
         """Tells whether tokens are a whole hypothesis."""

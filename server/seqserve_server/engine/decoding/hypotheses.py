@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from seqserve_server.contract.events import Finished, Hypothesis, StopReason
+from seqserve_server.contract.events import Finished, Hypothesis, StopReason, TopTokens
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.terms import unmet
 from seqserve_server.engine.decoding.constraints import Constraints, End
-from seqserve_server.engine.decoding.logits import TokenLogprobs, normalized
+from seqserve_server.engine.decoding.logits import normalized
 from seqserve_server.engine.request import Request
 
 
@@ -21,11 +21,11 @@ class PartialHypothesis(NamedTuple):
     """Of each token; NaN where it was forced."""
     score: float
     """Their sum, forced tokens left out."""
-    top_tokens: list[TokenLogprobs]
+    top_tokens: list[TopTokens]
     """Top tokens of each step; empty unless asked for."""
 
     def extended(
-        self, token: int, log_probability: float, score: float, top_tokens: TokenLogprobs
+        self, token: int, log_probability: float, score: float, top_tokens: TopTokens
     ) -> PartialHypothesis:
         """Gives the hypothesis with one more token, and its new score."""
         token_ids, found = [*self.token_ids, token], [*self.log_probabilities, log_probability]

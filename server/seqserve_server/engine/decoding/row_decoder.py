@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from seqserve_server.contract.events import Finished
+from seqserve_server.contract.events import Finished, TopTokens
 from seqserve_server.engine.decoding.distribution import Distribution
 from seqserve_server.engine.decoding.hypotheses import FinishedHypothesis
 from seqserve_server.engine.decoding.proposals import Proposals
@@ -80,7 +80,7 @@ class RowDecoder:
             tokens[row] = proposal.found.token(column)
             log_probabilities[row] = proposal.found.log_probabilities[column]
         if state.options.return_top_tokens:
-            self._rows.append_top(row, proposal.top_tokens)
+            self._rows.append_top(row, TopTokens(proposal.top_tokens))
 
     def _column(self, row: int, state: RowState, log_probabilities: Array) -> int:
         """Chooses among log-probabilities ``[N]``: the best one, or one at random."""

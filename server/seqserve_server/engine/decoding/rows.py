@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from seqserve_server.contract.events import TopTokens
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.hypotheses import HypothesisPool, PartialHypothesis
-from seqserve_server.engine.decoding.logits import TokenLogprobs
 from seqserve_server.engine.decoding.processors import Processor, processors_of
 from seqserve_server.engine.decoding.sampling import SamplingParams
 from seqserve_server.engine.decoding.step_outputs import StepOutputs
@@ -74,7 +74,7 @@ class Rows:
             self.random,
             *self.sampling,
         )
-        self._top_tokens: dict[int, list[TokenLogprobs]] = {}
+        self._top_tokens: dict[int, list[TopTokens]] = {}
 
     def join(self, rows: Sequence[int], pool: HypothesisPool) -> None:
         """Starts the rows of a request, each empty; the beams of one search lie side by side."""
@@ -158,9 +158,9 @@ class Rows:
         self.tokens[rows, lengths - 1] = tokens
         self.log_probabilities[rows, lengths - 1] = log_probabilities
 
-    def append_top(self, row: int, top_tokens: Sequence[tuple[int, float]]) -> None:
+    def append_top(self, row: int, top_tokens: TopTokens) -> None:
         """Keeps the top tokens of the step that gave a row its newest token."""
-        self._top_tokens.setdefault(row, []).append(list(top_tokens))
+        self._top_tokens.setdefault(row, []).append(top_tokens)
 
     def output(self, row: int, length: int) -> list[int]:
         """Gives the first tokens of a row."""

@@ -75,7 +75,11 @@ class ScoreQueue(RequestQueue):
             QueueFull: ``max_answers`` answers wait.
         """
         if len(self._answers) >= max_answers:
-            reason = f"{len(self._answers)} answers wait for their attention already"
+            reason = (
+                f"{len(self._answers)} answers wait for their attention already, which"
+                " return_attention, replace_unknowns and coverage_penalty need; requests without"
+                " them are taken"
+            )
             raise QueueFull(reason, _RETRY_S, Bound.ATTENTION)
 
     def _leave(self, request: Request) -> None:

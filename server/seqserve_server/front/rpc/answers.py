@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from array import array
 from collections.abc import Sequence
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline
+from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.models.repository import ServedModel
 
@@ -26,7 +27,7 @@ def floats(data: bytes) -> array[float]:
     return values
 
 
-def response_of(
+async def response_of(
     model: ServedModel,
     source: list[int],
     timeline: Timeline,
@@ -36,7 +37,10 @@ def response_of(
     replaces: bool,
     attends: bool,
 ) -> generation_pb2.GenerateResponse:
-    """Builds the response of Generate; ``terms`` are all those of the source, as they were sent."""
+    """Builds the response of Generate; ``terms`` are all those of the source, as they were sent.
+
+    Other calls get their turn between hypotheses that take milliseconds.
+    """
     response = generation_pb2.GenerateResponse(
         model=model.manifest.name,
         version=model.manifest.version,
@@ -55,6 +59,8 @@ def response_of(
             rows = _rows(hypothesis, len(source))
             message.attention.extend(generation_pb2.TokenAttention(weights=row) for row in rows)
         response.hypotheses.append(message)
+        if attends or hypothesis.top_tokens:
+            await asyncio.sleep(0)
     return response
 
 
@@ -73,10 +79,12 @@ def _hypothesis(hypothesis: Hypothesis, tokenizer: Tokenizer) -> generation_pb2.
     )
 
 
-def _top_tokens(top: list[tuple[int, float]], tokenizer: Tokenizer) -> generation_pb2.TopTokens:
-    ids = [token_id for token_id, _ in top]
-    scores = [score for _, score in top]
-    return generation_pb2.TopTokens(tokens=tokenizer.tokens(ids), token_ids=ids, scores=scores)
+def _top_tokens(top: TopTokens, tokenizer: Tokenizer) -> generation_pb2.TopTokens:
+    return generation_pb2.TopTokens(
+        tokens=tokenizer.tokens(top.token_ids),
+        token_ids=top.token_ids,
+        scores=top.log_probabilities,
+    )
 
 
 def _rows(hypothesis: Hypothesis, width: int) -> list[array[float]]:

@@ -24,14 +24,20 @@ async def answer_all(
         The answers in the order of their sources.
     """
     room = asyncio.Semaphore(slots)
+    # Not results of the tasks: a cancelled task group is garbage that only the collector finds.
+    answers: dict[int, Answer] = {}
 
-    async def one(source: Source) -> Answer:
+    async def one(index: int, source: Source) -> None:
         async with room:
-            return await answer(source)
+            answers[index] = await answer(source)
 
     try:
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(source)) for source in sources]
-    except ExceptionGroup as errors:
-        raise errors.exceptions[0] from None
-    return [task.result() for task in tasks]
+            for index, source in enumerate(sources):
+                group.create_task(one(index, source))
+    except BaseException as error:
+        answers.clear()
+        if isinstance(error, ExceptionGroup):
+            raise error.exceptions[0] from None
+        raise
+    return [answers[index] for index in range(len(answers))]

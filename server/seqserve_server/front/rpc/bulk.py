@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import Draining, ServiceError
@@ -17,9 +17,19 @@ from seqserve_server.front.rpc.calls.server_call import current
 from seqserve_server.front.rpc.calls.wire import Unreadable
 
 Requests: TypeAlias = AsyncIterator[generation_pb2.GenerateBulkRequest | Unreadable]
-Answer: TypeAlias = Callable[
-    [generation_pb2.GenerateRequest], Awaitable[generation_pb2.GenerateResponse]
-]
+
+
+class Answered(NamedTuple):
+    """The response to one request."""
+
+    response: generation_pb2.GenerateResponse
+    taken: Callable[[], None]
+    """Called when the caller has taken it."""
+
+
+Answer: TypeAlias = Callable[[generation_pb2.GenerateRequest], Awaitable[Answered]]
+
+_Ready: TypeAlias = tuple[generation_pb2.GenerateBulkResponse, Callable[[], None]]
 
 # gRPC shows a cancel first as an end of the input; the cancel follows within 1 ms.
 _CANCEL_FOLLOWS_S = 0.01
@@ -40,7 +50,7 @@ class Bulk:
         self._answer = answer
         self._draining = draining
         self._room = asyncio.Semaphore(max_requests)
-        self._responses: asyncio.Queue[generation_pb2.GenerateBulkResponse | None] = asyncio.Queue()
+        self._responses: asyncio.Queue[_Ready | None] = asyncio.Queue()
         self._reading: asyncio.Task[None] | None = None
         self._cut_short: ServiceError | None = None
 
@@ -60,8 +70,10 @@ class Bulk:
         work = asyncio.create_task(self._work(requests))
         work.add_done_callback(lambda _: self._responses.put_nowait(None))
         try:
-            while (response := await self._responses.get()) is not None:
+            while (ready := await self._responses.get()) is not None:
+                response, taken = ready
                 yield response
+                taken()
                 self._room.release()
             await work
         finally:
@@ -100,18 +112,23 @@ class Bulk:
 
     async def _run(self, request: generation_pb2.GenerateBulkRequest) -> None:
         try:
-            response = await self._answer(request.request)
+            response, taken = await self._answer(request.request)
         except Draining as error:
             # Ends the whole call: its status stands for every request without a response.
             self._cut(error)
         except ServiceError as error:
             self._respond(request.id, _failed(error))
         else:
-            self._respond(request.id, generation_pb2.Outcome(response=response))
+            self._respond(request.id, generation_pb2.Outcome(response=response), taken)
 
-    def _respond(self, id_: int, outcome: generation_pb2.Outcome) -> None:
+    def _respond(
+        self,
+        id_: int,
+        outcome: generation_pb2.Outcome,
+        taken: Callable[[], None] = lambda: None,
+    ) -> None:
         response = generation_pb2.GenerateBulkResponse(id=id_, outcome=outcome)
-        self._responses.put_nowait(response)
+        self._responses.put_nowait((response, taken))
 
 
 def _failed(error: ServiceError) -> generation_pb2.Outcome:

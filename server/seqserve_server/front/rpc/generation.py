@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from typing import Any, cast
 
 import grpc
+from google.protobuf.message import Message
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 from seqserve_server.contract.errors import ServiceError
@@ -18,24 +20,21 @@ from seqserve_server.front.engine_client.refusals import QueueKey
 from seqserve_server.front.models.repository import Repository, ServedModel
 from seqserve_server.front.rpc.answers import response_of, weights_of
 from seqserve_server.front.rpc.batch import answer_all
-from seqserve_server.front.rpc.bulk import Bulk, Requests
+from seqserve_server.front.rpc.bulk import Answered, Bulk, Requests
+from seqserve_server.front.rpc.calls.answer_memory import MAX_WAIT_S
 from seqserve_server.front.rpc.calls.call import EngineCall
 from seqserve_server.front.rpc.calls.server_call import current
+from seqserve_server.front.rpc.calls.wire import encoded_list
+from seqserve_server.front.rpc.options.answer_size import AnswerSize
 from seqserve_server.front.rpc.options.known_options import KnownOptions
 from seqserve_server.front.rpc.options.options import default_options, priority_of
 from seqserve_server.front.rpc.options.terms import applying, for_source
-from seqserve_server.front.rpc.options.validation import (
-    check_count,
-    check_source,
-    check_source_tokens,
-    check_target,
-    check_target_tokens,
-)
+from seqserve_server.front.rpc.options.validation import check_count
+from seqserve_server.front.rpc.tokenization import source_tokens, target_tokens
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
-# A longer text is tokenised in a thread, so that other calls need not wait for it.
-_INLINE_CHARACTERS = 1024
+_OUTCOMES = generation_pb2.GenerateBatchResponse.OUTCOMES_FIELD_NUMBER
 
 _Request = (
     generation_pb2.GenerateRequest
@@ -53,6 +52,8 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         self._repository = repository
         self._draining = draining
         self._options = KnownOptions()
+        # One large answer is written at a time, so that many that end together delay no other call.
+        self._writing = asyncio.Lock()
 
     async def Generate(
         self, request: generation_pb2.GenerateRequest, context: Context
@@ -60,7 +61,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         """Answers when every hypothesis is finished."""
         model, call = await self._generation(request, context)
         await call.finished()
-        return _response(model, call, request.options, request.source)
+        return await self._response(model, call, request.options, request.source)
 
     async def generate_in_time(
         self,
@@ -70,7 +71,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         """Answers one of many requests of a call; it tries again after a refusal."""
         model, call = await self._generation(request, context, is_bulk=True)
         await call.finished_in_time()
-        return _response(model, call, request.options, request.source)
+        return await self._response(model, call, request.options, request.source)
 
     async def GenerateStream(
         self, request: generation_pb2.GenerateRequest, context: Context
@@ -94,7 +95,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
                         end = _covering(model, generated, sent_text, sent_tokens)
                     yield _piece(piece, generated[sent_tokens:end])
                     sent_tokens = end
-        response = _response(model, call, request.options, request.source)
+        response = await self._response(model, call, request.options, request.source)
         best = response.hypotheses[0]
         if rest := text.flush(best.text):
             yield _piece(rest, best.token_ids[sent_tokens:])
@@ -102,31 +103,35 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
 
     async def GenerateBatch(
         self, request: generation_pb2.GenerateBatchRequest, context: Context
-    ) -> generation_pb2.GenerateBatchResponse:
-        """Answers when every source has its outcome."""
+    ) -> bytes:
+        """Answers when every source has its outcome; until then each one is kept encoded."""
         model = self._model(request)
         check_count(len(request.sources))
         options = self._options.read(model, request.options)
         priority = priority_of(request.priority)
         record = current.get()
+        size = await self.reserve(model, request.options, len(request.sources), request)
 
-        async def outcome(source: str) -> generation_pb2.Outcome:
+        async def outcome(source: str) -> bytes:
             current.set(record.part(record.began_s))
             try:
-                tokens = await _source(model, source)
+                tokens = await source_tokens(model, source)
                 chosen = for_source(options, request.options.terms, source)
                 call = _generate(model, tokens, chosen, context, priority=priority, is_bulk=True)
                 await call.finished_in_time()
-                response = _response(model, call, request.options, source)
+                response = await self._response(model, call, request.options, source)
             except ServiceError as error:
-                return generation_pb2.Outcome(failure=record.failed(error))
-            return generation_pb2.Outcome(response=response)
+                found = generation_pb2.Outcome(failure=record.failed(error))
+            else:
+                found = generation_pb2.Outcome(response=response)
+            # One that failed has no response, and so no tokens.
+            record.answered(found.response)
+            data = found.SerializeToString()
+            record.answered_one(size.each, len(data))
+            return data
 
         outcomes = await answer_all(request.sources, outcome, model.engine.slots)
-        for one in outcomes:
-            # One that failed has no response, and so no tokens.
-            record.answered(one.response)
-        return generation_pb2.GenerateBatchResponse(outcomes=outcomes)
+        return encoded_list(_OUTCOMES, outcomes)
 
     async def GenerateBulk(
         self, requests: Requests, context: Context
@@ -134,19 +139,21 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         """Answers each source as soon as it is done; reads on only while few are under way."""
         record = current.get()
 
-        async def answer(
-            request: generation_pb2.GenerateRequest,
-        ) -> generation_pb2.GenerateResponse:
+        async def answer(request: generation_pb2.GenerateRequest) -> Answered:
             part = record.request(time.monotonic())
             current.set(part)
             try:
                 # A refused request keeps its place among the few, so the caller is not read from:
                 # back-pressure is the right effect of a full queue. After a failure the caller
                 # would only send the request again.
-                return await self.generate_in_time(request, context)
+                response = await self.generate_in_time(request, context)
+            except BaseException:
+                part.free()
+                raise
             finally:
                 part.release()
                 record.stands_for(part)
+            return Answered(response, part.free)
 
         # As many as can run: they fill the batch, and requests of others need not wait behind.
         slots = max((model.engine.slots for model in self._repository.models()), default=1)
@@ -161,8 +168,10 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
     ) -> generation_pb2.ScoreResponse:
         """Scores a given target."""
         model = self._model(request)
-        source = await _source(model, request.source)
-        target = await _target(model, request.target)
+        source = await source_tokens(model, request.source)
+        target = await target_tokens(model, request.target)
+        size = AnswerSize.scored(len(source), len(target), model.tokenizer.token_bytes)
+        await current.get().reserve(size, request)
         spec = ScoreSpec(source=source, target=target, **_of_call(context))
         scores = (await EngineCall(model.engine, spec).target_scored()).token_scores
         return generation_pb2.ScoreResponse(
@@ -181,10 +190,13 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
     ) -> generation_pb2.AttentionResponse:
         """Returns the attention of a target, which is generated if the request has none."""
         model = self._model(request)
-        source = await _source(model, request.source)
+        source = await source_tokens(model, request.source)
         if request.HasField("target"):
-            target = await _target(model, request.target)
+            target = await target_tokens(model, request.target)
+            await _reserve_attention(model, source, len(target), request)
         else:
+            most = model.manifest.limits.max_target_length + 1
+            await _reserve_attention(model, source, most, request)
             options = default_options(model.manifest)
             answer = await _generate(model, source, options, context).finished()
             target = [*answer.best.token_ids, model.manifest.tokens.eos]
@@ -217,35 +229,60 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
             record = current.get()
             model.engine.refusals.check(QueueKey(record.client_id, record.connection, priority))
         options = self._options.read(model, request.options)
-        source = await _source(model, request.source)
+        source = await source_tokens(model, request.source)
         options = for_source(options, request.options.terms, request.source)
+        size = _size(model, options, request.options, len(source))
+        max_wait_s = math.inf if is_bulk else min(MAX_WAIT_S, options.time_limit_s)
+        await current.get().reserve(size, request, max_wait_s=max_wait_s)
         return model, _generate(
             model, source, options, context, streamed=streamed, priority=priority, is_bulk=is_bulk
         )
 
+    async def reserve(
+        self,
+        model: ServedModel,
+        options: generation_pb2.GenerationOptions,
+        sources: int,
+        request: Message,
+    ) -> AnswerSize:
+        """Waits until there is memory for the answers to all sources of a call; gives their size.
+
+        Raises:
+            ServiceError: As :meth:`ServerCall.reserve`, or an option is wrong.
+        """
+        decoding = self._options.read(model, options)
+        longest = model.manifest.limits.max_source_length
+        size = _size(model, decoding, options, longest, sources)
+        await current.get().reserve(size, request)
+        return size
+
+    async def _response(
+        self,
+        model: ServedModel,
+        call: EngineCall,
+        options: generation_pb2.GenerationOptions,
+        source: str,
+    ) -> generation_pb2.GenerateResponse:
+        is_large = options.return_attention or options.return_top_tokens
+        async with self._writing if is_large else nullcontext():
+            response = await response_of(
+                model,
+                call.spec.source,
+                call.timeline,
+                call.result(),
+                terms=applying(options.terms, source),
+                replaces=options.replace_unknowns,
+                attends=options.return_attention,
+            )
+        current.get().facts.update(
+            generated_tokens=response.generated_tokens,
+            queue_ms=response.timings.queue_ms,
+            first_token_ms=response.timings.first_token_ms,
+        )
+        return response
+
     def _model(self, request: _Request) -> ServedModel:
         return current.get().resolve(self._repository, request.model, request.version)
-
-
-async def _source(model: ServedModel, text: str) -> list[int]:
-    check_source(text, model.manifest)
-    tokens = await _tokens(model, text)
-    check_source_tokens(tokens, model.manifest)
-    current.get().facts["source_tokens"] = len(tokens)
-    return tokens
-
-
-async def _target(model: ServedModel, text: str) -> list[int]:
-    check_target(text, model.manifest)
-    tokens = await _tokens(model, text)
-    check_target_tokens(tokens, model.manifest)
-    return tokens
-
-
-async def _tokens(model: ServedModel, text: str) -> list[int]:
-    if len(text) <= _INLINE_CHARACTERS:
-        return model.tokenizer.encode(text)
-    return await asyncio.to_thread(model.tokenizer.encode, text)
 
 
 def _piece(text: str, token_ids: list[int]) -> generation_pb2.GenerateStreamResponse:
@@ -287,21 +324,25 @@ def _generate(
     return EngineCall(model.engine, GenerateSpec(source=source, options=options, **fields))
 
 
-def _response(
-    model: ServedModel, call: EngineCall, options: generation_pb2.GenerationOptions, source: str
-) -> generation_pb2.GenerateResponse:
-    response = response_of(
-        model,
-        call.spec.source,
-        call.timeline,
-        call.result(),
-        terms=applying(options.terms, source),
-        replaces=options.replace_unknowns,
-        attends=options.return_attention,
+def _size(
+    model: ServedModel,
+    options: DecodingOptions,
+    given: generation_pb2.GenerationOptions,
+    source_tokens: int,
+    sources: int = 1,
+) -> AnswerSize:
+    """Bounds the answers to requests with these options, converted and as they were given."""
+    return AnswerSize.generated(
+        options,
+        source_tokens=source_tokens,
+        token_bytes=model.tokenizer.token_bytes,
+        term_bytes=[term.ByteSize() for term in given.terms],
+        sources=sources,
     )
-    current.get().facts.update(
-        generated_tokens=response.generated_tokens,
-        queue_ms=response.timings.queue_ms,
-        first_token_ms=response.timings.first_token_ms,
-    )
-    return response
+
+
+async def _reserve_attention(
+    model: ServedModel, source: list[int], target_tokens: int, request: Message
+) -> None:
+    size = AnswerSize.attended(model.manifest, model.tokenizer, len(source), target_tokens)
+    await current.get().reserve(size, request)

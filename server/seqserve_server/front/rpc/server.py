@@ -16,6 +16,7 @@ from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2, model_pb
 from seqserve_server.contract.errors import Draining
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.models.rollout import Rollout
+from seqserve_server.front.rpc.calls.answer_memory import AnswerMemory
 from seqserve_server.front.rpc.calls.authorization import AuthorizationInterceptor
 from seqserve_server.front.rpc.calls.connections import connection_arguments
 from seqserve_server.front.rpc.calls.grpc_services import HealthServicer
@@ -63,8 +64,10 @@ class Server:
         """
         self._rollout = rollout
         self._repository = rollout.repository
+        memory = AnswerMemory(options.max_answer_mb * 1_000_000, options.caller_share)
+        metrics.show_answers(lambda: memory.reserved_bytes, lambda: memory.num_waiting)
         self._interceptor = CallInterceptor(
-            metrics, tracing, caller_metadata=options.caller_metadata
+            metrics, tracing, caller_metadata=options.caller_metadata, memory=memory
         )
         self._draining = asyncio.Event()
         self._health = HealthServicer()

@@ -82,6 +82,17 @@ class Metrics:
     def _counter(self, name: str, text: str, *labels: str) -> prometheus.Counter:
         return prometheus.Counter(f"seqserve_{name}", text, labels, registry=self.registry)
 
+    def show_answers(
+        self, count_bytes: Callable[[], int], count_waiting: Callable[[], int]
+    ) -> None:
+        """Sets the functions that read at each scrape what answers hold, and what waits for it."""
+        for name, text, count in (
+            ("answer_bytes", "Reserved for answers that are not taken yet.", count_bytes),
+            ("answers_waiting", "Calls that wait for memory for their answer.", count_waiting),
+        ):
+            gauge = prometheus.Gauge(f"seqserve_{name}", text, registry=self.registry)
+            gauge.set_function(count)
+
     def show_versions(self, read: ReadVersions) -> None:
         """Sets the function that reads the states of all versions at each scrape."""
         self._versions.read = read

@@ -178,6 +178,9 @@ class FakeRuntime:
         self.inputs, self.outputs = inputs, outputs
         return FakeStep(self, inputs, outputs)
 
+    def free_scratch(self) -> None:
+        """Keeps none."""
+
     def score(self, source: Any, lengths: Any, target: Any, outputs: list[str]) -> list[Any]:
         """Gives every token of a target probability 1, and no attention."""
         self.before_score()

@@ -191,6 +191,58 @@ def test_hypotheses_are_ranked_by_coverage_too(
             np.testing.assert_allclose(weights, shares[name], atol=1e-5)
 
 
+class NotingRuntime:
+    """Notes the shapes that are run, and when scratch memory is freed."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.shapes: list[tuple[int, int]] = []
+        self.freed = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._runtime, name)
+
+    def score(self, source: Any, lengths: Any, target: Any, outputs: list[str]) -> list[Any]:
+        self.shapes.append(target.shape)
+        return self._runtime.score(source, lengths, target, outputs)
+
+    def free_scratch(self) -> None:
+        self.freed += 1
+        self._runtime.free_scratch()
+
+
+def test_many_hypotheses_are_run_in_parts_and_as_alone(
+    tiny_runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seqserve_server.engine.scorer._MAX_LOGITS_BYTES", 100_000)
+    options = replace(OPTIONS, return_attention=True)
+    hypotheses = [Hypothesis([19, 226, 15 + n], -3.0, StopReason.EOS) for n in range(9)]
+    noting = NotingRuntime(tiny_runtime)
+    together, alone = ScoreSteps(noting), ScoreSteps(tiny_runtime)
+    found = together.event(together.attend([5, 6, EOS], options, *hypotheses))
+    assert isinstance(found, Finished)
+    assert len(noting.shapes) > 1
+    assert all(4 * WORDS * rows * length <= 100_000 for rows, length in noting.shapes)
+    for one, hypothesis in zip(found.hypotheses, hypotheses, strict=True):
+        other = alone.event(alone.attend([5, 6, EOS], options, hypothesis))
+        assert isinstance(other, Finished)
+        assert one == other.best
+
+
+def test_an_idle_scorer_frees_its_scratch_memory_once(
+    tiny_runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seqserve_server.engine.scorer._KEEP_S", 0.0)
+    noting = NotingRuntime(tiny_runtime)
+    steps = ScoreSteps(noting)
+    for count in (1, 2):
+        steps.event(steps.submit([5, EOS], [19, EOS]))
+        assert noting.freed == count - 1
+        steps.scorer.step()
+        steps.scorer.step()
+        assert noting.freed == count
+
+
 @pytest.mark.parametrize("wants_attention", [False, True])
 def test_targets_that_wait_together_are_scored_in_order_and_as_alone(
     steps: ScoreSteps, tiny_runtime: Runtime, wants_attention: bool

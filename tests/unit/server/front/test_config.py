@@ -29,6 +29,9 @@ def test_defaults_that_documents_rely_on() -> None:
     assert options.insecure is False
     assert options.tls_certificate is options.tls_key is options.tls_client_ca is None
     assert options.tokens is None
+    assert options.keep_versions == 2
+    # Half of it, the share of one caller, is room for a message of 64 MB and its copy.
+    assert (options.max_answer_mb, options.caller_share) == (256, 0.5)
 
 
 def test_flags_win_over_variables() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
+import weakref
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,23 @@ async def test_freed_memory_between_blocks_in_use_is_returned() -> None:
     assert len(kept) == MB << 1
 
 
-async def test_without_malloc_trim_nothing_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_malloc_trim", lambda: None)
-    await trim_memory(0.0)
+async def test_garbage_is_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the C library cannot trim."""
+    monkeypatch.setattr(module, "malloc_trim", lambda: None)
+
+    class Ring:
+        def __init__(self) -> None:
+            self.itself = self
+
+    ring = Ring()
+    left = weakref.ref(ring)
+    gc.disable()
+    try:
+        del ring
+        trimming = asyncio.create_task(trim_memory(0.01))
+        async with asyncio.timeout(30.0):
+            while left() is not None:
+                await asyncio.sleep(0.01)
+        trimming.cancel()
+    finally:
+        gc.enable()

@@ -20,6 +20,7 @@ from seqserve_server.contract import logs
 from seqserve_server.contract.errors import DeadlinePassed, ServiceError
 from seqserve_server.front.models.active_calls import ActiveCalls
 from seqserve_server.front.rpc.calls import wire
+from seqserve_server.front.rpc.calls.answer_memory import AnswerMemory
 from seqserve_server.front.rpc.calls.deadline import has_passed
 from seqserve_server.front.rpc.calls.grpc_services import legible
 from seqserve_server.front.rpc.calls.peer import peer_name
@@ -46,12 +47,19 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     """Wraps the handlers of all services."""
 
     def __init__(
-        self, metrics: Metrics, tracing: Tracing | None = None, *, caller_metadata: str = ""
+        self,
+        metrics: Metrics,
+        tracing: Tracing | None = None,
+        *,
+        caller_metadata: str = "",
+        memory: AnswerMemory | None = None,
     ) -> None:
-        """Takes where calls are reported, and the metadata key that names the client, if any."""
+        """Takes where calls are reported, the metadata key that names the client, if any, and the
+        memory for answers."""
         self._metrics = metrics
         self._tracing = tracing
         self._caller_metadata = caller_metadata
+        self._memory = memory or AnswerMemory()
         self._wrapped: dict[str, wire.Handler] = {}
         self._running: set[_RunningCall] = set()
         self.active = ActiveCalls()
@@ -99,16 +107,21 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             auth_name=auth_name.get(),
             trace=trace_of(metadata) if self._tracing else None,
             count_refusal=self._metrics.refused,
+            memory=self._memory,
         )
+        # Not when the handler returns: gRPC then holds the answer until the client has taken it.
+        context.add_done_callback(lambda _: call.free_all())  # type: ignore[arg-type]
         return _RunningCall(call, context, self._metrics, self._tracing, self.active, self._running)
 
     def _wrap(self, method: str, handler: wire.Handler) -> wire.Handler:
         behaviour = wire.behaviour_of(handler)
 
-        async def unary(request: Message | wire.Unreadable, context: wire.Context) -> Message:
+        async def unary(request: Message | wire.Unreadable, context: wire.Context) -> bytes:
             async with self._call(method, context):
-                response: Message = await behaviour(_readable(request), context)
-                return response
+                # gRPC would keep the message too until the client has taken the bytes.
+                data = wire.encoded(await behaviour(_readable(request), context))
+                current.get().answered_with(len(data))
+                return data
 
         # Not a generator: if a call ended while its reader is slow, the garbage collector would
         # close the generator, and the engine's request would run until then.

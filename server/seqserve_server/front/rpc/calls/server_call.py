@@ -1,4 +1,5 @@
-"""The call that a handler serves: its record, and the model versions that it keeps loaded."""
+"""The call that a handler serves: its record, the model versions that it keeps loaded, and the
+memory that it reserves for its answer."""
 
 from __future__ import annotations
 
@@ -6,10 +7,14 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 
+from google.protobuf.message import Message
+
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import Draining, ServiceError
 from seqserve_server.front.models.repository import Repository, ServedModel
+from seqserve_server.front.rpc.calls.answer_memory import MAX_WAIT_S, AnswerMemory, Reservation
 from seqserve_server.front.rpc.calls.status import failure_within
+from seqserve_server.front.rpc.options.answer_size import AnswerSize, held_bytes
 from seqserve_server.front.telemetry.call_record import CallRecord
 
 
@@ -21,6 +26,12 @@ class ServerCall(CallRecord):
     """Counts a request that ended with an error, in the metrics."""
     kept: list[ServedModel] = field(default_factory=list)
     """The versions that the call was given; they stay loaded until its end."""
+    memory: AnswerMemory = field(default_factory=AnswerMemory)
+    """Of all calls of the server."""
+    reservation: Reservation | None = None
+    """Memory for the answer; many requests of a call may share one."""
+    reservations: set[Reservation] = field(default_factory=set)
+    """Those of the call and of all its requests."""
 
     def resolve(self, repository: Repository, name: str, version: int) -> ServedModel:
         """Finds the version that the call asks for and keeps it loaded until the call ends.
@@ -53,9 +64,55 @@ class ServerCall(CallRecord):
         while self.kept:
             self.kept.pop().calls.leave()
 
+    async def reserve(
+        self, size: AnswerSize, request: Message, *, max_wait_s: float = MAX_WAIT_S
+    ) -> None:
+        """Waits until there is memory for an answer, unless the call has reserved it before.
+
+        Raises:
+            InvalidRequest: It may need more than one caller can have.
+            QueueFull: There is none for so long, or too many calls wait for it.
+        """
+        if self.reservation is not None:
+            return
+        size.check(self.memory.max_per_caller)
+        self.reservation = await self.memory.reserve(
+            self.client_id,
+            size.held_bytes,
+            request_bytes=request.ByteSize(),
+            max_wait_s=max_wait_s,
+        )
+        self.reservations.add(self.reservation)
+
+    def answered_with(self, size: int) -> None:
+        """Keeps only the memory that an answer of a size needs."""
+        if self.reservation is not None:
+            self.reservation.shrink(held_bytes(size))
+
+    def answered_one(self, max_size: int, size: int) -> None:
+        """Keeps of the memory for one of many answers only what it needs."""
+        if self.reservation is not None:
+            self.reservation.shrink(self.reservation.size - 2 * max(0, max_size - size))
+
+    def free(self) -> None:
+        """Gives back the memory of an answer that the caller has, or will not get."""
+        if self.reservation is not None:
+            self.reservation.release()
+            self.reservations.discard(self.reservation)
+            self.reservation = None
+
+    def free_all(self) -> None:
+        """Gives back all memory of the call and of its requests: gRPC holds no answer any more."""
+        for reservation in self.reservations:
+            reservation.release()
+        self.reservations.clear()
+
     def request(self, began_s: float) -> ServerCall:
-        """Begins one of many requests that resolves its own version; release it when answered."""
-        return replace(self, began_s=began_s, facts={}, kept=[])
+        """Begins one of many requests that resolves its own version and has memory of its own.
+
+        Release it when it is answered, and free its memory when the caller has the answer.
+        """
+        return replace(self, began_s=began_s, facts={}, kept=[], reservation=None)
 
     def stands_for(self, part: ServerCall) -> None:
         """Takes the model and the version of one of many requests, if it has found them.

@@ -5,7 +5,7 @@ Left to itself, gRPC answers bytes that protobuf cannot parse with INTERNAL, a f
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import grpc
@@ -51,13 +51,38 @@ def behaviour_of(handler: Handler) -> Any:
 
 
 def rewrapped(handler: Handler, behaviour: Any) -> Handler:
-    """Makes a handler of the same shape that runs another function and reads tolerantly."""
+    """Makes a handler of the same shape that runs another function and reads tolerantly.
+
+    The function may encode its responses itself.
+    """
     assert handler.request_deserializer is not None
     make = _MAKERS[handler.request_streaming, handler.response_streaming]
-    wrapped: Handler = make(
-        behaviour, tolerant(handler.request_deserializer), handler.response_serializer
-    )
+    wrapped: Handler = make(behaviour, tolerant(handler.request_deserializer), encoded)
     return wrapped
+
+
+def encoded(response: Message | bytes) -> bytes:
+    """Encodes a response that is not encoded yet."""
+    return response if isinstance(response, bytes) else response.SerializeToString()
+
+
+def encoded_list(field: int, items: Sequence[bytes]) -> bytes:
+    """Encodes a message whose only field is a list of messages that are encoded already.
+
+    Source: https://protobuf.dev/programming-guides/encoding/, records of wire type LEN.
+    """
+    pieces = []
+    for item in items:
+        pieces += [_varint(field << 3 | 2), _varint(len(item)), item]
+    return b"".join(pieces)
+
+
+def _varint(number: int) -> bytes:
+    written = bytearray()
+    while number > 127:
+        written.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*written, number])
 
 
 def _id_of(data: bytes) -> int | None:

@@ -54,7 +54,7 @@ class InferenceServicer(ModelControlServicer):
     async def ModelInfer(self, request: Request, context: Context) -> Response:
         """Generates from every text of a request; one text that fails ends the call."""
         call = current.get()
-        asked = self._read(request, call)
+        asked = await self._read(request, call)
         if asked.is_streamed:
             raise InvalidRequest(
                 f"parameters.{STREAM}", "is set; call ModelStreamInfer, or leave it out"
@@ -72,10 +72,16 @@ class InferenceServicer(ModelControlServicer):
                     async for response in responses:
                         yield response
 
-    def _read(self, request: Request, call: ServerCall) -> InferenceRequest:
+    async def _read(self, request: Request, call: ServerCall) -> InferenceRequest:
+        """Checks a request and waits until there is memory for its answers."""
         version = version_of("model_version", request.model_version)
         model = call.resolve(self._repository, request.model_name, version)
-        return InferenceRequest.read(request, model)
+        asked = InferenceRequest.read(request, model)
+        try:
+            await self._generation.reserve(model, asked.options, len(asked.texts.texts), request)
+        except InvalidRequest as error:
+            raise renamed(error, 0) from None
+        return asked
 
     async def _whole(self, asked: InferenceRequest, context: Context, call: ServerCall) -> Response:
         requests = asked.generate_requests()
@@ -107,7 +113,7 @@ class InferenceServicer(ModelControlServicer):
         part.facts = call.facts
         current.set(part)
         try:
-            asked = self._read(request, part)
+            asked = await self._read(request, part)
             if not asked.is_streamed:
                 yield _message(await self._whole(asked, context, part), is_last=True)
                 return
@@ -121,6 +127,7 @@ class InferenceServicer(ModelControlServicer):
         finally:
             call.stands_for(part)
             part.release()
+            part.free()
 
     async def _pieces(
         self, asked: InferenceRequest, context: Context, call: ServerCall

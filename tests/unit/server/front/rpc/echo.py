@@ -94,6 +94,9 @@ class EchoRuntime:
     def step(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> EchoStep:
         return EchoStep(self, inputs, outputs)
 
+    def free_scratch(self) -> None:
+        """Keeps none."""
+
     def score(self, source: Array, lengths: Array, target: Array, outputs: list[str]) -> list[Any]:
         """Gives each token the score that a step gives; has no attention."""
         assert outputs == ["log_probabilities"]

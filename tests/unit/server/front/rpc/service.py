@@ -146,6 +146,7 @@ async def serving(
     caller_share: float = 1.0,
     caller_metadata: str = "",
     max_message_bytes: int = 1 << 20,
+    max_answer_mb: int = 256,
     security: Security | None = None,
     tracing: Tracing | None = None,
 ) -> AsyncIterator[Service]:
@@ -173,7 +174,10 @@ async def serving(
         Entry(name="ruin", version=1, state=ModelState.FAILED, reason="manifest.json: damaged"),
     ]
     options = ServeOptions(
-        port=0, max_message_bytes=max_message_bytes, caller_metadata=caller_metadata
+        port=0,
+        max_message_bytes=max_message_bytes,
+        max_answer_mb=max_answer_mb,
+        caller_metadata=caller_metadata,
     )
     repository = Repository(entries)
     repository.choose_default()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from array import array
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ import pytest
 from tests.unit.server.front.rpc.echo import byte_tokenizer, manifest
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline
+from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
 from seqserve_server.contract.provider import Provider
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.rpc.answers import floats, response_of, weights_of
@@ -42,14 +43,16 @@ def response(
     attends: bool = False,
     timeline: Timeline | None = None,
 ) -> Any:
-    return response_of(
-        MODEL,
-        SOURCE,
-        timeline or Timeline(),
-        Finished(list(hypotheses)),
-        terms=terms,
-        replaces=replaces,
-        attends=attends,
+    return asyncio.run(
+        response_of(
+            MODEL,
+            SOURCE,
+            timeline or Timeline(),
+            Finished(list(hypotheses)),
+            terms=terms,
+            replaces=replaces,
+            attends=attends,
+        )
     )
 
 
@@ -69,7 +72,7 @@ def test_hypothesis_carries_scores_and_top_tokens() -> None:
         StopReason.EOS,
         normalized_score=-0.375,
         token_scores=[-0.5, -0.25, -0.25, -0.5],
-        top_tokens=[[(ids("a")[0], -0.5), (ids("b")[0], -1.0)], [], [], []],
+        top_tokens=[TopTokens([(ids("a")[0], -0.5), (ids("b")[0], -1.0)]), *[TopTokens()] * 3],
     )
     [found] = response(hypothesis).hypotheses
     assert (found.text, list(found.token_ids)) == ("aä", ids("aä"))

@@ -18,7 +18,7 @@ from tests.unit.server.front.rpc.service import Service, details, failure, reque
 from seqserve import AsyncClient, Result, RetryPolicy
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 from seqserve_server.contract.errors import Draining
-from seqserve_server.front.rpc.bulk import Bulk
+from seqserve_server.front.rpc.bulk import Answered, Bulk
 from seqserve_server.front.rpc.calls import status
 from seqserve_server.front.rpc.calls.server_call import ServerCall, current
 from seqserve_server.front.rpc.calls.wire import Unreadable
@@ -504,7 +504,7 @@ Answer = Callable[[Any], Any]
 
 async def answer(asked: Any) -> Any:
     await asyncio.sleep(0)
-    return generation_pb2.GenerateResponse(model=asked.source)
+    return Answered(generation_pb2.GenerateResponse(model=asked.source), lambda: None)
 
 
 @pytest.fixture
@@ -530,6 +530,23 @@ async def test_reading_waits_until_responses_are_taken(make: Callable[..., Bulk]
             await asyncio.sleep(0.01)
             # The one just given counts as under way until the next one is asked for.
             assert len(read) == taken + 3
+
+
+async def test_a_response_is_taken_once_the_next_one_is_asked_for(
+    make: Callable[..., Bulk],
+) -> None:
+    taken: list[str] = []
+
+    async def noting(asked: Any) -> Answered:
+        response, _ = await answer(asked)
+        return Answered(response, lambda: taken.append(asked.source))
+
+    requests = these([bulk(number, str(number)) for number in range(3)])
+    async with aclosing(make(noting).responses(requests)) as responses:
+        for count in range(3):
+            await anext(responses)
+            await asyncio.sleep(0.01)
+            assert len(taken) == count
 
 
 async def test_nothing_to_do(make: Callable[..., Bulk]) -> None:

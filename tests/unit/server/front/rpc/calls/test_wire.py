@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.unit.server.front.rpc.service import Service, details, failure
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.front.rpc.calls.wire import Unreadable, tolerant
+from seqserve_server.front.rpc.calls.wire import Unreadable, encoded_list, tolerant
 
 REQUEST = generation_pb2.GenerateRequest
 BULK = generation_pb2.GenerateBulkRequest
@@ -76,3 +76,13 @@ def test_id_of_a_malformed_bulk_request_is_read_if_possible(data: bytes, id_: in
 def test_well_formed_bytes_give_the_request() -> None:
     request = REQUEST(source="good")
     assert tolerant(REQUEST.FromString)(request.SerializeToString()) == request
+
+
+def test_encoded_messages_are_joined_to_a_list() -> None:
+    outcomes = [
+        generation_pb2.Outcome(failure=generation_pb2.Failure(message="x" * length))
+        for length in (0, 5, 127, 128, 40_000)
+    ]
+    data = encoded_list(1, [outcome.SerializeToString() for outcome in outcomes])
+    assert generation_pb2.GenerateBatchResponse.FromString(data).outcomes == outcomes
+    assert encoded_list(1, []) == b""

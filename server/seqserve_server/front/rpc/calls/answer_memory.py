@@ -1,0 +1,195 @@
+"""Bounds the memory of answers that callers have not taken yet.
+
+A call reserves what its answer may need before the engine begins, gives back what it does not need
+once the answer is there, and the rest when the call is over: when the network has taken the answer,
+or the call was cancelled. So no caller can fill the server with answers that it does not read.
+
+A caller may hold more while more is free: Choudhury and Hahne 1998, "Dynamic Queue Length
+Thresholds", as in the engine's queue. With a share of 1/2 one caller gets half of the memory, two
+get a third each, and some always stays free for newcomers. Lives in the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+from seqserve_server.contract.errors import Bound, QueueFull
+
+MAX_WAIT_S = 60.0
+"""Longest wait for memory, unless the call asks for a longer one."""
+_RETRY_S = 1.0
+# Calls that wait hold their requests meanwhile, in this part of the memory.
+_WAITING_PART = 1 / 8
+# What gRPC and asyncio hold for a call that waits, beside its request.
+_WAITING_BYTES = 32 << 10
+
+
+class SharedBytes:
+    """A number of bytes that callers divide among them."""
+
+    def __init__(self, total: int, caller_share: float) -> None:
+        """Starts with all of them free; ``caller_share`` is for a caller that is alone."""
+        self._total = total
+        self._share = caller_share
+        self._held: Counter[str] = Counter()
+        self.used = 0
+
+    @property
+    def max_per_caller(self) -> int:
+        """What a caller that is alone can hold."""
+        return int(self._total * self._share)
+
+    def fits(self, caller: str, size: int) -> bool:
+        """Tells whether a caller may hold so many more bytes."""
+        free = self._total - self.used - size
+        held = self._held[caller] + size
+        return free >= 0 and (1.0 - self._share) * held <= self._share * free
+
+    def take(self, caller: str, size: int) -> None:
+        """Notes bytes that a caller holds from now on."""
+        self._held[caller] += size
+        self.used += size
+
+    def give(self, caller: str, size: int) -> None:
+        """Notes bytes that a caller holds no longer."""
+        self.used -= size
+        self._held[caller] -= size
+        if not self._held[caller]:
+            del self._held[caller]
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A call that waits for memory."""
+
+    size: int
+    granted: asyncio.Future[None] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+
+class AnswerMemory:
+    """The memory of all answers of a server."""
+
+    def __init__(self, max_bytes: int = 256_000_000, caller_share: float = 0.5) -> None:
+        """Starts empty."""
+        self._held = SharedBytes(max_bytes, caller_share)
+        self._requests = SharedBytes(int(max_bytes * _WAITING_PART), caller_share)
+        # Of each caller the calls that wait, in their order; the callers in that of their turns.
+        self._waiting: dict[str, deque[_Waiting]] = {}
+
+    @property
+    def max_per_caller(self) -> int:
+        """Most bytes that one caller can reserve."""
+        return self._held.max_per_caller
+
+    @property
+    def reserved_bytes(self) -> int:
+        """Bytes that are reserved now."""
+        return self._held.used
+
+    @property
+    def num_waiting(self) -> int:
+        """Calls that wait for memory."""
+        return sum(map(len, self._waiting.values()))
+
+    async def reserve(
+        self, caller: str, size: int, *, request_bytes: int = 0, max_wait_s: float = MAX_WAIT_S
+    ) -> Reservation:
+        """Waits until a caller may hold so many more bytes, behind its own earlier calls.
+
+        Args:
+            caller: Whose share they count for.
+            size: At most :attr:`max_per_caller`.
+            request_bytes: Size of the request, which is held meanwhile.
+            max_wait_s: Longest wait.
+
+        Raises:
+            QueueFull: Too many calls wait already, or it has waited too long.
+        """
+        if caller in self._waiting or not self._held.fits(caller, size):
+            await self._wait(caller, size, _WAITING_BYTES + 2 * request_bytes, max_wait_s)
+        else:
+            self._held.take(caller, size)
+        return Reservation(self, caller, size)
+
+    async def _wait(self, caller: str, size: int, request_bytes: int, max_wait_s: float) -> None:
+        if not self._requests.fits(caller, request_bytes):
+            raise _full("calls wait for it already")
+        waiting = _Waiting(size)
+        self._waiting.setdefault(caller, deque()).append(waiting)
+        self._requests.take(caller, request_bytes)
+        try:
+            async with asyncio.timeout(None if max_wait_s == math.inf else max_wait_s):
+                await waiting.granted
+        except BaseException as error:
+            if waiting.granted.done() and not waiting.granted.cancelled():
+                # The turn came when it was no longer wanted.
+                self.give(caller, size)
+            else:
+                self._leave(caller, waiting)
+            if isinstance(error, TimeoutError):
+                raise _full(f"none was free for {max_wait_s:.3g} s") from None
+            raise
+        finally:
+            self._requests.give(caller, request_bytes)
+
+    def _leave(self, caller: str, waiting: _Waiting) -> None:
+        self._waiting[caller].remove(waiting)
+        if not self._waiting[caller]:
+            del self._waiting[caller]
+        # It may have been in the way of a smaller one.
+        self._grant()
+
+    def give(self, caller: str, size: int) -> None:
+        """Takes bytes back, and lets waiting calls have them."""
+        self._held.give(caller, size)
+        self._grant()
+
+    def _grant(self) -> None:
+        """Serves the callers in turn, as long as the first call of one of them fits."""
+        passed = 0
+        while passed < len(self._waiting):
+            caller = next(iter(self._waiting))
+            calls = self._waiting.pop(caller)
+            # One that is cancelled leaves by itself.
+            if not calls[0].granted.done() and self._held.fits(caller, calls[0].size):
+                waiting = calls.popleft()
+                self._held.take(caller, waiting.size)
+                waiting.granted.set_result(None)
+                passed = 0
+            else:
+                passed += 1
+            if calls:
+                self._waiting[caller] = calls
+
+
+class Reservation:
+    """Bytes that one call holds."""
+
+    def __init__(self, memory: AnswerMemory, caller: str, size: int) -> None:
+        """Takes bytes that are reserved already."""
+        self._memory = memory
+        self._caller = caller
+        self.size = size
+
+    def shrink(self, size: int) -> None:
+        """Keeps so many bytes, if they are fewer, and gives back the others."""
+        if size < self.size:
+            given, self.size = self.size - size, size
+            self._memory.give(self._caller, given)
+
+    def release(self) -> None:
+        """Gives back all bytes; again does nothing."""
+        self.shrink(0)
+
+
+def _full(reason: str) -> QueueFull:
+    return QueueFull(
+        f"the memory for answers is in use: {reason}; read the answers of earlier calls first",
+        _RETRY_S,
+        Bound.ANSWERS,
+    )

@@ -1,0 +1,136 @@
+"""Bounds the size of an answer before it exists, from what its request asks for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.tokenizer import Tokenizer
+
+# Tag and length of a string or of a packed field, a token id, a float: on the wire at most.
+_STRING, _PACKED, _ID, _FLOAT = 4, 16, 5, 4
+# Names, times, counts.
+_ANSWER_BYTES, _HYPOTHESIS_BYTES = 512, 128
+# What gRPC and asyncio hold for a call, and for each of its sources.
+_CALL_BYTES, _SOURCE_BYTES = 16 << 10, 4 << 10
+
+
+def held_bytes(size: int, sources: int = 1) -> int:
+    """Computes what a call holds for an answer of a size: its message, and gRPC's copy of it."""
+    return 2 * size + _CALL_BYTES + sources * _SOURCE_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSize:
+    """Most bytes of an answer on the wire, by the field of the request that causes them."""
+
+    parts: dict[str, int]
+    sources: int = 1
+    """How many such answers a call returns."""
+
+    @classmethod
+    def generated(
+        cls,
+        options: DecodingOptions,
+        *,
+        source_tokens: int,
+        token_bytes: int,
+        term_bytes: Iterable[int] = (),
+        sources: int = 1,
+    ) -> AnswerSize:
+        """Bounds the answer to a request to generate.
+
+        Args:
+            options: Its options.
+            source_tokens: Of the source, or of the longest one that the model reads.
+            token_bytes: Of the longest token, in UTF-8.
+            term_bytes: Size of each term.
+            sources: How many the request has.
+        """
+        # The end token has a score too.
+        tokens = options.max_decoding_length + 1
+        string = token_bytes + _STRING
+        # Where bytes are no text, their tokens have two bytes each, and their text has three.
+        text = 3 * token_bytes // 2 + 3
+        spelled = tokens * (text + string + _ID) + _HYPOTHESIS_BYTES
+        parts = {
+            "options.max_decoding_length": spelled,
+            "options.return_token_scores": options.return_token_scores * tokens * _FLOAT,
+            "options.return_top_tokens": tokens
+            * (options.return_top_tokens * (string + _ID + _FLOAT) + _PACKED)
+            * bool(options.return_top_tokens),
+            "options.return_attention": tokens
+            * (source_tokens * _FLOAT + _PACKED)
+            * options.return_attention,
+            "options.terms": sum(size + _STRING for size in term_bytes),
+        }
+        count = _hypotheses(options)
+        parts = {name: count * size for name, size in parts.items()}
+        # The first one needs no more than an ordinary answer.
+        others = "patience" if count > options.beam_size else "num_hypotheses"
+        parts["options.max_decoding_length"] = spelled
+        parts[f"options.{others}"] = (count - 1) * spelled
+        parts["source"] = _ANSWER_BYTES + source_tokens * string * options.return_attention
+        return cls(parts, sources)
+
+    @classmethod
+    def scored(cls, source_tokens: int, target_tokens: int, token_bytes: int) -> AnswerSize:
+        """Bounds the answer to a request to score a target."""
+        string = token_bytes + _STRING
+        tokens = source_tokens + target_tokens
+        return cls({"target": _ANSWER_BYTES + tokens * (string + _ID + _FLOAT)})
+
+    @classmethod
+    def attended(
+        cls, manifest: Manifest, tokenizer: Tokenizer, source_tokens: int, target_tokens: int
+    ) -> AnswerSize:
+        """Bounds the weights of all layers and heads for a target."""
+        shape = manifest.architecture
+        source, target = source_tokens, target_tokens
+        own = shape.encoder_layers * source * source + shape.decoder_layers * target * target
+        weights = own + shape.decoder_layers * target * source
+        names = (source + target) * (tokenizer.token_bytes + _STRING)
+        return cls({"target": _ANSWER_BYTES + shape.heads * weights * _FLOAT + names})
+
+    @property
+    def each(self) -> int:
+        """Of one source, on the wire."""
+        return sum(self.parts.values())
+
+    @property
+    def held_bytes(self) -> int:
+        """What the call may hold."""
+        return held_bytes(self.sources * self.each, self.sources)
+
+    def check(self, max_bytes: int) -> None:
+        """Accepts an answer for which there may be room.
+
+        Raises:
+            InvalidRequest: It may need more than ``max_bytes``, even if it is alone.
+        """
+        if self.held_bytes <= max_bytes:
+            return
+        field = max(self.parts, key=self.parts.__getitem__)
+        of = f"the answers to {self.sources:,} sources" if self.sources > 1 else "the answer"
+        fewer = "fewer sources in a call, " if self.sources > 1 else ""
+        raise InvalidRequest(
+            field,
+            f"makes {of} need up to {_megabytes(self.held_bytes)} MB; this server has"
+            f" {_megabytes(max_bytes)} MB for one caller: ask for less, {fewer}or a lower"
+            " max_decoding_length",
+        )
+
+
+def _hypotheses(options: DecodingOptions) -> int:
+    """Counts the hypotheses that the engine may send; coverage ranks all that have finished."""
+    if not options.coverage_penalty:
+        return options.num_hypotheses
+    return math.ceil(options.beam_size * (options.patience + 1))
+
+
+def _megabytes(size: int) -> str:
+    return f"{math.ceil(size / 1e6):,}"

@@ -1,0 +1,48 @@
+"""Turns the texts of a request into token ids, and checks them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.rpc.calls.server_call import current
+from seqserve_server.front.rpc.options.validation import (
+    check_source,
+    check_source_tokens,
+    check_target,
+    check_target_tokens,
+)
+
+# A longer text is tokenized in a thread, so that other calls need not wait for it.
+_INLINE_CHARACTERS = 1024
+
+
+async def source_tokens(model: ServedModel, text: str) -> list[int]:
+    """Tokenizes a source.
+
+    Raises:
+        InvalidRequest: It is empty or too long.
+    """
+    check_source(text, model.manifest)
+    tokens = await _tokens(model, text)
+    check_source_tokens(tokens, model.manifest)
+    current.get().facts["source_tokens"] = len(tokens)
+    return tokens
+
+
+async def target_tokens(model: ServedModel, text: str) -> list[int]:
+    """Tokenizes a target, the end token last.
+
+    Raises:
+        InvalidRequest: It is too long.
+    """
+    check_target(text, model.manifest)
+    tokens = await _tokens(model, text)
+    check_target_tokens(tokens, model.manifest)
+    return tokens
+
+
+async def _tokens(model: ServedModel, text: str) -> list[int]:
+    if len(text) <= _INLINE_CHARACTERS:
+        return model.tokenizer.encode(text)
+    return await asyncio.to_thread(model.tokenizer.encode, text)

@@ -1,0 +1,113 @@
+"""Measures what one caller can make a server hold, per option: ``python -m tests.holding_table``.
+
+Each row is a fresh server with the shipped models and default limits. The caller makes calls of one
+kind whose answers it does not read, until further ones wait for memory, a connection has no room
+for more, or half a minute has passed.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.message import Message
+from tests.e2e.frames import END_STREAM, HELLO, NO_WINDOW, Kind, call, connected, frame, opened
+from tests.e2e.frames import message as encoded
+from tests.e2e.holdings import anonymous_mb
+from tests.e2e.process import ServerProcess
+
+from seqserve.v1 import generation_pb2
+
+MODELS = Path(__file__).parents[1] / "models"
+SERVICE = "/seqserve.v1.GenerationService/"
+SOURCE = "The old train waits near the quiet garden and nobody knows why. " * 7
+LONGEST_S = 30.0
+MOST = 1008
+"""Calls of a connection, of which the server takes 1,024."""
+AT_ONCE = 16
+"""Calls under way at a time, so that the queue refuses none."""
+
+
+def generate(**options: Any) -> generation_pb2.GenerateRequest:
+    """Asks for an answer of the greatest length."""
+    given = generation_pb2.GenerationOptions(
+        min_decoding_length=128, max_decoding_length=128, **options
+    )
+    return generation_pb2.GenerateRequest(model="en-de", source=SOURCE, options=given)
+
+
+ATTENTION = generation_pb2.AttentionRequest(model="en-de", source=SOURCE, target=SOURCE)
+WIDE = {"beam_size": 32, "num_hypotheses": 32}
+ROWS: list[tuple[str, str, Message]] = [
+    ("`Generate`, no option", "Generate", generate()),
+    ("`return_attention`", "Generate", generate(return_attention=True)),
+    ("`return_top_tokens` of 64", "Generate", generate(return_top_tokens=64)),
+    ("32 hypotheses of a beam of 32", "Generate", generate(**WIDE)),
+    (
+        "all of these",
+        "Generate",
+        generate(return_attention=True, return_top_tokens=64, return_token_scores=True, **WIDE),
+    ),
+    ("`Attention`", "Attention", ATTENTION),
+]
+
+
+class Held:
+    """The most memory of a server's processes, in MB."""
+
+    def __init__(self, server: ServerProcess) -> None:
+        self._server = server
+        self.front = self.engine = self.reserved = 0.0
+
+    def measure(self) -> None:
+        self.reserved = max(self.reserved, self._server.value("answer_bytes") / 1e6)
+        self.front = max(self.front, anonymous_mb(self._server.pid))
+        self.engine = max(self.engine, *(anonymous_mb(pid) for pid in self._server.engines()))
+
+
+def measured(method: str, request: Message) -> str:
+    """Fills a server and gives the columns of its row."""
+    data = encoded(request.SerializeToString())
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ServerProcess(MODELS, Path(folder), "--log-level", "warning") as server,
+        connected(server.target) as connection,
+    ):
+        connection.sendall(HELLO + NO_WINDOW)
+        threading.Thread(target=_drain, args=(connection,), daemon=True).start()
+        held, begun, end_s = Held(server), 0, time.monotonic() + LONGEST_S
+        while time.monotonic() < end_s and not server.value("answers_waiting"):
+            if begun >= MOST:
+                break
+            if server.is_idle():
+                for stream in range(2 * begun + 1, 2 * (begun + AT_ONCE) + 1, 2):
+                    asked = frame(Kind.DATA, data, flags=END_STREAM, stream=stream)
+                    connection.sendall(opened(stream, call(**{":path": SERVICE + method})) + asked)
+                begun += AT_ONCE
+            held.measure()
+        while not server.is_idle():
+            held.measure()
+    return f"{begun} | {held.reserved:.0f} MB | {held.front:.0f} MB | {held.engine:.0f} MB"
+
+
+def _drain(connection: Any) -> None:
+    try:
+        while connection.recv(1 << 16):
+            pass
+    except OSError:
+        pass
+
+
+def main() -> None:
+    """Prints the table."""
+    print("| unread calls of one caller | calls | reserved | front | largest engine |")
+    print("| --- | --- | --- | --- | --- |")
+    for name, method, request in ROWS:
+        print(f"| {name} | {measured(method, request)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+"""The size of an answer is never more than was estimated before it existed."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.server.engine.decoding.table import make_options
+from tests.unit.server.front.rpc.echo import byte_tokenizer, manifest
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.provider import Provider
+from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.rpc.answers import response_of, weights_of
+from seqserve_server.front.rpc.options.answer_size import AnswerSize
+
+TOKENIZER = byte_tokenizer()
+MODEL = ServedModel(
+    manifest=manifest(name="a-model-of-some-name", version=12345),
+    tokenizer=TOKENIZER,
+    engine=cast(Any, None),
+    provider=Provider.CPU,
+)
+TERM = generation_pb2.Term(source="a term", target="its translation")
+MB = 1_000_000
+
+
+def size_of(options: DecodingOptions, source: int = 20, **more: Any) -> AnswerSize:
+    return AnswerSize.generated(
+        options, source_tokens=source, token_bytes=TOKENIZER.token_bytes, **more
+    )
+
+
+def answer(options: DecodingOptions, source: int, token: int) -> generation_pb2.GenerateResponse:
+    """The largest answer that these options permit, of one token again and again."""
+    length = options.max_decoding_length
+    top = TopTokens([(token, -1.5)] * options.return_top_tokens)
+    hypothesis = Hypothesis(
+        token_ids=[token] * length,
+        score=-1.5,
+        stop_reason=StopReason.EOS,
+        normalized_score=-0.5,
+        token_scores=[-1.5] * (length + 1) if options.return_token_scores else (),
+        top_tokens=[top] * (length + 1) if options.return_top_tokens else (),
+        attention=array("f", [0.5] * length * source).tobytes()
+        if options.return_attention
+        else b"",
+        unmet_terms=range(len(options.terms)),
+    )
+    return asyncio.run(
+        response_of(
+            MODEL,
+            [token] * source,
+            Timeline(encode_began_s=1.0),
+            Finished([hypothesis] * options.num_hypotheses),
+            terms=[TERM] * len(options.terms),
+            replaces=False,
+            attends=options.return_attention,
+        )
+    )
+
+
+@given(
+    length=st.integers(1, 48),
+    source=st.integers(1, 64),
+    count=st.integers(1, 3),
+    token=st.integers(4, 259),
+    top=st.sampled_from([0, 1, 5, 64]),
+    terms=st.integers(0, 2),
+    token_scores=st.booleans(),
+    attention=st.booleans(),
+)
+def test_an_answer_is_not_larger_than_estimated(
+    length: int,
+    source: int,
+    count: int,
+    token: int,
+    top: int,
+    terms: int,
+    token_scores: bool,
+    attention: bool,
+) -> None:
+    options = make_options(
+        max_decoding_length=length,
+        beam_size=3,
+        num_hypotheses=count,
+        return_top_tokens=top,
+        return_token_scores=token_scores,
+        return_attention=attention,
+        terms=((5,),) * terms,
+    )
+    size = size_of(options, source, term_bytes=[TERM.ByteSize()] * terms)
+    found = answer(options, source, token)
+    assert generation_pb2.Outcome(response=found).ByteSize() <= size.each
+
+
+def test_the_weights_of_all_heads_are_estimated() -> None:
+    shape = MODEL.manifest.architecture
+    own = shape.encoder_layers * 5 * 5 + shape.decoder_layers * (7 * 7 + 7 * 5)
+    written = weights_of(bytes(4 * shape.heads * own), shape.heads, 1, 1)
+    assert written.ByteSize() <= AnswerSize.attended(MODEL.manifest, TOKENIZER, 5, 7).each
+
+
+def test_a_call_needs_memory_for_each_source() -> None:
+    one, many = size_of(make_options()), size_of(make_options(), sources=100)
+    assert one.each == many.each
+    assert many.held_bytes > 90 * 2 * one.each
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"return_top_tokens": 64}, "options.return_top_tokens"),
+        ({"return_attention": True}, "options.return_attention"),
+        ({"beam_size": 32, "num_hypotheses": 32}, "options.num_hypotheses"),
+        (
+            {"beam_size": 32, "patience": 16.0, "coverage_penalty": 0.5},
+            "options.patience",
+        ),
+        ({"max_decoding_length": 10_000}, "options.max_decoding_length"),
+    ],
+)
+def test_a_refusal_names_the_option_that_makes_the_answer_large(
+    options: dict[str, Any], field: str
+) -> None:
+    size = size_of(make_options(**({"max_decoding_length": 100} | options)), 500, sources=1000)
+    with pytest.raises(InvalidRequest, match=r"1,000 sources .* MB for one caller") as refusal:
+        size.check(20 * MB)
+    assert refusal.value.field == field
+    size_of(make_options(max_decoding_length=5), sources=1000).check(20 * MB)
+
+
+def test_a_plain_batch_of_any_length_fits_the_default_memory() -> None:
+    size = AnswerSize.generated(
+        DecodingOptions(max_decoding_length=512), source_tokens=512, token_bytes=32, sources=1024
+    )
+    size.check(128 * MB)
