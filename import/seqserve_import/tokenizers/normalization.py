@@ -56,7 +56,7 @@ def _characters(path: Path, table: bytes) -> list[normalizers.Normalizer]:
         raise OptionError(
             f"{path}: its table of characters is damaged ({error}); {AGAIN}"
         ) from None
-    steps = [precompiled]
+    steps: list[normalizers.Normalizer] = [precompiled]
     if precompiled.normalize_str("e\N{COMBINING ACUTE ACCENT}") == "é":
         steps = _composing(precompiled)
     if spaces := _spaces(precompiled):
