@@ -100,8 +100,9 @@ def _check(model: Transformer, description: Description) -> None:
     multiple = 16 if config.positions is PositionScheme.ROTARY else 8
     if config.head_size % multiple:
         raise OptionError(
-            f"model.width / model.heads is {config.head_size}; to export a model with"
-            f" {config.positions.value} positions it must be a multiple of {multiple}"
+            f"a head of the model has the size {config.head_size}; to export a model with"
+            f" {config.positions.value} positions it must be a multiple of {multiple}: choose"
+            " model.width and model.heads accordingly"
         )
 
 
