@@ -10,7 +10,7 @@ SERVE_VENV := build/serve
 PROTOC_VENV := build/protoc
 PIP := -m pip install --quiet --disable-pip-version-check
 
-PACKAGES := model/seqserve_model export/seqserve_export server/seqserve_server clients/python/seqserve
+PACKAGES := import/seqserve_import model/seqserve_model export/seqserve_export server/seqserve_server clients/python/seqserve
 PROTOS := $(wildcard proto/seqserve/v1/*.proto)
 FOREIGN_PROTOS := $(wildcard proto/inference/*.proto)
 

@@ -18,7 +18,13 @@ from seqserve_export.tracing import OPSET
 from seqserve_model.config import PositionScheme
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract import manifest as contract
-from seqserve_server.contract.manifest import Manifest, Provenance, SelfTest, Verification
+from seqserve_server.contract.manifest import (
+    Generation,
+    Manifest,
+    Provenance,
+    SelfTest,
+    Verification,
+)
 from seqserve_server.contract.tokenizer import Tokenizer
 
 MIN_ONNXRUNTIME = "1.23"
@@ -39,6 +45,7 @@ class Description:
     description: str
     licence: str
     provenance: Provenance
+    generation: Generation | None = None
 
 
 def write_artifact(
@@ -132,6 +139,7 @@ def _manifest(
         ),
         requirements=contract.Requirements(opset=OPSET, onnxruntime=MIN_ONNXRUNTIME),
         provenance=description.provenance,
+        generation=description.generation,
         verification=None,
         files={name: contract.digest_of(folder / name) for name in files},
     )

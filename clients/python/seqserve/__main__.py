@@ -21,7 +21,13 @@ from seqserve.command.table import COMMANDS, Command, overview
 from seqserve.errors import OptionError, SeqserveError
 
 _READER_GONE = 141
-_OWN_PACKAGES = {"seqserve", "seqserve_server", "seqserve_model", "seqserve_export"}
+_OWN_PACKAGES = {
+    "seqserve",
+    "seqserve_server",
+    "seqserve_model",
+    "seqserve_export",
+    "seqserve_import",
+}
 
 
 def run() -> NoReturn:

@@ -97,11 +97,13 @@ class Verification:
     tokens: int
     max_logprob_difference: float
     """Largest difference of log-probabilities of the same target tokens."""
-    bleu_torch: float
-    bleu_artifact: float
-    chrf_torch: float
-    chrf_artifact: float
+    bleu_torch: float | None
+    """None, as the other scores, where the sentences came without references."""
+    bleu_artifact: float | None
+    chrf_torch: float | None
+    chrf_artifact: float | None
     bleu_signature: str
+    """Of the BLEU above; empty where there is none."""
     chrf_signature: str
     torch: str
     onnxruntime: str
@@ -128,6 +130,16 @@ class SelfTest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """How the makers of an imported model generate with it."""
+
+    forced_tokens: list[int]
+    """Token ids that every target begins with, unless a request names the tokens itself."""
+    settings: dict[str, Any]
+    """Their other settings, by the names of Hugging Face; for people, the server applies none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """Content of ``manifest.json``."""
 
@@ -146,12 +158,19 @@ class Manifest:
     files: dict[str, FileDigest]
     self_test: SelfTest | None = None
     """None if the export chose no sentence."""
+    generation: Generation | None = None
+    """None for a model of ``seqserve train``."""
     format: int = field(default=FORMAT)
 
     @property
     def label(self) -> str:
         """Name for people: ``en-de/1``."""
         return f"{self.name}/{self.version}"
+
+    @property
+    def forced_tokens(self) -> tuple[int, ...]:
+        """Token ids that every target begins with."""
+        return tuple(self.generation.forced_tokens) if self.generation else ()
 
     @classmethod
     def load(cls, folder: Path) -> Manifest:
@@ -222,6 +241,9 @@ class Manifest:
         for name, token_id in asdict(self.tokens).items():
             if not 0 <= token_id < self.architecture.vocabulary_size:
                 yield f"tokens.{name}", f"{token_id} is not a token id"
+        for token_id in self.forced_tokens:
+            if not 0 <= token_id < self.architecture.vocabulary_size:
+                yield "generation.forced_tokens", f"{token_id} is not a token id"
 
 
 def check_file(path: Path, digest: FileDigest) -> None:
@@ -292,6 +314,11 @@ def _value(hint: Any, value: Any, path: str, where: str) -> Any:
             name: _value(kind, entry, path, f"{where}.{name:.80}") if is_dataclass(kind) else entry
             for name, entry in value.items()
         }
+    if typing.get_origin(hint) is list:
+        if not isinstance(value, list):
+            raise ArtifactError(f"{path}: {where}: not a list")
+        [kind] = typing.get_args(hint)
+        return [_value(kind, entry, path, where) for entry in value]
     if hint is float and type(value) is int:
         return float(value)
     if type(value) is not hint:

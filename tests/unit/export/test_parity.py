@@ -41,6 +41,18 @@ def test_faithful_artifact_is_found_faithful(verification: Verification, pairs: 
     judge(verification, "fp32")
 
 
+def test_sentences_without_references_are_compared_but_not_scored(
+    tiny_model: Transformer, tiny_artifact: Path, pairs: list[Pair]
+) -> None:
+    unscored = [Pair(pair.source, "") for pair in pairs[:4]]
+    found = verify(tiny_model, tiny_artifact, unscored, data="", max_decoding_length=6)
+    assert found.sentences_equal == 4
+    assert found.tokens <= 4 * 6
+    assert 0 < found.max_logprob_difference < 1e-4
+    assert (found.bleu_torch, found.chrf_artifact, found.bleu_signature) == (None, None, "")
+    judge(found, "fp32")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from seqserve_server.contract.errors import ArtifactError
-from seqserve_server.contract.manifest import FILE, REQUIRED_FILES, Manifest, SelfTest, Verification
+from seqserve_server.contract.manifest import (
+    FILE,
+    REQUIRED_FILES,
+    Generation,
+    Manifest,
+    SelfTest,
+    Verification,
+)
 
 Values = dict[str, Any]
 
@@ -62,6 +69,44 @@ def test_written_manifest_reads_the_same(artifact: Path, tmp_path: Path) -> None
     manifest = Manifest.load(artifact)
     manifest.write(tmp_path)
     assert Manifest.read(tmp_path) == manifest
+
+
+def test_generation_survives(artifact: Path) -> None:
+    values = {"forced_tokens": [7, 9], "settings": {"num_beams": 4, "bad_words_ids": [[1]]}}
+    change(artifact, setting("generation", values))
+    manifest = Manifest.read(artifact)
+    assert manifest.generation == Generation(**values)
+    assert manifest.forced_tokens == (7, 9)
+    change(artifact, setting("generation", DELETE))
+    assert Manifest.read(artifact).forced_tokens == ()
+
+
+@pytest.mark.parametrize(
+    ("forced", "message"),
+    [
+        ([-1], "generation.forced_tokens: -1 is not a token id"),
+        ([384], "generation.forced_tokens: 384 is not a token id"),
+        (["7"], "generation.forced_tokens: '7' is not of type int"),
+        (7, "generation.forced_tokens: not a list"),
+    ],
+)
+def test_forced_tokens_that_are_none_are_refused(
+    artifact: Path, forced: object, message: str
+) -> None:
+    change(artifact, setting("generation", {"forced_tokens": forced, "settings": {}}))
+    with pytest.raises(ArtifactError, match=message):
+        Manifest.read(artifact)
+
+
+def test_scores_of_sentences_without_references_are_absent(artifact: Path) -> None:
+    names = ("bleu_torch", "bleu_artifact", "chrf_torch", "chrf_artifact")
+    numbers = {"sentences": 9, "sentences_equal": 9, "tokens": 50, "max_logprob_difference": 1e-5}
+    texts = dict.fromkeys(("data", "bleu_signature", "chrf_signature", "torch", "onnxruntime"), "")
+    found = {**numbers, **texts, **dict.fromkeys(names), "top1_agreement": 1.0}
+    change(artifact, setting("verification", found))
+    verification = Manifest.read(artifact).verification
+    assert verification is not None
+    assert verification.bleu_torch is None
 
 
 def test_verification_survives(artifact: Path) -> None:

@@ -38,7 +38,9 @@ _SAMPLING_DEFAULTS = {name: DECLARATIONS[name].default for name in Sampling._fie
 
 def default_options(manifest: Manifest) -> DecodingOptions:
     """Returns the options of a request that sets none."""
-    return DecodingOptions(max_decoding_length=manifest.limits.max_target_length)
+    return DecodingOptions(
+        max_decoding_length=manifest.limits.max_target_length, prefix=manifest.forced_tokens
+    )
 
 
 def decoding_options(
@@ -74,8 +76,9 @@ def _converted(options: Options, manifest: Manifest, tokenizer: Tokenizer) -> De
     if vocabulary:
         vocabulary.update(end_ids or (manifest.tokens.eos,))
     prefix = _ids(options, "target_prefix_tokens", tokenizer)
-    if options.target_prefix and not prefix:
-        prefix = tuple(tokenizer.encode(options.target_prefix)[:-1])
+    if not prefix:
+        text = options.target_prefix
+        prefix = manifest.forced_tokens + tuple(tokenizer.encode(text)[:-1] if text else ())
     copied.setdefault("max_decoding_length", manifest.limits.max_target_length)
     return DecodingOptions(
         **copied,

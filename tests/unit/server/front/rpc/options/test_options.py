@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from tests.unit.server.front.rpc.echo import MAX_TARGET, byte_tokenizer, manifes
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.contract.manifest import Generation
 from seqserve_server.contract.options import DecodingOptions, Sampling
 from seqserve_server.contract.request import Priority
 from seqserve_server.front.rpc.options.options import decoding_options, priority_of
@@ -51,6 +53,17 @@ def ids(text: str) -> tuple[int, ...]:
 
 BIASED = {"beam_size": 2, "target_prefix": "a", "prefix_bias_beta": 0.1}
 DEFAULTS = DecodingOptions(max_decoding_length=MAX_TARGET)
+
+
+def test_targets_begin_with_the_tokens_that_a_model_forces() -> None:
+    forced = dataclasses.replace(MANIFEST, generation=Generation(forced_tokens=[70], settings={}))
+
+    def prefix(**options: Any) -> tuple[int, ...]:
+        return decoding_options(Options(**options), forced, TOKENIZER, MAX_ROWS).prefix
+
+    assert prefix() == prefix(beam_size=2) == (70,)
+    assert prefix(target_prefix="ab") == (70, *ids("ab"))
+    assert prefix(target_prefix_tokens=["b"]) == ids("b")
 
 
 def test_no_options_are_the_defaults_of_the_model() -> None:

@@ -1,0 +1,1 @@
+"""Turns checkpoints of Hugging Face into artifacts that a server can load."""

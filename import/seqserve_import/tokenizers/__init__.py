@@ -1,0 +1,1 @@
+"""Tokenizers of checkpoints, each kind turned into a ``tokenizer.json``."""
