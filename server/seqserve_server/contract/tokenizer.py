@@ -26,7 +26,8 @@ class Tokenizer:
     Attributes:
         vocabulary_size: Number of tokens.
         pad_id: Pads the shorter rows of a batch.
-        bos_id: Precedes the first target token.
+        bos_id: Precedes the first target token; the padding where the vocabulary has no ``<s>``, as
+            in Marian and T5.
         eos_id: Ends a source and a target.
         unk_id: Replaces characters that the vocabulary does not have.
     """
@@ -50,7 +51,8 @@ class Tokenizer:
         self.vocabulary_size: int = tokenizer.get_vocab_size()
         self._size = self.vocabulary_size if size is None else size
         self.pad_id = self._id_of(PAD)
-        self.bos_id = self._id_of(BOS)
+        begin = self.id_of(BOS)
+        self.bos_id = self.pad_id if begin is None else begin
         self.eos_id = self._id_of(EOS)
         self.unk_id = self._id_of(UNK)
         controls = frozenset((self.pad_id, self.bos_id, self.eos_id))

@@ -112,6 +112,13 @@ def test_a_saved_tokenizer_is_read_back(tokenizer: Tokenizer, tmp_path: Path) ->
     assert again.vocabulary_size == tokenizer.vocabulary_size
 
 
+def test_padding_begins_targets_where_the_vocabulary_has_no_token_for_it() -> None:
+    """As in Marian and T5."""
+    words = {PAD: 0, EOS: 1, UNK: 2, "a": 3}
+    tokenizer = Tokenizer(tokenizers.Tokenizer(models.WordLevel(words, UNK)))
+    assert tokenizer.bos_id == tokenizer.pad_id == 0
+
+
 def test_a_vocabulary_without_control_tokens_is_refused(tmp_path: Path) -> None:
     raw = tokenizers.Tokenizer(models.WordLevel({"[P]": 0, "[E]": 1, "a": 2, "?": 3}, "?"))
     raw.save(str(tmp_path / "t.json"))
