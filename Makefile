@@ -93,6 +93,7 @@ clean: ## Remove what the verbs made, but not runs/ and models/.
 	rm -rf $(VENV) build dist .hypothesis .pytest_cache .mypy_cache .ruff_cache
 
 $(VENV)/.ready: pyproject.toml
+	@echo 'Installing torch and all tools into $(VENV), once: 1.8 GB, some minutes without a word from pip.'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(PIP) --upgrade 'pip>=25.1'
 	$(BIN)/python $(PIP) $(TORCH)
@@ -100,6 +101,7 @@ $(VENV)/.ready: pyproject.toml
 	touch $@
 
 $(SERVE_VENV)/.ready: pyproject.toml
+	@echo 'Installing the server into $(SERVE_VENV), once: 250 MB, a minute or so without a word from pip.'
 	test -x $(SERVE_VENV)/bin/python || $(PYTHON) -m venv $(SERVE_VENV)
 	$(SERVE_VENV)/bin/python $(PIP) -e '.[server]'
 	touch $@

@@ -32,8 +32,8 @@ STREAMED = "If I had more time, I would learn to play the piano."
 def server() -> Iterator[str]:
     """Runs ``seqserve serve`` on free ports of this machine and yields its address."""
     command = [sys.executable, "-m", "seqserve", "serve", "--port", "0", "--metrics-port", "0"]
-    # models/ may have other models by now.
-    command += ["--default-model", "en-de", "--log-level", "warning"]
+    # models/ may have other models by now, and the environment another format.
+    command += ["--default-model", "en-de", "--log-level", "warning", "--log-format", "text"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         line = process.stdout.readline()

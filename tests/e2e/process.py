@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -23,7 +24,7 @@ PATIENCE_S = 40.0
 
 # A proxy of the machine cannot reach this process.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-_READY = re.compile(r"seqserve ready on (\S+), metrics (http://\S+)/metrics, models: .+")
+_READY = re.compile(r"seqserve ready on (\S+), metrics (http://\S+), models: .+")
 
 
 def until(is_so: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
@@ -48,6 +49,15 @@ def members(group: int) -> list[int]:
             if state != "Z" and int(its_group) == group:
                 found.append(int(file.parent.name))
     return sorted(found)
+
+
+def _addresses(ready: str) -> tuple[str, str] | None:
+    """Reads the addresses of gRPC and of /metrics from the line of a server that is ready."""
+    if ready.startswith("{"):
+        line = json.loads(ready)
+        return line["address"], line["metrics"]
+    found = _READY.match(ready)
+    return (found[1], found[2]) if found else None
 
 
 class ServerProcess:
@@ -109,9 +119,9 @@ class ServerProcess:
     def wait_ready(self) -> None:
         """Waits for the line with its addresses."""
         until(lambda: "\n" in self.stdout or self._process.poll() is not None)
-        found = _READY.match(self.stdout)
+        found = _addresses(self.stdout)
         assert found, f"it did not start: {self.stdout}{self.stderr}"
-        self.target, self.metrics_url = found.groups()
+        self.target, self.metrics_url = found[0], found[1].removesuffix("/metrics")
 
     def signal_all(self, number: signal.Signals) -> None:
         """Signals every process of it, as a terminal does."""

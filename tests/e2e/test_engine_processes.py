@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +14,9 @@ from typing import Any
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from prometheus_client.parser import text_string_to_metric_families
 
-from seqserve import AsyncClient, Client, Result, RetryPolicy
+from seqserve import AsyncClient, Client, ModelState, Result, RetryPolicy
 from seqserve.errors import Unavailable
 
 from .babble import MAX_TARGET, NAME
@@ -79,6 +81,37 @@ def health(server: ServerProcess, name: str) -> int:
         return next(changes)
 
 
+def state_of(server: ServerProcess, version: int) -> str:
+    """Reads the state of a version from the metrics."""
+    [state] = [
+        sample.labels["state"]
+        for family in text_string_to_metric_families(server.get("/metrics")[1])
+        for sample in family.samples
+        if sample.name == "seqserve_model_state" and sample.labels["version"] == str(version)
+    ]
+    return state
+
+
+@contextmanager
+def killing(server: ServerProcess, *spared: int) -> Iterator[None]:
+    """Kills the engines of a server as they come, except those that are spared."""
+    done = threading.Event()
+
+    def kill() -> None:
+        while not done.wait(0.1):
+            for pid in server.engines():
+                if pid not in spared:
+                    os.kill(pid, signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
 def test_each_version_has_a_process_and_the_server_runs_no_model(pair: ServerProcess) -> None:
     with Client(pair.target) as client:
         client.generate(SOURCE, max_decoding_length=3)
@@ -119,7 +152,8 @@ def test_killed_engine_is_restarted_and_others_go_on(pair: ServerProcess) -> Non
     until(pair.is_idle)
     assert pair.value("generated_tokens_total") > tokens
     assert pair.value("requests_total", code="UNAVAILABLE", model=NAME) == lost + CALLS
-    assert f"the engine's process has ended; {CALLS} requests fail" in pair.stderr
+    assert f"engine has ended model={NAME}/1 failed_requests={CALLS}" in pair.stderr
+    assert f"engine has started again model={NAME}/1 restart=1" in pair.stderr
     assert killed not in pair.engines()
 
 
@@ -133,6 +167,33 @@ async def killed_under_load(server: ServerProcess, engine: int) -> list[Result |
             await asyncio.sleep(0.01)
         os.kill(engine, signal.SIGKILL)
         return await together
+
+
+def test_version_whose_engine_keeps_dying_leaves_its_calls_to_another(
+    repository: Path, tmp_path: Path
+) -> None:
+    for version in (1, 2):
+        copy_version(repository, tmp_path / "models", version)
+    with (
+        ServerProcess(tmp_path / "models", tmp_path, "--traffic", f"{NAME}:1=1,2=99") as server,
+        Client(server.target, retry=ONCE) as client,
+    ):
+        labels = {"model": NAME, "version": "2"}
+        with killing(server, engine_of(server, version=1)):
+            until(lambda: state_of(server, 2) == "restarting")
+            while server.value("engine_restarts_total", **labels) < 3:
+                assert client.generate(SOURCE, max_decoding_length=3).version == 1
+                assert (state_of(server, 1), state_of(server, 2)) == ("ready", "restarting")
+            assert [model.traffic_share for model in client.models()] == [1.0, 0.0]
+            assert health(server, f"{NAME}/2") == NOT_SERVING
+            assert health(server, NAME) == SERVING
+        until(lambda: state_of(server, 2) == "ready")
+        assert client.generate(SOURCE, max_decoding_length=3).version == 2
+        assert server.value("requests_total", code="OK", **labels) == 1
+        assert server.value("engine_resident_memory_bytes", **labels) > 1e6
+        assert server.value("engine_cpu_seconds_total", **labels) > 0
+    assert f"engine could not be started again model={NAME}/2" in server.stderr
+    assert f"engine has survived its trial model={NAME}/2" in server.stderr
 
 
 def test_client_that_retries_is_answered(pair: ServerProcess) -> None:
@@ -157,6 +218,10 @@ def test_engine_restart_is_retried_until_it_succeeds(repository: Path, tmp_path:
         assert server.get("/readyz")[0] == 503
         assert server.get("/healthz")[0] == 200
         assert health(server, f"{NAME}/1") == health(server, "") == NOT_SERVING
+        assert state_of(server, 1) == "restarting"
+        [model] = client.models()
+        assert (model.state, model.traffic_share) == (ModelState.RESTARTING, 0.0)
+        assert model.state_reason.startswith("its engine has failed")
         with pytest.raises(Unavailable):
             client.generate(SOURCE)
         assert server.value("slots", model=NAME) > 0
@@ -195,7 +260,7 @@ def test_server_ends_while_an_engine_restarts(
         if not is_sound:
             tamper(weights)
         os.kill(engine, signal.SIGKILL)
-        until(lambda: "the engine's process has ended" in server.stderr)
+        until(lambda: "engine has ended" in server.stderr)
         server.signal(signal.SIGTERM)
         assert server.wait() == 0
         assert server.engines() == []

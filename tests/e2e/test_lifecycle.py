@@ -157,6 +157,23 @@ def test_invalid_traffic(repository: Path, tmp_path: Path, traffic: str) -> None
     assert "--traffic: " in said
 
 
+def test_default_model_that_does_not_exist(repository: Path, tmp_path: Path) -> None:
+    status, said = fails_to_start(repository, tmp_path, "--default-model", "bable")
+    assert status == 2
+    assert f"--default-model: 'bable' is not in the repository; there are {NAME}" in said
+    # It is told before models are loaded.
+    assert "model loaded" not in said
+
+
+def test_misspelt_variable_is_warned_of(repository: Path, tmp_path: Path) -> None:
+    environment = {"SEQSERVE_SLOT": "4"}
+    with ServerProcess(repository, tmp_path, environment=environment) as server:
+        pass
+    assert (
+        "warning unknown variable name=SEQSERVE_SLOT did_you_mean=SEQSERVE_SLOTS" in server.stderr
+    )
+
+
 def test_no_repository(tmp_path: Path) -> None:
     status, said = fails_to_start(tmp_path / "nothing", tmp_path)
     assert status == 2

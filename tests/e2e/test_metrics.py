@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
 import subprocess
 from itertools import pairwise
@@ -15,11 +16,13 @@ from seqserve.errors import InvalidArgument
 from .babble import NAME
 from .process import ServerProcess
 
-MODEL = {"model"}
+MODEL = {"model", "version"}
+CALLS = {"method", "code", "model", "version"}
 HISTOGRAMS = {
-    "request_duration_seconds": {"model", "method"},
+    "request_duration_seconds": CALLS,
     "queue_duration_seconds": MODEL,
     "encode_duration_seconds": MODEL,
+    "compute_duration_seconds": MODEL,
     "time_to_first_token_seconds": MODEL,
     "inter_token_duration_seconds": MODEL,
     "step_duration_seconds": MODEL,
@@ -28,22 +31,25 @@ HISTOGRAMS = {
     "generated_tokens": MODEL,
 }
 OTHERS = {
-    "requests_total": {"method", "code", "model"},
+    "requests_total": CALLS,
     "source_tokens_total": MODEL,
     "generated_tokens_total": MODEL,
-    "queue_depth": {"model", "priority"},
+    "queue_depth": {"model", "version", "priority"},
     "slots_in_use": MODEL,
     "slots": MODEL,
     "cache_bytes": MODEL,
     "cancelled_total": MODEL,
-    "deadline_exceeded_total": {"model", "where"},
+    "deadline_exceeded_total": {"model", "version", "where"},
     "rejected_total": {"model", "reason"},
-    "stop_total": {"model", "reason"},
+    "stop_total": {"model", "version", "reason"},
     "model_info": {"model", "version", "precision", "provider"},
     "model_loads_total": {"result"},
     "model_state": {"model", "version", "state"},
     "step_seconds_total": MODEL,
     "step_outside_runtime_seconds_total": MODEL,
+    "engine_restarts_total": MODEL,
+    "engine_resident_memory_bytes": MODEL,
+    "engine_cpu_seconds_total": MODEL,
 }
 
 
@@ -78,6 +84,7 @@ def test_values_of_labels_are_bounded(server: ServerProcess, scraped: str) -> No
             for label, value in sample.labels.items():
                 values.setdefault(label, set()).add(value)
     assert values["model"] <= {NAME, ""}
+    assert values["version"] <= {"1", ""} | {platform.python_version()}
     assert values["priority"] == {"normal", "low"}
     assert values["where"] == {"queue", "decode"}
     assert values["reason"] <= {

@@ -59,6 +59,18 @@ def test_server_and_model_are_described(call: Run) -> None:
     assert found["index"]["models"] == [{"name": NAME, "version": "1", "state": "READY"}]
 
 
+def test_figures_are_read(call: Run) -> None:
+    before, after = call(triton.statistics), call(triton.statistics)
+    assert (after["name"], after["version"]) == (NAME, "1")
+    assert int(after["inference_count"]) == int(before["inference_count"]) + 2
+    assert int(after["execution_count"]) > int(before["execution_count"])
+    figures = after["inference_stats"]
+    assert (
+        int(figures["success"]["count"]) == int(before["inference_stats"]["success"]["count"]) + 1
+    )
+    assert all(int(figures[name]["ns"]) > 0 for name in ("success", "queue", "compute_infer"))
+
+
 @pytest.fixture(scope="module")
 def expected(server: ServerProcess) -> dict[str, list[Any]]:
     """The answer of ``seqserve.v1``."""

@@ -13,7 +13,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from seqserve import Client, Model, ModelState
-from seqserve.__main__ import main
+from seqserve.command.main import main
 from seqserve.errors import FailedPrecondition, NotFound
 
 from .babble import NAME

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
 import signal
 from collections.abc import Iterator
@@ -25,9 +27,11 @@ from seqserve import (
     Unauthenticated,
     Unavailable,
 )
-from seqserve.__main__ import main
+from seqserve.command.main import main
 from seqserve_server.front import healthcheck
 
+from .client_hello import client_hello
+from .frames import conversed
 from .process import PATIENCE_S, ServerProcess
 
 ONCE = RetryPolicy(max_attempts=1)
@@ -154,7 +158,10 @@ def test_tokens_are_renewed_without_a_restart(
             guarded.tokens.write_text("half a l")
             assert client.models()
             assert "tokens kept" in guarded.server.stderr
+        assert guarded.server.value("reload_successful", option="--tokens") == 0
         guarded.tokens.write_text(before)
+        # A scrape reads the file too.
+        assert guarded.server.value("reload_successful", option="--tokens") == 1
         assert old.models()
 
 
@@ -169,6 +176,7 @@ def test_the_certificate_is_renewed_without_a_restart(
         with guarded.client(token) as client:
             assert client.models()
         assert "certificate kept" in guarded.server.stderr
+        assert guarded.server.value("reload_successful", option="--tls-certificate") == 0
         guarded.certificates.replace_server(other_certificates)
         with guarded.client(token, renewed) as client:
             assert client.models()
@@ -210,3 +218,23 @@ def test_texts_of_clients_appear_nowhere(guarded: Guarded, token: str) -> None:
     assert server.stderr.count("reason=INVALID_FIELD") >= len(refused) + 1
     for text in (server.stdout, server.stderr, server.get("/metrics")[1]):
         assert text and canary not in text
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_a_server_name_of_a_stranger_forges_no_line(
+    repository: Path, certificates: Certificates, tmp_path: Path, log_format: str
+) -> None:
+    """A client without certificate and token needs only to connect."""
+    options = [*certificates.options(mutual=True), "--log-format", log_format]
+    with ServerProcess(repository, tmp_path, *options) as server:
+        for name in (b'x\n{"level": "error", "event": "forged"}\n', b"x\n2026 error forged\n"):
+            assert conversed(server.target, [client_hello(name)]) == b""
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+        lines = [*server.stdout.splitlines(), *server.stderr.splitlines()]
+    assert "forged" not in "".join(lines)
+    for line in lines:
+        if log_format == "json":
+            assert {"time", "level", "event"} <= set(json.loads(line))
+        else:
+            assert re.match(r"\d{4}-\d\d-\d\dT\S+ (info|warning) |seqserve ready on ", line)

@@ -139,6 +139,14 @@ def describe(target: str, model: str) -> dict[str, Any]:
         }
 
 
+def statistics(target: str, model: str) -> dict[str, Any]:
+    """Calls a model once with two texts; returns its statistics."""
+    with _client(target) as client:
+        client.infer(model, [_input(["a", "b"], [2])], parameters={"max_decoding_length": 3})
+        [found] = client.get_inference_statistics(model, as_json=True)["model_stats"]
+        return dict(found)
+
+
 def change(target: str, model: str) -> list[bool]:
     """Unloads and loads a model; returns whether it is ready each time."""
     ready = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -12,11 +14,22 @@ from seqserve_server.front.models.repository import Entry, Repository
 
 NUMBERS = st.integers(1, 5)
 LOADING, READY, DRAINING = ModelState.LOADING, ModelState.READY, ModelState.DRAINING
+RESTARTING = ModelState.RESTARTING
 IDLE = (ModelState.AVAILABLE, ModelState.FAILED)
+
+
+class Engine:
+    """Stands for an engine."""
+
+    is_up = is_ready = True
+    trouble = "its engine has failed"
 
 
 class Model:
     """Stands for a loaded model."""
+
+    def __init__(self) -> None:
+        self.engine = Engine()
 
 
 class Rollouts(RuleBasedStateMachine):
@@ -101,6 +114,16 @@ class Rollouts(RuleBasedStateMachine):
         entry.finish_draining()
         self.act()
 
+    @precondition(lambda self: self.in_state(READY, RESTARTING))
+    @rule(data=st.data(), is_up=st.booleans(), is_ready=st.booleans())
+    def engine_changes(self, data: st.DataObject, is_up: bool, is_ready: bool) -> None:
+        entry = data.draw(st.sampled_from(self.in_state(READY, RESTARTING)))
+        assert entry.model is not None
+        engine: Any = entry.model.engine
+        engine.is_up, engine.is_ready = is_up, is_up and is_ready
+        entry.follow_engine()
+        assert entry.is_ready is engine.is_ready
+
     @rule(number=NUMBERS)
     def load_by_hand(self, number: int) -> None:
         entry = self.of(number)
@@ -123,14 +146,15 @@ class Rollouts(RuleBasedStateMachine):
             self.act()
 
     @invariant()
-    def a_call_gets_only_what_is_ready(self) -> None:
+    def a_call_gets_what_is_ready_or_else_what_restarts(self) -> None:
         for number in range(6):
             meant = [entry for entry in self.entries if number in (0, entry.version)]
             ready = [entry.model for entry in meant if entry.state is READY]
+            restarting = [entry.model for entry in meant if entry.state is RESTARTING]
             try:
-                assert self.repository.resolve("m", number, "key") in ready
+                assert self.repository.resolve("m", number, "key") in (ready or restarting)
             except (ModelNotFound, ModelNotLoaded, ModelUnavailable):
-                assert not ready
+                assert not ready and not restarting
 
     @invariant()
     def shares_add_up(self) -> None:
@@ -138,7 +162,9 @@ class Rollouts(RuleBasedStateMachine):
         assert abs(sum(shares) - bool(self.in_state(READY))) < 1e-9
 
     def teardown(self) -> None:
-        """Lets all loads and drains end, then checks the final states."""
+        """Lets all restarts, loads and drains end, then checks the final states."""
+        for entry in self.in_state(RESTARTING):
+            entry.finish_restarting()
         self.scan()
         while busy := self.in_state(LOADING, DRAINING):
             for entry in busy:

@@ -129,7 +129,7 @@ class Scenario:
         self.callers: list[Caller] = []
 
     async def run(self, plan: list[Action]) -> None:
-        engine = RemoteEngine(self._launch)
+        engine = RemoteEngine(self._launch, label="m/1")
         await asyncio.to_thread(engine.load)
         await engine.start()
         for action in plan:

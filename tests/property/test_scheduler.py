@@ -232,23 +232,6 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.waiting = [request for request in self.waiting if request not in late]
         self.done += late
 
-    @rule(clients=st.permutations(CLIENTS), rows=st.sampled_from([1, 4]))
-    def flood(self, clients: list[str], rows: int) -> None:
-        """Submits more than the queue can hold, for longer than a burst takes."""
-        for number in range(MAX_QUEUE + 4):
-            self.submit(1, None, clients[number % len(clients)], Priority.NORMAL, rows)
-            self.now_s += 0.2
-        self.shed()
-
-    @rule()
-    def shed(self) -> None:
-        before = self.scheduler.queue_depth
-        shed = [request for request, _ in self.scheduler.shed(self.now_s)]
-        assert all(request.spec.priority is Priority.NORMAL for request in shed)
-        assert not before or len(shed) < before, "the next one was shed"
-        self.waiting = [request for request in self.waiting if request not in shed]
-        self.done += shed
-
     @rule(worker=workers, count=st.integers(1, SLOTS))
     def finish(self, worker: int, count: int) -> None:
         self.leave(worker, self.rows[worker][:count])

@@ -6,75 +6,33 @@ imports them.
 
 import os
 
+# As in typing, which takes a moment to import: Ctrl-C before the command begins shows a traceback.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from seqserve.api import *  # noqa: F403
+
 __version__ = "0.2.0"
 
-# Below this level gRPC writes to standard error whatever the peer has sent. It reads the variable
-# when it is imported.
-os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+# gRPC's own lines hold bytes of the peer as they are, line breaks too. It reads the variable when
+# it is imported.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
-from seqserve._async.client import AsyncClient
-from seqserve._sync.client import Client
-from seqserve.attention import AttentionResult, AttentionWeights
-from seqserve.decoding import GenerateOptions, Priority
-from seqserve.errors import (
-    CallError,
-    Cancelled,
-    DeadlineExceeded,
-    FailedPrecondition,
-    InternalError,
-    InvalidArgument,
-    NotFound,
-    OptionError,
-    Overloaded,
-    PermissionDenied,
-    SeqserveError,
-    Unauthenticated,
-    Unavailable,
-)
-from seqserve.results import (
-    Hypothesis,
-    Model,
-    ModelState,
-    Piece,
-    Result,
-    ScoreResult,
-    StopReason,
-    Timings,
-    TopToken,
-)
-from seqserve.retry import RetryPolicy
-from seqserve.tls import TLS
 
-__all__ = [
-    "TLS",
-    "AsyncClient",
-    "AttentionResult",
-    "AttentionWeights",
-    "CallError",
-    "Cancelled",
-    "Client",
-    "DeadlineExceeded",
-    "FailedPrecondition",
-    "GenerateOptions",
-    "Hypothesis",
-    "InternalError",
-    "InvalidArgument",
-    "Model",
-    "ModelState",
-    "NotFound",
-    "OptionError",
-    "Overloaded",
-    "PermissionDenied",
-    "Piece",
-    "Priority",
-    "Result",
-    "RetryPolicy",
-    "ScoreResult",
-    "SeqserveError",
-    "StopReason",
-    "Timings",
-    "TopToken",
-    "Unauthenticated",
-    "Unavailable",
-    "__version__",
-]
+def __getattr__(name: str) -> "Any":
+    # gRPC takes long to import, and not every command needs it. All that the package offers are
+    # classes; other names are its modules, which the import statement finds.
+    if name[0].isupper() or name == "__all__":
+        return getattr(_api(), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_api().__all__]
+
+
+def _api() -> "Any":
+    from importlib import import_module
+
+    return import_module("seqserve.api")

@@ -2,6 +2,7 @@
 
     SeqserveError                  anything below
     ├── OptionError                a flag, variable or configuration value is wrong
+    ├── MisplacedClient            a client is used outside its event loop or process
     └── CallError                  a call to a server failed; see .code and .details
         ├── InvalidArgument        a field of the request is wrong; .field names it
         ├── NotFound               no such model or version
@@ -11,7 +12,8 @@
         ├── Cancelled              the call was cancelled
         ├── Unauthenticated        no token, or a wrong one
         ├── PermissionDenied       the token does not allow this call
-        ├── Unavailable            the server is unreachable, loading or draining
+        ├── Unavailable            the server is loading or draining, or the connection broke
+        │   └── Unreachable        no connection to a server could be made
         └── InternalError          a fault of the server; .details carries the id in its log
 
 :mod:`seqserve._transport.status` has the table from gRPC status to class. A status without a class
@@ -25,6 +27,10 @@ class SeqserveError(Exception):
 
 class OptionError(SeqserveError):
     """A flag, a variable or a value of a configuration file is wrong."""
+
+
+class MisplacedClient(SeqserveError):
+    """A client is used outside the event loop or the process that it belongs to."""
 
 
 class CallError(SeqserveError):
@@ -100,6 +106,10 @@ class PermissionDenied(CallError):
 
 class Unavailable(CallError):
     """The server is unreachable, loading or draining, or the connection broke."""
+
+
+class Unreachable(Unavailable):
+    """No connection to a server could be made; the details say why."""
 
 
 class InternalError(CallError):

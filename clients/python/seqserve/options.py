@@ -28,7 +28,7 @@ import os
 import shlex
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING
 from enum import Enum
 from pathlib import Path
@@ -40,6 +40,11 @@ T = TypeVar("T")
 
 _METAVARS = {str: "TEXT", int: "NUMBER", float: "NUMBER", Path: "PATH", list[str]: "WORDS"}
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
+_PREFIX = "SEQSERVE_"
+# A wrong, missing or extra letter or two in ten, or an ending left out.
+_LIKENESS = 0.9
+# No argument of a process can hold it.
+_NO_FLAG = "\0"
 _TRUE = {"1", "true", "yes", "on"}
 _FALSE = {"0", "false", "no", "off"}
 
@@ -115,25 +120,64 @@ def parse(
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    hints = typing.get_type_hints(options)
-    fields = dataclasses.fields(options)  # type: ignore[arg-type]
-    declared = [_Option(field, hints[field.name]) for field in fields]
+    declared = _declared(options)
     groups: dict[str, Any] = {"options": parser}
     for each in declared:
         if not each.secret:
             if each.group not in groups:
                 groups[each.group] = parser.add_argument_group(each.group)
             each.add_to(groups[each.group])
-    # Intermixed, flags may stand before, after and between texts; but argparse then loses "--".
-    has_dashes = "--" in argv
-    read = parser.parse_known_args if has_dashes else parser.parse_known_intermixed_args
-    namespace, unknown = read(argv)
+    words = _marked(argv)
+    # argparse would take such a word for -h with an argument.
+    unknown = [word for word in words if word.startswith("-h") and word != "-h"]
+    if not unknown:
+        # Intermixed, flags may stand before, after and between texts.
+        namespace, unknown = parser.parse_known_intermixed_args(words)
     if unknown:
-        flags = [each.flag for each in declared if not (each.positional or each.secret)]
-        parser.error(_unknown(unknown, flags))
+        parser.error(_unknown(unknown, declared))
     environ = os.environ if environ is None else environ
     values = {each.name: each.value(vars(namespace), environ) for each in declared}
     return options(**{name: value for name, value in values.items() if value is not MISSING})
+
+
+def split_command(
+    options: type[Any], argv: Sequence[str], commands: Iterable[str]
+) -> tuple[str, list[str]]:
+    """Splits the name of a command from its arguments; flags of ``options`` may stand before it.
+
+    Returns:
+        The name, empty if the first argument is none of ``commands``, and the other words.
+    """
+    with_value = {each.flag for each in _declared(options) if not each.is_switch}
+    index = 0
+    while index < len(argv) and argv[index].startswith("-"):
+        index += 2 if argv[index] in with_value else 1
+    if index < len(argv) and argv[index] in commands:
+        return argv[index], [*argv[:index], *argv[index + 1 :]]
+    return "", list(argv)
+
+
+def misspelt_variables(
+    options: type[Any], others: Iterable[str] = (), environ: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Finds variables that are no options but are written nearly like one.
+
+    Args:
+        options: The dataclass that declares the options.
+        others: Variables of other programs, which are right as they are.
+        environ: Environment; that of the process if None.
+
+    Returns:
+        The variable that was probably meant, by the one that is set.
+    """
+    known = [each.variable for each in _declared(options) if not each.positional]
+    strangers = set(os.environ if environ is None else environ) - {*known, *others}
+    near = {
+        name: difflib.get_close_matches(name, known, n=1, cutoff=_LIKENESS)
+        for name in sorted(strangers)
+        if name.startswith(_PREFIX)
+    }
+    return {name: found[0] for name, found in near.items() if found}
 
 
 def flag_of(name: str) -> str:
@@ -143,7 +187,26 @@ def flag_of(name: str) -> str:
 
 def variable_of(name: str) -> str:
     """Returns the variable of an option: ``metrics_port`` → ``SEQSERVE_METRICS_PORT``."""
-    return "SEQSERVE_" + name.upper()
+    return _PREFIX + name.upper()
+
+
+def _declared(options: type[Any]) -> list[_Option]:
+    hints = typing.get_type_hints(options)
+    return [_Option(field, hints[field.name]) for field in dataclasses.fields(options)]
+
+
+def _marked(argv: Sequence[str]) -> list[str]:
+    """Marks the words after "--", which are no flags; argparse would lose it and take them so."""
+    if "--" not in argv:
+        return list(argv)
+    end = argv.index("--")
+    return [*argv[:end], *(_NO_FLAG + word for word in argv[end + 1 :])]
+
+
+def _unmarked(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_unmarked(word) for word in value]
+    return value.removeprefix(_NO_FLAG) if isinstance(value, str) else value
 
 
 class _Parser(argparse.ArgumentParser):
@@ -165,6 +228,7 @@ class _Option:
         self._declared = field.metadata
         self._kind = _without_none(hint)
         self._is_many = typing.get_origin(self._kind) in (list, dict)
+        self.is_switch = self._kind is bool
 
     def add_to(self, group: Any) -> None:
         element = typing.get_args(self._kind)[0] if self._is_many else self._kind
@@ -177,7 +241,7 @@ class _Option:
             return
         text += " May be repeated." if self._is_many else ""
         text += f" [{self.variable}{self._shown_default()}]"
-        if self._kind is bool:
+        if self.is_switch:
             action = argparse.BooleanOptionalAction
             group.add_argument(self.flag, action=action, default=None, help=text)
         else:
@@ -189,7 +253,7 @@ class _Option:
         """Returns the value of the flag or variable; MISSING if the default applies."""
         if given.get(self.name) not in (None, []):
             source = self.name if self.positional else self.flag
-            return self._converted(given[self.name], self._kind, source)
+            return self._converted(_unmarked(given[self.name]), self._kind, source)
         if self.positional:
             return MISSING
         if text := environ.get(self.variable):
@@ -232,14 +296,18 @@ class _Option:
         return converted
 
 
-def _unknown(words: Sequence[str], flags: Sequence[str]) -> str:
-    """Describes words that no option takes, and suggests a flag."""
+def _unknown(words: Sequence[str], declared: Sequence[_Option]) -> str:
+    """Describes words that no option takes, and suggests a flag or how to write a text."""
+    flags = [each.flag for each in declared if not (each.positional or each.secret)]
     for word in words:
         if word.startswith("-"):
             flag = word.partition("=")[0]
-            near = difflib.get_close_matches(flag, flags, n=1)
-            return f"there is no option {flag}" + (f" (did you mean {near[0]}?)" if near else "")
-    return f"{words[0]!r} is one argument too many"
+            if near := difflib.get_close_matches(flag, flags, n=1):
+                return f"there is no option {flag} (did you mean {near[0]}?)"
+            takes_text = any(each.positional for each in declared)
+            hint = f" (a text that begins with - stands after --: -- {word})" if takes_text else ""
+            return f"there is no option {flag}{hint}"
+    return f"{_unmarked(words[0])!r} is one argument too many"
 
 
 def _without_none(hint: Any) -> Any:

@@ -36,6 +36,8 @@ class ModelState(Enum):
     """Finishes its calls and takes no new ones."""
     AVAILABLE = "available"
     """In the server's repository, not loaded."""
+    RESTARTING = "restarting"
+    """Loaded, but its engine has failed and has not proven itself again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

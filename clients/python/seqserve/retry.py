@@ -13,8 +13,10 @@ import math
 import random
 import time
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 
+from seqserve.availability import Availability
 from seqserve.errors import CallError, Overloaded, Unavailable, invalid_argument
 
 # Thirty years. gRPC counts deadlines in 64 bits of nanoseconds since 1970, so a later one may
@@ -24,13 +26,17 @@ _MAX_S = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often and how long to retry."""
+    """How a call is retried; by default until its deadline."""
 
-    max_attempts: int = 6
-    """Maximum number of attempts, including the first; 1 never retries."""
+    max_attempts: int | None = None
+    """Maximum number of attempts without an answer, including the first; 1 never retries, None sets
+    no limit."""
+    connect_timeout_s: float = 5.0
+    """Time for which a call tries to reach a server that the client has never reached;
+    ``math.inf`` for no limit. A server that was reached before is waited for until the deadline."""
     initial_backoff_s: float = 0.1
     """Maximum delay after the first failure; doubles with every further failure."""
-    max_backoff_s: float = 5.0
+    max_backoff_s: float = 2.0
     """Maximum delay after any failure, without the delay that the server asks for."""
 
 
@@ -41,6 +47,7 @@ class Attempts:
         self,
         policy: RetryPolicy,
         timeout_s: float,
+        availability: Availability,
         *,
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
@@ -48,42 +55,69 @@ class Attempts:
         """Starts the clock.
 
         Args:
-            policy: How often and how long to retry.
+            policy: How to retry.
             timeout_s: Time for all attempts and delays; no limit if ``math.inf`` or more than
                 thirty years.
-            clock: Seconds, from any origin.
+            availability: Of the server; told how the attempts end.
+            clock: Seconds, from any origin; the same as that of ``availability``.
             jitter: Uniform random numbers in [0, 1).
         """
         if not timeout_s > 0:
             reason = f"{timeout_s} is not more than 0; use math.inf for no limit"
             raise invalid_argument("timeout_s", reason)
         self._policy = policy
+        self._availability = availability
         self._clock = clock
         self._jitter = jitter
-        self._deadline_s = clock() + timeout_s if timeout_s <= _MAX_S else math.inf
+        self._started_s = self._began_s = clock()
+        self._deadline_s = self._started_s + timeout_s if timeout_s <= _MAX_S else math.inf
         self._failures = 0
 
-    def remaining_s(self) -> float | None:
-        """Returns the time left for an attempt; None without a limit."""
+    def part(self) -> Attempts:
+        """Returns the attempts at a part of the call: counted apart, within the same deadline."""
+        part = copy(self)
+        part._failures = 0
+        return part
+
+    def begin(self) -> float | None:
+        """Begins an attempt; returns the time left for it, None without a limit."""
+        self._began_s = self._clock()
         if math.isinf(self._deadline_s):
             return None
-        return max(0.0, self._deadline_s - self._clock())
+        return max(0.0, self._deadline_s - self._began_s)
 
     def answered(self) -> None:
         """Resets the count of failures, because the server has answered."""
         self._failures = 0
+        self._availability.answered(self._began_s)
 
     def delay_after(self, error: CallError) -> float | None:
         """Counts a failure; returns the seconds to wait before the next attempt, None for none."""
         self._failures += 1
-        if not isinstance(error, (Unavailable, Overloaded)):
+        if isinstance(error, Overloaded):
+            self._availability.answered(self._began_s)
+            return self._delay_after(error)
+        if isinstance(error, Unavailable):
+            self._availability.failed(error)
+            delay_s = self._delay_after(error)
+            if delay_s is not None:
+                self._availability.awaited(error)
+            return delay_s
+        return None
+
+    def _delay_after(self, error: CallError) -> float | None:
+        if self._policy.max_attempts is not None and self._failures >= self._policy.max_attempts:
             return None
-        if self._failures >= self._policy.max_attempts:
+        asked_s = error.retry_after_s or 0.0
+        # The next attempt gets some time too.
+        spare_s = self._end_s() - self._clock() - asked_s - self._policy.initial_backoff_s
+        if spare_s <= 0 or asked_s > _MAX_S:
             return None
         # The exponent is bounded, because a float would overflow in a long series of failures.
         ceiling_s = self._policy.initial_backoff_s * 2.0 ** min(self._failures - 1, 60)
-        delay_s = self._jitter() * min(ceiling_s, self._policy.max_backoff_s)
-        delay_s += error.retry_after_s or 0.0
-        if delay_s > _MAX_S or self._clock() + delay_s >= self._deadline_s:
-            return None
-        return delay_s
+        return asked_s + self._jitter() * min(ceiling_s, self._policy.max_backoff_s, spare_s)
+
+    def _end_s(self) -> float:
+        if self._availability.was_reached:
+            return self._deadline_s
+        return min(self._deadline_s, self._started_s + self._policy.connect_timeout_s)

@@ -79,6 +79,8 @@ def channel_options(
         # gRPC's defaults (1 s, growing to 2 min) are longer than the retries after a restart.
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 2_000),
+        # The time for one connection, if nobody answers it; 20 s by default.
+        ("grpc.min_reconnect_backoff_ms", 5_000),
     ]
     if server_name is not None:
         options.append(("grpc.ssl_target_name_override", server_name))

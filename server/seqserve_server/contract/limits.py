@@ -18,14 +18,14 @@ class QueueLimits:
     """Bounds of the requests that wait, and of their waiting time."""
 
     max_queue: int
-    """Requests that may wait."""
+    """Requests that may wait, and as many sources of bulk calls and batches."""
     max_queue_tokens: float = math.inf
     """Source tokens that may wait; a request that is alone may have more."""
     max_queue_s: float | None = math.inf
-    """Longest expected wait of a request of normal priority; None for a limit that adapts to the
-    load, see :mod:`~seqserve_server.engine.queue.congestion`."""
+    """Longest expected wait of a request of normal priority; None for half a second or
+    half of the time that requests take, see :mod:`~seqserve_server.engine.queue.admission`."""
     caller_share: float = 1.0
-    """Part of the queue that one client may have if it is alone, above 0 up to 1."""
+    """Part of the room that one client may have if it is alone, above 0 up to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """Structured log lines: an event and its fields, as text for people or JSON for machines.
 
-A line never contains text that a client sent. Writing never blocks: if the disk is full, or the
-reader is gone or does not read, the line is lost.
+A line never contains text that a client sent. Libraries log through it too; gRPC's core, which
+does not, is silent (``GRPC_VERBOSITY``). Writing never blocks: if the disk is full, or the reader
+is gone or does not read, the line is lost.
 """
 
 from __future__ import annotations
@@ -62,8 +63,15 @@ def _is_relevant(record: logging.LogRecord) -> bool:
     return not (record.name.startswith("grpc.") and isinstance(error, grpc.aio.InternalError))
 
 
-def print_line(line: str) -> None:
-    """Writes a line to standard output; it is lost if nobody reads it."""
+def announce(log_format: LogFormat, text: str, name: str, fields: Mapping[str, object]) -> None:
+    """Writes to standard output: ``text`` for people, or the event as JSON for machines."""
+    line = text
+    if log_format is LogFormat.JSON:
+        line = _JsonFormatter().format(
+            logging.makeLogRecord(
+                {"msg": name, "levelno": logging.INFO, "levelname": "INFO", "fields": fields}
+            )
+        )
     with suppress(OSError):
         os.write(_STDOUT, f"{line}\n".encode())
 
@@ -95,12 +103,14 @@ class _Handler(logging.Handler):
 class _TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         fields = getattr(record, "fields", {})
-        parts = [_when(record), record.levelname.lower(), record.getMessage()]
+        parts = [_when(record), record.levelname.lower(), _printable(record.getMessage())]
         parts += [f"{key}={_plain(value)}" for key, value in fields.items()]
-        text = " ".join(parts)
+        lines = [" ".join(parts)]
         if record.exc_info:
-            text += "\n" + self.formatException(record.exc_info)
-        return text
+            # Indented, so that no line of an error's message looks like one of the log.
+            trace = self.formatException(record.exc_info)
+            lines += [f"  {_printable(line)}" for line in trace.splitlines()]
+        return "\n".join(lines)
 
 
 class _JsonFormatter(logging.Formatter):
@@ -124,7 +134,12 @@ def _plain(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3f}"
     text = str(value)
-    if text and text.isprintable() and not _SEPARATORS.search(text):
-        return text
+    if text and not _SEPARATORS.search(text):
+        return _printable(text)
     # Quoted, so that terminals and parsers take it for one value.
     return json.dumps(text, ensure_ascii=not text.isprintable())
+
+
+def _printable(text: str) -> str:
+    """Quotes a text that a terminal would not show as one line."""
+    return text if text.isprintable() else json.dumps(text)

@@ -231,10 +231,15 @@ def check_file(path: Path, digest: FileDigest) -> None:
         found = digest_of(path)
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read: {error.strerror}") from None
-    if found != digest:
+    if found.sha256 != digest.sha256:
         raise ArtifactError(
             f"{path}: sha256 is {found.sha256[:12]}…, the manifest says {digest.sha256[:12]}…;"
             " the file is damaged or was changed: export or copy the model again"
+        )
+    if found.bytes != digest.bytes:
+        raise ArtifactError(
+            f"{path}: has {found.bytes} bytes, and its sha256 is right, but the manifest says"
+            f" {digest.bytes} bytes; the manifest was changed: export or copy the model again"
         )
 
 

@@ -33,6 +33,10 @@ class RequestSpec:
     deadline_s: float | None = None
     client_id: str = ""
     """The client that the request counts for; the queue is fair among clients."""
+    flow_id: str = ""
+    """The connection, or the call of a bulk request; flows of one client take turns."""
+    is_bulk: bool = False
+    """Whether the request is one of many of a call, which waits rather than fails."""
     call_id: str = ""
     """Id of the gRPC call, for the log."""
     priority: Priority = Priority.NORMAL

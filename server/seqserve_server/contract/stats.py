@@ -17,6 +17,7 @@ _COUNT_BOUNDS = powers_of_two(4096)
 HISTOGRAMS = {
     "queue_duration_seconds": ("Time a request waited for a slot.", REQUEST_BOUNDS),
     "encode_duration_seconds": ("Time to encode the sources that joined together.", _STEP_BOUNDS),
+    "compute_duration_seconds": ("Time a request ran, to its last token.", REQUEST_BOUNDS),
     "time_to_first_token_seconds": ("From arrival to the first token.", REQUEST_BOUNDS),
     "inter_token_duration_seconds": ("Between two tokens of one request.", _STEP_BOUNDS),
     "step_duration_seconds": ("One step of a worker, joins included.", _STEP_BOUNDS),

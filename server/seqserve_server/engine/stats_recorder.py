@@ -89,11 +89,15 @@ class StatsRecorder(Observer):
         self._observe("queue_duration_seconds", waited_s)
 
     def _finished(self, request: Request, event: Finished) -> None:
-        if request.generate.lacks_attention(request.timeline):
+        timeline = request.timeline
+        if request.answer is None and timeline.encode_began_s:
+            ran_s = timeline.finished_s - timeline.encode_began_s
+            self._observe("compute_duration_seconds", ran_s)
+        if request.generate.lacks_attention(timeline):
             # The second request counts: coverage may yet choose other hypotheses.
             return
         is_cut = event.best.stop_reason is StopReason.TIME_LIMIT
-        if is_cut and not request.timeline.encode_began_s:
+        if is_cut and not timeline.encode_began_s:
             self._never_began(request)
         for hypothesis in event.hypotheses:
             tokens = len(hypothesis.token_ids)

@@ -156,10 +156,9 @@ class Worker:
         return events
 
     def _drop(self, now_s: float) -> None:
-        """Removes requests that are cancelled, late, or more than the queue may hold."""
+        """Removes requests that are cancelled or late."""
         for request in self._scheduler.expire(now_s):
             self._events.append((request, _unbegun(request, now_s)))
-        self._events += [(one, Failed(refusal)) for one, refusal in self._scheduler.shed(now_s)]
         gone = self._scheduler.take_cancelled(self._rows)
         for request in gone:
             request.count_tokens(self._search.interrupt(request))

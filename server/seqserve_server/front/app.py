@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 import sys
@@ -26,6 +27,7 @@ from seqserve_server.front.rpc.server import Server
 from seqserve_server.front.security.protection import Security, security_of
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.front.telemetry.scrape import ScrapeServer
+from seqserve_server.front.unknown_variables import unknown_variables
 
 if TYPE_CHECKING:
     from seqserve_server.front.telemetry.tracing import Tracing
@@ -54,9 +56,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         epilog=_EPILOG,
     )
     logs.configure(options.log_format, options.log_level)
+    for name, meant in unknown_variables(os.environ).items():
+        facts = {"name": name} | ({"did_you_mean": meant} if meant else {})
+        logs.event("unknown variable", facts, logging.WARNING)
     security = security_of(options)
     _refuse_taken_ports(options)
     metrics = Metrics()
+    metrics.show_files(security.reloads, security.expiry_s)
     tracing = _tracing(options)
     rollout = _rollout(options, metrics)
     rollout.open(options.default_model, parse_traffic(options.traffic))
@@ -146,12 +152,8 @@ async def _serve(
     # Objects made until here live as long as the server, so the collector need not visit them.
     gc.collect()
     gc.freeze()
-    metrics_address = address_of(options.metrics_host, scrape.port)
     trimming = asyncio.create_task(trim_memory())
-    logs.print_line(
-        f"seqserve ready on {address_of(options.host, server.port)},"
-        f" metrics http://{metrics_address}/metrics, models: {_models(rollout.repository)}"
-    )
+    _announce(options, server.port, scrape.port, rollout.repository)
     await stop.wait()
     trimming.cancel()
     logs.event("draining", {"timeout_s": options.drain_timeout_s})
@@ -178,12 +180,20 @@ def is_ready(
         return False
 
 
-def _models(repository: Repository) -> str:
-    return ", ".join(
+def _announce(options: ServeOptions, port: int, metrics_port: int, repository: Repository) -> None:
+    """Tells on standard output that the server takes calls, where, and for which models."""
+    address = address_of(options.host, port)
+    metrics = f"http://{address_of(options.metrics_host, metrics_port)}/metrics"
+    models = repository.models()
+    listed = ", ".join(
         f"{model.manifest.label} ({model.manifest.precision}, {model.provider.value},"
         f" {model.engine.slots} slots, caches {model.engine.cache_bytes / 1e6:.0f} MB)"
-        for model in repository.models()
+        for model in models
     )
+    text = f"seqserve ready on {address}, metrics {metrics}, models: {listed}"
+    labels = [model.manifest.label for model in models]
+    facts = {"address": address, "metrics": metrics, "models": labels}
+    logs.announce(options.log_format, text, "ready", facts)
 
 
 def _on_signal(stop: asyncio.Event) -> None:

@@ -53,7 +53,8 @@ class ServeOptions:
     )
     host: str = _network(
         "127.0.0.1",
-        help="Address to listen on; 0.0.0.0 for all, which needs TLS and tokens, or --insecure.",
+        help="Address to listen on; 0.0.0.0 for all of IPv4, :: for all of IPv4 and IPv6. If other"
+        " machines can reach it, it needs TLS and tokens, or --insecure.",
     )
     port: int = _network(
         50051, help="Port of the gRPC service; 0 for any free port.", minimum=0, maximum=65535
@@ -143,7 +144,8 @@ class ServeOptions:
     )
     max_queue: int = _engine(
         512,
-        help="Maximum number of waiting requests. It bounds memory; --max-queue-s bounds the time.",
+        help="Maximum number of waiting requests, and of waiting sources of bulk calls and batches."
+        " It bounds memory; --max-queue-s bounds the time.",
         minimum=1,
     )
     max_queue_tokens: int = _engine(
@@ -152,15 +154,13 @@ class ServeOptions:
     max_queue_s: float | None = _engine(
         None,
         help="Maximum expected wait, estimated from recent throughput; a request that would wait"
-        " longer is refused. If not given, it is 2 s or twice the time of a request, so that bursts"
-        " fit; while requests are being refused it is half the time of a request, so that accepted"
-        " calls stay fast. Low-priority requests may wait longer.",
+        " longer is refused. If not given, it is half the time that requests take, but at least"
+        " half a second. Requests of low priority, bulk calls and batches may wait longer.",
         minimum=0,
     )
     caller_share: float = _engine(
         0.5,
-        help="Share of the queue, and of --max-queue-s, that one client may use; with 1 a single"
-        " client can fill the queue.",
+        help="Share of the queue that one client may use; with 1 a single client can fill it.",
         minimum=0.01,
         maximum=1,
     )

@@ -2,8 +2,9 @@
 
 ``fail CODE …`` fails with that status, ``busy N …`` is refused N times before it is answered,
 ``hang …`` never ends (a stream sends two pieces first), ``late …`` is answered 0.2 s later. In a
-bulk call ``fail`` fails alone, ``busy`` and ``end CODE …`` end the call, ``hang`` gets no answer,
-and ``late`` gets one after the next twenty sources, or at the end.
+bulk call ``fail`` fails alone, ``later N …`` fails alone N times with UNAVAILABLE, ``busy`` and
+``end CODE …`` end the call, ``hang`` gets no answer, and ``late`` gets one after the next twenty
+sources, or at the end.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ class FakeServer(
         self.requests: list[Any] = []
         self.metadata: list[dict[str, str]] = []
         """The metadata of each call."""
+        self.timeouts_s: list[float] = []
+        """The time that each call had left; many years without a deadline."""
         self.cancelled = threading.Event()
         self.most_at_once = 0
         self.bulk_calls = 0
@@ -121,6 +124,8 @@ class FakeServer(
         if word == "busy" and times <= int(detail):
             fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED)
         code = "INVALID_ARGUMENT" if not word else detail if word == "fail" else ""
+        if word == "later" and times <= int(detail):
+            code = "UNAVAILABLE"
         if code:
             number, message = grpc.StatusCode[code].value[0], f"{code.lower()}, says the fake"
             field = "source" if code == "INVALID_ARGUMENT" else ""
@@ -151,6 +156,7 @@ class FakeServer(
 
     def _note_metadata(self, context: Any) -> None:
         self.metadata.append(dict(context.invocation_metadata()))
+        self.timeouts_s.append(context.time_remaining())
 
     def _begin(self, request: Any, context: Any) -> None:
         self._note_metadata(context)

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Any
 
@@ -80,12 +81,12 @@ def test_outcomes_come_as_they_are_ready(server: FakeServer, bulk: Bulk) -> None
 
 
 def test_a_source_that_fails_has_an_error_of_its_own(server: FakeServer, bulk: Bulk) -> None:
-    sources = ["a", "", "fail RESOURCE_EXHAUSTED", "\udce9", "b"]
+    sources = ["a", "", "fail INTERNAL", "\udce9", "b"]
     outcomes = dict(bulk(server.target, sources))
     assert texts([(number, outcomes.pop(number)) for number in (0, 4)]) == {0: "A", 4: "B"}
     assert [type(outcomes[number]) for number in (1, 2, 3)] == [
         InvalidArgument,
-        Overloaded,
+        InternalError,
         InvalidArgument,
     ]
     assert "half a character" in str(outcomes[3])
@@ -114,6 +115,26 @@ def test_another_call_is_sent_the_sources_without_an_answer(server: FakeServer, 
     outcomes = bulk(server.target, (words[next(read)] for _ in words), concurrency=5)
     assert texts(outcomes) == capitals(words)
     assert next(read) == len(words), "the input was read again"
+
+
+@pytest.mark.parametrize("concurrency", [2, 100])
+def test_a_source_that_has_no_answer_for_now_is_sent_again(
+    server: FakeServer, bulk: Bulk, concurrency: int
+) -> None:
+    sources = [f"later 2 {n}" if n % 7 == 0 else f"n {n}" for n in range(50)]
+    assert texts(bulk(server.target, sources, concurrency=concurrency)) == capitals(sources)
+    sent = Counter(request.source for request in server.requests)
+    assert sent == {source: 3 if source.startswith("later") else 1 for source in sources}
+
+
+def test_a_source_that_never_has_an_answer_has_its_error(server: FakeServer, bulk: Bulk) -> None:
+    sources = ["a", "fail UNAVAILABLE", "fail RESOURCE_EXHAUSTED", "later 2 b"]
+    outcomes = dict(bulk(server.target, sources))
+    assert texts([(number, outcomes[number]) for number in (0, 3)]) == {0: "A", 3: "LATER 2 B"}
+    assert [type(outcomes[number]) for number in (1, 2)] == [Unavailable, Overloaded]
+    assert Counter(request.source for request in server.requests) == {
+        "a": 1, "fail UNAVAILABLE": 3, "fail RESOURCE_EXHAUSTED": 3, "later 2 b": 3
+    }  # fmt: skip
 
 
 def test_an_answer_resets_the_count_of_failures(server: FakeServer, bulk: Bulk) -> None:

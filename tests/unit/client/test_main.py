@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from seqserve import __version__
-from seqserve.__main__ import main
+from seqserve.command.main import main
 from seqserve.command.table import COMMANDS, Command
-from seqserve.errors import OptionError, SeqserveError, Unauthenticated, Unavailable
+from seqserve.errors import OptionError, SeqserveError, Unauthenticated, Unreachable
 
 COMMAND = [sys.executable, "-m", "seqserve"]
 
@@ -68,7 +68,7 @@ def test_a_command_gets_its_arguments_and_returns_the_status(
     [
         (SeqserveError("models: is empty"), 1, "seqserve: models: is empty\n"),
         (OptionError("--port: 'x' is not a whole number"), 2, "seqserve: --port: 'x' is not"),
-        (Unavailable("UNAVAILABLE", "refused"), 1, "seqserve: UNAVAILABLE: refused\nIs a server"),
+        (Unreachable("UNAVAILABLE", "refused"), 1, "seqserve: UNAVAILABLE: refused\nIs a server"),
         (Unauthenticated("UNAUTHENTICATED", "no"), 1, "seqserve: UNAUTHENTICATED: no\n--token-"),
         (KeyboardInterrupt(), 130, ""),
     ],
@@ -117,7 +117,7 @@ def test_other_errors_show_their_traceback(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_sub_command_is_imported_only_when_it_is_called() -> None:
-    program = "import sys, seqserve.__main__ as m; m.main(['version']); print(*sys.modules)"
+    program = "import sys, seqserve.command.main as m; m.main(['version']); print(*sys.modules)"
     listed = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
@@ -132,9 +132,10 @@ def test_an_interrupted_command_that_hangs_is_ended() -> None:
     """Hangs, as after an interrupt of the main thread while it held a lock."""
     program = (
         "import signal, threading\n"
-        "import seqserve.__main__ as m\n"
+        "import seqserve.__main__, seqserve.command.main as m\n"
         "from seqserve.command import interrupt\n"
         "def hang():\n"
+        "    interrupt.clean_up_first()\n"
         "    lock = threading.Lock()\n"
         "    lock.acquire()\n"
         "    try:\n"
@@ -144,10 +145,54 @@ def test_an_interrupted_command_that_hangs_is_ended() -> None:
         "        lock.acquire()\n"
         "m.main = hang\n"
         "interrupt.GRACE_S = 0.1\n"
-        "m.run()\n"
+        "seqserve.__main__.run()\n"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=20)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"hangs\n", b"")
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("module", ["argparse", "grpc", "seqserve.command.generate"])
+def test_interrupted_while_it_is_loaded(module: str) -> None:
+    program = (
+        "import signal, sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}:\n"
+        "            signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "sys.argv = ['seqserve', 'generate', 'text']\n"
+        "from seqserve.__main__ import run\n"
+        "run()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=20)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("when", ["a clean-up", "a destructor"])
+def test_an_interrupt_that_gets_lost_ends_the_command_too(when: str) -> None:
+    program = (
+        "import signal, sys, types\n"
+        "import seqserve.__main__\n"
+        "from seqserve.command.table import COMMANDS, Command\n"
+        "class Destroyed:\n"
+        "    def __del__(self):\n"
+        "        signal.raise_signal(signal.SIGINT)\n"
+        "def main(argv):\n"
+        f"    if {when!r} == 'a destructor':\n"
+        "        Destroyed()\n"
+        "    try:\n"
+        "        signal.raise_signal(signal.SIGINT)\n"
+        "    finally:\n"
+        "        raise AttributeError('half made')\n"
+        "sys.modules['trial'] = types.SimpleNamespace(main=main)\n"
+        "COMMANDS['try'] = Command(module='trial', help='tries')\n"
+        "sys.argv = ['seqserve', 'try']\n"
+        "seqserve.__main__.run()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=20)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
 
 
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from seqserve.errors import OptionError
-from seqserve.options import option, parse
+from seqserve.options import misspelt_variables, option, parse, split_command
 
 
 class Provider(Enum):
@@ -184,6 +184,70 @@ def test_after_two_dashes_everything_is_text() -> None:
     assert read("--json", "--", "-x", "--port").texts == ["-x", "--port"]
 
 
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--json", "-", "a", "--", "-hello"],
+        ["-", "--json", "a", "--", "-hello"],
+        ["--json", "--", "-", "a", "-hello"],
+    ],
+)
+def test_flags_and_texts_may_stand_before_two_dashes(argv: list[str]) -> None:
+    assert read(*argv) == Options(json=True, texts=["-", "a", "-hello"])
+
+
+def test_two_dashes_before_arguments_of_other_types() -> None:
+    argv = ["--fresh", "--", "-runs"]
+    options = parse(RequiredPlace, argv, prog="p", description="d", environ={})
+    assert options == RequiredPlace(run=Path("-runs"), fresh=True)
+    with pytest.raises(OptionError, match="'-b' is one argument too many"):
+        parse(RequiredPlace, ["--", "a", "-b"], prog="p", description="d", environ={})
+
+
+@pytest.mark.parametrize(
+    ("argv", "split"),
+    [
+        ([], ("", [])),
+        (["load", "a"], ("load", ["a"])),
+        (["--json", "load", "a", "--port", "1"], ("load", ["--json", "a", "--port", "1"])),
+        (["--port", "1", "--rate=2", "load", "a"], ("load", ["--port", "1", "--rate=2", "a"])),
+        (["--name", "load", "x", "load"], ("", ["--name", "load", "x", "load"])),
+        (["--name"], ("", ["--name"])),
+        (["--no-color", "load"], ("load", ["--no-color"])),
+    ],
+)
+def test_a_command_stands_before_between_or_after_flags(
+    argv: list[str], split: tuple[str, list[str]]
+) -> None:
+    assert split_command(Options, argv, ["load", "unload"]) == split
+
+
+def test_misspelt_variables() -> None:
+    environ = dict.fromkeys(
+        (
+            "SEQSERVE_PRT",
+            "SEQSERVE_PROVDER",
+            "SEQSERVE_PROVIDER",
+            "SEQSERVE_TOKENS",
+            "SEQSERVE_TEXTS",
+            "SEQSERVE_WORKERS",
+            "PROVIDR",
+        ),
+        "",
+    )
+    assert misspelt_variables(Options, environ=environ) == {
+        "SEQSERVE_PROVDER": "SEQSERVE_PROVIDER",
+        "SEQSERVE_PRT": "SEQSERVE_PORT",
+        "SEQSERVE_TOKENS": "SEQSERVE_TOKEN",
+    }
+    assert "SEQSERVE_TOKENS" not in misspelt_variables(Options, ["SEQSERVE_TOKENS"], environ)
+
+
+def test_the_process_s_environment_is_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEQSERVE_PROVDER", "cpu")
+    assert misspelt_variables(Options)["SEQSERVE_PROVDER"] == "SEQSERVE_PROVIDER"
+
+
 def test_positional_arguments_have_no_variable() -> None:
     assert read(SEQSERVE_TEXTS="a").texts == []
 
@@ -204,8 +268,18 @@ def test_a_secret_has_a_variable_but_no_flag(capsys: pytest.CaptureFixture[str])
     [
         (["--por", "1"], "there is no option --por (did you mean --port?)"),
         (["--provder=cpu", "text"], "there is no option --provder (did you mean --provider?)"),
-        (["text", "-x"], "there is no option -x"),
-        (["--xyz", "--", "-x"], "there is no option --xyz"),
+        (
+            ["text", "-x"],
+            "there is no option -x (a text that begins with - stands after --: -- -x)",
+        ),
+        (
+            ["-hello"],
+            "there is no option -hello (a text that begins with - stands after --: -- -hello)",
+        ),
+        (
+            ["--xyz", "--", "-x"],
+            "there is no option --xyz (a text that begins with - stands after --: -- --xyz)",
+        ),
         (["--port"], "argument --port: expected one argument"),
     ],
 )

@@ -11,19 +11,89 @@ from hypothesis import strategies as st
 from tests.clock import Clock
 
 from seqserve import errors
+from seqserve.availability import Availability
 from seqserve.retry import Attempts, RetryPolicy
 
 UNAVAILABLE = errors.Unavailable("UNAVAILABLE", "draining")
+UNREACHABLE = errors.Unreachable("UNAVAILABLE", "connection refused")
 LONGEST_JITTER: Callable[[], float] = lambda: 1.0  # noqa: E731
 
 
-def attempts(clock: Clock, timeout_s: float = 100.0, **policy: Any) -> Attempts:
-    return Attempts(RetryPolicy(**policy), timeout_s, clock=clock, jitter=LONGEST_JITTER)
+def attempts(
+    clock: Clock, timeout_s: float = 100.0, was_reached: bool = True, **policy: Any
+) -> Attempts:
+    availability = Availability("there:1", clock=clock)
+    availability.was_reached = was_reached
+    return Attempts(
+        RetryPolicy(**policy), timeout_s, availability, clock=clock, jitter=LONGEST_JITTER
+    )
 
 
 def test_the_delays_double_up_to_a_maximum() -> None:
     tries = attempts(Clock(), max_attempts=7, initial_backoff_s=0.5, max_backoff_s=5.0)
     assert [tries.delay_after(UNAVAILABLE) for _ in range(7)] == [0.5, 1, 2, 4, 5, 5, None]
+
+
+def test_a_busy_server_is_asked_until_the_deadline_at_the_times_it_names() -> None:
+    clock = Clock()
+    began_s = clock.now_s
+    tries = attempts(clock, timeout_s=30.0)
+    full = errors.Overloaded("RESOURCE_EXHAUSTED", "full", retry_after_s=0.25)
+    count = 0
+    while (delay_s := tries.delay_after(full)) is not None:
+        count += 1
+        assert 0.25 <= delay_s <= 0.25 + 2.0
+        clock.now_s += delay_s
+    assert 29.0 < clock.now_s - began_s < 30.0
+    assert count > 10
+
+
+def test_without_a_deadline_it_never_gives_up() -> None:
+    clock = Clock()
+    tries = attempts(clock, timeout_s=math.inf)
+    for _ in range(10_000):
+        delay_s = tries.delay_after(UNREACHABLE)
+        assert delay_s is not None and delay_s <= 2.0
+        clock.now_s += delay_s
+
+
+@pytest.mark.parametrize("timeout_s", [30.0, math.inf])
+def test_a_server_that_was_never_reached_is_tried_for_a_few_seconds(timeout_s: float) -> None:
+    clock = Clock()
+    began_s = clock.now_s
+    tries = attempts(clock, timeout_s, was_reached=False)
+    while (delay_s := tries.delay_after(UNREACHABLE)) is not None:
+        clock.now_s += delay_s
+    assert 4.0 < clock.now_s - began_s < 5.0
+
+
+def test_how_long_a_server_is_tried_that_was_never_reached_can_be_chosen() -> None:
+    clock = Clock()
+    tries = attempts(clock, was_reached=False, connect_timeout_s=0.5, initial_backoff_s=0.25)
+    assert tries.delay_after(UNREACHABLE) == 0.25
+    clock.now_s += 0.25
+    assert tries.delay_after(UNREACHABLE) is None
+    assert attempts(clock, was_reached=False, connect_timeout_s=math.inf).delay_after(UNREACHABLE)
+
+
+@pytest.mark.parametrize("failure", [UNAVAILABLE, errors.Overloaded("RESOURCE_EXHAUSTED", "full")])
+def test_a_server_that_refuses_has_been_reached(failure: errors.CallError) -> None:
+    clock = Clock()
+    tries = attempts(clock, was_reached=False, connect_timeout_s=0.5)
+    assert tries.delay_after(failure) is not None
+    clock.now_s += 20.0
+    assert tries.delay_after(UNREACHABLE) is not None
+
+
+def test_a_part_is_counted_apart_and_has_the_same_deadline() -> None:
+    clock = Clock()
+    whole = attempts(clock, timeout_s=10.0, max_attempts=2)
+    assert whole.delay_after(UNAVAILABLE) is not None
+    part = whole.part()
+    assert part.delay_after(UNAVAILABLE) is not None
+    assert part.delay_after(UNAVAILABLE) is None
+    clock.now_s += 4.0
+    assert whole.begin() == part.begin() == 6.0
 
 
 def test_an_answer_resets_the_delays() -> None:
@@ -36,12 +106,13 @@ def test_an_answer_resets_the_delays() -> None:
 def test_the_jitter_is_full() -> None:
     for share in (0.0, 0.25, 1.0):
         tries = Attempts(
-            RetryPolicy(initial_backoff_s=4.0),
+            RetryPolicy(initial_backoff_s=2.0),
             100.0,
+            Availability("there:1"),
             clock=Clock(),
             jitter=lambda share=share: share,  # type: ignore[misc]
         )
-        assert tries.delay_after(UNAVAILABLE) == 4.0 * share
+        assert tries.delay_after(UNAVAILABLE) == 2.0 * share
 
 
 def test_the_delay_that_the_server_asks_for_is_the_minimum() -> None:
@@ -71,20 +142,20 @@ def test_a_delay_beyond_the_deadline_is_not_started() -> None:
     clock = Clock()
     tries = attempts(clock, timeout_s=2.0, initial_backoff_s=1.0)
     clock.now_s += 1.0
-    assert tries.remaining_s() == 1.0
+    assert tries.begin() == 1.0
     assert tries.delay_after(UNAVAILABLE) is None
 
 
 def test_no_limit() -> None:
     tries = attempts(Clock(), timeout_s=math.inf)
-    assert tries.remaining_s() is None
+    assert tries.begin() is None
     assert tries.delay_after(UNAVAILABLE) is not None
 
 
 @pytest.mark.parametrize("timeout_s", [9e9, 1e300, sys.maxsize, pytest.param(10**400, id="huge")])
 def test_a_timeout_beyond_the_range_of_grpc_is_no_limit(timeout_s: float) -> None:
-    assert attempts(Clock(), timeout_s=timeout_s).remaining_s() is None
-    assert attempts(Clock(), timeout_s=1e9).remaining_s() == 1e9
+    assert attempts(Clock(), timeout_s=timeout_s).begin() is None
+    assert attempts(Clock(), timeout_s=1e9).begin() == 1e9
 
 
 def test_a_delay_that_no_thread_can_sleep_is_not_started() -> None:
@@ -95,17 +166,20 @@ def test_a_delay_that_no_thread_can_sleep_is_not_started() -> None:
 @pytest.mark.parametrize("timeout_s", [0, -1.0, math.nan])
 def test_a_timeout_must_be_positive(timeout_s: float) -> None:
     with pytest.raises(errors.InvalidArgument, match="timeout_s") as refused:
-        Attempts(RetryPolicy(), timeout_s)
+        Attempts(RetryPolicy(), timeout_s, Availability("there:1"))
     assert refused.value.field == "timeout_s"
 
 
 @given(
     timeout_s=st.floats(0.001, 1000),
     max_attempts=st.integers(1, 50),
-    initial_backoff_s=st.floats(0, 100),
+    initial_backoff_s=st.floats(0.001, 100),
     max_backoff_s=st.floats(0, 100),
     events=st.lists(
-        st.tuples(st.floats(0, 30), st.none() | st.floats(0, 60), st.floats(0, 1)), max_size=80
+        st.tuples(
+            st.floats(0, 30), st.none() | st.floats(0, 60), st.floats(0, 1, exclude_max=True)
+        ),
+        max_size=80,
     ),
 )
 def test_never_past_the_deadline_nor_too_often(
@@ -124,11 +198,12 @@ def test_never_past_the_deadline_nor_too_often(
         initial_backoff_s=initial_backoff_s,
         max_backoff_s=max_backoff_s,
     )
-    tries = Attempts(policy, timeout_s, clock=clock, jitter=lambda: next(dice))
+    there = Availability("there:1", clock=clock)
+    tries = Attempts(policy, timeout_s, there, clock=clock, jitter=lambda: next(dice))
     begun = 1
     for took_s, retry_after_s, _ in events:
         assert clock.now_s < deadline_s
-        remaining_s = tries.remaining_s()
+        remaining_s = tries.begin()
         assert remaining_s is not None
         assert 0 < remaining_s <= timeout_s + 1e-9
         clock.now_s += min(took_s, remaining_s)

@@ -9,7 +9,8 @@ import grpc
 import pytest
 from tests.certificates import Certificates
 
-from seqserve import TLS, AsyncClient, Client, OptionError, RetryPolicy, Unavailable
+from seqserve import TLS, AsyncClient, Client, OptionError, RetryPolicy, Unavailable, Unreachable
+from seqserve.command.advice import advice_on
 
 from .fake_server import FakeServer
 
@@ -72,6 +73,27 @@ def test_a_server_that_is_another_is_refused(
         pytest.raises(Unavailable, match=r"CERTIFICATE_VERIFY_FAILED|Hostname Verification"),
     ):
         client.models()
+
+
+def test_each_cause_has_its_advice(
+    server: FakeServer,
+    encrypted: FakeServer,
+    mutual: FakeServer,
+    certificates: Certificates,
+    other_certificates: Certificates,
+) -> None:
+    """The advice goes by words of gRPC's messages, which another version of gRPC may change."""
+    tls = TLS(ca=certificates.ca)
+    for there, how, advised in (
+        (encrypted, TLS(ca=other_certificates.ca), "--tls-ca names the file of one"),
+        (encrypted, replace(tls, server_name="example.com"), "--tls-server-name gives the name"),
+        (encrypted, None, "one with TLS needs --tls"),
+        (mutual, tls, "--tls-client-certificate"),
+        (server, tls, "does not use TLS"),
+    ):
+        with Client(there.target, tls=how, retry=ONCE) as client, pytest.raises(Unreachable) as no:
+            client.models()
+        assert advised in advice_on(no.value)
 
 
 def test_a_server_signed_by_another_authority_is_refused(

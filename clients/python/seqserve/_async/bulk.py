@@ -2,7 +2,8 @@
 
 The server reads on only while few requests are under way, and at most ``concurrency`` sources are
 between input and output here. If a call breaks, the next one is sent the requests without an
-answer, so the input is read only once.
+answer, so the input is read only once. If the server cannot answer one request for now, this side
+ends the call, and the next one is sent that request again.
 
 One task reads sources and one waits for answers, because each may be slow while the other is not;
 gRPC sends the requests.
@@ -20,6 +21,7 @@ from seqserve._concurrency.tasks import Failure, Queue, Semaphore, finished, ite
 from seqserve._transport.method import Method
 from seqserve.arguments import checked_concurrency, checked_sources
 from seqserve.errors import CallError, InvalidArgument
+from seqserve.results import Result
 from seqserve.retry import Attempts
 from seqserve.v1 import generation_pb2
 
@@ -40,6 +42,8 @@ class BulkRun:
         self._template = template
         self._sources = checked_sources(sources)
         self._attempts = attempts
+        self._attempts_at: dict[int, Attempts] = {}
+        self._pause_s: float | None = None
         self._room = Semaphore(checked_concurrency(concurrency))
         self._pending = PendingRequests()
         self._outcomes: Queue[Outcome | BaseException | None] = Queue()
@@ -99,27 +103,45 @@ class BulkRun:
 
     async def _call(self) -> bool:
         """Sends the pending requests; tells whether another call is needed."""
+        self._pause_s = None
         queue = self._pending.begin()
         first = await queue.get()
         if first is None:
             return False
         sent = _requests_of(first, queue)
-        call = self._calls.call(Method.GENERATE_BULK, sent, self._attempts.remaining_s())
+        call = self._calls.call(Method.GENERATE_BULK, sent, self._attempts.begin())
         try:
             async for response in call:
-                self._attempts.answered()
-                self._outcomes.put_nowait(self._pending.outcome_of(response))
+                self._settle(*self._pending.outcome_of(response))
         except CallError as error:
-            delay_s = self._attempts.delay_after(error)
-            if delay_s is None:
+            self._pause_s = self._attempts.delay_after(error)
+            if self._pause_s is None:
                 raise
-        else:
-            self._pending.check_empty()
-            return False
         finally:
             call.cancel()
-        await self._calls.wait(delay_s)
+        if self._pause_s is None:
+            self._pending.check_empty()
+            return False
+        await self._calls.wait(self._pause_s)
         return True
+
+    def _settle(self, number: int, outcome: Result | CallError) -> None:
+        """Hands on the outcome of a source, or has the source sent again after a pause."""
+        delay_s = self._delay_after(number, outcome)
+        if delay_s is None:
+            self._attempts.answered()
+            self._attempts_at.pop(number, None)
+            self._pending.remove(number)
+            self._outcomes.put_nowait((number, outcome))
+        else:
+            self._pause_s = max(self._pause_s or 0.0, delay_s)
+            self._pending.end_call()
+
+    def _delay_after(self, number: int, outcome: Result | CallError) -> float | None:
+        if not isinstance(outcome, CallError):
+            return None
+        attempts = self._attempts_at.setdefault(number, self._attempts.part())
+        return attempts.delay_after(outcome)
 
 
 async def _requests_of(first: Request, queue: Queue[Request | None]) -> AsyncIterator[Request]:

@@ -22,10 +22,12 @@ async def messages_of(
 ) -> AsyncGenerator[Any, None]:
     """Yields the messages of a call as they arrive."""
     while True:
-        call = group.call(method, request, attempts.remaining_s())
+        call = group.call(method, request, attempts.begin())
         answered = False
         try:
             async for message in call:
+                if not answered:
+                    attempts.answered()
                 answered = True
                 yield message
             return

@@ -20,6 +20,7 @@ from seqserve._transport.connection import Connection
 from seqserve._transport.metadata import MetadataSource
 from seqserve._transport.method import Method
 from seqserve.attention import AttentionResult
+from seqserve.availability import Availability
 from seqserve.decoding import GenerateOptions
 from seqserve.errors import CallError
 from seqserve.results import Piece, Result, ScoreResult
@@ -39,9 +40,9 @@ class AsyncClient(AsyncModelClient):
                 print(piece.text, end="", flush=True)
 
     Every call takes ``timeout_s``, the time for the call and its retries, by default the client's.
-    The client retries a call if the server is unreachable, loading, draining or full, as
-    :class:`~seqserve.RetryPolicy` says. A call that fails raises a :class:`~seqserve.CallError`,
-    whose class names the reason.
+    Until then the client retries a call if the server is unreachable, loading, draining or full; a
+    server that was never reached is tried for 5 s only. :class:`~seqserve.RetryPolicy` sets both.
+    A call that fails raises a :class:`~seqserve.CallError`, whose class names the reason.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class AsyncClient(AsyncModelClient):
             timeout_s: Default time for a call and its retries; ``math.inf`` for no limit.
             tls: Encryption of the connection; none by default.
             token: Token for a server that requires one; never sent over a network unencrypted.
-            retry: How often and how long to retry.
+            retry: How to retry calls.
             max_message_bytes: Maximum size of a response.
             metadata: Returns pairs of texts to send with a call, such as ``x-request-id`` or
                 ``traceparent``; called for every attempt.
@@ -76,7 +77,8 @@ class AsyncClient(AsyncModelClient):
         self._transport = transport or AsyncGrpcTransport(
             Connection(target, max_message_bytes, tls, token, metadata)
         )
-        super().__init__(CallGroup(self._transport), retry or RetryPolicy(), timeout_s)
+        calls, availability = CallGroup(self._transport), Availability(target)
+        super().__init__(calls, retry or RetryPolicy(), timeout_s, availability)
 
     async def generate(
         self, source: str, *, timeout_s: float | None = None, **options: Unpack[GenerateOptions]
@@ -165,9 +167,9 @@ class AsyncClient(AsyncModelClient):
         under way, so the iterable may be endless. Leaving the loop, or closing the iterator,
         cancels the call.
 
-        If the server is unreachable or shuts down, another call is sent the sources without an
-        answer, within the limits of :class:`~seqserve.RetryPolicy`; every answer resets the count
-        of attempts.
+        If the server becomes unreachable or shuts down, or cannot answer a source for now, another
+        call is sent the sources without an answer, as :class:`~seqserve.RetryPolicy` says; every
+        answer resets the count of attempts.
 
         Args:
             sources: The texts to generate from; a plain iterable must not block the event loop.

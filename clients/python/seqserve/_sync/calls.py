@@ -23,10 +23,12 @@ def messages_of(
 ) -> Generator[Any, None, None]:
     """Yields the messages of a call as they arrive."""
     while True:
-        call = group.call(method, request, attempts.remaining_s())
+        call = group.call(method, request, attempts.begin())
         answered = False
         try:
             for message in call:
+                if not answered:
+                    attempts.answered()
                 answered = True
                 yield message
             return

@@ -21,6 +21,7 @@ from seqserve._transport.connection import Connection
 from seqserve._transport.metadata import MetadataSource
 from seqserve._transport.method import Method
 from seqserve.attention import AttentionResult
+from seqserve.availability import Availability
 from seqserve.decoding import GenerateOptions
 from seqserve.errors import CallError
 from seqserve.results import Piece, Result, ScoreResult
@@ -40,9 +41,9 @@ class Client(ModelClient):
                 print(piece.text, end="", flush=True)
 
     Every call takes ``timeout_s``, the time for the call and its retries, by default the client's.
-    The client retries a call if the server is unreachable, loading, draining or full, as
-    :class:`~seqserve.RetryPolicy` says. A call that fails raises a :class:`~seqserve.CallError`,
-    whose class names the reason.
+    Until then the client retries a call if the server is unreachable, loading, draining or full; a
+    server that was never reached is tried for 5 s only. :class:`~seqserve.RetryPolicy` sets both.
+    A call that fails raises a :class:`~seqserve.CallError`, whose class names the reason.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Client(ModelClient):
             timeout_s: Default time for a call and its retries; ``math.inf`` for no limit.
             tls: Encryption of the connection; none by default.
             token: Token for a server that requires one; never sent over a network unencrypted.
-            retry: How often and how long to retry.
+            retry: How to retry calls.
             max_message_bytes: Maximum size of a response.
             metadata: Returns pairs of texts to send with a call, such as ``x-request-id`` or
                 ``traceparent``; called for every attempt.
@@ -77,7 +78,8 @@ class Client(ModelClient):
         self._transport = transport or GrpcTransport(
             Connection(target, max_message_bytes, tls, token, metadata)
         )
-        super().__init__(CallGroup(self._transport), retry or RetryPolicy(), timeout_s)
+        calls, availability = CallGroup(self._transport), Availability(target)
+        super().__init__(calls, retry or RetryPolicy(), timeout_s, availability)
 
     def generate(
         self, source: str, *, timeout_s: float | None = None, **options: Unpack[GenerateOptions]
@@ -164,9 +166,9 @@ class Client(ModelClient):
         under way, so the iterable may be endless. Leaving the loop, or closing the iterator,
         cancels the call.
 
-        If the server is unreachable or shuts down, another call is sent the sources without an
-        answer, within the limits of :class:`~seqserve.RetryPolicy`; every answer resets the count
-        of attempts.
+        If the server becomes unreachable or shuts down, or cannot answer a source for now, another
+        call is sent the sources without an answer, as :class:`~seqserve.RetryPolicy` says; every
+        answer resets the count of attempts.
 
         Args:
             sources: The texts to generate from; threads read them, one at a time.

@@ -13,6 +13,7 @@ from seqserve import requests, responses
 from seqserve._sync.calls import messages_of
 from seqserve._sync.groups import CallGroup
 from seqserve._transport.method import Method
+from seqserve.availability import Availability
 from seqserve.results import Model
 from seqserve.retry import Attempts, RetryPolicy
 from seqserve.v1 import model_pb2
@@ -23,11 +24,15 @@ R = TypeVar("R")
 class ModelClient:
     """Lists the models of a server, loads and unloads them, and splits traffic among versions."""
 
-    def __init__(self, calls: CallGroup, retry: RetryPolicy, timeout_s: float) -> None:
-        """Stores the group that sends the calls, and the client's settings for them."""
+    def __init__(
+        self, calls: CallGroup, retry: RetryPolicy, timeout_s: float, availability: Availability
+    ) -> None:
+        """Stores the group that sends the calls, the client's settings for them, and what they
+        know about the server."""
         self._calls = calls
         self._retry = retry
         self._timeout_s = timeout_s
+        self._availability = availability
 
     def models(self, *, timeout_s: float | None = None) -> list[Model]:
         """Lists every version of every model of the server."""
@@ -102,7 +107,8 @@ class ModelClient:
             return read(next(messages))
 
     def _attempts(self, timeout_s: float | None) -> Attempts:
-        return Attempts(self._retry, self._timeout_s if timeout_s is None else timeout_s)
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        return Attempts(self._retry, timeout_s, self._availability)
 
 
 def _model_of(response: Any) -> Model:

@@ -42,6 +42,11 @@ class PendingRequests:
             self._is_closed = True
             self._queue.put_nowait(None)
 
+    def end_call(self) -> None:
+        """Ends the queue of this call; what has no answer then goes to the next one."""
+        with self._lock:
+            self._queue.put_nowait(None)
+
     def begin(self) -> Queue[Request | None]:
         """Returns a queue of all pending and future requests, with None at its end.
 
@@ -57,12 +62,17 @@ class PendingRequests:
             return self._queue
 
     def outcome_of(self, response: generation_pb2.GenerateBulkResponse) -> Outcome:
-        """Converts a response and removes its request."""
+        """Converts a response to a pending request."""
         with self._lock:
-            if self._requests.pop(response.id, None) is None:
+            if response.id not in self._requests:
                 reason = f"the server answered {response.id}, which waits for no answer"
                 raise InternalError("INTERNAL", reason)
         return response.id, responses.outcome_of(response.outcome)
+
+    def remove(self, number: int) -> None:
+        """Removes a request, which has its answer."""
+        with self._lock:
+            del self._requests[number]
 
     def check_empty(self) -> None:
         """Checks that a call that ended with OK has answered every request."""

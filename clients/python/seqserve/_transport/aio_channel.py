@@ -11,9 +11,10 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from seqserve._transport.connection import Connection, callables
+from seqserve._transport.fork import FORK_GUARD
 from seqserve._transport.method import Method
 from seqserve._transport.status import call_cancelled, client_closed, error_of, error_of_call
-from seqserve.errors import CallError
+from seqserve.errors import CallError, MisplacedClient
 
 T = TypeVar("T")
 
@@ -31,6 +32,7 @@ class AsyncGrpcTransport:
         """Stores the settings; the first call connects, so no event loop need run before."""
         self._connection = connection
         self._channel: grpc.aio.Channel | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._callables: dict[Method, Any] = {}
         self._is_closed = False
 
@@ -40,9 +42,18 @@ class AsyncGrpcTransport:
         """Sends one request, or those of an iterator."""
         if self._is_closed:
             raise client_closed()
+        FORK_GUARD.check()
+        loop = asyncio.get_running_loop()
         if self._channel is None:
+            self._loop = loop
             self._channel = self._connection.aio_channel()
             self._callables = callables(self._channel)
+            FORK_GUARD.opened_asyncio()
+        elif self._loop is not loop:
+            raise MisplacedClient(
+                "this AsyncClient belongs to another event loop, that of its first call; make one"
+                " for each asyncio.run()"
+            )
         metadata = self._connection.metadata()
         call = self._callables[method](request, timeout=timeout_s, metadata=metadata)
         if method is Method.GENERATE_BULK:
@@ -52,7 +63,8 @@ class AsyncGrpcTransport:
     async def close(self) -> None:
         """Cancels the calls under way and refuses new ones."""
         self._is_closed = True
-        if self._channel is not None:
+        # In another loop it cannot be closed; it ends with the client.
+        if self._channel is not None and self._loop is asyncio.get_running_loop():
             await self._channel.close(grace=None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import grpc
 from google.protobuf.message import Message
 
 from seqserve._transport.connection import Connection, callables
+from seqserve._transport.fork import FORK_GUARD
 from seqserve._transport.method import Method
 from seqserve._transport.status import call_cancelled, client_closed, error_of_call
 
@@ -17,16 +19,18 @@ class GrpcTransport:
     """Opens calls over one gRPC channel; threads may share it."""
 
     def __init__(self, connection: Connection) -> None:
-        """Makes the channel, which connects at the first call."""
+        """Stores the settings; the first call connects, so that processes may be forked before."""
         self._connection = connection
-        self._channel = connection.channel()
-        self._callables = callables(self._channel)
+        self._lock = threading.Lock()
+        self._channel: grpc.Channel | None = None
+        self._callables: dict[Method, Any] = {}
+        self._is_closed = False
 
     def call(
         self, method: Method, request: Message | Iterator[Message], timeout_s: float | None
     ) -> _GrpcCall:
         """Sends one request, or those of an iterator, which a thread of gRPC reads."""
-        callable_ = self._callables[method]
+        callable_ = self._callable_of(method)
         metadata = self._connection.metadata()
         try:
             if method in (Method.GENERATE_STREAM, Method.GENERATE_BULK):
@@ -40,7 +44,22 @@ class GrpcTransport:
 
     def close(self) -> None:
         """Cancels the calls under way and refuses new ones."""
-        self._channel.close()
+        with self._lock:
+            self._is_closed = True
+        if self._channel is not None:
+            self._channel.close()
+            FORK_GUARD.closed(self._channel)
+
+    def _callable_of(self, method: Method) -> Any:
+        FORK_GUARD.check()
+        with self._lock:
+            if self._is_closed:
+                raise client_closed()
+            if self._channel is None:
+                self._channel = self._connection.channel()
+                self._callables = callables(self._channel)
+                FORK_GUARD.opened(self._channel)
+        return self._callables[method]
 
 
 class _GrpcCall:

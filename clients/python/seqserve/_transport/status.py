@@ -33,6 +33,14 @@ _CODES = {code.value[0]: code for code in grpc.StatusCode}
 # these in the message.
 _BROKEN_CONNECTION = ("RST_STREAM", "Stream removed")
 
+# How gRPC's messages begin if no connection could be made, or the host's name not be resolved.
+_NO_CONNECTION = (
+    "connections to all backends failing",
+    "failed to connect to all addresses",
+    "errors resolving",
+    "DNS resolution failed",
+)
+
 
 def error_of(
     code: grpc.StatusCode, details: str, metadata: Iterable[tuple[str, str | bytes]]
@@ -82,6 +90,8 @@ def error_within(failure: generation_pb2.Failure) -> errors.CallError:
 def _class_of(code: grpc.StatusCode, details: str) -> type[errors.CallError]:
     if code is grpc.StatusCode.INTERNAL and any(sign in details for sign in _BROKEN_CONNECTION):
         return errors.Unavailable
+    if code is grpc.StatusCode.UNAVAILABLE and details.startswith(_NO_CONNECTION):
+        return errors.Unreachable
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "message larger than max" in details:
         # gRPC's limit on bytes, not a full queue: a retry would not help.
         return errors.InvalidArgument

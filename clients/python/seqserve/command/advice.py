@@ -2,22 +2,49 @@
 
 from __future__ import annotations
 
-from seqserve.errors import SeqserveError, Unauthenticated, Unavailable
+from seqserve.errors import Overloaded, SeqserveError, Unauthenticated, Unavailable, Unreachable
 
-_NO_SERVER = (
-    "Is a server running there? `seqserve serve` starts one, --target names another; a server with"
-    " TLS needs --tls."
+_NO_SERVER = "Is a server running there? `seqserve serve` starts one, --target names another."
+# Words of gRPC's messages, the first that fits; the certificate's faults before their class.
+_NO_CONNECTION = {
+    "certificate has expired": (
+        "The server's certificate has expired: the server needs a new one, or the clock of this"
+        " machine is wrong."
+    ),
+    "certificate is not yet valid": (
+        "The server's certificate is not valid yet: is the clock of this machine right?"
+    ),
+    "CERTIFICATE_VERIFY_FAILED": (
+        "The server's certificate is signed by an unknown authority: --tls-ca names the file of"
+        " one."
+    ),
+    "Hostname Verification": (
+        "The server's certificate is for another name than the host of --target: --tls-server-name"
+        " gives the name in it."
+    ),
+    "WRONG_VERSION_NUMBER": "The server does not use TLS: leave out the options --tls...",
+    "Socket closed": (
+        "The server ended the connection: one with TLS needs --tls, one with mutual TLS"
+        " --tls-client-certificate too."
+    ),
+    "SETTINGS": "That is not a gRPC server: is the port of --target right?",
+    "resol": "Is the host of --target right?",
+}
+_STATE = (
+    "The server answers, but not yet this call: `seqserve models` shows the state of its models."
 )
-# gRPC's message for a certificate that it does not trust.
-_NOT_TRUSTED = "CERTIFICATE_VERIFY_FAILED"
-_AUTHORITY = (
-    "The server's certificate is signed by an unknown authority: --tls-ca names the file of one."
-)
+_BROKEN = "The connection broke; the server may have ended."
+_BUSY = "The server is busy: a longer --timeout-s waits longer for it."
 _TOKEN = "--token-file or SEQSERVE_TOKEN gives the token; `seqserve token` makes one."
 
 
 def advice_on(error: SeqserveError) -> str:
     """Returns a line of advice; empty if the error needs none."""
+    if isinstance(error, Unreachable):
+        known = (advice for words, advice in _NO_CONNECTION.items() if words in error.details)
+        return next(known, _NO_SERVER)
     if isinstance(error, Unavailable):
-        return _AUTHORITY if _NOT_TRUSTED in error.details else _NO_SERVER
+        return _STATE if error.request_id else _BROKEN
+    if isinstance(error, Overloaded):
+        return _BUSY
     return _TOKEN if isinstance(error, Unauthenticated) else ""

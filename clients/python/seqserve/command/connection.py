@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from seqserve import Client
 from seqserve.arguments import DEFAULT_TARGET, DEFAULT_TIMEOUT_S
+from seqserve.command.outages import outages_reported
 from seqserve.errors import OptionError
-from seqserve.options import option
+from seqserve.options import misspelt_variables, option, parse
+from seqserve.retry import RetryPolicy
 from seqserve.tls import TLS
+
+T = TypeVar("T", bound="ConnectionOptions")
+
+_RETRY = RetryPolicy()
+# Of `seqserve serve`, which may run in the same environment.
+_OF_SERVER = ("SEQSERVE_TOKENS",)
+
+
+def _nothing() -> None:
+    pass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,10 +37,25 @@ class ConnectionOptions:
         help="Address of the server, host:port, or of several: host:port,host:port.",
         group="connection",
     )
-    timeout_s: float = option(
-        DEFAULT_TIMEOUT_S,
-        help="Seconds for each call and its retries; inf for no limit.",
+    timeout_s: float | None = option(
+        None,
+        help="Seconds for each call and its retries, inf for no limit; by default"
+        f" {DEFAULT_TIMEOUT_S:g}.",
         minimum=0.001,
+        group="connection",
+    )
+    connect_timeout_s: float = option(
+        _RETRY.connect_timeout_s,
+        help="Seconds for which to try a server that was never reached, inf for no limit. One that"
+        " was reached before is waited for as long as --timeout-s allows.",
+        minimum=0,
+        group="connection",
+    )
+    max_attempts: int | None = option(
+        None,
+        help="Maximum number of attempts at a call while the server is busy or away; 1 never"
+        " retries. By default only --timeout-s limits them.",
+        minimum=1,
         group="connection",
     )
 
@@ -61,9 +92,22 @@ class ConnectionOptions:
     )
     token: str | None = option(None, help="Token for a server that requires one.", secret=True)
 
-    def connect(self) -> Client:
-        """Makes a client."""
-        return Client(self.target, timeout_s=self.timeout_s, tls=self._tls(), token=self._token())
+    @contextmanager
+    def connect(
+        self,
+        default_timeout_s: float = DEFAULT_TIMEOUT_S,
+        before_report: Callable[[], None] = _nothing,
+    ) -> Generator[Client, None, None]:
+        """Makes a client, and reports the outages of its server on standard error."""
+        timeout_s = default_timeout_s if self.timeout_s is None else self.timeout_s
+        retry = RetryPolicy(
+            max_attempts=self.max_attempts, connect_timeout_s=self.connect_timeout_s
+        )
+        client = Client(
+            self.target, timeout_s=timeout_s, tls=self._tls(), token=self._token(), retry=retry
+        )
+        with outages_reported(before_report), client:
+            yield client
 
     def _tls(self) -> TLS | None:
         tls = TLS(
@@ -92,3 +136,13 @@ class ModelCallOptions(ConnectionOptions):
     model_version: int | None = option(
         None, help="Version of the model; by default the highest valid one.", minimum=1
     )
+
+
+def parse_call(
+    options: type[T], argv: Sequence[str], *, prog: str, description: str, epilog: str = ""
+) -> T:
+    """Reads the options as :func:`~seqserve.options.parse` does; warns of misspelt variables."""
+    for name, meant in misspelt_variables(options, _OF_SERVER).items():
+        warning = f"{name} has no effect; did you mean {meant}?"
+        print(f"seqserve: {warning}", file=sys.stderr, flush=True)
+    return parse(options, argv, prog=prog, description=description, epilog=epilog)

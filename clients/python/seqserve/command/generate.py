@@ -7,7 +7,9 @@ there, so that a program at the other end of a pipe may wait for it.
 
 from __future__ import annotations
 
+import math
 import os
+import shlex
 import sys
 from collections.abc import Iterable
 from contextlib import closing
@@ -16,25 +18,26 @@ from pathlib import Path
 
 from seqserve import Client, errors
 from seqserve._sync.worker_pool import WorkerPool
-from seqserve.arguments import BULK_CONCURRENCY, DEFAULT_CONCURRENCY, WINDOW
-from seqserve.command.connection import ModelCallOptions
+from seqserve.arguments import BULK_CONCURRENCY, DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT_S, WINDOW
+from seqserve.command.connection import ModelCallOptions, parse_call
 from seqserve.command.decoding import NEED_JSON, OUTPUT, DecodingOptions
 from seqserve.command.lines import STANDARD_INPUT, lines_of
 from seqserve.command.order import Order
 from seqserve.command.progress import Progress
 from seqserve.command.writer import JsonWriter, TextWriter, Writer
 from seqserve.decoding import GenerateOptions
-from seqserve.options import flag_of, option, parse
+from seqserve.options import flag_of, option
 from seqserve.results import Result
 
 _EPILOG = """\
 Without TEXTS each line of standard input is a source, and each line of standard output its answer.
-An empty line is answered with an empty line. If a line fails, its answer is empty, standard error
-reports its number, and the exit status is 1. An error that concerns every line (no server, no such
-model, a wrong option, no permission) ends the run at once.
+An empty line is answered with an empty line. If the server is busy or goes away, lines wait for it
+without a limit; --timeout-s and --max-attempts set one. If a line fails, its answer is empty,
+standard error reports its number, and the exit status is 1. An error that concerns every line (no
+such model, a wrong option, no permission) ends the run at once and reports where to go on.
 
 --file answers the lines of a file, or of standard input for -, in the same way but in one call,
-without the limit of --timeout-s. If the server shuts down, another one at --target gets the rest.
+which --timeout-s does not limit. If the server shuts down, another one at --target gets the rest.
 If answers go to a file or a pipe, the terminal shows the progress.
 
 --num-hypotheses N writes N lines for every source, best first; missing hypotheses are empty lines.
@@ -110,6 +113,14 @@ class GenerateCommandOptions(ModelCallOptions, DecodingOptions):
             reason = "shows one text before its score is there; several hypotheses, or scores,"
             raise errors.OptionError(f"--stream: {reason} need --json")
 
+    timeout_s: float | None = option(
+        None,
+        help="Seconds for each call and its retries, inf for no limit; by default"
+        f" {DEFAULT_TIMEOUT_S:g} for TEXTS, no limit for lines.",
+        minimum=0.001,
+        group="connection",
+    )
+
     def call(self) -> GenerateOptions:
         """Returns the options of each call."""
         return {"model": self.model, "version": self.model_version, **self.decoding()}
@@ -130,7 +141,7 @@ class GenerateCommandOptions(ModelCallOptions, DecodingOptions):
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status, which is 1 if a source failed."""
-    options = parse(
+    options = parse_call(
         GenerateCommandOptions,
         argv,
         prog="seqserve generate",
@@ -138,14 +149,38 @@ def main(argv: list[str]) -> int:
         epilog=_EPILOG,
     )
     writer = options.writer()
-    with options.connect() as client:
+    if options.texts:
+        _run(options, writer, DEFAULT_TIMEOUT_S)
+    else:
+        try:
+            _run(options, writer, math.inf)
+        except errors.CallError as error:
+            if writer.count:
+                error.add_note(_where_to_go_on(options.file, writer.count))
+            raise
+        if writer.failed.count:
+            report = f"{writer.failed.count:,} of {writer.count:,} lines failed: {writer.failed}"
+            print(f"seqserve: {report}", file=sys.stderr)
+    return 1 if writer.failed.count else 0
+
+
+def _where_to_go_on(file: Path | None, answered: int) -> str:
+    name = "INPUT" if file in (None, STANDARD_INPUT) else shlex.quote(str(file))
+    rest = f"`tail -n +{answered + 1} {name}` shows the others"
+    return f"The first {answered:,} lines are answered; {rest}."
+
+
+def _run(options: GenerateCommandOptions, writer: Writer, default_timeout_s: float) -> None:
+    with (
+        closing(_progress(options)) as progress,
+        options.connect(default_timeout_s, progress.clear) as client,
+    ):
         if options.file:
-            _answer_file(client, options, options.file, writer)
+            _answer_file(client, options, options.file, writer, progress)
         else:
             sources: Iterable[str] = options.texts or lines_of(STANDARD_INPUT)
             answer = _stream if options.stream else _answer
             answer(client, options, sources, writer)
-    return 1 if writer.failures else 0
 
 
 def _answer(
@@ -167,13 +202,16 @@ def _answer(
 
 
 def _answer_file(
-    client: Client, options: GenerateCommandOptions, file: Path, writer: Writer
+    client: Client,
+    options: GenerateCommandOptions,
+    file: Path,
+    writer: Writer,
+    progress: Progress,
 ) -> None:
     concurrency = options.concurrency or BULK_CONCURRENCY
     order = Order(lines_of(file), WINDOW * concurrency)
     bulk = client.generate_bulk(order.sources(), concurrency=concurrency, **options.call())
-    progress = _progress(options)
-    with closing(bulk), closing(order.restored(bulk)) as outcomes, closing(progress):
+    with closing(bulk), closing(order.restored(bulk)) as outcomes:
         for number, (line, outcome) in enumerate(outcomes, start=1):
             if not line.strip():
                 # The server has refused the empty source.
@@ -190,7 +228,8 @@ def _answer_file(
 def _progress(options: GenerateCommandOptions) -> Progress:
     is_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     # Answers in the same terminal, or a report of each line, show the progress well enough.
-    is_shown = is_terminal and not sys.stdout.isatty() and not options.verbose
+    is_asked = options.file is not None and not options.verbose
+    is_shown = is_asked and is_terminal and not sys.stdout.isatty()
     return Progress(sys.stderr, "lines", is_shown=is_shown)
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C: ends a command within seconds, even if its clean-up is blocked.
+"""Ctrl-C: ends a command quietly at any moment, and within seconds even if its clean-up is blocked.
 
 Python raises :exc:`KeyboardInterrupt` between any two steps of the main thread, even between taking
 a lock and the block that releases it. Then another thread, or the clean-up, waits for that lock for
@@ -9,27 +9,72 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from types import FrameType
 
 GRACE_S = 5.0
 """Time for a command to end by itself."""
 STATUS = 130
 """Exit status of an interrupted process, by the convention of shells: 128 and the signal."""
+READER_GONE = 141
+"""Exit status if the reader of the output has gone away: 128 and SIGPIPE."""
 
 
-def prepare() -> None:
-    """Limits the time that the process takes to end after an interrupt."""
-    # Background processes ignore interrupts, some commands handle them; Windows has no such timer.
-    is_plain = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if is_plain and hasattr(signal, "setitimer"):
-        signal.signal(signal.SIGALRM, _end)
+_has_come = False
+
+
+def has_come() -> bool:
+    """Tells whether the command was interrupted."""
+    return _has_come
+
+
+def end_at_once() -> None:
+    """Ends the process at an interrupt; for when nothing needs to be cleaned up."""
+    # Background processes ignore interrupts, some commands handle them.
+    if signal.getsignal(signal.SIGINT) in (signal.default_int_handler, _interrupt):
+        signal.signal(signal.SIGINT, _end)
+
+
+def clean_up_first() -> None:
+    """Raises KeyboardInterrupt at an interrupt; limits the time that the process then takes to end.
+
+    Does nothing unless :func:`end_at_once` has been called.
+    """
+    if signal.getsignal(signal.SIGINT) is _end:
+        sys.unraisablehook = _end_if_interrupted
         signal.signal(signal.SIGINT, _interrupt)
 
 
+def end_with(status: int) -> None:
+    """Ends the process with an exit status."""
+    end_at_once()
+    if status in (STATUS, READER_GONE):
+        # Calls may be under way. The end of the interpreter stops gRPC's threads where they are,
+        # perhaps with the lock that a call needs when it is deleted.
+        try:
+            sys.stdout.flush()
+        finally:
+            os._exit(status)
+    sys.exit(status)
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    signal.setitimer(signal.ITIMER_REAL, GRACE_S)
+    global _has_come
+    _has_come = True
+    # A second one does not wait.
+    signal.signal(signal.SIGINT, _end)
+    if hasattr(signal, "setitimer"):  # not on Windows
+        signal.signal(signal.SIGALRM, _end)
+        signal.setitimer(signal.ITIMER_REAL, GRACE_S)
     signal.default_int_handler(number, frame)
 
 
 def _end(number: int, frame: FrameType | None) -> None:
     os._exit(STATUS)
+
+
+def _end_if_interrupted(failure: sys.UnraisableHookArgs) -> None:
+    # Raised where Python cannot pass it on, as in a destructor, it would be reported and lost.
+    if failure.exc_type is KeyboardInterrupt:
+        os._exit(STATUS)
+    sys.__unraisablehook__(failure)

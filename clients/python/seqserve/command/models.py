@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 
 from seqserve import Client
 from seqserve.command.columns import aligned
-from seqserve.command.connection import ConnectionOptions
+from seqserve.command.connection import ConnectionOptions, parse_call
 from seqserve.command.json_line import json_line
 from seqserve.errors import OptionError
-from seqserve.options import option, parse
+from seqserve.options import option, split_command
 from seqserve.results import Model, ModelState
 
 _HEADINGS = (
@@ -101,11 +101,11 @@ _COMMANDS: dict[str, tuple[type[ModelsOptions], str]] = {
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status."""
-    name = argv[0] if argv and argv[0] in _COMMANDS else ""
+    name, arguments = split_command(ModelsOptions, argv, _COMMANDS)
     kind, description = _COMMANDS[name]
-    options = parse(
+    options = parse_call(
         kind,
-        argv[1:] if name else argv,
+        arguments,
         prog=f"seqserve models {name}".rstrip(),
         description=description,
         epilog="" if name else _EPILOG,

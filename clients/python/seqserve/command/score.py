@@ -6,9 +6,9 @@ import math
 from dataclasses import asdict, dataclass
 
 from seqserve.command.columns import aligned
-from seqserve.command.connection import ModelCallOptions
+from seqserve.command.connection import ModelCallOptions, parse_call
 from seqserve.command.json_line import json_line
-from seqserve.options import option, parse
+from seqserve.options import option
 from seqserve.results import ScoreResult
 
 _HEADINGS = ("TOKEN", "ID", "LOG-PROBABILITY", "PROBABILITY")
@@ -32,7 +32,7 @@ class ScoreOptions(ModelCallOptions):
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status."""
-    options = parse(
+    options = parse_call(
         ScoreOptions,
         argv,
         prog="seqserve score",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from seqserve.command.json_line import json_line
+from seqserve.command.line_numbers import LineNumbers
 from seqserve.errors import CallError
 from seqserve.results import Hypothesis, Piece, Result
 
@@ -19,23 +20,29 @@ class Writer:
     """Name of a source in reports: text or line."""
     verbose: bool
     """Whether to report token counts and timings too."""
-    failures: int = 0
-    """Number of sources that failed."""
+    count: int = 0
+    """Number of sources that have their answer or error."""
+    failed: LineNumbers = field(default_factory=LineNumbers)
+    """Numbers of the sources that failed."""
 
     def result(self, number: int, result: Result | None) -> None:
         """Writes an answer; None answers an empty source."""
         self._write_result(result)
+        self.count = number
         self._report_result(number, result)
 
     def piece(self, number: int, piece: Piece) -> None:
         """Writes a piece of a stream; the last one ends the answer."""
         self._write_piece(piece)
+        if piece.result is not None:
+            self.count = number
         self._report_result(number, piece.result)
 
     def failure(self, number: int, error: CallError) -> None:
         """Writes an empty answer and reports the error."""
-        self.failures += 1
         self._write_failure(error)
+        self.count = number
+        self.failed.add(number)
         self._report(number, error)
 
     def _write_result(self, result: Result | None) -> None:

@@ -14,12 +14,14 @@ class ModelState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MODEL_STATE_FAILED: _ClassVar[ModelState]
     MODEL_STATE_DRAINING: _ClassVar[ModelState]
     MODEL_STATE_AVAILABLE: _ClassVar[ModelState]
+    MODEL_STATE_RESTARTING: _ClassVar[ModelState]
 MODEL_STATE_UNSPECIFIED: ModelState
 MODEL_STATE_READY: ModelState
 MODEL_STATE_LOADING: ModelState
 MODEL_STATE_FAILED: ModelState
 MODEL_STATE_DRAINING: ModelState
 MODEL_STATE_AVAILABLE: ModelState
+MODEL_STATE_RESTARTING: ModelState
 
 class ListModelsRequest(_message.Message):
     __slots__ = ()

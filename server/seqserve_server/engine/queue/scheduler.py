@@ -13,7 +13,6 @@ import math
 import time
 from collections.abc import Callable, Iterable
 
-from seqserve_server.contract.errors import QueueFull
 from seqserve_server.contract.limits import QueueLimits
 from seqserve_server.engine.queue.request_queue import RequestQueue
 from seqserve_server.engine.request import Request, RequestState
@@ -125,20 +124,6 @@ class Scheduler(RequestQueue):
                 (request.spec.begin_by_s for request in self._queue), default=math.inf
             )
         return late
-
-    def shed(self, now_s: float) -> list[tuple[Request, QueueFull]]:
-        """Removes requests that were admitted as a burst when the overload turned out to last.
-
-        Returns:
-            Each with its refusal.
-        """
-        if not self._admission.has_surplus(now_s):
-            return []
-        with self._changed:
-            surplus = self._admission.surplus(now_s)
-            for request in surplus:
-                self._leave(request)
-            return [(request, self._admission.surplus_refusal(request)) for request in surplus]
 
     def take_cancelled(self, running: Iterable[Request | None]) -> list[Request]:
         """Returns the worker's requests that were cancelled since its last call."""

@@ -1,8 +1,8 @@
 """Sends requests to an engine in another process and brings its events into the event loop.
 
 The other end is ``seqserve_server.engine.host``. When the engine's process ends, its calls fail and
-it is restarted. Call every method from the loop, except :meth:`RemoteEngine.load` and
-:meth:`RemoteEngine.ask`.
+a supervisor starts another one. Call every method from the loop, except :meth:`RemoteEngine.load`
+and :meth:`RemoteEngine.ask`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import NamedTuple, Protocol, TypeAlias
 
-from seqserve.errors import SeqserveError
+from seqserve_server.contract import logs
 from seqserve_server.contract.errors import (
     Draining,
     EngineFault,
@@ -38,15 +38,15 @@ from seqserve_server.contract.messages import (
     read_message,
 )
 from seqserve_server.contract.request import GenerateSpec, Spec
+from seqserve_server.front.engine_client.circuit_breaker import CircuitBreaker
 from seqserve_server.front.engine_client.refusals import QueueKey, RefusalCache
 from seqserve_server.front.engine_client.stats import StatsClient
+from seqserve_server.front.engine_client.supervisor import Supervisor
 
-_MAX_DELAY_S = 30.0
+_RESTARTING = "the engine of {} has failed and is being started again"
 
 Receive: TypeAlias = Callable[[Event, Timeline | None], None]
 """Takes the events of a request; the last one comes with its timeline, unless the engine died."""
-
-_log = logging.getLogger(__name__)
 
 
 class HostProcess(Protocol):
@@ -54,6 +54,10 @@ class HostProcess(Protocol):
 
     channel: socket.socket
     """Our end of the socket; the setup message has been sent."""
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
 
     def end(self) -> None:
         """Waits until the process has ended, and kills it after a timeout; blocks."""
@@ -74,18 +78,21 @@ class RemoteEngine:
         launch: Callable[[], HostProcess],
         stall_s: float = 0.0,
         *,
-        restart_delay_s: float = 0.5,
+        label: str,
+        breaker: CircuitBreaker | None = None,
     ) -> None:
         """Launches the process at once, so that several engines load in parallel.
 
         Args:
             launch: Starts a host; called again when the host has died.
             stall_s: Time after which a host is killed if one of its threads hangs; 0 for never.
-            restart_delay_s: Pause after the first failed restart; it doubles with each further one.
+            label: Model and version, for the log: ``en-de/1``.
+            breaker: Decides about restarts.
         """
         self._launch = launch
         self._stall_s = stall_s
-        self._restart_delay_s = restart_delay_s
+        self._label = label
+        self._supervisor = Supervisor(label, self, breaker or CircuitBreaker())
         self._watching: asyncio.Task[None] | None = None
         self._host: HostProcess | None = launch()
         self._request_ids = itertools.count(1)
@@ -93,14 +100,11 @@ class RemoteEngine:
         self._transport: asyncio.WriteTransport | None = None
         self._unsent: list[bytes] = []
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._restart: asyncio.Task[None] | None = None
         self._closed = False
         self.slots = self.max_rows = self.cache_bytes = 0
         self._stats = StatsClient(self._send)
         self.refusals = RefusalCache()
         """Recent refusals of this engine."""
-        self.on_change: Callable[[bool], None] = lambda is_up: None
-        """Called when the engine's process has died, and when a new one serves."""
 
     def load(self) -> None:
         """Waits until the host is ready; blocks.
@@ -143,6 +147,31 @@ class RemoteEngine:
         """Whether requests can be taken."""
         return self._transport is not None
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether requests can be taken, and the engine has not just failed again and again."""
+        return self.is_up and self._supervisor.is_trusted
+
+    @property
+    def trouble(self) -> str:
+        """Why the engine is not ready; empty if it is."""
+        return "" if self.is_ready else self._supervisor.trouble
+
+    @property
+    def restarts(self) -> int:
+        """Starts after the first one, whether or not they succeeded."""
+        return self._supervisor.restarts
+
+    def watch(self, on_change: Callable[[], None]) -> None:
+        """Calls ``on_change`` when ``is_up``, ``is_ready`` or ``trouble`` has changed."""
+        self._supervisor.on_change = on_change
+
+    @property
+    def pid(self) -> int | None:
+        """Id of the process, if there is one; may be read from any thread."""
+        host = self._host
+        return None if host is None else host.pid
+
     async def start(self) -> None:
         """Starts to exchange messages with a host that is ready."""
         assert self._host is not None
@@ -152,13 +181,15 @@ class RemoteEngine:
         self._transport, _ = await self._loop.create_unix_connection(
             lambda: _Reader(self), sock=channel
         )
+        self._supervisor.started()
         if self._stall_s:
             self._watching = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
         """Kills an engine process that makes no progress; it is restarted as after a crash."""
         await self._stats.until_stalled(self._stall_s)
-        _log.error("the engine has stood still for %g s and is ended", self._stall_s)
+        fields = {"model": self._label, "seconds": self._stall_s}
+        logs.event("engine has stood still and is ended", fields, logging.ERROR)
         if self._transport is not None:
             self._transport.abort()
 
@@ -176,7 +207,7 @@ class RemoteEngine:
         if self._closed and not (isinstance(spec, GenerateSpec) and spec.answer):
             raise Draining("the server is shutting down; call another one")
         if self._transport is None:
-            raise ModelUnavailable("the engine has failed and is being started again")
+            raise ModelUnavailable(_RESTARTING.format(self._label))
         request_id = next(self._request_ids)
         self._requests[request_id] = _Pending(spec, receive)
         self._send(Submit(request_id, spec))
@@ -194,9 +225,9 @@ class RemoteEngine:
     async def stop(self) -> None:
         """Ends the host; unfinished requests fail."""
         self._closed = True
-        for task in (self._restart, self._watching):
-            if task is not None:
-                task.cancel()
+        self._supervisor.stop()
+        if self._watching is not None:
+            self._watching.cancel()
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
@@ -262,26 +293,11 @@ class RemoteEngine:
         if self._watching is not None:
             self._watching.cancel()
         self._stats.lost()
-        _log.error("the engine's process has ended; %d requests fail", len(self._requests))
-        self._fail(ModelUnavailable("the engine has failed and is being started again"))
-        self.on_change(False)
+        fields = {"model": self._label, "failed_requests": len(self._requests)}
+        logs.event("engine has ended", fields, logging.ERROR)
+        self._fail(ModelUnavailable(_RESTARTING.format(self._label)))
         if not self._closed:
-            self._restart = asyncio.create_task(self._restart_host())
-
-    async def _restart_host(self) -> None:
-        delay_s = self._restart_delay_s
-        while not self._closed:
-            try:
-                await asyncio.to_thread(self.discard)
-                await asyncio.to_thread(self.load)
-                await self.start()
-            except (SeqserveError, OSError) as error:
-                _log.error("the engine could not be started again: %s", error)
-                await asyncio.sleep(delay_s)
-                delay_s = min(2 * delay_s, _MAX_DELAY_S)
-            else:
-                self.on_change(True)
-                return
+            self._supervisor.failed()
 
     def _fail(self, error: ServiceError) -> None:
         requests, self._requests = self._requests, {}

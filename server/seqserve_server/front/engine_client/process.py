@@ -7,10 +7,9 @@ import socket
 import subprocess
 import sys
 
+from seqserve_server.contract import logs
 from seqserve_server.contract.logs import LogFormat, LogLevel
 from seqserve_server.contract.messages import Setup, encode_message
-
-_log = logging.getLogger(__name__)
 
 
 class EngineProcess:
@@ -33,6 +32,7 @@ class EngineProcess:
             end_timeout_s: How long :meth:`end` waits before it kills the process; a step may be
                 under way, and warming up takes a while on a slow machine.
         """
+        self._label = "/".join(setup.folder.parts[-2:])
         self._end_timeout_s = end_timeout_s
         self.channel, theirs = socket.socketpair()
         with theirs:
@@ -59,10 +59,10 @@ class EngineProcess:
             self._process.kill()
             self._process.wait()
             # Not its fault if it was still loading a model that was refused meanwhile.
-            _log.warning(
-                "an engine's process did not end in %g s and was killed", self._end_timeout_s
-            )
+            fields = {"model": self._label, "seconds": self._end_timeout_s}
+            logs.event("engine process did not end and was killed", fields, logging.WARNING)
             return
         if self._process.returncode:
             # Negative is the signal that ended it: 9 may be the system, short of memory.
-            _log.error("an engine's process ended with status %d", self._process.returncode)
+            fields = {"model": self._label, "status": self._process.returncode}
+            logs.event("engine process ended abnormally", fields, logging.ERROR)

@@ -1,6 +1,6 @@
 """Retry-after advice for requests that the queue refused.
 
-Refused requests of one client get later and later retry times, at the pace at which the engine can
+Refused requests of one flow get later and later retry times, at the pace at which the engine can
 serve them, so that they do not come back all at once.
 
 A client that floods the engine is refused again and again for the same reason. For a moment the
@@ -21,12 +21,12 @@ from seqserve_server.contract.request import Priority, ScoreSpec, Spec
 MIN_RETRY_S = 0.05
 MAX_RETRY_S = 30.0
 MAX_KEYS = 1024
-"""Clients and priorities that are remembered."""
+"""Flows that are remembered."""
 MAX_REPEAT_S = 0.02
 """Longest that a refusal is repeated without asking the engine; too short for people to notice."""
 # A queue that is worked off quickly may be empty before the engine is asked again.
 _REPEAT_SHARE = 0.25
-# Bounds that depend on the request itself: another request of the client may be admitted.
+# Bounds that depend on the request itself: another request of the flow may be admitted.
 _OWN_BOUNDS = (Bound.DEADLINE, Bound.TOKENS, Bound.ATTENTION)
 
 
@@ -34,6 +34,7 @@ class QueueKey(NamedTuple):
     """Requests with the same key wait one behind the other."""
 
     client_id: str
+    flow_id: str
     priority: Priority
     has_target: bool = False
     """Requests to score a target have a queue of their own."""
@@ -41,7 +42,7 @@ class QueueKey(NamedTuple):
     @classmethod
     def of(cls, spec: Spec) -> QueueKey:
         """Builds the key of a request."""
-        return cls(spec.client_id, spec.priority, isinstance(spec, ScoreSpec))
+        return cls(spec.client_id, spec.flow_id, spec.priority, isinstance(spec, ScoreSpec))
 
 
 @dataclass(slots=True)

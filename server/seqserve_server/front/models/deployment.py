@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 
 from seqserve.errors import SeqserveError
 from seqserve_server.contract import logs
@@ -23,6 +24,9 @@ from seqserve_server.front.telemetry.metrics import Metrics
 
 # If an engine does not send its last stats within this time, they are not counted.
 _STATS_TIMEOUT_S = 2.0
+
+# By then a scraper has seen the last counts of a version that was unloaded.
+_LAST_SCRAPE_S = 120.0
 
 _POLL_S = 0.01
 
@@ -40,7 +44,7 @@ class Deployment:
         self._loading: dict[Entry, RemoteEngine] = {}
         self._closed = False
         self.on_change: Callable[[], None] = lambda: None
-        """Called when an engine goes up or down."""
+        """Called when the engine of a version fails, starts again or is trusted again."""
 
     @property
     def loading_engines(self) -> list[RemoteEngine]:
@@ -71,10 +75,14 @@ class Deployment:
                 self._finish(entry, model, time.perf_counter() - began_s)
             del self._loading[entry]
 
-    async def start(self, model: ServedModel) -> None:
-        """Connects the engine of a loaded model to the event loop."""
-        model.engine.on_change = lambda is_up: self.on_change()
+    async def start(self, entry: Entry, model: ServedModel) -> None:
+        """Connects the engine of a loaded version to the event loop."""
+        model.engine.watch(partial(self._engine_changed, entry))
         await model.engine.start()
+
+    def _engine_changed(self, entry: Entry) -> None:
+        entry.follow_engine()
+        self.on_change()
 
     async def load(self, entry: Entry) -> None:
         """Loads a version; afterwards its entry is READY, or FAILED with a reason."""
@@ -93,6 +101,8 @@ class Deployment:
             self._fail(entry, error)
         else:
             self._finish(entry, model, time.perf_counter() - began_s)
+            # It may have failed already.
+            entry.follow_engine()
 
     async def unload(self, entry: Entry) -> None:
         """Waits for the calls of a draining version, then ends its process."""
@@ -107,7 +117,10 @@ class Deployment:
         await model.engine.stop()
         manifest = model.manifest
         self._metrics.model_unloaded(
-            manifest.name, manifest.version, manifest.precision, model.provider.value, model.engine
+            manifest.name, manifest.version, manifest.precision, model.provider.value
+        )
+        asyncio.get_running_loop().call_later(
+            _LAST_SCRAPE_S, self._metrics.forget_model, manifest.name, manifest.version
         )
         entry.model = None
         entry.finish_draining()
@@ -121,7 +134,7 @@ class Deployment:
         model = await asyncio.to_thread(self._loader.load, entry.name, entry.version, engine)
         if self._closed:
             raise EngineFault("the server stops")
-        await self.start(model)
+        await self.start(entry, model)
         return model
 
     def _finish(self, entry: Entry, model: ServedModel, seconds: float) -> None:

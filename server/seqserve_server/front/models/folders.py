@@ -8,6 +8,7 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -20,23 +21,47 @@ Files: TypeAlias = tuple[tuple[str, int, int, int, int], ...]
 Only ctime shows a change of permissions.
 """
 
+_VERSION = r"[1-9][0-9]{0,8}"
 # A folder that was just removed, a circle of links, or one we may not read, such as lost+found.
 _IGNORED_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM)
 
 
-def version_folders(repository: Path) -> list[Path]:
-    """Lists the folders ``<name>/<version>/``; raises OSError if the repository is unreadable."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """The folders of a repository."""
+
+    versions: list[Path]
+    """The folders ``<name>/<version>/``, sorted."""
+    ignored: dict[Path, str]
+    """Folders that look like models or versions but are none, and why."""
+    has_models: bool
+    """Whether there is a folder of a model, even one without versions."""
+
+
+def list_folders(repository: Path) -> Listing:
+    """Lists the folders of a repository; raises OSError if it is unreadable.
+
+    Names that begin with a dot belong to editors, file systems and unfinished copies.
+    """
     # Without the right to enter it, iterdir would still list names and every version look gone.
     os.stat(os.path.join(repository, os.curdir))
-    return sorted(
-        folder
-        for model in repository.iterdir()
-        # Names with a leading dot belong to editors, file systems and unfinished copies; names
-        # that cannot be printed could not be shown in a reply.
-        if not model.name.startswith(".") and model.name.isprintable() and _is_folder(model)
-        for folder in _children(model)
-        if re.fullmatch(r"[1-9][0-9]{0,8}", folder.name) and _is_folder(folder)
-    )
+    models = [path for path in repository.iterdir() if _is_shown(path) and _is_folder(path)]
+    versions: list[Path] = []
+    ignored: dict[Path, str] = {}
+    for model in models:
+        # It could not be shown in a reply.
+        if not model.name.isprintable():
+            ignored[model] = "the name of a model must be printable"
+            continue
+        children = [path for path in _children(model) if _is_shown(path)]
+        if any(path.name == manifest.FILE for path in children):
+            ignored[model] = f"{manifest.FILE} belongs into a folder <name>/<version>/"
+        for folder in filter(_is_folder, children):
+            if re.fullmatch(_VERSION, folder.name):
+                versions.append(folder)
+            else:
+                ignored[folder] = "a version is a number from 1 to 999999999, without leading zeros"
+    return Listing(versions=sorted(versions), ignored=ignored, has_models=bool(models))
 
 
 def files_of(folder: Path) -> Files:
@@ -63,6 +88,10 @@ def check_inside(folder: Path, repository: Path) -> None:
         raise ArtifactError(
             f"{folder}: is a link that leads out of the repository; put the model itself there"
         )
+
+
+def _is_shown(path: Path) -> bool:
+    return not path.name.startswith(".")
 
 
 def _is_folder(path: Path) -> bool:

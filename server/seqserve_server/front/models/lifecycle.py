@@ -3,8 +3,9 @@
 ::
 
     found ──▶ AVAILABLE ──▶ LOADING ──▶ READY ──▶ DRAINING ──▶ AVAILABLE
-                  ▲            │
-                  └─ FAILED ◀──┘
+                  ▲            │         ▲ │          ▲
+                  └─ FAILED ◀──┘         │ ▼          │
+                                      RESTARTING ─────┘
 
 :func:`to_load` and :func:`to_drain` decide, from the states of all versions of a model, which ones
 to load and which to drain. Callers ask them again after every change. A version without a folder is
@@ -26,6 +27,8 @@ class ModelState(Enum):
     """In the repository, not loaded."""
     LOADING = "loading"
     READY = "ready"
+    RESTARTING = "restarting"
+    """Loaded, but its engine has failed and has not proven itself again."""
     DRAINING = "draining"
     """Finishes its calls and takes no new ones."""
     FAILED = "failed"
@@ -44,7 +47,8 @@ class Control(Enum):
 
 
 _IDLE = (ModelState.AVAILABLE, ModelState.FAILED)
-_ACTIVE = (ModelState.LOADING, ModelState.READY)
+_LOADED = (ModelState.READY, ModelState.RESTARTING)
+_ACTIVE = (ModelState.LOADING, *_LOADED)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -114,9 +118,17 @@ class Version:
         """Moves from FAILED to AVAILABLE, so that it may be loaded again."""
         self._move(ModelState.AVAILABLE, ModelState.FAILED)
 
+    def start_restarting(self, reason: str) -> None:
+        """Moves to RESTARTING; one that restarts already gets the new reason."""
+        self._move(ModelState.RESTARTING, *_LOADED, reason=reason)
+
+    def finish_restarting(self) -> None:
+        """Moves to READY."""
+        self._move(ModelState.READY, ModelState.RESTARTING)
+
     def start_draining(self) -> None:
         """Moves to DRAINING."""
-        self._move(ModelState.DRAINING, ModelState.READY)
+        self._move(ModelState.DRAINING, *_LOADED)
 
     def finish_draining(self) -> None:
         """Moves to AVAILABLE, after its calls and its process have ended."""
@@ -156,11 +168,13 @@ def to_load(versions: Collection[V], keep: int, weighted: Collection[int] = ()) 
 def to_drain(versions: Collection[V], keep: int, weighted: Collection[int] = ()) -> list[V]:
     """Finds the versions of a model to drain.
 
-    Only newer versions that are READY replace a version. The last ready version, if its folder is
+    Only newer versions that are READY replace a version. The last loaded version, if its folder is
     gone, stays until the versions that are loading have finished or failed.
     """
-    ready = [version for version in versions if version.state is ModelState.READY]
-    wanted = [version for version in ready if version.is_wanted]
+    loaded = [version for version in versions if version.state in _LOADED]
+    wanted = [
+        version for version in loaded if version.state is ModelState.READY and version.is_wanted
+    ]
     is_loading = any(version.state is ModelState.LOADING for version in versions)
 
     def is_due(version: V) -> bool:
@@ -171,7 +185,7 @@ def to_drain(versions: Collection[V], keep: int, weighted: Collection[int] = ())
         is_watched = version.control is Control.WATCH and version.version not in weighted
         return is_watched and _is_outdated(version, wanted, keep)
 
-    return [version for version in ready if is_due(version)]
+    return [version for version in loaded if is_due(version)]
 
 
 def _is_outdated(version: Version, others: Collection[Version], keep: int) -> bool:

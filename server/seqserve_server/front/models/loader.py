@@ -36,6 +36,7 @@ class Loader:
         return RemoteEngine(
             partial(self.launch, Setup(folder, self.provider, self.threads, self.limits)),
             self.stall_s,
+            label=f"{name}/{version}",
         )
 
     def load(self, name: str, version: int, engine: RemoteEngine) -> ServedModel:

@@ -47,12 +47,22 @@ class Entry(Version):
     """A version in the repository, with its model if it is loaded."""
 
     model: ServedModel | None = None
-    """Set while the version is ready or draining."""
+    """Set while the version is ready, restarting or draining."""
 
     @property
-    def is_up(self) -> bool:
-        """Whether it is ready and its engine process runs."""
-        return self.state is ModelState.READY and self.model is not None and self.model.engine.is_up
+    def is_ready(self) -> bool:
+        """Whether it takes calls: routing, health, metrics and lists all ask this."""
+        return self.state is ModelState.READY
+
+    def follow_engine(self) -> None:
+        """Moves between READY and RESTARTING, as its engine fails and proves itself again."""
+        if self.model is None or self.state is ModelState.DRAINING:
+            return
+        engine = self.model.engine
+        if not engine.is_ready:
+            self.start_restarting(engine.trouble)
+        elif not self.is_ready:
+            self.finish_restarting()
 
 
 class Repository:
@@ -79,7 +89,7 @@ class Repository:
             StartupError: No model is ready.
             OptionError: The named model is not ready.
         """
-        ready = sorted({entry.name for entry in self.entries if entry.state is ModelState.READY})
+        ready = sorted({entry.name for entry in self.entries if entry.is_ready})
         if not ready:
             reasons = "".join(f"\n  {entry.label}: {entry.reason}" for entry in self.entries)
             raise errors.StartupError(f"no model can be served:{reasons}")
@@ -133,13 +143,14 @@ class Repository:
             ModelNotFound: It does not exist; the message lists the versions that do.
         """
         found = self._matching(name, version)
-        return max(found, key=lambda entry: (entry.state is ModelState.READY, entry.version))
+        return max(found, key=lambda entry: (entry.is_ready, entry.version))
 
     def resolve(self, name: str, version: int, key: str) -> ServedModel:
         """Finds the version that serves a call. The caller must count the call in its ``calls``.
 
-        An empty name is the default. Version 0 is one chosen by the traffic weights; calls of equal
-        keys get the same one.
+        An empty name is the default. Version 0 is a ready one, chosen by the traffic weights; calls
+        of equal keys get the same one. Where none is ready, a version that restarts serves the call
+        if its engine runs.
 
         Raises:
             ModelNotFound: The version does not exist.
@@ -147,22 +158,16 @@ class Repository:
             ModelNotLoaded: It is not ready, and waiting does not help.
         """
         found = self._matching(name, version)
-        ready = {
-            entry.version: entry.model
-            for entry in found
-            if entry.model and entry.state is ModelState.READY
-        }
-        if not ready:
+        models = {entry.version: entry.model for entry in _best(found) if entry.model}
+        if not models:
             raise _unready_error(found)
-        if len(ready) == 1:
-            return next(iter(ready.values()))
-        return ready[choose_version(self._weights(found[0].name), ready, key)]
+        if len(models) == 1:
+            return next(iter(models.values()))
+        return models[choose_version(self._weights(found[0].name), models, key)]
 
     def share(self, entry: Entry) -> float:
         """Returns the share, 0 to 1, that an entry gets of the calls that name no version."""
-        ready = [
-            other.version for other in self.versions(entry.name) if other.state is ModelState.READY
-        ]
+        ready = [other.version for other in self.versions(entry.name) if other.is_ready]
         return traffic_shares(self._weights(entry.name), ready).get(entry.version, 0.0)
 
     def weighted(self, name: str) -> list[int]:
@@ -202,6 +207,15 @@ class Repository:
         labels = [entry.label for entry in self.entries]
         more = f" and {len(labels) - _MAX_LABELS} more" if len(labels) > _MAX_LABELS else ""
         return ", ".join(labels[:_MAX_LABELS]) + more
+
+
+def _best(entries: list[Entry]) -> list[Entry]:
+    """Lists the entries that are ready, or else those whose engine restarts: running ones first."""
+    if ready := [entry for entry in entries if entry.is_ready]:
+        return ready
+    restarting = [entry for entry in entries if entry.state is ModelState.RESTARTING]
+    running = [entry for entry in restarting if entry.model and entry.model.engine.is_up]
+    return running or restarting
 
 
 def _unknown(name: str, version: int) -> str:

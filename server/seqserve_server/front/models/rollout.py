@@ -65,6 +65,7 @@ class Rollout:
             ProviderError: The execution provider is not available.
         """
         self._scanner.open()
+        self._check_default(default)
         try:
             for name, weights in (traffic or {}).items():
                 self.repository.set_traffic(name, weights)
@@ -78,6 +79,15 @@ class Rollout:
             self.discard()
             raise
 
+    def _check_default(self, default: str) -> None:
+        """Refuses a misspelt name before the models are loaded, which takes longer."""
+        names = self.repository.names()
+        if default and default not in names:
+            raise OptionError(
+                f"--default-model: {default!r} is not in the repository; there are"
+                f" {', '.join(names)}"
+            )
+
     def discard(self) -> None:
         """Ends all engine processes when no event loop runs; blocks."""
         for engine in self._engines():
@@ -85,8 +95,9 @@ class Rollout:
 
     async def start(self) -> None:
         """Starts the engines, and scans the folder from now on."""
-        for model in self.repository.models():
-            await self._deployment.start(model)
+        for entry in self.repository.entries:
+            if entry.model is not None:
+                await self._deployment.start(entry, entry.model)
         if self._interval_s:
             self._watching = asyncio.create_task(self._watch())
 
@@ -120,7 +131,7 @@ class Rollout:
         Raises:
             ModelNotFound: It is not in the folder.
             ModelNotLoaded: It failed to load; the message says why.
-            ModelUnavailable: It is draining, or the folder cannot be read.
+            ModelUnavailable: It is draining or restarting, or the folder cannot be read.
             Draining: The server shuts down.
         """
         self._check_open()
@@ -134,8 +145,10 @@ class Rollout:
         if entry.state in (ModelState.AVAILABLE, ModelState.FAILED):
             self._begin_load(entry)
         await self._until_settled(entry)
-        if entry.state is not ModelState.READY:
+        if not entry.is_ready:
             self._check_open()
+            if entry.state is ModelState.RESTARTING:
+                raise errors.ModelUnavailable(f"{entry.label} is restarting: {entry.reason}")
             reason = entry.reason or "it was unloaded meanwhile"
             raise errors.ModelNotLoaded(f"{entry.label} could not be loaded: {reason}")
         return entry

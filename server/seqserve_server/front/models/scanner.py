@@ -1,7 +1,8 @@
 """Keeps the list of versions up to date with the repository's folder.
 
 A change counts only when two scans in a row agree. So a copy in progress is not loaded, and a short
-failure of a network disk does not unload a model.
+failure of a network disk does not unload a model. A folder that cannot be read changes nothing, and
+neither does one without any model: probably a disk was unmounted.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ import logging
 from pathlib import Path
 
 from seqserve.errors import OptionError
+from seqserve_server.contract import logs
 from seqserve_server.contract.errors import ModelUnavailable, StartupError
-from seqserve_server.front.models.folders import Files, files_of, has_manifest, version_folders
+from seqserve_server.front.models.folders import Files, files_of, has_manifest, list_folders
 from seqserve_server.front.models.repository import Entry, Repository
 
 _BEING_WRITTEN = "its files are being written"
 _NO_MANIFEST = "manifest.json, which is written last, is not there yet"
 
 _Label = tuple[str, int]
-_log = logging.getLogger(__name__)
 
 
 class Scanner:
@@ -30,6 +31,9 @@ class Scanner:
         self._folder = folder
         self._repository = repository
         self._seen: dict[_Label, Files] = {}
+        self._ignored: dict[Path, str] = {}
+        self._trouble = ""
+        """Why the last scan changed nothing; empty if it went well."""
 
     def open(self) -> None:
         """Adds all versions in the folder; this first scan needs no second one. Blocks."""
@@ -39,7 +43,7 @@ class Scanner:
                 " and a clone of seqserve has one"
             )
         try:
-            self._seen = self._read()
+            self._seen = self._read() or {}
         except OSError as error:
             raise OptionError(f"--model-repository: {self._folder}: {error.strerror}") from None
         if not self._seen:
@@ -51,12 +55,16 @@ class Scanner:
             self._repository.add(Entry(name=name, version=version, files=files))
 
     async def scan(self) -> bool:
-        """Scans once; returns False, and changes nothing, if the folder cannot be read."""
+        """Scans once; returns False, and changes nothing, if the folder is unreadable or empty."""
+        trouble = "it holds no folder of a model"
         try:
             seen = await asyncio.to_thread(self._read)
         except OSError as error:
-            _log.warning("the model repository cannot be read: %s", error)
+            seen, trouble = None, f"it cannot be read: {error.strerror}"
+        if seen is None:
+            self._warn(trouble)
             return False
+        self._trouble = ""
         before, self._seen = self._seen, seen
         for label, files in seen.items():
             self._update(label, files, is_stable=before.get(label) == files)
@@ -69,23 +77,38 @@ class Scanner:
     async def find(self, name: str) -> None:
         """Adds the versions of a model that no scan has seen yet."""
         try:
-            folders = await asyncio.to_thread(version_folders, self._folder)
+            listing = await asyncio.to_thread(list_folders, self._folder)
         except OSError as error:
             raise ModelUnavailable(
                 f"the model repository cannot be read: {error.strerror}"
             ) from None
-        for folder in folders:
+        for folder in listing.versions:
             if folder.parent.name == name:
                 version = int(folder.name)
                 self._entry(name, version)
                 # A scan in progress may have listed the folder before this version was there.
                 self._seen.setdefault((name, version), ())
 
-    def _read(self) -> dict[_Label, Files]:
+    def _read(self) -> dict[_Label, Files] | None:
+        """Reads the files of all versions; None if there is no folder of a model."""
+        listing = list_folders(self._folder)
+        for folder, reason in listing.ignored.items():
+            if folder not in self._ignored:
+                facts = {"folder": folder, "reason": reason}
+                logs.event("folder ignored", facts, logging.WARNING)
+        self._ignored = listing.ignored
+        if not listing.has_models:
+            return None
         return {
-            (folder.parent.name, int(folder.name)): files_of(folder)
-            for folder in version_folders(self._folder)
+            (folder.parent.name, int(folder.name)): files_of(folder) for folder in listing.versions
         }
+
+    def _warn(self, trouble: str) -> None:
+        """Logs once why the versions stay as they are."""
+        if trouble != self._trouble:
+            facts = {"folder": self._folder, "reason": trouble}
+            logs.event("model repository kept", facts, logging.WARNING)
+        self._trouble = trouble
 
     def _update(self, label: _Label, files: Files, *, is_stable: bool) -> None:
         entry = self._entry(*label)

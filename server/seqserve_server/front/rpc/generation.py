@@ -23,7 +23,7 @@ from seqserve_server.front.rpc.batch import answer_all
 from seqserve_server.front.rpc.bulk import Answered, Bulk, Requests
 from seqserve_server.front.rpc.calls.answer_memory import MAX_WAIT_S
 from seqserve_server.front.rpc.calls.answer_size import AnswerSize
-from seqserve_server.front.rpc.calls.call import MAX_REFUSALS, EngineCall
+from seqserve_server.front.rpc.calls.call import EngineCall
 from seqserve_server.front.rpc.calls.server_call import current
 from seqserve_server.front.rpc.calls.wire import encoded_list
 from seqserve_server.front.rpc.options.known_options import KnownOptions
@@ -67,11 +67,10 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         self,
         request: generation_pb2.GenerateRequest,
         context: Context,
-        max_refusals: float = MAX_REFUSALS,
     ) -> generation_pb2.GenerateResponse:
         """Answers one of many requests of a call; it tries again after a refusal."""
-        model, call = await self._generation(request, context, patient=True)
-        await call.finished_in_time(max_refusals)
+        model, call = await self._generation(request, context, is_bulk=True)
+        await call.finished_in_time()
         return await self._response(model, call, request.options, request.source)
 
     async def GenerateStream(
@@ -118,7 +117,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
             try:
                 tokens = await source_tokens(model, source)
                 chosen = for_source(options, request.options.terms, source)
-                call = _generate(model, tokens, chosen, context, priority=priority)
+                call = _generate(model, tokens, chosen, context, priority=priority, is_bulk=True)
                 await call.finished_in_time()
                 response = await self._response(model, call, request.options, source)
             except ServiceError as error:
@@ -147,14 +146,13 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
                 # A refused request keeps its place among the few, so the caller is not read from:
                 # back-pressure is the right effect of a full queue. After a failure the caller
                 # would only send the request again.
-                response = await self.generate_in_time(request, context, max_refusals=math.inf)
+                response = await self.generate_in_time(request, context)
             except BaseException:
                 part.free()
                 raise
             finally:
                 part.release()
-                # Requests may name several models; the last one stands for the call.
-                record.model = part.model or record.model
+                record.stands_for(part)
             return Answered(response, part.free)
 
         # As many as can run: they fill the batch, and requests of others need not wait behind.
@@ -221,22 +219,23 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         context: Context,
         *,
         streamed: bool = False,
-        patient: bool = False,
+        is_bulk: bool = False,
     ) -> tuple[ServedModel, EngineCall]:
-        """Prepares a request; a patient one is not refused here, because it will try again."""
+        """Prepares a request; one of many of a call is not refused here: it would come back."""
         model = self._model(request)
         priority = priority_of(request.priority)
-        if not patient:
+        if not is_bulk:
             # First, so that a refusal costs little.
-            model.engine.refusals.check(QueueKey(current.get().client_id, priority))
+            record = current.get()
+            model.engine.refusals.check(QueueKey(record.client_id, record.connection, priority))
         options = self._options.read(model, request.options)
         source = await source_tokens(model, request.source)
         options = for_source(options, request.options.terms, request.source)
         size = _size(model, options, request.options, len(source))
-        max_wait_s = math.inf if patient else min(MAX_WAIT_S, options.time_limit_s)
+        max_wait_s = math.inf if is_bulk else min(MAX_WAIT_S, options.time_limit_s)
         await current.get().reserve(size, request, max_wait_s=max_wait_s)
         return model, _generate(
-            model, source, options, context, streamed=streamed, priority=priority
+            model, source, options, context, streamed=streamed, priority=priority, is_bulk=is_bulk
         )
 
     async def reserve(
@@ -254,7 +253,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         decoding = self._options.read(model, options)
         longest = model.manifest.limits.max_source_length
         size = _size(model, decoding, options, longest, sources)
-        await current.get().reserve(size, request)
+        await current.get().reserve(size, request, max_wait_s=math.inf)
         return size
 
     async def _response(
@@ -307,6 +306,7 @@ def _of_call(context: Context) -> dict[str, Any]:
         "deadline_s": None if remaining_s is None else time.monotonic() + remaining_s,
         "client_id": record.client_id,
         "call_id": record.request_id,
+        "flow_id": record.connection,
     }
 
 
@@ -317,8 +317,11 @@ def _generate(
     context: Context,
     **more: Any,
 ) -> EngineCall:
-    spec = GenerateSpec(source=source, options=options, **_of_call(context), **more)
-    return EngineCall(model.engine, spec)
+    fields = _of_call(context) | more
+    if more.get("is_bulk"):
+        # A call of many requests is a flow of its own, which the client's other calls pass.
+        fields["flow_id"] = fields["call_id"]
+    return EngineCall(model.engine, GenerateSpec(source=source, options=options, **fields))
 
 
 def _size(

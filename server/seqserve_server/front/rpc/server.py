@@ -13,8 +13,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2, model_pb2_grpc
-from seqserve_server.contract.errors import Draining, StartupError
-from seqserve_server.front.address import address_of
+from seqserve_server.contract.errors import Draining
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.rpc.calls.answer_memory import AnswerMemory
@@ -26,9 +25,9 @@ from seqserve_server.front.rpc.generation import GenerationServicer
 from seqserve_server.front.rpc.models import ModelServicer
 from seqserve_server.front.rpc.open_inference.inference import InferenceServicer
 from seqserve_server.front.rpc.open_inference.pb import open_inference_pb2, open_inference_pb2_grpc
+from seqserve_server.front.rpc.port import bind
 from seqserve_server.front.security.auth_tokens import Tokens
 from seqserve_server.front.security.protection import Security
-from seqserve_server.front.security.tls import Certificates
 from seqserve_server.front.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
@@ -76,8 +75,8 @@ class Server:
         self._server = grpc.aio.server(
             interceptors=self._interceptors(security.tokens), options=connection_arguments(options)
         )
-        self._add_services()
-        self.port = self._bind(address_of(options.host, options.port), security.certificates)
+        self._add_services(metrics)
+        self.port = bind(self._server, options.host, options.port, security.certificates)
         self._is_serving = False
         self._published: dict[str, int] = {}
         self._publishing = asyncio.Lock()
@@ -94,7 +93,7 @@ class Server:
     @property
     def is_ready(self) -> bool:
         """Whether the server takes calls and has an engine for them."""
-        return self._is_serving and any(entry.is_up for entry in self._repository.entries)
+        return self._is_serving and any(entry.is_ready for entry in self._repository.entries)
 
     def _on_change(self) -> None:
         task = asyncio.create_task(self._publish_health())
@@ -132,41 +131,24 @@ class Server:
             return [self._interceptor]
         return [AuthorizationInterceptor(tokens, self._interceptor.refusing), self._interceptor]
 
-    def _add_services(self) -> None:
+    def _add_services(self, metrics: Metrics) -> None:
         generation = GenerationServicer(self._repository, self._draining)
         generation_pb2_grpc.add_GenerationServiceServicer_to_server(generation, self._server)
         models = ModelServicer(self._rollout)
         model_pb2_grpc.add_ModelServiceServicer_to_server(models, self._server)
-        inference = InferenceServicer(self._rollout, generation, self._draining)
+        inference = InferenceServicer(self._rollout, metrics, generation, self._draining)
         open_inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(inference, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         names = (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, self._server)
 
-    def _bind(self, address: str, certificates: Certificates | None) -> int:
-        try:
-            if certificates is None:
-                bound = self._server.add_insecure_port(address)
-            else:
-                bound = self._server.add_secure_port(address, certificates.credentials())
-        except RuntimeError:
-            bound = 0
-        if not bound:
-            # gRPC does not say which, and checks the files more strictly than we do.
-            others = ", or gRPC refuses the files of --tls-certificate" if certificates else ""
-            raise StartupError(
-                f"--port: cannot listen on {address}: another server does, or --host is no address"
-                f" of this machine{others}; --port 0 takes any free port"
-            )
-        return bound
-
     def _statuses(self) -> dict[str, int]:
         """Gives the health of the server, and of each service, model and version."""
-        is_up = any(entry.is_up for entry in self._repository.entries)
+        is_up = any(entry.is_ready for entry in self._repository.entries)
         whole = _SERVING if is_up else _NOT_SERVING
         statuses = dict.fromkeys(("", *_SERVICES), whole)
         for entry in self._repository.entries:
-            status = _SERVING if entry.is_up else _NOT_SERVING
+            status = _SERVING if entry.is_ready else _NOT_SERVING
             statuses[entry.label] = status
             if statuses.get(entry.name) != _SERVING:
                 statuses[entry.name] = status

@@ -8,7 +8,7 @@ from pathlib import Path
 from seqserve.errors import OptionError
 from seqserve.options import flag_of
 from seqserve.token_entry import TokenEntry, digest_of
-from seqserve_server.front.security.reloading import Reloaded
+from seqserve_server.front.security.reloading import Reload, Reloaded
 
 _OPTION = flag_of("tokens")
 _MAX_FILE_BYTES = 1 << 20
@@ -24,6 +24,11 @@ class Tokens:
     def __len__(self) -> int:
         """Counts the entries."""
         return len(self._file.value)
+
+    @property
+    def last_reload(self) -> Reload:
+        """The last reload of the file."""
+        return self._file.last
 
     def find(self, token: str) -> TokenEntry | None:
         """Finds the entry of a token.

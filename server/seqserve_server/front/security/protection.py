@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from seqserve.errors import OptionError
@@ -10,6 +12,7 @@ from seqserve_server.contract import logs
 from seqserve_server.front.address import is_loopback
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.security.auth_tokens import Tokens
+from seqserve_server.front.security.reloading import Reload
 from seqserve_server.front.security.tls import Certificates, certificates_of
 
 
@@ -21,6 +24,15 @@ class Security:
     """None if connections are not encrypted."""
     tokens: Tokens | None = None
     """None if clients need no token."""
+
+    def reloads(self) -> dict[str, Reload]:
+        """Returns the last reload of the files, by the option that names them."""
+        parts = {"--tls-certificate": self.certificates, "--tokens": self.tokens}
+        return {option: part.last_reload for option, part in parts.items() if part is not None}
+
+    def expiry_s(self) -> Mapping[str, float]:
+        """Returns when the certificates expire, in seconds since 1970, by option."""
+        return {} if self.certificates is None else self.certificates.expiry_s
 
 
 def security_of(options: ServeOptions) -> Security:
@@ -47,7 +59,18 @@ def security_of(options: ServeOptions) -> Security:
             )
         facts = {"host": options.host, "missing": ", ".join(missing)}
         logs.event("insecure", facts, logging.WARNING)
+    _warn_of_forgery()
     return security
+
+
+def _warn_of_forgery() -> None:
+    """Warns if the operator lets gRPC's core write lines of its own; the default is none."""
+    verbosity = os.environ.get("GRPC_VERBOSITY", "")
+    if verbosity.upper() != "NONE":
+        reason = "gRPC writes what strangers send to standard error as it is; set NONE"
+        logs.event(
+            "log can be forged", {"GRPC_VERBOSITY": verbosity, "reason": reason}, logging.WARNING
+        )
 
 
 def _missing(security: Security) -> list[str]:

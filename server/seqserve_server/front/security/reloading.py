@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 from seqserve.errors import OptionError
 from seqserve_server.contract import logs
@@ -18,6 +18,15 @@ _RETRY_INTERVAL_S = 1.0
 
 T = TypeVar("T")
 _Stamp: TypeAlias = tuple[int, int, int, int] | None
+
+
+class Reload(NamedTuple):
+    """The outcome of the last reload; the first read counts as one."""
+
+    succeeded: bool
+    """False while the files are broken and their last valid value is used."""
+    success_s: float
+    """Time, in seconds since 1970, at which the value in use was read."""
 
 
 class Reloaded(Generic[T]):
@@ -48,6 +57,7 @@ class Reloaded(Generic[T]):
         self._lock = threading.Lock()
         self._stamps = self._current()
         self._value = self._read_plain()
+        self._success_s = time.time()
         self._error: tuple[list[_Stamp], str] | None = None
         """Files and reason of the last error that was logged; None if the files are valid."""
         self._retry_at_s = 0.0
@@ -59,6 +69,12 @@ class Reloaded(Generic[T]):
             with self._lock:
                 self._reload()
         return self._value
+
+    @property
+    def last(self) -> Reload:
+        """The last reload, which takes place now if the files have changed."""
+        _ = self.value
+        return Reload(succeeded=self._error is None, success_s=self._success_s)
 
     def _is_due(self, stamps: list[_Stamp]) -> bool:
         if stamps != self._stamps:
@@ -78,6 +94,7 @@ class Reloaded(Generic[T]):
         # Files that changed while they were read may not belong together; the next access retries.
         if self._current() == stamps:
             self._stamps, self._value, self._error = stamps, value, None
+            self._success_s = time.time()
             files = ", ".join(map(str, self._files.values()))
             logs.event(f"{self._what} read again", {"files": files})
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import grpc
@@ -9,9 +14,19 @@ import grpc
 from seqserve.errors import OptionError
 from seqserve.options import flag_of
 from seqserve.pem import read_authorities, read_pair
-from seqserve_server.front.security.reloading import Reloaded
+from seqserve_server.contract import logs
+from seqserve_server.front.security.expiry import expiry_s
+from seqserve_server.front.security.reloading import Reload, Reloaded
 
 _CERTIFICATE, _KEY, _CLIENT_CA = map(flag_of, ("tls_certificate", "tls_key", "tls_client_ca"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Files:
+    """What the files hold."""
+
+    configuration: grpc.ServerCertificateConfiguration
+    expiry_s: Mapping[str, float]
 
 
 class Certificates:
@@ -37,13 +52,23 @@ class Certificates:
         """Whether clients must show a certificate (mutual TLS)."""
         return self._client_ca is not None
 
+    @property
+    def last_reload(self) -> Reload:
+        """The last reload of the files."""
+        return self._files.last
+
+    @property
+    def expiry_s(self) -> Mapping[str, float]:
+        """When the first certificate of each file expires, in seconds since 1970, by option."""
+        return self._files.value.expiry_s
+
     def credentials(self) -> grpc.ServerCredentials:
         """Makes the credentials of a gRPC port."""
-        shown = self._files.value
+        shown = self._files.value.configuration
 
         def fetch() -> grpc.ServerCertificateConfiguration | None:
             nonlocal shown
-            before, shown = shown, self._files.value
+            before, shown = shown, self._files.value.configuration
             # None means unchanged.
             return None if shown is before else shown
 
@@ -53,12 +78,29 @@ class Certificates:
             require_client_authentication=self.asks_clients,
         )
 
-    def _read(self) -> grpc.ServerCertificateConfiguration:
+    def _read(self) -> _Files:
         certificate, key = read_pair(self._certificate, self._key, (_CERTIFICATE, _KEY))
         authorities = None
+        shown = {_CERTIFICATE: certificate}
         if self._client_ca is not None:
-            authorities = read_authorities(self._client_ca, _CLIENT_CA)
-        return grpc.ssl_server_certificate_configuration([(key, certificate)], authorities)
+            authorities = shown[_CLIENT_CA] = read_authorities(self._client_ca, _CLIENT_CA)
+        expiries_s = {option: expiry_s(pem) for option, pem in shown.items()}
+        known_s = {option: time_s for option, time_s in expiries_s.items() if time_s is not None}
+        _warn_of_expired(known_s)
+        return _Files(
+            configuration=grpc.ssl_server_certificate_configuration(
+                [(key, certificate)], authorities
+            ),
+            expiry_s=known_s,
+        )
+
+
+def _warn_of_expired(expiry_s: Mapping[str, float]) -> None:
+    """Warns only: clients that do not check it, or a wrong clock, must not keep a server down."""
+    for option, time_s in expiry_s.items():
+        if time_s < time.time():
+            facts = {"option": option, "since": datetime.fromtimestamp(time_s, UTC).isoformat()}
+            logs.event("certificate expired", facts, logging.WARNING)
 
 
 def certificates_of(

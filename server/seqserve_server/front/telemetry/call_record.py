@@ -49,11 +49,15 @@ class CallRecord:
     request_id: str
     peer: str = ""
     """The client's network address, or the name that a trusted proxy gives it."""
+    connection: str = ""
+    """The client's connection: its address and port, as gRPC writes them."""
     auth_name: str = ""
     """Name of the token; empty if it has none, or the server needs none."""
     began_s: float = field(default_factory=time.monotonic)
     model: str = ""
     """Empty until the model is known to exist, so that clients cannot make up metric labels."""
+    version: int = 0
+    """Its version; 0 as long as the model is not known."""
     facts: dict[str, float] = field(default_factory=dict)
     """Counts and times for the log line and the trace; never text."""
     trace: Trace | None = None

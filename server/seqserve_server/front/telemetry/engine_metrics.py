@@ -1,14 +1,11 @@
-"""Collects the metrics of all engines at each scrape.
-
-Each version of a model has its own engine; the series of a model are sums over its versions.
-"""
+"""Collects the metrics of all engines at each scrape, by model and version."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Lock
 from typing import Protocol
 
@@ -18,6 +15,8 @@ from prometheus_client.registry import Collector
 from seqserve_server.contract.messages import StatsReply
 from seqserve_server.contract.request import Priority
 from seqserve_server.contract.stats import COUNTERS, HISTOGRAMS, EngineStats
+from seqserve_server.front.telemetry.process_usage import usage_of
+from seqserve_server.front.telemetry.version import NAMES, VersionLabels
 
 _TIMEOUT_S = 2.0
 
@@ -34,36 +33,30 @@ class ReportingEngine(Protocol):
     def last_reply(self) -> StatsReply:
         """Its last reply."""
 
+    @property
+    def restarts(self) -> int:
+        """How often its process was started again."""
+
+    @property
+    def pid(self) -> int | None:
+        """Id of its process; None if it has none."""
+
     def ask(self) -> Future[StatsReply]:
         """Asks for a new reply; may be called from any thread."""
 
 
 @dataclass(slots=True)
-class _Model:
-    """Sums over the engines of a model."""
+class _Report:
+    """What a scrape shows of a version."""
 
-    queue_depth: int = 0
-    low_queue_depth: int = 0
-    slots_in_use: int = 0
-    slots: int = 0
-    cache_bytes: int = 0
-    stats: EngineStats = field(default_factory=EngineStats)
-
-    def add(self, engine: ReportingEngine, report: StatsReply) -> None:
-        self.queue_depth += report.queue_depth
-        self.low_queue_depth += report.low_queue_depth
-        self.slots_in_use += report.slots_in_use
-        self.slots += engine.slots
-        self.cache_bytes += engine.cache_bytes
-        self.stats.add(report.stats)
+    stats: EngineStats
+    restarts: int
+    engine: ReportingEngine | None = None
+    """None once the version is unloaded; then only its counters are shown."""
+    reply: StatsReply | None = None
 
 
-_GAUGES = {
-    "slots_in_use": "Rows that run.",
-    "slots": "Rows that may run at once.",
-    "cache_bytes": "Bytes of keys and values.",
-}
-"""Help text of each sum that is a gauge of the same name."""
+_Reports = dict[VersionLabels, _Report]
 
 
 class EnginesCollector(Collector):
@@ -72,102 +65,140 @@ class EnginesCollector(Collector):
     def __init__(self, timeout_s: float = _TIMEOUT_S) -> None:
         """Starts without engines; a late engine is shown with its last reply."""
         self._timeout_s = timeout_s
-        self._engines: dict[str, list[ReportingEngine]] = {}
-        # Stats of engines that were removed, so that counters never fall.
-        self._past: dict[str, EngineStats] = {}
+        self._engines: dict[VersionLabels, ReportingEngine] = {}
+        # Stats and restarts of engines that were removed, so that counters do not fall.
+        self._past: dict[VersionLabels, tuple[EngineStats, int]] = {}
         self._lock = Lock()
 
-    def add(self, model: str, engine: ReportingEngine) -> None:
-        """Adds an engine of a model."""
+    def add(self, version: VersionLabels, engine: ReportingEngine) -> None:
+        """Adds the engine of a version."""
         with self._lock:
-            self._engines.setdefault(model, []).append(engine)
+            self._engines[version] = engine
 
-    def remove(self, model: str, engine: ReportingEngine) -> None:
-        """Removes an engine; its last stats stay in the counters of its model."""
+    def remove(self, version: VersionLabels) -> None:
+        """Removes the engine of a version; its counters stay until they are forgotten."""
         with self._lock:
-            self._engines[model].remove(engine)
-            self._past.setdefault(model, EngineStats()).add(engine.last_reply.stats)
+            engine = self._engines.pop(version)
+            stats, restarts = self._before(version)
+            stats.add(engine.last_reply.stats)
+            self._past[version] = stats, restarts + engine.restarts
+
+    def forget(self, version: VersionLabels) -> None:
+        """Ends the series of a version that was removed."""
+        with self._lock:
+            self._past.pop(version, None)
 
     def collect(self) -> Iterator[core.Metric]:
         """Yields every family with its current values."""
-        models = self._ask()
-        yield from _gauges(models)
-        yield from _counters(models)
-        yield from _labelled_counters(models)
-        yield from _histograms(models)
+        reports = self._ask()
+        yield from _gauges(reports)
+        yield from _processes(reports)
+        yield from _counters(reports)
+        yield from _labelled_counters(reports)
+        yield from _histograms(reports)
 
-    def _ask(self) -> dict[str, _Model]:
+    def _before(self, version: VersionLabels) -> tuple[EngineStats, int]:
+        """Copies what the removed engines of a version have done."""
+        copy = EngineStats()
+        stats, restarts = self._past.get(version, (EngineStats(), 0))
+        copy.add(stats)
+        return copy, restarts
+
+    def _ask(self) -> _Reports:
         """Sends all questions first, so that the engines answer in parallel."""
-        models, asked = {}, []
+        asked: dict[VersionLabels, Future[StatsReply]] = {}
+        reports: _Reports = {}
         with self._lock:
-            for name, engines in self._engines.items():
-                model = models[name] = _Model()
-                model.stats.add(self._past.get(name, EngineStats()))
-                asked += [(model, engine, engine.ask()) for engine in engines]
+            for version in sorted({*self._past, *self._engines}):
+                report = reports[version] = _Report(*self._before(version))
+                if engine := self._engines.get(version):
+                    report.engine = engine
+                    report.restarts += engine.restarts
+                    asked[version] = engine.ask()
         end_s = time.monotonic() + self._timeout_s
-        for model, engine, future in asked:
+        for version, future in asked.items():
+            report = reports[version]
+            assert report.engine is not None
             try:
-                report = future.result(max(0.0, end_s - time.monotonic()))
+                report.reply = future.result(max(0.0, end_s - time.monotonic()))
             except TimeoutError:
-                report = engine.last_reply
-            model.add(engine, report)
-        return models
+                report.reply = report.engine.last_reply
+            report.stats.add(report.reply.stats)
+        return reports
 
 
-_Models = dict[str, _Model]
-
-
-def _gauges(models: _Models) -> Iterator[core.GaugeMetricFamily]:
+def _gauges(reports: _Reports) -> Iterator[core.Metric]:
     waiting = core.GaugeMetricFamily(
         "seqserve_queue_depth",
         "Requests that wait, for a slot or for the scorer.",
-        labels=["model", "priority"],
+        labels=[*NAMES, "priority"],
     )
-    for label, model in models.items():
-        normal = model.queue_depth - model.low_queue_depth
-        waiting.add_metric([label, Priority.NORMAL.value], normal)
-        waiting.add_metric([label, Priority.LOW.value], model.low_queue_depth)
-    yield waiting
-    for name, text in _GAUGES.items():
-        family = core.GaugeMetricFamily(f"seqserve_{name}", text, labels=["model"])
-        for label, model in models.items():
-            family.add_metric([label], getattr(model, name))
-        yield family
+    in_use = _gauge("slots_in_use", "Rows that run.")
+    slots = _gauge("slots", "Rows that may run at once.")
+    cache_bytes = _gauge("cache_bytes", "Bytes of keys and values.")
+    for version, report in reports.items():
+        engine, reply = report.engine, report.reply
+        if engine is None or reply is None:
+            continue
+        normal = reply.queue_depth - reply.low_queue_depth
+        waiting.add_metric([*version, Priority.NORMAL.value], normal)
+        waiting.add_metric([*version, Priority.LOW.value], reply.low_queue_depth)
+        in_use.add_metric(version, reply.slots_in_use)
+        slots.add_metric(version, engine.slots)
+        cache_bytes.add_metric(version, engine.cache_bytes)
+    yield from (waiting, in_use, slots, cache_bytes)
 
 
-def _counters(models: _Models) -> Iterator[core.Metric]:
+def _processes(reports: _Reports) -> Iterator[core.Metric]:
+    restarts = _counter("engine_restarts", "Times that an engine was started again.")
+    memory = _gauge("engine_resident_memory_bytes", "Resident memory of an engine's process.")
+    cpu = _counter("engine_cpu_seconds", "CPU time of an engine's process.")
+    for version, report in reports.items():
+        restarts.add_metric(version, report.restarts)
+        usage = usage_of(report.engine.pid) if report.engine else None
+        if usage is not None:
+            memory.add_metric(version, usage.resident_bytes)
+            cpu.add_metric(version, usage.cpu_s)
+    yield from (restarts, memory, cpu)
+
+
+def _counters(reports: _Reports) -> Iterator[core.Metric]:
     for name, text in COUNTERS.items():
         family: core.CounterMetricFamily | core.UnknownMetricFamily
         if name in HISTOGRAMS:
             # OpenMetrics names a counter without its suffix, so both families would have one name.
-            family = core.UnknownMetricFamily(f"seqserve_{name}_total", text, labels=["model"])
+            family = core.UnknownMetricFamily(f"seqserve_{name}_total", text, labels=NAMES)
         else:
-            family = core.CounterMetricFamily(f"seqserve_{name}", text, labels=["model"])
-        for label, model in models.items():
-            family.add_metric([label], model.stats.totals[name])
+            family = _counter(name, text)
+        for version, report in reports.items():
+            family.add_metric(version, report.stats.totals[name])
         yield family
 
 
-def _labelled_counters(models: _Models) -> Iterator[core.CounterMetricFamily]:
-    late = core.CounterMetricFamily(
-        "seqserve_deadline_exceeded", "Requests whose deadline passed.", labels=["model", "where"]
-    )
-    stops = core.CounterMetricFamily(
-        "seqserve_stop", "Answers by why they stopped.", labels=["model", "reason"]
-    )
-    for label, model in models.items():
-        for where, count in model.stats.deadlines.items():
-            late.add_metric([label, where], count)
-        for reason, count in model.stats.stops.items():
-            stops.add_metric([label, reason], count)
+def _labelled_counters(reports: _Reports) -> Iterator[core.CounterMetricFamily]:
+    late = _counter("deadline_exceeded", "Requests whose deadline passed.", "where")
+    stops = _counter("stop", "Answers by why they stopped.", "reason")
+    for version, report in reports.items():
+        for where, count in report.stats.deadlines.items():
+            late.add_metric([*version, where], count)
+        for reason, count in report.stats.stops.items():
+            stops.add_metric([*version, reason], count)
     yield late
     yield stops
 
 
-def _histograms(models: _Models) -> Iterator[core.HistogramMetricFamily]:
+def _histograms(reports: _Reports) -> Iterator[core.HistogramMetricFamily]:
     for name, (text, _) in HISTOGRAMS.items():
-        family = core.HistogramMetricFamily(f"seqserve_{name}", text, labels=["model"])
-        for label, model in models.items():
-            buckets, total = model.stats.histograms[name].buckets()
-            family.add_metric([label], buckets, total)
+        family = core.HistogramMetricFamily(f"seqserve_{name}", text, labels=NAMES)
+        for version, report in reports.items():
+            buckets, total = report.stats.histograms[name].buckets()
+            family.add_metric(version, buckets, total)
         yield family
+
+
+def _gauge(name: str, text: str) -> core.GaugeMetricFamily:
+    return core.GaugeMetricFamily(f"seqserve_{name}", text, labels=NAMES)
+
+
+def _counter(name: str, text: str, *labels: str) -> core.CounterMetricFamily:
+    return core.CounterMetricFamily(f"seqserve_{name}", text, labels=[*NAMES, *labels])

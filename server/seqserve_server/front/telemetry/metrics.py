@@ -7,53 +7,25 @@ have the same relative precision at 1 ms as at 10 s.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
-from operator import itemgetter
 from typing import TypeAlias
 
 import prometheus_client as prometheus
-from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
-from prometheus_client.samples import Exemplar
 
-from seqserve_server.contract.histogram import Histogram
-from seqserve_server.contract.stats import REQUEST_BOUNDS
+from seqserve_server.front.telemetry.call_metrics import CallMetrics, Calls, Kind
 from seqserve_server.front.telemetry.engine_metrics import EnginesCollector, ReportingEngine
+from seqserve_server.front.telemetry.file_metrics import (
+    FilesCollector,
+    ReadExpiries,
+    ReadReloads,
+)
 from seqserve_server.front.telemetry.outcomes import rejection_of
+from seqserve_server.front.telemetry.version import VersionLabels
 
 ReadVersions: TypeAlias = Callable[[], list[tuple[str, int, str]]]
 """Returns name, number and state of every version; called from any thread."""
-
-
-class _Durations(Collector):
-    """Call durations by model and method; each bucket keeps its last call as an exemplar."""
-
-    def __init__(self) -> None:
-        self._histograms: dict[tuple[str, str], tuple[Histogram, dict[int, Exemplar]]] = {}
-
-    def observe(self, model: str, method: str, duration_s: float, call: dict[str, str]) -> None:
-        key = (model, method)
-        found = self._histograms.get(key)
-        if found is None:
-            found = self._histograms.setdefault(key, (Histogram(REQUEST_BOUNDS), {}))
-        histogram, last = found
-        last[histogram.observe(duration_s)] = Exemplar(call, duration_s, time.time())
-
-    def collect(self) -> Iterator[HistogramMetricFamily]:
-        family = HistogramMetricFamily(
-            "seqserve_request_duration_seconds",
-            "Calls from arrival to the last message.",
-            labels=["model", "method"],
-        )
-        for key, (histogram, last) in sorted(self._histograms.items(), key=itemgetter(0)):
-            buckets, total = histogram.buckets()
-            rows = [
-                (bound, count, last[number]) if number in last else (bound, count)
-                for number, (bound, count) in enumerate(buckets)
-            ]
-            family.add_metric(key, rows, total)
-        yield family
 
 
 class _Versions(Collector):
@@ -84,12 +56,16 @@ class Metrics:
         prometheus.ProcessCollector(registry=self.registry)
         prometheus.PlatformCollector(registry=self.registry)
         self._engines = EnginesCollector()
-        self._durations = _Durations()
+        self._calls = CallMetrics()
+        # Versions that have series: a call that outlives its version must not begin new ones.
+        self._shown: set[VersionLabels] = set()
+        self._loaded: set[VersionLabels] = set()
         self._versions = _Versions()
+        self._files = FilesCollector()
         self.registry.register(self._engines)
-        self.registry.register(self._durations)
+        self.registry.register(self._calls)
         self.registry.register(self._versions)
-        self._requests = self._counter("requests", "Calls by outcome.", "method", "code", "model")
+        self.registry.register(self._files)
         self._rejected = self._counter(
             "rejected", "Requests refused before they could wait.", "reason", "model"
         )
@@ -121,31 +97,52 @@ class Metrics:
         """Sets the function that reads the states of all versions at each scrape."""
         self._versions.read = read
 
+    def show_files(self, reloads: ReadReloads, expiries: ReadExpiries) -> None:
+        """Sets the functions that read the state of certificates and tokens at each scrape."""
+        self._files.read_reloads, self._files.read_expiries = reloads, expiries
+
     def model_loaded(
         self, model: str, version: int, precision: str, provider: str, engine: ReportingEngine
     ) -> None:
-        """Counts a version that is ready, and adds its engine to the scrapes."""
-        self._engines.add(model, engine)
-        self._model_info.labels(model, str(version), precision, provider).set(1)
+        """Counts a version that is ready, and begins its series."""
+        labels = VersionLabels.of(model, version)
+        self._loaded.add(labels)
+        self._shown.add(labels)
+        self._engines.add(labels, engine)
+        self._model_info.labels(*labels, precision, provider).set(1)
         self._model_loads.labels("success").inc()
 
-    def model_unloaded(
-        self, model: str, version: int, precision: str, provider: str, engine: ReportingEngine
-    ) -> None:
-        """Removes the engine of a version from the scrapes; its counters stay in the sums."""
-        self._engines.remove(model, engine)
-        self._model_info.remove(model, str(version), precision, provider)
+    def model_unloaded(self, model: str, version: int, precision: str, provider: str) -> None:
+        """Removes the engine of a version; its counters stay until :meth:`forget_model`."""
+        labels = VersionLabels.of(model, version)
+        self._loaded.discard(labels)
+        self._engines.remove(labels)
+        self._model_info.remove(*labels, precision, provider)
+
+    def forget_model(self, model: str, version: int) -> None:
+        """Ends the series of a version, unless it was loaded again."""
+        labels = VersionLabels.of(model, version)
+        if labels not in self._loaded:
+            self._shown.discard(labels)
+            self._engines.forget(labels)
+            self._calls.forget(labels)
 
     def model_failed(self) -> None:
         """Counts a version that could not be loaded."""
         self._model_loads.labels("failure").inc()
 
     def called(
-        self, model: str, method: str, code: str, duration_s: float, call: dict[str, str]
+        self, model: str, version: int, kind: Kind, duration_s: float, exemplar: dict[str, str]
     ) -> None:
-        """Counts a finished call; the exemplar ``call`` is the id of its trace or log line."""
-        self._requests.labels(method, code, model).inc()
-        self._durations.observe(model, method, duration_s, call)
+        """Counts a finished call; the exemplar is the id of its trace or log line."""
+        labels = VersionLabels.of(model, version)
+        if labels not in self._shown:
+            labels = VersionLabels.of(model, 0)
+        self._calls.observe(labels, kind, duration_s, exemplar)
+
+    def calls_of(self, model: str, version: int) -> dict[Kind, Calls]:
+        """Returns the calls of a version since it was loaded."""
+        return self._calls.of(VersionLabels.of(model, version))
 
     def refused(self, model: str, error: Exception) -> None:
         """Counts a call, or one request of a bulk call, if its error is a refusal."""

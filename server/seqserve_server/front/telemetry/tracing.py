@@ -182,7 +182,9 @@ def _mark(span: Span, error: str) -> None:
 
 
 def _of_call(record: CallRecord, outcome: Outcome) -> Attributes:
-    model: Attributes = {"model": record.model} if record.model else {}
+    model: Attributes = {}
+    if record.model:
+        model = {"model": record.model, "version": record.version}
     return {
         "rpc.system.name": "grpc",
         "rpc.method": _full_name(record),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from seqserve.__main__ import main
+from seqserve.command.main import main
 
 from ..fake_server import FakeServer
 

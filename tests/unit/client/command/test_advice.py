@@ -3,16 +3,41 @@ from __future__ import annotations
 import pytest
 
 from seqserve.command.advice import advice_on
-from seqserve.errors import InternalError, OptionError, SeqserveError, Unauthenticated, Unavailable
+from seqserve.errors import (
+    InternalError,
+    OptionError,
+    Overloaded,
+    SeqserveError,
+    Unauthenticated,
+    Unavailable,
+    Unreachable,
+)
 
-HANDSHAKE = "Tls handshake failed: SSL routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED: unable"
+
+def unreachable(reason: str) -> Unreachable:
+    details = f"connections to all backends failing; last error: ipv4:127.0.0.1:1: {reason}"
+    return Unreachable("UNAVAILABLE", details)
+
+
+def handshake(reason: str) -> Unreachable:
+    return unreachable(f"Tls handshake failed: SSL routines:OPENSSL_internal:{reason}")
 
 
 @pytest.mark.parametrize(
     ("error", "advised"),
     [
-        (Unavailable("UNAVAILABLE", "Connection refused"), "`seqserve serve` starts one"),
-        (Unavailable("UNAVAILABLE", HANDSHAKE), "--tls-ca names the file"),
+        (unreachable("Connection refused"), "`seqserve serve` starts one"),
+        (unreachable("Socket closed"), "one with TLS needs --tls"),
+        (unreachable("timed out before receiving SETTINGS frame"), "is not a gRPC server"),
+        (handshake("CERTIFICATE_VERIFY_FAILED: unable to get local"), "--tls-ca names the file"),
+        (handshake("CERTIFICATE_VERIFY_FAILED: certificate has expired"), "has expired"),
+        (handshake("CERTIFICATE_VERIFY_FAILED: certificate is not yet valid"), "not valid yet"),
+        (handshake("WRONG_VERSION_NUMBER"), "does not use TLS"),
+        (unreachable("Hostname Verification Check failed."), "--tls-server-name gives the name"),
+        (Unreachable("UNAVAILABLE", "errors resolving there:1"), "Is the host of --target right?"),
+        (Unavailable("UNAVAILABLE", "en-de/2 is loading", request_id="7"), "`seqserve models`"),
+        (Unavailable("UNAVAILABLE", "Socket closed"), "The connection broke"),
+        (Overloaded("RESOURCE_EXHAUSTED", "the queue is full"), "--timeout-s"),
         (Unauthenticated("UNAUTHENTICATED", "send a token"), "SEQSERVE_TOKEN gives the token"),
     ],
 )

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import logging
+import math
+import sys
 from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from seqserve import TLS
+from seqserve import TLS, RetryPolicy
 from seqserve.command import connection
+from seqserve.command.attention import AttentionOptions
 from seqserve.command.connection import ConnectionOptions
+from seqserve.command.generate import GenerateCommandOptions
+from seqserve.command.score import ScoreOptions
+from seqserve.command.token import TokenOptions
 from seqserve.errors import OptionError
-from seqserve.options import parse
+from seqserve.options import parse, variable_of
+from seqserve_server.front.config import ServeOptions
 
 from ..fake_server import FakeServer
 
@@ -23,8 +33,11 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[TLS | None, str | None]]
     """The arguments of each client."""
     told: list[tuple[TLS | None, str | None]] = []
 
-    def client(target: str, *, timeout_s: float, tls: TLS | None, token: str | None) -> None:
+    def client(
+        target: str, *, tls: TLS | None, token: str | None, **others: object
+    ) -> nullcontext[None]:
         told.append((tls, token))
+        return nullcontext()
 
     monkeypatch.setattr(connection, "Client", client)
     return told
@@ -32,6 +45,11 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[TLS | None, str | None]]
 
 def read(*argv: str, **environ: str) -> ConnectionOptions:
     return parse(ConnectionOptions, argv, prog="seqserve x", description="", environ=environ)
+
+
+def connect(*argv: str, **environ: str) -> None:
+    with read(*argv, **environ).connect():
+        pass
 
 
 @pytest.mark.parametrize(
@@ -50,18 +68,18 @@ def read(*argv: str, **environ: str) -> ConnectionOptions:
 def test_any_tls_option_turns_tls_on(
     told: list[tuple[TLS | None, str | None]], argv: list[str], tls: TLS | None
 ) -> None:
-    read(*argv).connect()
+    connect(*argv)
     assert told == [(tls, None)]
 
 
 def test_a_client_ignores_the_certificate_of_a_server_in_the_same_environment(
     told: list[tuple[TLS | None, str | None]],
 ) -> None:
-    read(
+    connect(
         SEQSERVE_TLS_CERTIFICATE="/run/server.pem",
         SEQSERVE_TLS_KEY="/run/server.key",
         SEQSERVE_TLS_CLIENT_CA="/run/ca.pem",
-    ).connect()
+    )
     assert told == [(None, None)]
 
 
@@ -70,8 +88,8 @@ def test_a_token_file_overrides_the_variable(
 ) -> None:
     file = tmp_path / "web.token"
     file.write_text("from-the-file\n")
-    read(SEQSERVE_TOKEN="from-the-variable").connect()
-    read("--token-file", str(file), SEQSERVE_TOKEN="from-the-variable").connect()
+    connect(SEQSERVE_TOKEN="from-the-variable")
+    connect("--token-file", str(file), SEQSERVE_TOKEN="from-the-variable")
     assert [token for _, token in told] == ["from-the-variable", "from-the-file"]
 
 
@@ -81,7 +99,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, content: bytes | No
     if content is not None:
         file.write_bytes(content)
     with pytest.raises(OptionError, match=r"^--token-file: .*web\.token cannot be read: "):
-        read("--token-file", str(file)).connect()
+        connect("--token-file", str(file))
 
 
 def test_the_token_goes_with_the_calls(
@@ -90,3 +108,63 @@ def test_the_token_goes_with_the_calls(
     monkeypatch.setenv("SEQSERVE_TOKEN", "abc")
     assert seqserve("generate", "good day")[0] == 0
     assert server.authorizations == ["Bearer abc"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "timeout_s", "retry"),
+    [
+        ([], 30.0, RetryPolicy()),
+        (["--timeout-s", "inf", "--max-attempts", "3"], math.inf, RetryPolicy(max_attempts=3)),
+        (["--connect-timeout-s", "60"], 30.0, RetryPolicy(connect_timeout_s=60.0)),
+    ],
+)
+def test_the_patience_of_the_client(
+    monkeypatch: pytest.MonkeyPatch, argv: list[str], timeout_s: float, retry: RetryPolicy
+) -> None:
+    told: dict[str, object] = {}
+
+    def client(target: str, **settings: object) -> nullcontext[None]:
+        told.update(settings)
+        return nullcontext()
+
+    monkeypatch.setattr(connection, "Client", client)
+    connect(*argv)
+    assert (told["timeout_s"], told["retry"]) == (timeout_s, retry)
+
+
+def test_a_misspelt_variable_is_reported(seqserve: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEQSERVE_TIMEOUT", "7")
+    report = "seqserve: SEQSERVE_TIMEOUT has no effect; did you mean SEQSERVE_TIMEOUT_S?\n"
+    assert seqserve("generate", "a") == (0, "A\n", report)
+    assert seqserve("models")[2] == report
+
+
+def test_the_variables_of_other_commands_are_not_reported(
+    seqserve: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands = (ServeOptions, TokenOptions, GenerateCommandOptions, AttentionOptions, ScoreOptions)
+    for field in (field for options in commands for field in fields(options)):
+        monkeypatch.setenv(variable_of(field.name), "")
+    monkeypatch.delenv("SEQSERVE_TARGET")
+    for command in (["generate", "a"], ["score", "a", "b"], ["attention", "a"], ["models"]):
+        assert seqserve(*command)[2] == ""
+
+
+def test_an_outage_is_reported_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    log = logging.getLogger("seqserve.client")
+    with read().connect(before_report=lambda: print("before", file=sys.stderr)):
+        log.warning("there:1 is not available")
+        log.info("there:1 is available again")
+    log.info("nobody reads this")
+    assert capsys.readouterr().err == (
+        "before\nseqserve: there:1 is not available\nbefore\nseqserve: there:1 is available again\n"
+    )
+
+
+def test_nobody_there_is_reported_within_the_connect_timeout(
+    seqserve: Run, server: FakeServer
+) -> None:
+    status, out, err = seqserve("models", "--target", "127.0.0.1:1", "--connect-timeout-s", "0.3")
+    assert (status, out) == (1, "")
+    assert "Connection refused" in err
+    assert "Is a server running there?" in err

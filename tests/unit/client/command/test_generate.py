@@ -49,6 +49,7 @@ def test_a_line_that_fails_is_reported_and_left_empty(server: FakeServer) -> Non
         "seqserve: line 2: INVALID_ARGUMENT: invalid_argument, says the fake",
         "seqserve: line 3: INVALID_ARGUMENT: source: holds half a character (a lone surrogate) "
         "at position 0; send text",
+        "seqserve: 2 of 4 lines failed: 2-3",
     ]
 
 
@@ -108,13 +109,50 @@ def test_lines_that_fail_are_reported_in_their_place(server: FakeServer) -> None
         "seqserve: line 2: INTERNAL: internal, says the fake",
         "seqserve: line 5: INVALID_ARGUMENT: source: holds half a character (a lone surrogate) "
         "at position 0; send text",
+        "seqserve: 2 of 6 lines failed: 2, 5",
     ]
 
 
-def test_an_error_that_concerns_every_line_of_a_file_ends_the_run(server: FakeServer) -> None:
-    done = pipe(server, b"a\nfail NOT_FOUND\nb\n", *BULK)
-    assert (done.returncode, done.stdout) == (1, b"A\n")
-    assert done.stderr == b"seqserve: NOT_FOUND: not_found, says the fake\n"
+def test_an_error_that_concerns_every_line_of_a_file_ends_the_run(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    file = tmp_path / "two words.txt"
+    file.write_text("a\nfail NOT_FOUND\nb\n")
+    for argv, lines, name in (
+        (BULK, file.read_bytes(), "INPUT"),
+        (["--file", str(file)], b"", f"'{file}'"),
+        (["--concurrency", "1"], file.read_bytes(), "INPUT"),
+    ):
+        done = pipe(server, lines, *argv)
+        assert (done.returncode, done.stdout) == (1, b"A\n")
+        assert done.stderr.decode().splitlines() == [
+            "seqserve: NOT_FOUND: not_found, says the fake",
+            f"The first 1 lines are answered; `tail -n +2 {name}` shows the others.",
+        ]
+
+
+@pytest.mark.parametrize("argv", [[], BULK])
+def test_a_line_waits_for_a_busy_server(server: FakeServer, argv: list[str]) -> None:
+    lines = ["a", "busy 2 b", "later 2 c" if argv else "busy 2 c", "d"]
+    done = pipe(server, "\n".join(lines).encode(), *argv)
+    assert done.stdout.decode() == "".join(f"{line.upper()}\n" for line in lines)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_lines_have_no_deadline_unless_it_is_given(server: FakeServer) -> None:
+    for argv in ([], ["--timeout-s", "60"], ["a"]):
+        assert pipe(server, b"a\n", *argv).stdout == b"A\n"
+    lines_s, limited_s, text_s = server.timeouts_s
+    assert text_s <= 30.0 < limited_s <= 60.0 < 1e6 < lines_s
+
+
+def test_attempts_at_a_line_can_be_limited(server: FakeServer) -> None:
+    done = pipe(server, b"a\nbusy 2 b\nc\n", "--max-attempts", "2")
+    assert (done.returncode, done.stdout) == (1, b"A\n\nC\n")
+    assert done.stderr.decode().splitlines() == [
+        "seqserve: line 2: RESOURCE_EXHAUSTED: resource_exhausted, says the fake",
+        "seqserve: 1 of 3 lines failed: 2",
+    ]
 
 
 def test_a_line_of_a_pipe_is_answered_before_the_next_one_arrives(server: FakeServer) -> None:
@@ -164,7 +202,9 @@ def test_progress_is_shown_in_a_terminal(server: FakeServer) -> None:
         shown = terminal.read(1000).decode().split("\r\x1b[K")
     assert (process.returncode, out) == (1, b"A\n\nB\n")
     assert shown[:2] == ["", "seqserve: line 2: INTERNAL: internal, says the fake\r\n"]
-    assert re.fullmatch(r"seqserve: 3 lines, [\d,]+ a second\r\n", shown[-1])
+    progress, summary, end = shown[-1].split("\r\n")
+    assert re.fullmatch(r"seqserve: 3 lines, [\d,]+ a second", progress)
+    assert (summary, end) == ("seqserve: 1 of 3 lines failed: 2", "")
 
 
 Run = Callable[..., tuple[int, str, str]]
@@ -318,7 +358,11 @@ def test_json_of_a_file(run: Run, tmp_path: Path) -> None:
     answered, empty, failed = objects(out)
     assert (status, answered["text"], empty) == (1, "GRÜSSE", {"text": ""})
     assert failed["error"]["code"] == "INVALID_ARGUMENT"
-    assert [line.partition(":")[2][:8] for line in err.splitlines()] == [" line 1:", " line 3:"]
+    assert [line.partition(":")[2][:8] for line in err.splitlines()] == [
+        " line 1:",
+        " line 3:",
+        " 1 of 3 ",
+    ]
 
 
 def test_json_of_a_stream(run: Run) -> None:

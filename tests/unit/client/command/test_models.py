@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from seqserve.__main__ import main
+from seqserve.command.main import main
 
 from ..fake_server import FakeServer
 
@@ -28,3 +28,17 @@ def test_json(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
         "ready",
     )
     assert broken["state_reason"].startswith("decoder.onnx")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--target", "127.0.0.1:1", "traffic", "en-de", "1=90", "2=10"],
+        ["traffic", "--target", "127.0.0.1:1", "en-de", "1=90", "2=10"],
+        ["traffic", "en-de", "--target", "127.0.0.1:1", "1=90", "2=10"],
+        ["traffic", "en-de", "1=90", "2=10", "--target", "127.0.0.1:1"],
+    ],
+)
+def test_options_may_stand_anywhere(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", *argv, "--max-attempts", "1"]) == 1
+    assert "Connection refused" in capsys.readouterr().err

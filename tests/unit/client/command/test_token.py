@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from seqserve.__main__ import main
+from seqserve.command.main import main
 from seqserve.token_entry import Scope, TokenEntry, digest_of
 
 

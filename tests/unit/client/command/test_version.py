@@ -5,7 +5,7 @@ from importlib import metadata
 import pytest
 
 from seqserve import __version__
-from seqserve.__main__ import main
+from seqserve.command.main import main
 
 
 def test_the_parts_that_are_installed(

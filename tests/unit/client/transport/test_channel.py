@@ -27,6 +27,7 @@ from seqserve import (
     StopReason,
     Unauthenticated,
     Unavailable,
+    Unreachable,
 )
 
 from ..fake_server import PATIENCE_S, FakeServer
@@ -309,9 +310,19 @@ async def test_a_closed_async_client_says_so(server: FakeServer) -> None:
         await client.models()
 
 
-def test_no_server_there() -> None:
-    with Client("127.0.0.1:1", retry=ONCE) as client, pytest.raises(Unavailable):
-        client.generate("anybody?")
+async def test_no_server_there() -> None:
+    for target in ("127.0.0.1:1", "127.0.0.1:1,127.0.0.1:2", "no-host.invalid:1"):
+        with Client(target, retry=ONCE) as client, pytest.raises(Unreachable):
+            client.generate("anybody?")
+        async with AsyncClient(target, retry=ONCE) as async_client:
+            with pytest.raises(Unreachable):
+                await async_client.generate("anybody?")
+
+
+def test_a_server_that_answers_unavailable_is_reached(server: FakeServer) -> None:
+    with Client(server.target, retry=ONCE) as client, pytest.raises(Unavailable) as refused:
+        client.generate("fail UNAVAILABLE")
+    assert type(refused.value) is Unavailable
 
 
 def test_a_message_over_the_size_limit_is_not_a_full_queue(server: FakeServer) -> None:

@@ -60,6 +60,34 @@ def test_value_cannot_forge_a_line(
     assert len(written(capfd).splitlines()) == 1
 
 
+def test_message_of_a_library_cannot_forge_a_line(capfd: pytest.CaptureFixture[str]) -> None:
+    logs.configure(LogFormat.TEXT, LogLevel.INFO)
+    logging.getLogger("asyncio").error("an exception\nnever retrieved")
+    assert written(capfd).endswith(r'error "an exception\nnever retrieved"')
+
+
+def test_message_of_an_exception_cannot_forge_a_line(capfd: pytest.CaptureFixture[str]) -> None:
+    logs.configure(LogFormat.TEXT, LogLevel.INFO)
+    try:
+        raise ValueError("bad\n2026-01-01 error forged\x1b[2J")
+    except ValueError:
+        logging.getLogger("seqserve_server").exception("a step failed")
+    first, *trace = written(capfd).split("\n")
+    assert first.endswith(" error a step failed")
+    assert all(line.startswith("  ") and line.isprintable() for line in trace)
+    assert "  ValueError: bad" in trace and "forged" in trace[-1]
+
+
+def test_announcement_is_in_the_format_of_the_log(capfd: pytest.CaptureFixture[str]) -> None:
+    for format_ in LogFormat:
+        logs.announce(format_, "ready for calls", "ready", {"models": ["en-de/1"]})
+    text, line = capfd.readouterr().out.splitlines()
+    assert text == "ready for calls"
+    fields = json.loads(line)
+    assert fields.pop("time").endswith("+00:00")
+    assert fields == {"level": "info", "event": "ready", "models": ["en-de/1"]}
+
+
 def test_json(capfd: pytest.CaptureFixture[str]) -> None:
     logs.configure(LogFormat.JSON, LogLevel.INFO)
     logs.event("model failed", {"model": "en-de/1", "seconds": 0.5}, logging.ERROR)

@@ -188,6 +188,19 @@ def test_reading_looks_at_the_manifest_only(artifact: Path) -> None:
     assert Manifest.read(artifact).name == "tiny"
 
 
+def test_wrong_size_in_the_manifest_is_told_as_such(artifact: Path) -> None:
+    content = json.loads((artifact / FILE).read_text(encoding="utf-8"))
+    content["files"]["weights.bin"]["bytes"] += 1
+    (artifact / FILE).write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(ArtifactError) as error:
+        Manifest.load(artifact)
+    size = (artifact / "weights.bin").stat().st_size
+    message = str(error.value)
+    assert f"weights.bin: has {size} bytes" in message
+    assert f"the manifest says {size + 1} bytes" in message
+    assert "…" not in message, "the hashes are equal"
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -180,3 +180,14 @@ def test_threads_lose_nothing() -> None:
         stats = recorder.snapshot()
         assert stats.totals["source_tokens"] == observed(stats, "source_tokens")[0]
     assert recorder.snapshot().totals["source_tokens"] == 2000
+
+
+def test_time_that_an_answer_ran_is_measured_once() -> None:
+    recorder = StatsRecorder()
+    answer = Finished([Hypothesis([4, 5], -1.0, StopReason.EOS)])
+    recorder.ended(request(encode_began_s=10.0, finished_s=12.0), answer)
+    # One that was cut off in the queue never ran.
+    recorder.ended(request(finished_s=12.0), answer)
+    # The second request of an answer gets its attention.
+    recorder.ended(request(answer=answer, encode_began_s=12.0, finished_s=13.0), answer)
+    assert observed(recorder.snapshot(), "compute_duration_seconds") == pytest.approx((1, 2.0))

@@ -16,7 +16,7 @@ from tests.unit.server.engine.fake_runtime import (
 )
 from tests.unit.server.engine.requests import generation
 
-from seqserve_server.contract.errors import DeadlinePassed, EngineFault, QueueFull, Stage
+from seqserve_server.contract.errors import DeadlinePassed, EngineFault, Stage
 from seqserve_server.contract.events import Event, Failed, Finished, Progress, StopReason
 from seqserve_server.contract.limits import QueueLimits
 from seqserve_server.contract.manifest import Limits
@@ -451,22 +451,6 @@ def test_deadline_in_the_queue_costs_no_slot() -> None:
     assert failed.error.where is Stage.QUEUE
     assert stepper.runtime.encoded == []
     stepper.assert_empty()
-
-
-def test_surplus_request_is_refused_without_a_slot(monkeypatch: pytest.MonkeyPatch) -> None:
-    stepper = Stepper(slots=1)
-    [running] = stepper.run_long(5)
-    waiting = stepper.submit(6)
-    full = QueueFull("more has come for a while than can be done", 1.0)
-
-    def shed(now_s: float) -> list[tuple[Request, QueueFull]]:
-        return [(waiting, full)] if stepper.scheduler.cancel(waiting) else []
-
-    monkeypatch.setattr(stepper.scheduler, "shed", shed)
-    stepper.finish()
-    assert stepper.events_of(waiting) == [Failed(full)]
-    stepper.assert_decoded(running)
-    assert stepper.runtime.encoded == [[2]]
 
 
 def test_deadline_while_decoding_frees_the_slot_of_that_row_only() -> None:

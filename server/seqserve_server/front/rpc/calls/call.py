@@ -23,9 +23,6 @@ from seqserve_server.front.rpc.calls.deadline import has_passed
 from seqserve_server.front.rpc.calls.server_call import ServerCall, current
 from seqserve_server.front.telemetry.call_record import EndedRequest
 
-MAX_REFUSALS = 8
-"""Waits are as long as the queue is, so a few of them are enough unless others flood it."""
-
 
 class EngineCall:
     """Submits a request and waits for its answer; leaving early cancels it.
@@ -61,26 +58,20 @@ class EngineCall:
         await self._complete()
         return self.result()
 
-    async def finished_in_time(self, max_refusals: float = MAX_REFUSALS) -> Finished:
+    async def finished_in_time(self) -> Finished:
         """Does the same, but tries again when the queue is full, as soon as it is advised to.
 
         For one of many sources of a call, because the others may be what fills the queue.
 
-        Args:
-            max_refusals: Number of refusals after which it gives up.
-
         Raises:
-            ServiceError: The request failed, was refused too often, or has no time left to try
-                again.
+            ServiceError: The request failed, or has no time left to try again.
         """
-        refusals = 0
         while True:
             try:
                 return await self.finished()
             except QueueFull as full:
-                refusals += 1
                 retry_s = time.monotonic() + full.retry_after_s
-                if refusals > max_refusals or retry_s >= self.spec.begin_by_s:
+                if retry_s >= self.spec.begin_by_s:
                     raise
                 await asyncio.sleep(full.retry_after_s)
 

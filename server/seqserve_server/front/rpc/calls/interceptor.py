@@ -26,6 +26,7 @@ from seqserve_server.front.rpc.calls.grpc_services import legible
 from seqserve_server.front.rpc.calls.peer import peer_name
 from seqserve_server.front.rpc.calls.server_call import ServerCall, auth_name, current
 from seqserve_server.front.rpc.calls.status import Failure, failure_of
+from seqserve_server.front.telemetry.call_metrics import Kind
 from seqserve_server.front.telemetry.call_record import REQUEST_ID, request_id, trace_of
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.front.telemetry.outcomes import CANCELLED, OK, OUTCOMES, Outcome
@@ -97,10 +98,12 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
 
     def _call(self, method: str, context: wire.Context) -> _RunningCall:
         metadata: Any = context.invocation_metadata()
+        connection = context.peer()
         call = ServerCall(
             path=method,
             request_id=request_id(metadata),
-            peer=peer_name(context.peer(), metadata, self._caller_metadata),
+            peer=peer_name(connection, metadata, self._caller_metadata),
+            connection=connection,
             auth_name=auth_name.get(),
             trace=trace_of(metadata) if self._tracing else None,
             count_refusal=self._metrics.refused,
@@ -215,7 +218,8 @@ class _RunningCall:
         trace_id = self._tracing.ended(call, outcome, ended_s) if self._tracing else ""
         exemplar = {"trace_id": trace_id} if trace_id else {"request_id": call.request_id}
         code = outcome.code
-        self._metrics.called(call.model, call.method, code.name, duration_s, exemplar)
+        kind = Kind(call.method, code.name)
+        self._metrics.called(call.model, call.version, kind, duration_s, exemplar)
         fields: dict[str, object] = {
             "id": call.request_id,
             "method": call.method,
@@ -225,6 +229,7 @@ class _RunningCall:
         # Never the message of a failure, which may repeat text of the request.
         named = {
             "model": call.model,
+            "version": call.version,
             "trace_id": trace_id,
             "caller": call.auth_name,
             "reason": failure.outcome.reason if failure else "",

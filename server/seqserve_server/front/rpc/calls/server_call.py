@@ -45,7 +45,7 @@ class ServerCall(CallRecord):
         """
         kept = self._kept(name or repository.default, version)
         model = kept or repository.resolve(name, version, self.request_id)
-        self.model = model.manifest.name
+        self.model, self.version = model.manifest.name, model.manifest.version
         if kept is None:
             if repository.is_closed:
                 raise Draining("the server is shutting down; call another one")
@@ -113,6 +113,14 @@ class ServerCall(CallRecord):
         Release it when it is answered, and free its memory when the caller has the answer.
         """
         return replace(self, began_s=began_s, facts={}, kept=[], reservation=None)
+
+    def stands_for(self, part: ServerCall) -> None:
+        """Takes the model and the version of one of many requests, if it has found them.
+
+        Requests may name several models; the last one stands for the call.
+        """
+        if part.model:
+            self.model, self.version = part.model, part.version
 
     def failed(self, error: ServiceError) -> generation_pb2.Failure:
         """Counts the failure of one of many requests, and gives it as a message."""

@@ -29,6 +29,7 @@ from seqserve_server.front.rpc.open_inference.inference_request import (
 )
 from seqserve_server.front.rpc.open_inference.model_control import ModelControlServicer, version_of
 from seqserve_server.front.rpc.open_inference.pb import open_inference_pb2
+from seqserve_server.front.telemetry.metrics import Metrics
 
 Request = open_inference_pb2.ModelInferRequest
 Response = open_inference_pb2.ModelInferResponse
@@ -40,10 +41,14 @@ class InferenceServicer(ModelControlServicer):
     """Tensors of texts in, tensors of texts out."""
 
     def __init__(
-        self, rollout: Rollout, generation: GenerationServicer, draining: asyncio.Event
+        self,
+        rollout: Rollout,
+        metrics: Metrics,
+        generation: GenerationServicer,
+        draining: asyncio.Event,
     ) -> None:
-        """Takes the models, what answers, and the event after which no request is read."""
-        super().__init__(rollout, draining)
+        """Takes the models, their figures, what answers, and when no request is read any more."""
+        super().__init__(rollout, metrics, draining)
         self._generation = generation
 
     async def ModelInfer(self, request: Request, context: Context) -> Response:
@@ -120,7 +125,7 @@ class InferenceServicer(ModelControlServicer):
             failed.error_message = part.failed(error).message
             yield failed
         finally:
-            call.model = part.model or call.model
+            call.stands_for(part)
             part.release()
             part.free()
 

@@ -4,32 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import suppress
 
 from google.protobuf.message import Message
 
 from seqserve import __version__
 from seqserve_server.contract.errors import InvalidRequest, ModelNotFound
-from seqserve_server.front.models.repository import Entry
+from seqserve_server.front.models.repository import Entry, ServedModel
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.rpc.calls.server_call import current
 from seqserve_server.front.rpc.calls.wire import Context
 from seqserve_server.front.rpc.open_inference.pb import open_inference_pb2 as pb
 from seqserve_server.front.rpc.open_inference.pb import open_inference_pb2_grpc
 from seqserve_server.front.rpc.open_inference.signature import config_of, metadata_of
+from seqserve_server.front.rpc.open_inference.statistics import statistics_of
 from seqserve_server.front.rpc.open_inference.tensors import MAX_NAME
+from seqserve_server.front.telemetry.metrics import Metrics
+from seqserve_server.front.telemetry.process_usage import usage_of
 
 # As the folders of versions are named.
 _VERSION = re.compile(r"[1-9][0-9]{0,8}")
 # Triton's names of the extensions that are here.
-_EXTENSIONS = ("model_configuration", "model_repository", "parameters")
+_EXTENSIONS = ("model_configuration", "model_repository", "parameters", "statistics")
+# If an engine does not answer within this time, its last figures are given.
+_STATS_TIMEOUT_S = 2.0
 
 
 class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer):
-    """Reports readiness, describes models, and loads and unloads them."""
+    """Reports readiness and figures, describes models, and loads and unloads them."""
 
-    def __init__(self, rollout: Rollout, draining: asyncio.Event) -> None:
-        """Takes the models, and the event that the server shuts down."""
+    def __init__(self, rollout: Rollout, metrics: Metrics, draining: asyncio.Event) -> None:
+        """Takes the models, their figures, and the event that the server shuts down."""
         self._rollout = rollout
+        self._metrics = metrics
         self._repository = rollout.repository
         self._draining = draining
 
@@ -72,6 +79,32 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
     ) -> pb.ModelConfigResponse:
         """Describes the tensors of a model, as Triton's configuration does."""
         return pb.ModelConfigResponse(config=config_of(self._name(request)))
+
+    async def ModelStatistics(
+        self, request: pb.ModelStatisticsRequest, context: Context
+    ) -> pb.ModelStatisticsResponse:
+        """Gives the figures of one version, of all versions of a model, or of all models."""
+        version = version_of("version", request.version)
+        if version or request.name:
+            # Raises NOT_FOUND for what does not exist.
+            name = self._repository.find(request.name, version).name
+            entries = self._repository.versions(name)
+        else:
+            entries = self._repository.entries
+        asked = [entry for entry in entries if version in (0, entry.version)]
+        found = await asyncio.gather(
+            *(self._statistics(entry.model) for entry in asked if entry.model)
+        )
+        return pb.ModelStatisticsResponse(model_stats=found)
+
+    async def _statistics(self, model: ServedModel) -> pb.ModelStatistics:
+        engine = model.engine
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_STATS_TIMEOUT_S):
+                await asyncio.wrap_future(engine.ask())
+        name, version = model.manifest.name, model.manifest.version
+        calls = self._metrics.calls_of(name, version)
+        return statistics_of(name, version, calls, engine.last_reply.stats, usage_of(engine.pid))
 
     async def RepositoryIndex(
         self, request: pb.RepositoryIndexRequest, context: Context
@@ -119,7 +152,7 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
         return pb.RepositoryModelUnloadResponse()
 
     def _takes_calls(self, entry: Entry) -> bool:
-        return entry.is_up and not self._draining.is_set()
+        return entry.is_ready and not self._draining.is_set()
 
     def _name(self, request: pb.ModelMetadataRequest | pb.ModelConfigRequest) -> str:
         version = version_of("version", request.version)

@@ -26,6 +26,8 @@ def request(
     deadline_s: float | None = None,
     *,
     caller: str = "",
+    flow: str = "",
+    is_bulk: bool = False,
     priority: Priority = Priority.NORMAL,
     rows: int = 1,
     arrived_s: float = 0.0,
@@ -40,6 +42,8 @@ def request(
             arrived_s=arrived_s,
             deadline_s=deadline_s,
             client_id=caller,
+            flow_id=flow,
+            is_bulk=is_bulk,
             priority=priority,
         )
     )
@@ -242,63 +246,59 @@ def test_long_wait_is_refused_but_not_to_low_priority() -> None:
     scheduler.submit(request(caller="other"))  # It would be among the first.
 
 
-def test_client_leaves_part_of_the_longest_wait_to_newcomers() -> None:
-    scheduler, _ = paced(0.5, max_queue_s=4.0, caller_share=0.5)
-    submitted(scheduler, *[3] * 5)
-    for number in range(8):
-        scheduler.submit(request(caller=f"{number}"))
-    assert refusal(scheduler, request(caller="one more")).bound is Bound.WAIT
-
-    scheduler, _ = paced(0.5, max_queue_s=4.0, caller_share=0.5)
-    submitted(scheduler, *[3] * 5)
-    assert refusal(scheduler, request()).bound is Bound.WAIT
+def test_half_a_second_of_wait_is_never_refused() -> None:
+    scheduler, clock = paced(0.01, max_queue_s=None)
+    submitted(scheduler, *[3] * 50)
+    assert str(refusal(scheduler, request())) == "it would wait for about 0.5 s"
+    early = request(deadline_s=clock.now_s + 0.1)
+    assert refusal(scheduler, early).bound is Bound.DEADLINE, "its own deadline decides first"
 
 
-def test_queue_is_kept_short_after_a_refusal() -> None:
-    scheduler, clock = paced(0.5, max_queue_s=None)
-    submitted(scheduler, *[3] * 5)
-    assert refusal(scheduler, request()).bound is Bound.WAIT
-    for _ in range(4):
-        scheduler.finish(scheduler.take(busy=0, free=1, budget_tokens=9), answered=False)
-    submitted(scheduler, 3, 3)
-    assert str(refusal(scheduler, request())) == "it would wait for about 1.5 s"
-    clock.now_s += 2.0
+def test_slow_requests_may_wait_for_half_of_what_they_take() -> None:
+    scheduler, _ = paced(4.0, max_queue_s=None, slots=16)
+    submitted(scheduler, *[3] * 16)
+    assert len(scheduler.take(busy=0, free=16, budget_tokens=99)) == 16
+    submitted(scheduler, *[3] * 9)
+    assert str(refusal(scheduler, request())) == "it would wait for about 2.25 s"
+
+
+def test_two_may_wait_where_one_runs_at_once() -> None:
+    scheduler, _ = paced(4.0, max_queue_s=None)
     submitted(scheduler, 3)
+    for caller in ("first", "second"):
+        scheduler.submit(request(caller=caller))
+    assert str(refusal(scheduler, request(caller="third"))) == "it would wait for about 12 s"
 
 
-def overrun(**bounds: Any) -> tuple[Scheduler, Clock, list[Request]]:
-    """Makes a scheduler under lasting overload, and its waiting requests; one takes 0.5 s."""
-    scheduler, clock = paced(0.5, **bounds)
-    waiting = submitted(scheduler, *[3] * 5)
-    for _ in range(4):
-        assert scheduler.shed(clock.now_s) == []
-        refusal(scheduler, request())
-        clock.now_s += 0.2
-    return scheduler, clock, waiting
-
-
-def test_waiting_requests_are_refused_under_lasting_overload() -> None:
-    scheduler, clock, waiting = overrun(max_queue_s=None)
-    patient = request(caller="patient", priority=Priority.LOW)
-    newcomer = request(caller="newcomer")
-    for one in (patient, newcomer):
+def test_sources_of_bulk_calls_bar_no_other_request() -> None:
+    scheduler, _ = paced(0.5, max_queue=8, max_queue_s=1.0, caller_share=0.5)
+    bulk = [request(flow="bulk call", is_bulk=True) for _ in range(6)]
+    for one in bulk[:5]:
         scheduler.submit(one)
-    shed = scheduler.shed(clock.now_s)
-    # For two one may wait: the second of the caller for its first and for the newcomer.
-    assert [one for one, _ in shed] == waiting[2:]
-    assert all(one.state is RequestState.DONE for one, _ in shed)
-    refusals = [refused for _, refused in shed]
-    assert {refused.bound for refused in refusals} == {Bound.WAIT}
-    assert all(refused.retry_after_s >= 0.5 for refused in refusals)
-    assert scheduler.queue_depth == 4
-    refusal(scheduler, request())
-    assert scheduler.shed(clock.now_s) == [], "once is enough"
+    assert refusal(scheduler, bulk[5]).bound is Bound.CALLER
+    single = request(flow="connection")
+    scheduler.submit(single)
+    order = [scheduler.take(busy=0, free=1, budget_tokens=9)[0] for _ in range(2)]
+    assert order == [bulk[0], single]
 
 
-def test_no_waiting_request_is_refused_if_the_longest_wait_is_fixed() -> None:
-    scheduler, clock, _ = overrun(max_queue_s=2.0)
-    assert scheduler.shed(clock.now_s) == []
-    assert scheduler.queue_depth == 5
+def test_sources_of_a_bulk_call_are_not_refused_for_their_wait_but_for_their_deadline() -> None:
+    scheduler, clock = paced(0.5, max_queue_s=1.0)
+    for _ in range(9):
+        scheduler.submit(request(is_bulk=True))
+    late = request(is_bulk=True, deadline_s=clock.now_s + 1.0)
+    assert refusal(scheduler, late).bound is Bound.DEADLINE
+
+
+def test_flow_with_one_request_passes_the_others_of_its_client() -> None:
+    scheduler, _ = paced(0.5, max_queue_s=3.5)
+    for flow in ("a", "b"):
+        for _ in range(4):
+            scheduler.submit(request(flow=flow))
+    assert refusal(scheduler, request(flow="a")).bound is Bound.WAIT
+    scheduler.submit(request(flow="c"))
+    flows = [scheduler.take(busy=0, free=1, budget_tokens=9)[0].spec.flow_id for _ in range(4)]
+    assert flows == ["a", "b", "c", "a"]
 
 
 def test_request_that_would_come_too_late_is_refused_at_once() -> None:
@@ -418,6 +418,42 @@ def test_time_limit_ends_the_wait_too() -> None:
     assert scheduler.expire(12.0) == [limited]
 
 
+@pytest.mark.parametrize("callers", [8, 40])
+@pytest.mark.parametrize("flows", [1, 4])
+def test_clients_that_wait_for_each_answer_are_all_served(callers: int, flows: int) -> None:
+    """Threads of one client, on some connections, call again as soon as they have an answer."""
+    slots, held_s = 4, 0.05
+    scheduler, clock = paced(held_s, max_queue_s=None, slots=slots, caller_share=0.5)
+    refusals = RefusalCache(clock)
+    due_s = dict.fromkeys(range(callers), clock.now_s)
+    running: list[tuple[float, Request]] = []
+    thread_of: dict[Request, int] = {}
+    answers, refused = Counter[int](), 0
+    for _ in range(2000):
+        clock.now_s += 0.01
+        for end_s, one in [each for each in running if each[0] <= clock.now_s]:
+            scheduler.finish([one])
+            running.remove((end_s, one))
+            thread = thread_of.pop(one)
+            answers[thread] += 1
+            due_s[thread] = clock.now_s
+        for thread in [each for each, at_s in due_s.items() if at_s <= clock.now_s]:
+            one = request(flow=f"{thread % flows}", deadline_s=clock.now_s + 30.0)
+            try:
+                scheduler.submit(one)
+            except QueueFull as full:
+                refused += 1
+                advice = refusals.refused(QueueKey.of(one.spec), full)
+                due_s[thread] = clock.now_s + advice.retry_after_s
+            else:
+                thread_of[one] = thread
+                del due_s[thread]
+        for one in scheduler.take(busy=len(running), free=slots - len(running), budget_tokens=999):
+            running.append((clock.now_s + held_s, one))
+    assert not refused, "so few cannot outrun it"
+    assert min(answers.values()) > 0.9 * max(answers.values()) and len(answers) == callers
+
+
 @pytest.mark.parametrize("callers", [1, 3])
 def test_client_that_follows_the_retry_advice_is_admitted(callers: int) -> None:
     """Twice as many requests as can wait arrive at once."""
@@ -445,8 +481,10 @@ def test_client_that_follows_the_retry_advice_is_admitted(callers: int) -> None:
     assert refused_again <= again / 10
 
 
-@pytest.mark.parametrize("max_queue_s", [None, 0.14])
-def test_flood_leaves_others_served_and_no_call_much_slower(max_queue_s: float | None) -> None:
+@pytest.mark.parametrize(("max_queue_s", "slowest_s"), [(None, 1.0), (0.14, 0.4)])
+def test_flood_leaves_others_served_and_no_call_much_slower(
+    max_queue_s: float | None, slowest_s: float
+) -> None:
     """Requests arrive at random, at seven times the capacity."""
     slots, held_s, tick_s, ticks = 8, 0.2, 0.01, 2000
     clock, draw, capacity = Clock(), random.Random(7), slots / held_s
@@ -482,4 +520,5 @@ def test_flood_leaves_others_served_and_no_call_much_slower(max_queue_s: float |
     # Of each one more may wait when the time is over.
     assert all(sent[caller] - served[caller] <= 1 for caller in quiet)
     assert served["loud"] >= 0.7 * capacity * 0.9 * ticks * tick_s
-    assert max(waits_s) <= 2 * held_s
+    # Estimates leave out that others come later and are served before.
+    assert max(waits_s) <= slowest_s + tick_s

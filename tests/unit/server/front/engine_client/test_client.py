@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -47,6 +48,7 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, Priority
 from seqserve_server.contract.stats import EngineStats
 from seqserve_server.engine.stats_recorder import StatsRecorder
+from seqserve_server.front.engine_client.circuit_breaker import BreakerLimits, CircuitBreaker
 from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.engine_client.refusals import QueueKey, RefusalCache
 
@@ -58,6 +60,8 @@ Kind = TypeVar("Kind", bound=Message)
 
 class FakeHost:
     """Stands in for a host; the test reads its messages and answers for it."""
+
+    pid = 4711
 
     def __init__(self, *begin: Message) -> None:
         self.channel, self._theirs = socket.socketpair()
@@ -116,11 +120,11 @@ class Hosts:
 
 @asynccontextmanager
 async def remote_to(
-    *makes: Callable[[], FakeHost], **more: float
+    *makes: Callable[[], FakeHost], **more: Any
 ) -> AsyncIterator[tuple[RemoteEngine, Hosts]]:
     """Gives an engine whose first host is ready."""
     hosts = Hosts(*makes)
-    engine = RemoteEngine(hosts.launch, **more)
+    engine = RemoteEngine(hosts.launch, label="m/1", **more)
     engine.load()
     await engine.start()
     try:
@@ -284,7 +288,7 @@ async def test_full_queue_of_the_engine_is_an_event() -> None:
 
     runtime.before_step = step
     limits = EngineLimits(workers=1, slots=1, max_queue=1, max_source_tokens_per_step=20)
-    engine = RemoteEngine(lambda: ThreadHost(runtime, limits))
+    engine = RemoteEngine(lambda: ThreadHost(runtime, limits), label="m/1")
     # A moment that does not pass.
     engine.refusals = RefusalCache(lambda: 0.0)
     await asyncio.to_thread(engine.load)
@@ -344,7 +348,7 @@ async def test_stop_fails_requests_under_way() -> None:
 
 async def test_stop_before_the_start() -> None:
     hosts = Hosts(ready)
-    engine = RemoteEngine(hosts.launch)
+    engine = RemoteEngine(hosts.launch, label="m/1")
     engine.load()
     await asyncio.wait_for(engine.stop(), PATIENCE_S)
     assert hosts.launched[0].ended.is_set()
@@ -355,7 +359,7 @@ async def test_stop_before_the_start() -> None:
 
 def test_model_that_cannot_be_loaded() -> None:
     hosts = Hosts(lambda: FakeHost(LoadFailed(ArtifactError("weights.bin: sha256"))))
-    engine = RemoteEngine(hosts.launch)
+    engine = RemoteEngine(hosts.launch, label="m/1")
     with pytest.raises(ArtifactError, match="sha256"):
         engine.load()
     assert hosts.launched[0].ended.is_set()
@@ -363,7 +367,7 @@ def test_model_that_cannot_be_loaded() -> None:
 
 def test_host_that_ends_while_it_loads() -> None:
     hosts = Hosts(FakeHost)
-    engine = RemoteEngine(hosts.launch)
+    engine = RemoteEngine(hosts.launch, label="m/1")
     hosts.launched[0].die()
     with pytest.raises(EngineFault, match="ended while it loaded"):
         engine.load()
@@ -372,7 +376,7 @@ def test_host_that_ends_while_it_loads() -> None:
 
 def test_host_that_ends_before_it_reads_what_to_load() -> None:
     hosts = Hosts(FakeHost)
-    engine = RemoteEngine(hosts.launch)
+    engine = RemoteEngine(hosts.launch, label="m/1")
     # As a process that does not get through its imports.
     hosts.launched[0].channel.sendall(encode_message(GetStats()))
     hosts.launched[0].die()
@@ -382,7 +386,7 @@ def test_host_that_ends_before_it_reads_what_to_load() -> None:
 
 def test_discarded_host_is_ended() -> None:
     hosts = Hosts(ready)
-    engine = RemoteEngine(hosts.launch)
+    engine = RemoteEngine(hosts.launch, label="m/1")
     engine.load()
     engine.discard()
     assert hosts.launched[0].ended.is_set()
@@ -407,7 +411,7 @@ async def test_statistics_can_be_asked_for_from_any_thread() -> None:
 
 async def test_statistics_before_the_start_and_after_the_end_are_the_newest() -> None:
     hosts = Hosts(ready)
-    engine = RemoteEngine(hosts.launch)
+    engine = RemoteEngine(hosts.launch, label="m/1")
     assert engine.ask().result(0).stats.totals["source_tokens"] == 0
     engine.load()
     await engine.start()
@@ -442,12 +446,12 @@ async def test_cancelled_question_is_skipped() -> None:
 
 async def test_requests_fail_when_the_host_dies_and_another_one_starts() -> None:
     async with remote_to(ready, ready) as (engine, hosts):
-        changes: list[tuple[bool, bool]] = []
-        engine.on_change = lambda is_up: changes.append((is_up, engine.is_up))
+        changes: list[bool] = []
+        engine.watch(lambda: changes.append(engine.is_up))
         inboxes = submitted(engine, 3)
         hosts.launched[0].die()
         await until(lambda: len(changes) == 2)
-        assert changes == [(False, False), (True, True)]
+        assert changes == [False, True]
         assert {type(inbox.error) for inbox in inboxes} == {ModelUnavailable}
         assert hosts.launched[0].ended.is_set()
         [after] = submitted(engine, 1)
@@ -474,7 +478,7 @@ async def test_requests_are_refused_until_the_next_host_is_ready() -> None:
 async def test_counters_never_fall() -> None:
     async with remote_to(ready, FakeHost, ready) as (engine, hosts):
         changes: list[bool] = []
-        engine.on_change = changes.append
+        engine.watch(lambda: changes.append(engine.is_up))
         for rows in (3, 4):
             assert rows_of(await reply_of(engine, hosts.launched[0], rows)) == rows
         unanswered = engine.ask()
@@ -494,21 +498,6 @@ async def test_counters_never_fall() -> None:
         assert rows_of(await reply_of(engine, hosts.launched[2], rows=1)) == 4 + 5 + 1
 
 
-class Naps:
-    """Takes the place of sleeping, and notes how long it would have been."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.delays_s: list[float] = []
-        self._sleep = asyncio.sleep
-        monkeypatch.setattr(asyncio, "sleep", self._nap)
-
-    async def _nap(self, delay_s: float) -> None:
-        if delay_s >= 0.5:
-            self.delays_s.append(delay_s)
-            delay_s = 0.0
-        await self._sleep(delay_s)
-
-
 def broken() -> FakeHost:
     return FakeHost(LoadFailed(ArtifactError("weights.bin: sha256")))
 
@@ -523,24 +512,58 @@ def ends_at_once() -> FakeHost:
     return host
 
 
-async def test_failed_launch_is_tried_again_with_longer_pauses(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    naps = Naps(monkeypatch)
-    failing = [broken, no_process, ends_at_once, broken, broken, broken, broken, broken]
-    async with remote_to(ready, *failing, ready, broken, ready) as (engine, hosts):
-        changes: list[bool] = []
-        engine.on_change = changes.append
+def events_of(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, Any]]]:
+    """The log lines: each an event and its fields."""
+    return [
+        (record.getMessage(), record.__dict__["fields"])
+        for record in caplog.records
+        if "fields" in record.__dict__
+    ]
+
+
+def hasty(**limits: Any) -> CircuitBreaker:
+    """A breaker whose pauses and trials take no time, unless limits say otherwise."""
+    return CircuitBreaker(BreakerLimits(**({"pause_s": 0.0, "trial_s": 0.0} | limits)))
+
+
+async def test_launch_is_tried_again_until_it_succeeds(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    failing = [broken, no_process, ends_at_once]
+    async with remote_to(ready, *failing, ready, breaker=hasty()) as (engine, hosts):
+        submitted(engine, 2)
         hosts.launched[0].die()
-        await until(lambda: len(changes) == 2)
-        assert changes == [False, True]
-        assert naps.delays_s == [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
-        for reason in ("sha256", "cannot allocate memory", "ended while it loaded"):
-            assert reason in caplog.text
-        # Next time it is as patient as at first.
-        hosts.launched[-1].die()
-        await until(lambda: len(changes) == 4)
-        assert naps.delays_s[8:] == [0.5]
+        await until(lambda: engine.restarts == 4 and engine.is_ready)
+    (ended, lost), *failures, (again, serves) = events_of(caplog)
+    assert (ended, lost) == ("engine has ended", {"model": "m/1", "failed_requests": 2})
+    assert [fields["reason"] for _, fields in failures] == [
+        "weights.bin: sha256",
+        "cannot allocate memory",
+        "the engine's process ended while it loaded the model",
+    ]
+    assert {(name, fields["model"]) for name, fields in failures} == {
+        ("engine could not be started again", "m/1")
+    }
+    assert again == "engine has started again"
+    assert (serves["model"], serves["restart"]) == ("m/1", 4)
+
+
+async def test_engine_that_fails_again_and_again_is_on_trial_before_it_is_ready() -> None:
+    breaker = hasty(threshold=2, trial_s=PATIENCE_S)
+    async with remote_to(ready, broken, ready, breaker=breaker) as (engine, hosts):
+        assert (engine.is_ready, engine.trouble) == (True, "")
+        hosts.launched[0].die()
+        await until(lambda: len(hosts.launched) == 3 and engine.is_up)
+        assert not engine.is_ready
+        assert engine.trouble == "its engine has failed 2 times in a row and is on trial"
+        # A call that wants this version may have it.
+        submitted(engine, 1)
+        await hosts.launched[2].read(Submit)
+
+
+async def test_engine_has_the_process_that_serves() -> None:
+    async with remote_to(ready) as (engine, _):
+        assert engine.pid == FakeHost.pid
+    assert engine.pid is None
 
 
 async def test_stop_ends_a_host_that_still_loads() -> None:
@@ -572,7 +595,7 @@ async def test_stop_during_a_launch_leaves_nothing_behind() -> None:
 
 
 async def test_stop_between_two_tries() -> None:
-    async with remote_to(ready, broken, restart_delay_s=PATIENCE_S) as (engine, hosts):
+    async with remote_to(ready, broken, breaker=hasty(pause_s=PATIENCE_S)) as (engine, hosts):
         hosts.launched[0].die()
         await until(lambda: len(hosts.launched) == 2 and hosts.launched[1].ended.is_set())
         await engine.stop()
@@ -615,7 +638,11 @@ async def test_host_with_one_hanging_thread_is_ended(caplog: pytest.LogCaptureFi
         for number in range(11):
             await answered(host, number, 7)
         await until(lambda: len(hosts.launched) == 2)
-    assert "the engine has stood still for 0.05 s and is ended" in caplog.text
+    [stalled, _] = events_of(caplog)
+    assert stalled == (
+        "engine has stood still and is ended",
+        {"model": "m/1", "seconds": 0.05},
+    )
 
 
 async def test_host_whose_threads_make_progress_is_left_alone() -> None:

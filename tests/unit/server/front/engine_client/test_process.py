@@ -216,7 +216,7 @@ def test_process_that_does_not_end_is_killed(
         other.process.end()
         assert not is_alive(other.process.pid)
         # The log does not report a crash.
-        assert "did not end in 0 s and was killed" in caplog.text
+        assert "engine process did not end and was killed" in caplog.text
         assert [record.levelname for record in caplog.records] == ["WARNING"]
         caplog.clear()
         # Nothing happens to a process that has ended.

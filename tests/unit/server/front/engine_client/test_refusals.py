@@ -16,7 +16,7 @@ from seqserve_server.front.engine_client.refusals import (
     RefusalCache,
 )
 
-ANN = QueueKey("ann", Priority.NORMAL)
+ANN = QueueKey("ann", "web", Priority.NORMAL)
 FULL = QueueFull("5 requests are waiting already", 2.0, Bound.LENGTH, 0.5)
 
 
@@ -77,9 +77,10 @@ def test_refusal_of_the_request_itself_is_not_repeated(
 @pytest.mark.parametrize(
     "other",
     [
-        QueueKey("bob", Priority.NORMAL),
-        QueueKey("ann", Priority.LOW),
-        QueueKey("ann", Priority.NORMAL, has_target=True),
+        QueueKey("bob", "web", Priority.NORMAL),
+        QueueKey("ann", "batch", Priority.NORMAL),
+        QueueKey("ann", "web", Priority.LOW),
+        QueueKey("ann", "web", Priority.NORMAL, has_target=True),
     ],
 )
 def test_each_key_has_refusals_of_its_own(refusals: RefusalCache, other: QueueKey) -> None:
@@ -96,7 +97,7 @@ def test_retry_times_are_bounded(refusals: RefusalCache) -> None:
 
 
 def test_oldest_refusal_is_forgotten_first(refusals: RefusalCache) -> None:
-    keys = [QueueKey(f"{number}", Priority.NORMAL) for number in range(MAX_KEYS + 1)]
+    keys = [QueueKey(f"{number}", "", Priority.NORMAL) for number in range(MAX_KEYS + 1)]
     for key in (keys[0], *keys):
         refusals.refused(key, FULL)
     refusals.check(keys[0])

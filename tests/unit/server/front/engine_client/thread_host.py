@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from contextlib import suppress
@@ -51,6 +52,11 @@ class ThreadHost:
     def _load(self, setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
         self.engine = Engine(self._runtime, setup.limits, deliver, observer, self._detokenize)
         return self.engine
+
+    @property
+    def pid(self) -> int:
+        """Id of the process: this one."""
+        return os.getpid()
 
     def end(self) -> None:
         """Waits until it has ended, which the other end's closing makes it do."""

@@ -12,10 +12,11 @@ import pytest
 
 from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.front.models.folders import (
+    Listing,
     check_inside,
     files_of,
     has_manifest,
-    version_folders,
+    list_folders,
 )
 
 
@@ -25,29 +26,58 @@ def folder(repository: Path, *parts: str) -> Path:
     return made
 
 
+def version_folders(repository: Path) -> list[Path]:
+    return list_folders(repository).versions
+
+
 def test_versions_are_listed(tmp_path: Path) -> None:
     folders = [folder(tmp_path, name, version) for name, version in (("a", "2"), ("b.c-d", "10"))]
     assert version_folders(tmp_path) == folders
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["0", "02", "-1", "1.0", "1a", "²", "1 ", "latest", ".1", "1" * 10, ".export-x1", "1\n"],
+    "name", ["0", "02", "007", "v9", "-1", "1.0", "1a", "²", "1 ", "latest", "1" * 10, "1\n"]
 )
-def test_odd_versions_are_passed_over(tmp_path: Path, name: str) -> None:
-    folder(tmp_path, "m", name)
-    assert version_folders(tmp_path) == []
+def test_odd_versions_are_ignored_with_the_reason(tmp_path: Path, name: str) -> None:
+    odd = folder(tmp_path, "m", name)
+    listing = list_folders(tmp_path)
+    assert listing.versions == []
+    reason = "a version is a number from 1 to 999999999, without leading zeros"
+    assert listing.ignored == {odd: reason}
 
 
-def test_odd_names_are_passed_over(tmp_path: Path) -> None:
+def test_odd_models_are_ignored_with_the_reason(tmp_path: Path) -> None:
+    unprintable = [folder(tmp_path, "two\nlines"), folder(tmp_path, os.fsdecode(b"\xff"))]
+    for model in unprintable:
+        folder(model, "1")
+    high = folder(tmp_path, "en-de")
+    (high / "manifest.json").write_text("{}")
+    listing = list_folders(tmp_path)
+    assert listing.versions == []
+    assert listing.ignored == {
+        **dict.fromkeys(unprintable, "the name of a model must be printable"),
+        high: "manifest.json belongs into a folder <name>/<version>/",
+    }
+
+
+def test_what_is_no_folder_of_a_model_is_passed_over(tmp_path: Path) -> None:
     folder(tmp_path, ".git", "1")
-    folder(tmp_path, "two\nlines", "1")
-    folder(tmp_path, os.fsdecode(b"\xff"), "1")
     (tmp_path / "README.md").write_text("of the models")
-    (folder(tmp_path, "m") / "3").write_text("a file")
+    model = folder(tmp_path, "m")
+    folder(model, ".1")
+    folder(model, ".export-x1")
+    (model / "3").write_text("a file")
     (tmp_path / "circle").symlink_to("circle")
-    (tmp_path / "m" / "4").symlink_to("nowhere")
-    assert version_folders(tmp_path) == []
+    (model / "4").symlink_to("nowhere")
+    assert list_folders(tmp_path) == Listing(versions=[], ignored={}, has_models=True)
+
+
+def test_folder_without_models_is_told_from_one_without_versions(tmp_path: Path) -> None:
+    folder(tmp_path, ".snapshot")
+    (tmp_path / "README.md").write_text("of the models")
+    assert not list_folders(tmp_path).has_models
+    folder(tmp_path, "m")
+    assert list_folders(tmp_path).has_models
 
 
 def test_repository_that_is_not_there(tmp_path: Path) -> None:

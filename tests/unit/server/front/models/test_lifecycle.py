@@ -8,6 +8,7 @@ from seqserve_server.front.models.lifecycle import Control, ModelState, Version,
 
 AVAILABLE, LOADING, READY = ModelState.AVAILABLE, ModelState.LOADING, ModelState.READY
 DRAINING, FAILED = ModelState.DRAINING, ModelState.FAILED
+RESTARTING = ModelState.RESTARTING
 
 
 def version(
@@ -46,12 +47,14 @@ def test_no_step_is_left_out(state: ModelState) -> None:
         "finish_loading": {LOADING},
         "fail": {LOADING},
         "reset": {FAILED},
-        "start_draining": {READY},
+        "start_restarting": {READY, RESTARTING},
+        "finish_restarting": {RESTARTING},
+        "start_draining": {READY, RESTARTING},
         "finish_draining": {DRAINING},
     }
     for step, origins in allowed.items():
         one = version(1, state)
-        arguments = ["broken"] if step == "fail" else []
+        arguments = ["broken"] if step in ("fail", "start_restarting") else []
         if state in origins:
             getattr(one, step)(*arguments)
         else:
@@ -122,6 +125,24 @@ def test_older_ones_give_way_only_to_newer_ones_that_are_ready() -> None:
     assert to_drain([*older, version(3, FAILED)], keep=2) == []
     assert numbers(to_drain([*older, version(3, READY)], keep=2)) == [1]
     assert to_drain([*older, version(3, READY)], keep=0) == []
+
+
+def test_one_that_restarts_keeps_its_place_and_replaces_none() -> None:
+    restarting = version(2, RESTARTING)
+    assert to_load([version(1), restarting], keep=1) == []
+    assert to_drain([version(1, READY), restarting], keep=1) == []
+    assert numbers(to_drain([restarting, version(3, READY)], keep=1)) == [2]
+    unloaded = version(2, RESTARTING, control=Control.UNLOADED)
+    assert to_drain([unloaded], keep=0) == [unloaded]
+
+
+def test_reason_of_one_that_restarts_is_gone_when_it_is_ready() -> None:
+    one = version(1, READY)
+    one.start_restarting("has failed")
+    one.start_restarting("has failed 2 times")
+    assert one.reason == "has failed 2 times"
+    one.finish_restarting()
+    assert (one.state, one.reason) == (READY, "")
 
 
 def test_vanished_one_drains() -> None:

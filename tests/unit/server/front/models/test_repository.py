@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
@@ -20,10 +21,28 @@ from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.repository import Entry, Repository, ServedModel
 
 READY, FAILED = ModelState.READY, ModelState.FAILED
+RESTARTING, DRAINING = ModelState.RESTARTING, ModelState.DRAINING
 
 
-def entry(name: str, version: int, state: ModelState = READY) -> Entry:
-    model = cast(ServedModel, object()) if state in (READY, ModelState.DRAINING) else None
+@dataclass
+class FakeEngine:
+    """An engine that is as a test says."""
+
+    is_up: bool = True
+    is_ready: bool = True
+    trouble: str = "its engine has failed"
+
+
+@dataclass(eq=False)
+class FakeModel:
+    """A loaded model, of which only the engine is there."""
+
+    engine: FakeEngine = field(default_factory=FakeEngine)
+
+
+def entry(name: str, version: int, state: ModelState = READY, *, is_up: bool = True) -> Entry:
+    is_loaded = state in (READY, RESTARTING, DRAINING)
+    model = cast(ServedModel, FakeModel(FakeEngine(is_up))) if is_loaded else None
     reason = "is damaged" if state is FAILED else ""
     return Entry(name=name, version=version, state=state, reason=reason, model=model)
 
@@ -147,6 +166,53 @@ def test_traffic_is_shared_among_those_that_are_ready() -> None:
     assert found.weighted("m") == []
 
 
+def test_calls_leave_a_version_that_restarts_to_the_others() -> None:
+    first, second = entry("m", 1), entry("m", 2, RESTARTING)
+    found = repository(first, second)
+    assert resolved(found, "m") is first
+    assert found.find("m") is first
+    assert [found.share(one) for one in (first, second)] == [1, 0]
+    found.set_traffic("m", {1: 1, 2: 999})
+    assert [found.share(one) for one in (first, second)] == [1, 0]
+    assert resolved(found, "m") is first
+    # Who names it gets it.
+    assert resolved(found, "m", 2) is second
+
+
+def test_where_none_is_ready_one_whose_engine_runs_serves() -> None:
+    down, runs = entry("m", 2, RESTARTING, is_up=False), entry("m", 1, RESTARTING)
+    found = Repository([down, runs, entry("m", 3, FAILED)])
+    assert resolved(found, "m") is runs
+    assert [found.share(one) for one in found.entries] == [0, 0, 0]
+    # Its error is that of its engine.
+    assert resolved(Repository([down]), "m") is down
+
+
+def test_version_follows_its_engine() -> None:
+    one = entry("m", 1)
+    engine = cast(FakeModel, one.model).engine
+    one.follow_engine()
+    assert one.is_ready
+    engine.is_ready = False
+    one.follow_engine()
+    assert (one.state, one.reason) == (RESTARTING, "its engine has failed")
+    engine.trouble = "its engine has failed 2 times"
+    one.follow_engine()
+    assert one.reason == "its engine has failed 2 times"
+    engine.is_ready = True
+    one.follow_engine()
+    assert (one.state, one.reason) == (READY, "")
+
+
+@pytest.mark.parametrize("state", [DRAINING, FAILED, ModelState.LOADING])
+def test_version_that_is_not_in_service_does_not_follow_its_engine(state: ModelState) -> None:
+    one = entry("m", 1, state)
+    if one.model is not None:
+        cast(FakeModel, one.model).engine.is_ready = False
+    one.follow_engine()
+    assert one.state is state
+
+
 @pytest.mark.parametrize(
     ("name", "weights", "error"),
     [
@@ -173,7 +239,7 @@ def test_wrong_traffic_changes_nothing(
     version=st.integers(0, 6),
     key=st.text(),
 )
-def test_a_call_never_gets_one_that_is_not_ready(
+def test_a_call_gets_a_ready_one_if_there_is_any(
     states: dict[int, ModelState], weights: dict[int, int], version: int, key: str
 ) -> None:
     found = Repository([entry("m", number, state) for number, state in states.items()])
@@ -184,7 +250,7 @@ def test_a_call_never_gets_one_that_is_not_ready(
     try:
         chosen = resolved(found, "m", version, key)
     except (ModelNotFound, ModelNotLoaded, ModelUnavailable):
-        assert READY not in meant
+        assert READY not in meant and RESTARTING not in meant
     else:
-        assert chosen.state is READY
+        assert chosen.state is (READY if READY in meant else RESTARTING)
         assert version in (0, chosen.version)

@@ -132,9 +132,9 @@ def test_sound_versions_are_loaded(
     assert len(repository.models()) == 2
     assert repository.find("").version == 2
     assert loads(metrics, "success") == 2
-    # Two engines, one model: one series.
-    slots = metrics.registry.get_sample_value("seqserve_slots", {"model": "tiny"})
-    assert slots == 4
+    for version in ("1", "2"):
+        labels = {"model": "tiny", "version": version}
+        assert metrics.registry.get_sample_value("seqserve_slots", labels) == 2
     assert len(processes.launched) == processes.left == 2
     for model in repository.models():
         model.engine.discard()
@@ -234,10 +234,20 @@ def test_provider_that_is_not_there(make: Make, processes: Processes) -> None:
     assert processes.left == 0
 
 
-def test_default_that_is_not_there_leaves_no_process(make: Make, processes: Processes) -> None:
-    with pytest.raises(OptionError, match="--default-model"):
+def test_default_that_is_not_there_starts_no_process(make: Make, processes: Processes) -> None:
+    with pytest.raises(OptionError, match="--default-model: 'other' is not in"):
         make().open("other")
-    assert len(processes.launched) == 1 and processes.left == 0
+    assert processes.launched == []
+
+
+def test_default_that_fails_leaves_no_process(
+    make: Make, models: Path, processes: Processes
+) -> None:
+    # Its manifest has the name of another model.
+    shutil.copytree(models / "tiny", models / "other")
+    with pytest.raises(OptionError, match="--default-model: 'other' is not ready"):
+        make().open("other")
+    assert processes.launched and processes.left == 0
 
 
 def test_folder_that_is_not_there(make: Make, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import shutil
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -32,8 +33,11 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.front.engine_client.circuit_breaker import BreakerLimits, CircuitBreaker
 from seqserve_server.front.engine_client.client import RemoteEngine
+from seqserve_server.front.models import deployment
 from seqserve_server.front.models import scanner as module
+from seqserve_server.front.models.folders import Listing
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.models.repository import Entry, Repository, ServedModel
@@ -44,13 +48,15 @@ PATIENCE_S = 30.0
 LIMITS = EngineLimits(workers=1, slots=2, max_queue=4, max_source_tokens_per_step=20)
 READY, FAILED = ModelState.READY, ModelState.FAILED
 AVAILABLE, LOADING, DRAINING = ModelState.AVAILABLE, ModelState.LOADING, ModelState.DRAINING
+RESTARTING = ModelState.RESTARTING
 
 
 class RecordedHost(ThreadHost):
     has_ended = False
 
-    def __init__(self, runtime: FakeRuntime) -> None:
+    def __init__(self, runtime: FakeRuntime, version: int) -> None:
         self.runtime = runtime
+        self.version = version
         super().__init__(runtime, LIMITS)
 
     def end(self) -> None:
@@ -67,13 +73,26 @@ class FakeLoader:
         self.loads: list[int] = []
         self.may_load = threading.Event()
         self.may_load.set()
+        self.may_launch = threading.Event()
+        self.may_launch.set()
+        self.breaker = BreakerLimits()
 
     def begin(self, name: str, version: int) -> RemoteEngine:
-        return RemoteEngine(self._launch)
+        return RemoteEngine(
+            partial(self._launch, version),
+            label=f"{name}/{version}",
+            breaker=CircuitBreaker(self.breaker),
+        )
 
-    def _launch(self) -> RecordedHost:
-        self.hosts.append(RecordedHost(FakeRuntime()))
+    def _launch(self, version: int) -> RecordedHost:
+        assert self.may_launch.wait(PATIENCE_S)
+        self.hosts.append(RecordedHost(FakeRuntime(), version))
         return self.hosts[-1]
+
+    def break_down(self, version: int) -> None:
+        """Ends the engine of a version abruptly."""
+        [*_, last] = [host for host in self.hosts if host.version == version]
+        last.break_down()
 
     def load(self, name: str, version: int, engine: RemoteEngine) -> ServedModel:
         self.loads.append(version)
@@ -147,6 +166,7 @@ async def watching(
         yield watched
     finally:
         watched.loader.may_load.set()
+        watched.loader.may_launch.set()
         await watched.rollout.stop()
         for host in watched.loader.hosts:
             assert host.has_ended, "an engine was left behind"
@@ -297,7 +317,7 @@ async def test_repository_that_cannot_be_read_changes_nothing(
         models.rename(tmp_path / "away")
         await watched.scan(3)
         assert watched.states() == {1: READY}
-        assert "cannot be read" in caplog.text
+        assert "model repository kept" in caplog.text
         (tmp_path / "away").rename(models)
         await watched.scan(2)
         assert watched.states() == {1: READY}
@@ -334,16 +354,16 @@ async def test_look_that_was_under_way_does_not_undo_a_load(
 ) -> None:
     async with watching(tmp_path, 1) as watched:
         has_listed, may_return = threading.Event(), threading.Event()
-        real = module.version_folders
+        real = module.list_folders
 
-        def listed_before(repository: Path) -> list[Path]:
+        def listed_before(repository: Path) -> Listing:
             found = real(repository)
             if not has_listed.is_set():
                 has_listed.set()
                 assert may_return.wait(PATIENCE_S)
             return found
 
-        monkeypatch.setattr(module, "version_folders", listed_before)
+        monkeypatch.setattr(module, "list_folders", listed_before)
         scan = asyncio.create_task(watched.rollout.scan())
         assert await asyncio.to_thread(has_listed.wait, PATIENCE_S)
         watched.write(2)
@@ -440,7 +460,31 @@ async def test_what_was_cancelled_last_is_counted(tmp_path: Path) -> None:
         may_step.set()
         await unload
         read = watched.metrics.registry.get_sample_value
-        assert await asyncio.to_thread(read, "seqserve_cancelled_total", {"model": "m"}) == 1
+        labels = {"model": "m", "version": "2"}
+        assert await asyncio.to_thread(read, "seqserve_cancelled_total", labels) == 1
+
+
+async def test_series_of_an_unloaded_version_end_after_its_last_scrape(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deployment, "_LAST_SCRAPE_S", 0.0)
+    async with watching(tmp_path, 1, 2) as watched:
+
+        def shown() -> set[str]:
+            return {
+                sample.labels["version"]
+                for family in watched.metrics.registry.collect()
+                for sample in family.samples
+                if sample.name == "seqserve_stop_total"
+            }
+
+        assert await asyncio.to_thread(shown) == {"1", "2"}
+        await watched.rollout.unload("m", 2)
+        async with asyncio.timeout(PATIENCE_S):
+            while await asyncio.to_thread(shown) != {"1"}:
+                await asyncio.sleep(0.002)
+        await watched.rollout.load("m", 2)
+        assert await asyncio.to_thread(shown) == {"1", "2"}
 
 
 async def test_unload_while_it_loads(tmp_path: Path) -> None:
@@ -564,3 +608,58 @@ async def test_versions_that_come_and_go_leave_nothing_behind(tmp_path: Path) ->
             await watched.rollout.unload("m", 1)
             await watched.rollout.load("m", 1)
         await until(lambda: holdings() <= before)
+
+
+# ---- engines that fail
+
+
+async def test_calls_go_to_the_next_version_while_an_engine_restarts(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1, 2, traffic={"m": {1: 1, 2: 9}}) as watched:
+        changes: list[ModelState] = []
+        watched.rollout.on_change = lambda: changes.append(watched.entry(2).state)
+        watched.loader.may_launch.clear()
+        watched.loader.break_down(2)
+        await watched.until(v1=READY, v2=RESTARTING)
+        assert watched.called() == 1
+        assert watched.repository.share(watched.entry(1)) == 1.0
+        assert watched.entry(2).reason == "its engine has failed and is started again"
+        with pytest.raises(ModelUnavailable, match="m/2 is restarting"):
+            await watched.rollout.load("m", 2)
+        watched.loader.may_launch.set()
+        await watched.until(v1=READY, v2=READY)
+        assert changes == [RESTARTING, READY]
+        assert watched.repository.share(watched.entry(2)) == 0.9
+
+
+@pytest.mark.parametrize("trial_s", [PATIENCE_S, 0.01])
+async def test_engine_that_fails_again_and_again_gets_calls_only_after_a_trial(
+    tmp_path: Path, trial_s: float
+) -> None:
+    async with watching(tmp_path, 1) as watched:
+        watched.loader.breaker = BreakerLimits(threshold=3, pause_s=0.0, trial_s=trial_s)
+        watched.write(2)
+        await watched.scan()
+        await watched.until(v1=READY, v2=READY)
+        changes: list[ModelState] = []
+        watched.rollout.on_change = lambda: changes.append(watched.entry(2).state)
+        for failures in (1, 2, 3):
+            watched.loader.break_down(2)
+            await until(lambda count=2 * failures: len(changes) >= count)  # type: ignore[misc]
+        assert changes[:6] == [RESTARTING, READY, RESTARTING, READY, RESTARTING, RESTARTING]
+        if trial_s == PATIENCE_S:
+            assert (watched.called(), watched.called(2)) == (1, 2)
+        else:
+            await watched.until(v1=READY, v2=READY)
+            assert watched.called() == 2
+
+
+async def test_version_that_restarts_can_be_unloaded(tmp_path: Path) -> None:
+    async with watching(tmp_path, 1, 2) as watched:
+        watched.loader.may_launch.clear()
+        watched.loader.break_down(2)
+        await watched.until(v1=READY, v2=RESTARTING)
+        await watched.rollout.unload("m", 2)
+        assert watched.states() == {1: READY, 2: AVAILABLE}
+        # The start that was under way ends too.
+        watched.loader.may_launch.set()
+        await until(lambda: len(watched.loader.hosts) == 3 and watched.loader.hosts[-1].has_ended)

@@ -92,3 +92,58 @@ async def test_folder_that_cannot_be_read_changes_nothing(stock: Stock) -> None:
     assert stock.entry(1).is_present
     with pytest.raises(ModelUnavailable, match="cannot be read"):
         await stock.scanner.find("m")
+
+
+def warnings(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
+    return [{"event": record.message, **record.fields} for record in caplog.records]  # type: ignore[attr-defined]
+
+
+async def test_ignored_folder_is_told_once(stock: Stock, caplog: pytest.LogCaptureFixture) -> None:
+    odd = stock.folder / "m" / "v9"
+    for _ in range(2):
+        odd.mkdir()
+        for _ in range(3):
+            await stock.scanner.scan()
+        (warning,) = warnings(caplog)
+        assert (warning["event"], warning["folder"]) == ("folder ignored", odd)
+        assert str(warning["reason"]).startswith("a version is a number from 1 to")
+        # It may come again.
+        odd.rmdir()
+        await stock.scanner.scan()
+        caplog.clear()
+
+
+def test_ignored_folder_is_told_at_start(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "m" / "007").mkdir(parents=True)
+    with pytest.raises(StartupError, match="holds no"):
+        Scanner(tmp_path, Repository()).open()
+    assert [warning["folder"] for warning in warnings(caplog)] == [tmp_path / "m" / "007"]
+
+
+@pytest.mark.parametrize("is_there", [True, False], ids=["empty", "gone"])
+async def test_unmounted_disk_unloads_nothing_and_is_told_once(
+    stock: Stock, caplog: pytest.LogCaptureFixture, is_there: bool
+) -> None:
+    for _ in range(2):
+        os.rename(stock.folder, stock.folder.with_name("away"))
+        if is_there:
+            stock.folder.mkdir()
+        for _ in range(3):
+            assert not await stock.scanner.scan()
+        assert stock.entry(1).is_present
+        (warning,) = warnings(caplog)
+        reason = "it holds no folder of a model" if is_there else "it cannot be read: "
+        assert warning["event"] == "model repository kept"
+        assert str(warning["reason"]).startswith(reason)
+        if is_there:
+            stock.folder.rmdir()
+        os.rename(stock.folder.with_name("away"), stock.folder)
+        assert await stock.scanner.scan()
+        caplog.clear()
+
+
+async def test_model_without_versions_is_no_unmounted_disk(stock: Stock) -> None:
+    shutil.rmtree(stock.folder / "m" / "1")
+    for is_present in (True, False):
+        assert await stock.scanner.scan()
+        assert stock.entry(1).is_present is is_present

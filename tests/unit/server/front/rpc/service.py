@@ -97,10 +97,15 @@ class Service:
         return open_inference_pb2_grpc.GRPCInferenceServiceStub(self.channel)
 
     async def value(self, name: str, **labels: str) -> float:
-        """The value of a series at a scrape; 0 if it does not exist."""
+        """The sum of the series with these labels, and perhaps others, at a scrape."""
         # In a thread: a scrape waits for the engine, which answers through this loop.
-        read = self.metrics.registry.get_sample_value
-        return await asyncio.to_thread(read, f"seqserve_{name}", labels) or 0.0
+        families = await asyncio.to_thread(lambda: list(self.metrics.registry.collect()))
+        return sum(
+            sample.value
+            for family in families
+            for sample in family.samples
+            if sample.name == f"seqserve_{name}" and labels.items() <= sample.labels.items()
+        )
 
     async def until_value(self, value: float, name: str, **labels: str) -> None:
         """Waits until a series has a value."""
@@ -157,7 +162,7 @@ async def serving(
         caller_share=caller_share,
     )
     hosts = Hosts(runtime, limits)
-    remote = RemoteEngine(hosts.launch)
+    remote = RemoteEngine(hosts.launch, label="echo/2")
     remote.load()
     metrics.model_loaded("echo", 2, "fp32", "cpu", remote)
     model = ServedModel(

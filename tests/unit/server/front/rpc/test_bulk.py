@@ -253,28 +253,46 @@ async def test_server_stops_reading_from_a_slow_reader(service: Service) -> None
         call.cancel()
 
 
-async def test_bulk_waits_while_others_fill_the_queue() -> None:
+async def test_bulk_has_room_of_its_own_beside_single_requests() -> None:
     async with serving(slots=2, max_queue=1) as service:
         service.runtime.may_run.clear()
         others = await _filled(service)
         error = await failure(service.generation.Generate(request("one too many")))
         assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         call = service.generation.GenerateBulk([bulk(number, "abc") for number in range(5)])
-        await asyncio.sleep(0.1)
+        await until(lambda: service.engine.queue_depth == 2)
         service.runtime.may_run.set()
         assert texts(await ended(call)) == dict.fromkeys(range(5), "abc")
         await asyncio.gather(*others)
         assert await service.value("rejected_total", model="echo", reason="queue_full") == 1
 
 
+async def test_bulk_waits_while_other_bulk_calls_fill_its_room() -> None:
+    async with serving(slots=2, max_queue=1) as service:
+        service.runtime.may_run.clear()
+        others = await _filled(service)
+        calls = [
+            service.generation.GenerateBulk([bulk(number, "abc") for number in range(5)])
+            for _ in range(3)
+        ]
+        await until(lambda: service.engine.queue_depth == 2)
+        service.runtime.may_run.set()
+        for call in calls:
+            assert texts(await ended(call)) == dict.fromkeys(range(5), "abc")
+        await asyncio.gather(*others)
+
+
 async def test_request_does_not_retry_after_its_time_limit() -> None:
     async with serving(slots=1, max_queue=1) as service:
         service.runtime.may_run.clear()
         others = await _filled(service)
+        first = service.generation.GenerateBulk([bulk(1, "abc")])
+        await until(lambda: service.engine.queue_depth == 2)
         call = service.generation.GenerateBulk([bulk(1, "abc", time_limit_ms=100)])
         refused = (await ended(call))[1].failure
         assert (refused.code, refused.retry_after_ms > 0) == (RESOURCE_EXHAUSTED, True)
         service.runtime.may_run.set()
+        assert texts(await ended(first)) == {1: "abc"}
         await asyncio.gather(*others)
 
 
@@ -470,6 +488,7 @@ async def test_log_line_of_a_bulk_call(service: Service, caplog: pytest.LogCaptu
         "method": METHOD,
         "code": "OK",
         "model": "echo",
+        "version": 2,
         "sources": 3,
         "source_tokens": len("secret") + len("words") + 2,
         "generated_tokens": len("secret") + len("words"),

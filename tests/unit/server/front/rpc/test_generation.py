@@ -272,3 +272,25 @@ async def test_source_whose_terms_do_not_fit_fails_alone(
     good, bad = answer.outcomes
     assert good.HasField("response")
     assert (bad.failure.field, len(unmet)) == ("options.terms", 1)
+
+
+async def test_each_connection_and_each_batch_is_a_flow(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specs, submit = [], service.remote.submit
+
+    def noted(spec: GenerateSpec, receive: Receive) -> int:
+        specs.append(spec)
+        return submit(spec, receive)
+
+    monkeypatch.setattr(service.remote, "submit", noted)
+    for _ in range(2):
+        await service.generation.Generate(request("a"))
+    await service.generation.GenerateBatch(batch("b", "c"))
+    await service.generation.GenerateBatch(batch("d"))
+    first, second, *sources = specs
+    assert first.flow_id == second.flow_id and not first.is_bulk
+    assert [spec.is_bulk for spec in sources] == [True] * 3
+    assert sources[0].flow_id == sources[1].flow_id
+    assert len({spec.flow_id for spec in specs}) == 3
+    assert len({spec.client_id for spec in specs}) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,15 +29,15 @@ from tests.unit.server.front.rpc.service import (
     until,
 )
 
-from seqserve.v1 import generation_pb2, generation_pb2_grpc
+from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.contract.provider import Provider
-from seqserve_server.front.address import address_of
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.repository import Entry, Repository, ServedModel
 from seqserve_server.front.rpc import server as module
+from seqserve_server.front.rpc.open_inference.pb import open_inference_pb2
 from seqserve_server.front.rpc.server import Server
 from seqserve_server.front.security.protection import Security
 from seqserve_server.front.security.tls import certificates_of
@@ -154,11 +155,6 @@ async def test_key_that_only_grpc_refuses_fails_the_start(
     security = Security(certificates=certificates_of(certificate, later, None))
     with pytest.raises(StartupError, match="or gRPC refuses the files of --tls-certificate"):
         Server(ServeOptions(port=0), rollout_of(Repository(), Metrics()), Metrics(), security)
-
-
-def test_ipv6_hosts_are_bracketed() -> None:
-    assert address_of("127.0.0.1", 1) == "127.0.0.1:1"
-    assert address_of("::1", 1) == "[::1]:1"
 
 
 async def test_drain_finishes_accepted_calls_and_refuses_new_ones() -> None:
@@ -281,10 +277,13 @@ class Drained:
     """Stands for the client of an engine; records its starts and stops."""
 
     slots = cache_bytes = 0
-    is_up = True
+    is_up = is_ready = True
 
     def __init__(self, notes: list[str]) -> None:
         self._notes = notes
+
+    def watch(self, on_change: Callable[[], None]) -> None:
+        pass
 
     async def start(self) -> None:
         self._notes.append("start")
@@ -355,6 +354,27 @@ async def test_restarted_engine_takes_over(service: Service) -> None:
     answer = await service.generation.Generate(request("after"))
     assert answer.hypotheses[0].text == "after"
     watch.cancel()
+
+
+async def test_all_say_the_same_of_a_version_whose_engine_restarts(service: Service) -> None:
+    label = {"model": "echo", "version": "2"}
+    service.hosts.may_launch.clear()
+    service.hosts.last.break_down()
+    await until_health(service, "echo/2", NOT_SERVING)
+    assert not service.server.is_ready
+    assert await service.value("model_state", **label, state="restarting") == 1
+    assert await service.value("model_state", **label, state="ready") == 0
+    model = (await service.models.GetModel(model_pb2.GetModelRequest(version=2))).model
+    assert model.state == model_pb2.MODEL_STATE_RESTARTING
+    assert model.state_reason == "its engine has failed and is started again"
+    assert (model.traffic_share, model.is_default) == (0.0, False)
+    ready = open_inference_pb2.ModelReadyRequest(name="echo", version="2")
+    assert not (await service.inference.ModelReady(ready)).ready
+    service.hosts.may_launch.set()
+    await until_health(service, "echo/2", SERVING)
+    assert await service.value("model_state", **label, state="ready") == 1
+    model = (await service.models.GetModel(model_pb2.GetModelRequest(version=2))).model
+    assert (model.state, model.traffic_share) == (model_pb2.MODEL_STATE_READY, 1.0)
 
 
 async def test_server_drains_without_its_engine(service: Service) -> None:

@@ -90,3 +90,13 @@ def test_the_command_refuses_before_it_loads_a_model(
     for argv in (["--host", "0.0.0.0"], ["--tokens", str(tmp_path / "none")]):
         with pytest.raises(OptionError, match=f"^{argv[0]}"):
             app.main(["--model-repository", str(tmp_path / "no such folder"), *argv])
+
+
+@pytest.mark.parametrize("verbosity", ["NONE", "none", "ERROR", ""])
+def test_verbosity_by_which_strangers_write_into_the_log_is_warned_of(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, verbosity: str
+) -> None:
+    monkeypatch.setenv("GRPC_VERBOSITY", verbosity)
+    security_of(ServeOptions())
+    warned = [record.message for record in caplog.records]
+    assert warned == ([] if verbosity.upper() == "NONE" else ["log can be forged"])

@@ -182,3 +182,17 @@ def test_a_link_that_is_turned_counts_as_a_change(tmp_path: Path) -> None:
     (tmp_path / "next").symlink_to("new")
     os.replace(tmp_path / "next", current)
     assert file.value == "2"
+
+
+def test_the_last_reload_is_told(number: Number) -> None:
+    before_s = time.time()
+    file = reloaded(number)
+    first = file.last
+    assert first.succeeded and before_s <= first.success_s <= time.time()
+    number.write("two")
+    # Asking reloads.
+    assert file.last == (False, first.success_s)
+    number.write("3")
+    last = file.last
+    assert last.succeeded and last.success_s >= first.success_s
+    assert file.value == 3

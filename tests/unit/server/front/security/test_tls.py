@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import socket
 import ssl
@@ -104,6 +105,46 @@ def test_a_pipe_in_the_place_of_a_file_holds_up_no_connection(
             Certificates(certificate, key, files.ca)
         path.unlink()
         path.write_bytes(content)
+
+
+def expire(certificate: Path, time: str) -> None:
+    """Replaces the time, ``YYMMDDHHMMSS``, at which a certificate expires."""
+    der = ssl.PEM_cert_to_DER_cert(certificate.read_text())
+    begin, end = re.findall(rb"\x17\x0d\d{12}Z", der)
+    changed = der.replace(begin + end, begin + b"\x17\x0d" + time.encode() + b"Z")
+    certificate.write_text(ssl.DER_cert_to_PEM_cert(changed))
+
+
+def test_expired_certificate_is_warned_of_at_start_and_at_each_reload(
+    files: Files, caplog: pytest.LogCaptureFixture
+) -> None:
+    expire(files.server[0], "210203040506")
+    found = Certificates(*files.server, files.ca)
+    (record,) = caplog.records
+    assert (record.message, record.levelno) == ("certificate expired", logging.WARNING)
+    facts = {"option": "--tls-certificate", "since": "2021-02-03T04:05:06+00:00"}
+    assert record.fields == facts  # type: ignore[attr-defined]
+    caplog.clear()
+    expire(files.server[0], "220203040506")
+    assert found.last_reload.succeeded
+    assert [record.message for record in caplog.records] == ["certificate expired"]
+    caplog.clear()
+    expire(files.server[0], "490203040506")
+    assert found.expiry_s["--tls-certificate"] == 2_495_937_906
+    assert caplog.records == []
+
+
+def test_a_file_of_several_certificates_expires_with_the_first(
+    files: Files, other_certificates: Files
+) -> None:
+    certificate, key = files.server
+    expire(certificate, "490203040506")
+    expire(files.ca, "480203040506")
+    certificate.write_text(certificate.read_text() + files.ca.read_text())
+    files.ca.write_text(other_certificates.ca.read_text() + files.ca.read_text())
+    expiry_s = Certificates(certificate, key, files.ca).expiry_s
+    assert expiry_s["--tls-certificate"] == 2_464_315_506
+    assert expiry_s["--tls-client-ca"] < 2_464_315_506
 
 
 def test_options_that_need_each_other(certificates: Files) -> None:

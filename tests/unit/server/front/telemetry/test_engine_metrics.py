@@ -1,7 +1,8 @@
-"""Scrapes of engines: asked in parallel, summed by model."""
+"""Scrapes of engines: asked in parallel, shown by version."""
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import Future
 
 import pytest
@@ -11,6 +12,9 @@ from seqserve_server.contract.messages import StatsReply
 from seqserve_server.contract.stats import EngineStats
 from seqserve_server.engine.stats_recorder import StatsRecorder
 from seqserve_server.front.telemetry.engine_metrics import EnginesCollector
+from seqserve_server.front.telemetry.version import VersionLabels
+
+FIRST, SECOND, OTHER = (VersionLabels(*one) for one in (("m", "1"), ("m", "2"), ("other", "1")))
 
 
 def stats_of(rows: int) -> EngineStats:
@@ -24,6 +28,8 @@ class Busy:
 
     slots = 8
     cache_bytes = 1000
+    restarts = 1
+    pid: int | None = None
 
     def __init__(self, rows: int = 5) -> None:
         self.last_reply = StatsReply(3, rows, stats_of(rows), low_queue_depth=1)
@@ -42,44 +48,48 @@ def engines() -> EnginesCollector:
     return EnginesCollector()
 
 
-def value(engines: EnginesCollector, name: str, **labels: str) -> float | None:
+def value(
+    engines: EnginesCollector, name: str, version: VersionLabels, **labels: str
+) -> float | None:
     registry = CollectorRegistry()
     registry.register(engines)
-    return registry.get_sample_value(f"seqserve_{name}", labels)
+    return registry.get_sample_value(f"seqserve_{name}", version._asdict() | labels)
 
 
-def test_versions_of_a_model_are_one_series(engines: EnginesCollector) -> None:
-    for model, rows in (("m", 5), ("m", 7), ("other", 1)):
-        engines.add(model, Busy(rows))
-    assert value(engines, "queue_depth", model="m", priority="normal") == 4
-    assert value(engines, "queue_depth", model="m", priority="low") == 2
-    assert value(engines, "slots_in_use", model="m") == 12
-    assert value(engines, "slots", model="m") == 16
-    assert value(engines, "cache_bytes", model="m") == 2000
-    assert value(engines, "batch_rows_count", model="m") == 2
-    assert value(engines, "batch_rows_sum", model="m") == 12
-    assert value(engines, "step_seconds_total", model="m") == pytest.approx(0.008)
-    assert value(engines, "slots", model="other") == 8
+def test_each_version_has_its_own_series(engines: EnginesCollector) -> None:
+    for version, rows in ((FIRST, 5), (SECOND, 7), (OTHER, 1)):
+        engines.add(version, Busy(rows))
+    assert value(engines, "queue_depth", FIRST, priority="normal") == 2
+    assert value(engines, "queue_depth", FIRST, priority="low") == 1
+    assert value(engines, "slots_in_use", FIRST) == 5
+    assert value(engines, "slots_in_use", SECOND) == 7
+    assert value(engines, "slots", SECOND) == 8
+    assert value(engines, "cache_bytes", SECOND) == 1000
+    assert value(engines, "batch_rows_count", OTHER) == 1
+    assert value(engines, "batch_rows_sum", OTHER) == 1
+    assert value(engines, "step_seconds_total", OTHER) == pytest.approx(0.004)
 
 
-def test_adding_up_leaves_the_reports_as_they_are(engines: EnginesCollector) -> None:
-    engines.add("m", Busy(5))
-    engines.add("m", Busy(7))
+def test_scrapes_leave_the_reports_as_they_are(engines: EnginesCollector) -> None:
+    engines.add(FIRST, Busy(5))
+    engines.remove(FIRST)
+    engines.add(FIRST, Busy(7))
     for _ in range(3):
-        assert value(engines, "batch_rows_sum", model="m") == 12
+        assert value(engines, "batch_rows_sum", FIRST) == 12
 
 
 def test_engine_that_does_not_answer_is_shown_as_it_was() -> None:
     engines = EnginesCollector(timeout_s=0.01)
-    silent, other = Busy(5), Busy(7)
+    silent = Busy(5)
     silent.answers = False
-    engines.add("m", silent)
-    engines.add("m", other)
-    assert value(engines, "slots_in_use", model="m") == 12
+    engines.add(FIRST, silent)
+    engines.add(SECOND, Busy(7))
+    assert value(engines, "slots_in_use", FIRST) == 5
+    assert value(engines, "slots_in_use", SECOND) == 7
 
 
 def test_all_are_asked_before_one_is_waited_for(engines: EnginesCollector) -> None:
-    first, second = Busy(), Busy()
+    first = Busy()
     first.answers = False
 
     class Telling(Busy):
@@ -88,27 +98,39 @@ def test_all_are_asked_before_one_is_waited_for(engines: EnginesCollector) -> No
             first.asked[-1].set_result(first.last_reply)
             return super().ask()
 
-    second = Telling()
-    engines.add("m", first)
-    engines.add("m", second)
-    assert value(engines, "slots_in_use", model="m") == 10
+    engines.add(FIRST, first)
+    engines.add(SECOND, Telling())
+    assert value(engines, "slots_in_use", SECOND) == 5
 
 
 def test_no_model_shows_no_sample(engines: EnginesCollector) -> None:
     assert [sample for family in engines.collect() for sample in family.samples] == []
 
 
-def test_counters_do_not_fall_when_an_engine_is_taken_away(engines: EnginesCollector) -> None:
-    first, second = Busy(5), Busy(7)
-    engines.add("m", first)
-    engines.add("m", second)
-    engines.remove("m", first)
-    assert value(engines, "batch_rows_sum", model="m") == 12
-    assert value(engines, "slots", model="m") == 8
-    assert value(engines, "slots_in_use", model="m") == 7
-    engines.remove("m", second)
-    assert value(engines, "batch_rows_sum", model="m") == 12
-    assert value(engines, "queue_depth", model="m", priority="normal") == 0
-    assert value(engines, "queue_depth", model="m", priority="low") == 0
-    engines.add("m", Busy(1))
-    assert value(engines, "batch_rows_sum", model="m") == 13
+def test_counters_do_not_fall_before_they_end(engines: EnginesCollector) -> None:
+    engines.add(FIRST, Busy(5))
+    engines.remove(FIRST)
+    assert value(engines, "batch_rows_sum", FIRST) == 5
+    assert value(engines, "engine_restarts_total", FIRST) == 1
+    assert value(engines, "slots", FIRST) is None
+    assert value(engines, "queue_depth", FIRST, priority="normal") is None
+    engines.add(FIRST, Busy(1))
+    assert value(engines, "batch_rows_sum", FIRST) == 6
+    assert value(engines, "engine_restarts_total", FIRST) == 2
+    engines.remove(FIRST)
+    engines.forget(FIRST)
+    assert value(engines, "batch_rows_sum", FIRST) is None
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads /proc")
+def test_memory_and_cpu_time_are_those_of_the_process(engines: EnginesCollector) -> None:
+    busy, down = Busy(), Busy()
+    busy.pid = os.getpid()
+    engines.add(FIRST, busy)
+    engines.add(SECOND, down)
+    memory = value(engines, "engine_resident_memory_bytes", FIRST)
+    assert memory is not None and memory > 1e6
+    cpu_s = value(engines, "engine_cpu_seconds_total", FIRST)
+    assert cpu_s is not None and 0.0 < cpu_s <= sum(os.times()[:2]) + 1.0
+    assert value(engines, "engine_resident_memory_bytes", SECOND) is None
+    assert value(engines, "engine_cpu_seconds_total", SECOND) is None

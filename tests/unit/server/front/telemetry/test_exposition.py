@@ -8,13 +8,12 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as of_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as of_text
-from tests.unit.server.front.telemetry.test_metrics import metrics_of_a_server
+from tests.unit.server.front.telemetry.test_metrics import GENERATE, metrics_of_a_server
 
 from seqserve_server.front.telemetry.exposition import render
 from seqserve_server.front.telemetry.metrics import Metrics
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,*/*;q=0.1"
-GENERATE = "GenerationService.Generate"
 
 Parse = Callable[[str], Iterable[Metric]]
 
@@ -43,7 +42,7 @@ def test_plain_text_is_the_default(accept: str) -> None:
 def test_bucket_has_its_last_call_as_exemplar() -> None:
     metrics = Metrics()
     for id_, duration_s in (("first", 0.0101), ("second", 0.0102), ("slow", 30.0)):
-        metrics.called("m", GENERATE, "OK", duration_s, {"trace_id": id_})
+        metrics.called("m", 0, GENERATE, duration_s, {"trace_id": id_})
     text = render(metrics.registry, OPENMETRICS)[0].decode()
     exemplars = [
         sample.exemplar

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from concurrent.futures import Future
 
 import pytest
@@ -11,16 +12,20 @@ from prometheus_client.parser import text_string_to_metric_families
 from seqserve_server.contract.errors import QueueFull
 from seqserve_server.contract.messages import StatsReply
 from seqserve_server.contract.stats import EngineStats
+from seqserve_server.front.telemetry.call_metrics import Kind
 from seqserve_server.front.telemetry.metrics import Metrics
 
-MODEL = {"model"}
+MODEL = {"model", "version"}
+CALLS = {"method", "code", "model", "version"}
+GENERATE = Kind("GenerationService.Generate", "OK")
 
 # The contract: type and labels of every family of ours.
 FAMILIES = {
-    "requests": ("counter", {"method", "code", "model"}),
-    "request_duration_seconds": ("histogram", {"method", "model"}),
+    "requests": ("counter", CALLS),
+    "request_duration_seconds": ("histogram", CALLS),
     "queue_duration_seconds": ("histogram", MODEL),
     "encode_duration_seconds": ("histogram", MODEL),
+    "compute_duration_seconds": ("histogram", MODEL),
     "time_to_first_token_seconds": ("histogram", MODEL),
     "inter_token_duration_seconds": ("histogram", MODEL),
     "step_duration_seconds": ("histogram", MODEL),
@@ -29,19 +34,25 @@ FAMILIES = {
     "generated_tokens_total": ("untyped", MODEL),
     "source_tokens": ("histogram", MODEL),
     "generated_tokens": ("histogram", MODEL),
-    "queue_depth": ("gauge", {"priority", "model"}),
+    "queue_depth": ("gauge", {"priority", *MODEL}),
     "slots_in_use": ("gauge", MODEL),
     "slots": ("gauge", MODEL),
     "cache_bytes": ("gauge", MODEL),
     "cancelled": ("counter", MODEL),
-    "deadline_exceeded": ("counter", {"where", "model"}),
+    "deadline_exceeded": ("counter", {"where", *MODEL}),
     "rejected": ("counter", {"reason", "model"}),
-    "stop": ("counter", {"reason", "model"}),
+    "stop": ("counter", {"reason", *MODEL}),
     "model_info": ("gauge", {"model", "version", "precision", "provider"}),
     "model_loads": ("counter", {"result"}),
     "model_state": ("gauge", {"model", "version", "state"}),
     "step_seconds": ("counter", MODEL),
     "step_outside_runtime_seconds": ("counter", MODEL),
+    "reload_successful": ("gauge", {"option"}),
+    "reload_success_timestamp_seconds": ("gauge", {"option"}),
+    "certificate_expiry_timestamp_seconds": ("gauge", {"option"}),
+    "engine_restarts": ("counter", MODEL),
+    "engine_resident_memory_bytes": ("gauge", MODEL),
+    "engine_cpu_seconds": ("counter", MODEL),
 }
 
 
@@ -50,6 +61,8 @@ class Busy:
 
     slots = 8
     cache_bytes = 1000
+    restarts = 2
+    pid = os.getpid()
     last_reply = StatsReply(queue_depth=3, slots_in_use=5, stats=EngineStats())
 
     def ask(self) -> Future[StatsReply]:
@@ -62,7 +75,8 @@ def metrics_of_a_server() -> Metrics:
     metrics = Metrics()
     metrics.model_loaded("m", 1, "int8", "cpu", Busy())
     metrics.show_versions(lambda: [("m", 1, "ready")])
-    metrics.called("m", "GenerationService.Generate", "OK", 0.1, {"request_id": "a1"})
+    metrics.show_files(lambda: {"--tokens": (True, 2.0)}, lambda: {"--tls-certificate": 3.0})
+    metrics.called("m", 1, GENERATE, 0.1, {"request_id": "a1"})
     metrics.refused("m", QueueFull("full", 1.0))
     return metrics
 
@@ -143,19 +157,80 @@ def test_loads() -> None:
     assert value(metrics, "model_loads_total", result="failure") == 1
 
 
+def calls(metrics: Metrics, version: str) -> float | None:
+    return value(metrics, "requests_total", model="m", version=version, **GENERATE._asdict())
+
+
 def test_unloaded_version_is_no_longer_shown() -> None:
     metrics = Metrics()
     states = [("m", 3, "ready"), ("m", 4, "failed")]
     metrics.show_versions(lambda: states)
-    engine = Busy()
-    metrics.model_loaded("m", 3, "int8", "cpu", engine)
-    assert value(metrics, "slots", model="m") == 8
+    metrics.model_loaded("m", 3, "int8", "cpu", Busy())
+    third = {"model": "m", "version": "3"}
+    assert value(metrics, "slots", **third) == 8
     assert value(metrics, "model_state", model="m", version="4", state="failed") == 1
-    metrics.model_unloaded("m", 3, "int8", "cpu", engine)
-    labels = {"model": "m", "version": "3", "precision": "int8", "provider": "cpu"}
-    assert value(metrics, "model_info", **labels) is None
-    assert value(metrics, "slots", model="m") == 0
+    metrics.model_unloaded("m", 3, "int8", "cpu")
+    assert value(metrics, "model_info", **third, precision="int8", provider="cpu") is None
+    assert value(metrics, "slots", **third) is None
     states[:] = [("m", 3, "available")]
-    assert value(metrics, "model_state", model="m", version="3", state="available") == 1
-    assert value(metrics, "model_state", model="m", version="3", state="ready") is None
+    assert value(metrics, "model_state", **third, state="available") == 1
+    assert value(metrics, "model_state", **third, state="ready") is None
     assert value(metrics, "model_state", model="m", version="4", state="failed") is None
+
+
+def test_state_of_files_is_that_of_the_scrape() -> None:
+    metrics = Metrics()
+    reloads, expiries = {"--tokens": (True, 2.0)}, {"--tls-certificate": 3.0}
+    metrics.show_files(lambda: reloads, lambda: expiries)
+    assert value(metrics, "reload_successful", option="--tokens") == 1
+    reloads["--tokens"] = (False, 2.0)
+    assert value(metrics, "reload_successful", option="--tokens") == 0
+    assert value(metrics, "reload_success_timestamp_seconds", option="--tokens") == 2
+    expiry_s = value(metrics, "certificate_expiry_timestamp_seconds", option="--tls-certificate")
+    assert expiry_s == 3
+
+
+def test_series_of_an_unloaded_version_end_once_they_were_scraped() -> None:
+    metrics = Metrics()
+    metrics.model_loaded("m", 3, "int8", "cpu", Busy())
+    metrics.called("m", 3, GENERATE, 0.1, {})
+    metrics.model_unloaded("m", 3, "int8", "cpu")
+    metrics.called("m", 3, GENERATE, 0.1, {})
+    assert calls(metrics, "3") == 2
+    assert value(metrics, "cancelled_total", model="m", version="3") == 0
+    assert value(metrics, "engine_restarts_total", model="m", version="3") == 2
+    metrics.forget_model("m", 3)
+    assert calls(metrics, "3") is None
+    text = generate_latest(metrics.registry).decode()
+    assert 'version="3"' not in text
+
+
+def test_version_that_is_loaded_again_keeps_its_series() -> None:
+    metrics = Metrics()
+    for _ in range(2):
+        metrics.model_loaded("m", 3, "int8", "cpu", Busy())
+        metrics.called("m", 3, GENERATE, 0.1, {})
+        metrics.model_unloaded("m", 3, "int8", "cpu")
+    metrics.model_loaded("m", 3, "int8", "cpu", Busy())
+    metrics.forget_model("m", 3)
+    assert calls(metrics, "3") == 2
+    assert value(metrics, "engine_restarts_total", model="m", version="3") == 6
+
+
+@pytest.mark.parametrize(("model", "version"), [("", 0), ("m", 9)])
+def test_calls_of_no_version_that_is_loaded_have_no_version(model: str, version: int) -> None:
+    metrics = metrics_of_a_server()
+    metrics.called(model, version, GENERATE, 0.1, {})
+    labels = {"model": model, "version": "", **GENERATE._asdict()}
+    assert value(metrics, "requests_total", **labels) == 1
+
+
+def test_durations_are_kept_by_outcome() -> None:
+    metrics = metrics_of_a_server()
+    for _ in range(9):
+        refused = Kind(GENERATE.method, "RESOURCE_EXHAUSTED")
+        metrics.called("m", 1, refused, 0.0003, {})
+    labels = {"method": GENERATE.method, "model": "m", "version": "1", "le": "0.0005"}
+    name = "request_duration_seconds_bucket"
+    assert value(metrics, name, code="OK", **labels) == 0
+    assert value(metrics, name, code="RESOURCE_EXHAUSTED", **labels) == 9

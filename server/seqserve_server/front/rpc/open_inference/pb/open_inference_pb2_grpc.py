@@ -75,6 +75,11 @@ class GRPCInferenceServiceStub(object):
                 request_serializer=seqserve__server_dot_front_dot_rpc_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelConfigRequest.SerializeToString,
                 response_deserializer=seqserve__server_dot_front_dot_rpc_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelConfigResponse.FromString,
                 _registered_method=True)
+        self.ModelStatistics = channel.unary_unary(
+                '/inference.GRPCInferenceService/ModelStatistics',
+                request_serializer=seqserve__server_dot_front_dot_rpc_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelStatisticsRequest.SerializeToString,
+                response_deserializer=seqserve__server_dot_front_dot_rpc_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelStatisticsResponse.FromString,
+                _registered_method=True)
         self.RepositoryIndex = channel.unary_unary(
                 '/inference.GRPCInferenceService/RepositoryIndex',
                 request_serializer=seqserve__server_dot_front_dot_rpc_dot_open__inference_dot_pb_dot_open__inference__pb2.RepositoryIndexRequest.SerializeToString,
@@ -152,6 +157,13 @@ class GRPCInferenceServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ModelStatistics(self, request, context):
+        """Triton's: gives the figures of models since they were loaded.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def RepositoryIndex(self, request, context):
         """Triton's: lists the models of the repository.
         """
@@ -215,6 +227,11 @@ def add_GRPCInferenceServiceServicer_to_server(servicer, server):
                     servicer.ModelConfig,
                     request_deserializer=seqserve__server_dot_front_dot_rpc_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelConfigRequest.FromString,
                     response_serializer=seqserve__server_dot_front_dot_rpc_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelConfigResponse.SerializeToString,
+            ),
+            'ModelStatistics': grpc.unary_unary_rpc_method_handler(
+                    servicer.ModelStatistics,
+                    request_deserializer=seqserve__server_dot_front_dot_rpc_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelStatisticsRequest.FromString,
+                    response_serializer=seqserve__server_dot_front_dot_rpc_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelStatisticsResponse.SerializeToString,
             ),
             'RepositoryIndex': grpc.unary_unary_rpc_method_handler(
                     servicer.RepositoryIndex,
@@ -449,6 +466,33 @@ class GRPCInferenceService(object):
             '/inference.GRPCInferenceService/ModelConfig',
             seqserve__server_dot_front_dot_rpc_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelConfigRequest.SerializeToString,
             seqserve__server_dot_front_dot_rpc_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelConfigResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ModelStatistics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/inference.GRPCInferenceService/ModelStatistics',
+            seqserve__server_dot_front_dot_rpc_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelStatisticsRequest.SerializeToString,
+            seqserve__server_dot_front_dot_rpc_dot_open__inference_dot_pb_dot_open__inference__pb2.ModelStatisticsResponse.FromString,
             options,
             channel_credentials,
             insecure,

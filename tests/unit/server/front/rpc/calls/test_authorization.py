@@ -350,7 +350,7 @@ async def test_refused_calls_are_counted_by_known_methods_only(guarded: Service)
     labels = {"method": "GenerationService.Generate", "code": "UNAUTHENTICATED", "model": ""}
     assert await guarded.value("requests_total", **labels) == 1
     assert (await guarded.scraped())["seqserve_requests"] == {
-        frozenset({"method", "code", "model"})
+        frozenset({"method", "code", "model", "version"})
     }
 
 

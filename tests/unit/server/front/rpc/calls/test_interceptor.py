@@ -89,6 +89,7 @@ async def test_log_line_has_id_code_tokens_and_times(
         "method": GENERATE,
         "code": "OK",
         "model": "echo",
+        "version": 2,
         "source_tokens": len(SECRET) + 1,
         "generated_tokens": len(SECRET),
     }
@@ -244,6 +245,9 @@ async def test_calls_are_counted_and_timed(service: Service) -> None:
     assert await service.value("requests_total", **labels(GENERATE, "NOT_FOUND", model="")) == 1
     count = await service.value("request_duration_seconds_count", method=GENERATE, model="echo")
     assert count == 2
+    # Series of a version are those of its calls alone.
+    assert await service.value("requests_total", model="echo", version="2") == 2
+    assert await service.value("requests_total", model="", version="") == 1
 
 
 async def test_refused_sources_within_a_call_are_counted(service: Service) -> None:

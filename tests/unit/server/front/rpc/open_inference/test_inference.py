@@ -237,6 +237,7 @@ async def test_call_of_many_texts_is_one_log_line(
         "method": INFER,
         "code": "OK",
         "model": "echo",
+        "version": 2,
         "sources": 2,
         "source_tokens": tokens + 2,
         "generated_tokens": tokens,

@@ -89,7 +89,7 @@ class Down:
     """Stands for the client of an engine that has crashed: takes no request."""
 
     slots = max_rows = 1
-    is_up = False
+    is_up = is_ready = False
     refusals = RefusalCache()
 
     def submit(self, spec: GenerateSpec, receive: Receive) -> int:
@@ -105,7 +105,8 @@ def others(service: Service) -> Iterator[None]:
         Entry(
             name=name,
             version=version,
-            state=ModelState.READY,
+            state=ModelState.RESTARTING,
+            reason="its engine has failed",
             model=replace(model, manifest=manifest(name, version), engine=down),
         )
         for name, version in (("echo", 3), ("other", 7))
@@ -128,7 +129,11 @@ async def test_metadata_lists_the_versions_of_that_model_only(service: Service) 
 async def test_named_version_answers(service: Service) -> None:
     answer = await service.inference.ModelInfer(asking("a", version="2"))
     assert (answer.model_version, tensors(answer)["text"]) == ("2", ["a"])
-    assert (await failure(service.inference.ModelInfer(asking("a")))).code() is Code.UNAVAILABLE
+    error = await failure(service.inference.ModelInfer(asking("a", version="3")))
+    assert error.code() is Code.UNAVAILABLE
+    # Without a version, one that is ready answers.
+    answer = await service.inference.ModelInfer(asking("a"))
+    assert answer.model_version == "2"
 
 
 async def test_index_lists_all_versions_or_ready_ones(service: Service) -> None:

@@ -127,6 +127,7 @@ async def test_stream_is_one_log_line_with_sums(
         "method": STREAM,
         "code": "OK",
         "model": "echo",
+        "version": 2,
         "sources": 4,
         "source_tokens": 6 + 4,
         "generated_tokens": 6,

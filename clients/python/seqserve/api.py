@@ -1,0 +1,73 @@
+"""Every name that the package ``seqserve`` offers; it imports them when one is used first."""
+
+from __future__ import annotations
+
+from seqserve._async.client import AsyncClient
+from seqserve._sync.client import Client
+from seqserve.attention import AttentionResult, AttentionWeights
+from seqserve.decoding import GenerateOptions, Priority
+from seqserve.errors import (
+    CallError,
+    Cancelled,
+    DeadlineExceeded,
+    FailedPrecondition,
+    InternalError,
+    InvalidArgument,
+    MisplacedClient,
+    NotFound,
+    OptionError,
+    Overloaded,
+    PermissionDenied,
+    SeqserveError,
+    Unauthenticated,
+    Unavailable,
+    Unreachable,
+)
+from seqserve.results import (
+    Hypothesis,
+    Model,
+    ModelState,
+    Piece,
+    Result,
+    ScoreResult,
+    StopReason,
+    Timings,
+    TopToken,
+)
+from seqserve.retry import RetryPolicy
+from seqserve.tls import TLS
+
+__all__ = [
+    "TLS",
+    "AsyncClient",
+    "AttentionResult",
+    "AttentionWeights",
+    "CallError",
+    "Cancelled",
+    "Client",
+    "DeadlineExceeded",
+    "FailedPrecondition",
+    "GenerateOptions",
+    "Hypothesis",
+    "InternalError",
+    "InvalidArgument",
+    "MisplacedClient",
+    "Model",
+    "ModelState",
+    "NotFound",
+    "OptionError",
+    "Overloaded",
+    "PermissionDenied",
+    "Piece",
+    "Priority",
+    "Result",
+    "RetryPolicy",
+    "ScoreResult",
+    "SeqserveError",
+    "StopReason",
+    "Timings",
+    "TopToken",
+    "Unauthenticated",
+    "Unavailable",
+    "Unreachable",
+]

@@ -1,0 +1,149 @@
+"""Lets clients take turns, and within a client its flows: start-time fair queueing on two levels.
+
+After Goyal, Vin and Cheng 1997, "Start-time Fair Queueing": every child of a node has a virtual
+time at which its next request starts. The child that starts first is served, and the work of the
+request moves its start on. A child that comes back starts no earlier than the one that was served
+last, so nobody saves up turns. The requests of a busy client thus wait one behind the other, while
+the first request of another client, or of another flow of the same one, goes to the front.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heapreplace
+from itertools import pairwise
+
+from seqserve_server.engine.request import Request
+
+
+@dataclass(slots=True)
+class _Node:
+    """All clients, one client, or one flow."""
+
+    start: int = 0
+    """Virtual time at which its next request starts, in units of work."""
+    now: int = 0
+    """Virtual time among its children: the start of the one that was served last."""
+    work: int = 0
+    """Work of the requests that wait below it."""
+    requests: int = 0
+    """Requests below it that wait or run; a node without any is forgotten."""
+    children: dict[str, _Node] = field(default_factory=dict)
+    line: dict[Request, None] = field(default_factory=dict)
+    """Waiting requests of a flow, the next one first."""
+
+    def __iter__(self) -> Iterator[Request]:
+        yield from self.line
+        # Ties are broken by number, so that sorting never compares nodes.
+        heap = [
+            (child.start, number, iter(child))
+            for number, child in enumerate(self.children.values())
+            if child.work
+        ]
+        heapify(heap)
+        while heap:
+            start, number, requests = heap[0]
+            request = next(requests, None)
+            if request is None:
+                heappop(heap)
+            else:
+                yield request
+                heapreplace(heap, (start + request.spec.work, number, requests))
+
+    def work_before(self, path: tuple[str, ...], work: int) -> int:
+        """Estimates the work that is served before a new request of this much work.
+
+        Other children are estimated to send requests of the same size.
+        """
+        if not path:
+            return self.work
+        key, *rest = path
+        child = self.children.get(key)
+        own = child.work_before(tuple(rest), work) if child else 0
+        start = max(self.now, child.start if child else 0) + own
+        others = (each for each in self.children.values() if each is not child)
+        ahead = (
+            min(each.work, start - each.start + work)
+            for each in others
+            if each.work and each.start <= start
+        )
+        return own + sum(ahead)
+
+
+class Turns:
+    """Waiting requests in the order in which they are served."""
+
+    def __init__(self) -> None:
+        """Starts empty."""
+        self._root = _Node()
+        self._length = 0
+
+    def __len__(self) -> int:
+        """Counts the waiting requests."""
+        return self._length
+
+    def __iter__(self) -> Iterator[Request]:
+        """Yields the waiting requests, the next one first."""
+        return iter(self._root)
+
+    @property
+    def work(self) -> int:
+        """Work of all waiting requests."""
+        return self._root.work
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is kept of any client."""
+        return not (self._root.children or self._root.work or self._root.requests or self._length)
+
+    def work_before(self, request: Request) -> int:
+        """Estimates the work that is served before a request that is not added yet."""
+        path = (request.spec.client_id, request.spec.flow_id)
+        return self._root.work_before(path, request.spec.work)
+
+    def add(self, request: Request) -> None:
+        """Adds a request as the last one of its flow."""
+        nodes = self._nodes(request)
+        for parent, child in pairwise(nodes):
+            if not child.work:
+                child.start = max(child.start, parent.now)
+        for node in nodes:
+            node.work += request.spec.work
+            node.requests += 1
+        nodes[-1].line[request] = None
+        self._length += 1
+
+    def serve(self, request: Request) -> None:
+        """Removes a request that runs now: its client and its flow have had their turn."""
+        for parent, child in pairwise(self._nodes(request)):
+            parent.now = max(parent.now, child.start)
+            child.start += request.spec.work
+        self._remove(request)
+
+    def leave(self, request: Request) -> None:
+        """Removes and forgets a request that will not be served."""
+        self._remove(request)
+        self.forget(request)
+
+    def forget(self, request: Request) -> None:
+        """Forgets a request that has ended, and its client and flow if it was their last one."""
+        root, client, flow = nodes = self._nodes(request)
+        for node in nodes:
+            node.requests -= 1
+        if not flow.requests:
+            del client.children[request.spec.flow_id]
+        if not client.requests:
+            del root.children[request.spec.client_id]
+
+    def _remove(self, request: Request) -> None:
+        nodes = self._nodes(request)
+        for node in nodes:
+            node.work -= request.spec.work
+        del nodes[-1].line[request]
+        self._length -= 1
+
+    def _nodes(self, request: Request) -> tuple[_Node, _Node, _Node]:
+        """Finds all clients, the client and the flow of a request."""
+        client = self._root.children.setdefault(request.spec.client_id, _Node())
+        return self._root, client, client.children.setdefault(request.spec.flow_id, _Node())

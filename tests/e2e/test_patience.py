@@ -1,0 +1,118 @@
+"""Jobs of many lines, while the server is busy or away: every line has its one answer."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .process import PATIENCE_S, ServerProcess, until
+
+LINES = 600
+OUTAGE_S = 4.0
+"""Longer than any fixed number of attempts with short delays would last."""
+COMMAND = [sys.executable, "-m", "seqserve", "generate", "--max-decoding-length", "100"]
+
+
+class Job:
+    """A run of ``seqserve generate`` over the lines of a file."""
+
+    def __init__(self, target: str, folder: Path, *options: str, lines: Path | None = None) -> None:
+        folder.mkdir()
+        self._out, self._err = folder / "out", folder / "err"
+        own = {name: text for name, text in os.environ.items() if not name.startswith("SEQSERVE_")}
+        with (
+            open(lines or os.devnull, "rb") as stdin,
+            self._out.open("wb") as out,
+            self._err.open("wb") as err,
+        ):
+            self._process = subprocess.Popen(
+                [*COMMAND, "--target", target, *options],
+                stdin=stdin,
+                stdout=out,
+                stderr=err,
+                env=own,
+            )
+
+    @property
+    def answers(self) -> list[str]:
+        return self._out.read_text(encoding="utf-8").split("\n")[:-1]
+
+    @property
+    def reports(self) -> list[str]:
+        return self._err.read_text(encoding="utf-8").splitlines()
+
+    def runs(self) -> bool:
+        return self._process.poll() is None
+
+    def wait(self) -> int:
+        try:
+            return self._process.wait(2 * PATIENCE_S)
+        finally:
+            self._process.kill()
+            self._process.wait()
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Path:
+    file = tmp_path / "lines.txt"
+    file.write_text("".join(f"line number {number}\n" for number in range(LINES)))
+    return file
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A port that no other process is given while the test runs."""
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        holder.bind(("127.0.0.1", 0))
+        yield holder.getsockname()[1]
+
+
+@pytest.mark.parametrize("as_file", [False, True], ids=["standard input", "--file"])
+def test_a_job_outlives_a_restart_of_the_server(
+    repository: Path, tmp_path: Path, lines: Path, port: int, as_file: bool
+) -> None:
+    def serve(name: str) -> ServerProcess:
+        folder = tmp_path / name
+        folder.mkdir()
+        return ServerProcess(repository, folder, "--port", str(port), "--reuse-port")
+
+    def job(name: str) -> Job:
+        target, folder = f"127.0.0.1:{port}", tmp_path / name
+        if as_file:
+            return Job(target, folder, "--file", str(lines))
+        return Job(target, folder, lines=lines)
+
+    with serve("first"):
+        undisturbed = job("undisturbed")
+        assert undisturbed.wait() == 0
+        expected = undisturbed.answers
+        assert len(expected) == LINES and "" not in expected and len(set(expected)) > LINES // 2
+        disturbed = job("disturbed")
+        until(lambda: len(disturbed.answers) > LINES // 10)
+    time.sleep(OUTAGE_S)
+    assert disturbed.runs()
+    with serve("second"):
+        assert disturbed.wait() == 0
+    assert disturbed.answers == expected
+    lost, back = disturbed.reports
+    assert lost.startswith(f"seqserve: 127.0.0.1:{port} is not available, waiting for it: ")
+    assert back == f"seqserve: 127.0.0.1:{port} is available again"
+
+
+def test_jobs_side_by_side_on_a_busy_server(repository: Path, tmp_path: Path, lines: Path) -> None:
+    narrow = ("--slots", "4", "--workers", "1", "--max-queue", "8")
+    with ServerProcess(repository, tmp_path, *narrow) as server:
+        jobs = [Job(server.target, tmp_path / name, lines=lines) for name in ("one", "other")]
+        assert [job.wait() for job in jobs] == [0, 0]
+        one, other = (job.answers for job in jobs)
+        assert one == other and len(one) == LINES and "" not in one
+        assert [job.reports for job in jobs] == [[], []]
+        assert server.value("rejected_total") > 0, "the server was not busy"

@@ -1,0 +1,127 @@
+"""A client belongs to one process, and an asyncio client to one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+
+import pytest
+
+from seqserve import AsyncClient, MisplacedClient
+
+from ..fake_server import FakeServer
+
+FORK = """
+import asyncio, os, signal, sys, warnings
+from seqserve import AsyncClient, Client, MisplacedClient
+
+target, parent, child = sys.argv[1:]
+
+
+async def ask(client):
+    return (await client.generate("from asyncio", timeout_s=5)).text
+
+
+async def ask_anew():
+    async with AsyncClient(target) as client:
+        return await ask(client)
+
+
+clients = [Client(target)]
+if parent == "calls":
+    clients[0].generate("first")
+if parent == "closes":
+    clients[0].generate("first")
+    clients.pop().close()
+if parent == "asyncio":
+    asyncio.run(ask_anew())
+if os.fork():
+    # Its status is that of the child, or of the alarm that ended it.
+    sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+signal.alarm(10)
+try:
+    if child == "asyncio":
+        print(asyncio.run(ask_anew()), flush=True)
+    else:
+        client = Client(target) if child == "new" else clients[0]
+        print(client.generate("from a child", timeout_s=5).text, flush=True)
+except MisplacedClient as error:
+    print(error, flush=True)
+os._exit(0)
+"""
+
+
+def forked(target: str, parent: str, child: str, **environ: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORK, target, parent, child],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **environ},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize(
+    ("parent", "child"),
+    [("calls", "old"), ("calls", "new"), ("calls", "asyncio"), ("asyncio", "new")],
+)
+def test_a_process_forked_while_a_client_was_open_cannot_call(
+    server: FakeServer, parent: str, child: str
+) -> None:
+    assert "forked while a client of its parent was open" in forked(server.target, parent, child)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize(
+    ("parent", "child"), [("nothing", "old"), ("nothing", "asyncio"), ("closes", "new")]
+)
+def test_a_process_forked_before_or_after_the_clients_of_its_parent_can_call(
+    server: FakeServer, parent: str, child: str
+) -> None:
+    assert "FROM A" in forked(server.target, parent, child)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_the_fork_support_of_grpc_is_trusted(server: FakeServer) -> None:
+    answered = forked(server.target, "calls", "new", GRPC_ENABLE_FORK_SUPPORT="1")
+    assert answered == "FROM A CHILD\n"
+
+
+def test_an_async_client_belongs_to_the_event_loop_of_its_first_call(server: FakeServer) -> None:
+    client = AsyncClient(server.target)
+
+    async def generate() -> str:
+        return (await client.generate("a")).text
+
+    async def stream() -> None:
+        async for _ in client.stream("a"):
+            pass
+
+    async def bulk() -> None:
+        async for _ in client.generate_bulk(["a"]):
+            pass
+
+    async def many() -> None:
+        async for _ in client.generate_many(["a"]):
+            pass
+
+    assert asyncio.run(generate()) == "A"
+    for call in (generate, stream, bulk, many):
+        with pytest.raises(MisplacedClient, match="belongs to another event loop"):
+            asyncio.run(call())
+    asyncio.run(client.close())
+
+
+def test_an_async_client_may_be_made_outside_its_event_loop(server: FakeServer) -> None:
+    client = AsyncClient(server.target)
+
+    async def generate() -> str:
+        async with client:
+            return (await client.generate("a")).text
+
+    assert asyncio.run(generate()) == "A"

@@ -1,0 +1,39 @@
+"""What a process uses, as the system tells."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from functools import partial
+
+import pytest
+from prometheus_client import ProcessCollector
+
+from seqserve_server.front.telemetry import process_usage as module
+from seqserve_server.front.telemetry.process_usage import usage_of
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads /proc")
+def test_process_that_computes_uses_memory_and_time() -> None:
+    code = "while True: pass"
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        try:
+            while True:
+                usage = usage_of(process.pid)
+                assert usage is not None
+                if usage.cpu_s >= 0.05:
+                    break
+            assert usage.resident_bytes > 1e6
+        finally:
+            process.kill()
+    assert usage_of(process.pid) is None
+
+
+def test_no_process_uses_nothing() -> None:
+    assert usage_of(None) is None
+
+
+def test_system_without_proc_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ProcessCollector", partial(ProcessCollector, proc="/nowhere"))
+    assert usage_of(os.getpid()) is None
