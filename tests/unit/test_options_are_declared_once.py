@@ -23,7 +23,9 @@ OF_ANSWERS = {
 }
 # Are common words too.
 AMBIGUOUS = {"patience", "seed", "temperature", "terms"}
-NAMES = DECLARATIONS.keys() - OF_ANSWERS - AMBIGUOUS
+# Are fields of the requests to score too.
+OF_SCORES = {"source_language", "target_language"}
+NAMES = DECLARATIONS.keys() - OF_ANSWERS - AMBIGUOUS - OF_SCORES
 
 
 def listed() -> list[list[str]]:

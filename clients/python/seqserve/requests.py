@@ -54,20 +54,20 @@ def generate_bulk_request(
 
 
 def score_request(
-    source: str, target: str, model: str | None, version: int | None
+    source: str, target: str, **fields: str | int | None
 ) -> generation_pb2.ScoreRequest:
     """Builds the request of Score."""
     request = set_field(generation_pb2.ScoreRequest(), "source", source)
     set_field(request, "target", target)
-    return set_fields(request, model=model, version=version)
+    return set_fields(request, **fields)
 
 
 def attention_request(
-    source: str, target: str | None, model: str | None, version: int | None
+    source: str, target: str | None, **fields: str | int | None
 ) -> generation_pb2.AttentionRequest:
     """Builds the request of Attention."""
     request = set_field(generation_pb2.AttentionRequest(), "source", source)
-    return set_fields(request, target=target, model=model, version=version)
+    return set_fields(request, target=target, **fields)
 
 
 def get_model_request(name: str | None, version: int | None) -> model_pb2.GetModelRequest:

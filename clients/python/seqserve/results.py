@@ -212,3 +212,7 @@ class Model:
     """Licence of the model, an SPDX identifier."""
     traffic_share: float = 0.0
     """Share of the calls without a version, from 0 to 1."""
+    source_languages: tuple[str, ...] = ()
+    """Codes of the languages of sources; empty if the model does not ask."""
+    target_languages: tuple[str, ...] = ()
+    """Codes of the languages that it generates; empty if the model does not ask."""

@@ -75,6 +75,39 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Template:
+    """What the model reads beside the tokens of a text, and the languages that it knows.
+
+    Elements of the three lists are tokens as spelled in the vocabulary. ``{source}`` and
+    ``{target}`` stand for the token of the source language and of the target language.
+    """
+
+    source_prefix: list[str] = field(default_factory=list)
+    """Tokens before those of a source."""
+    source_suffix: list[str] = field(default_factory=list)
+    """Tokens after the end token of a source."""
+    target_prefix: list[str] = field(default_factory=list)
+    """Tokens that every target begins with."""
+    text_prefix: str = ""
+    """Text before a source whose languages are named; it contains ``{source}`` and ``{target}``."""
+    source_languages: dict[str, str] = field(default_factory=dict)
+    """Token or, for ``text_prefix``, name of each source language, by its code."""
+    target_languages: dict[str, str] = field(default_factory=dict)
+    """Token or, for ``text_prefix``, name of each target language, by its code."""
+    aliases: dict[str, str] = field(default_factory=dict)
+    """Other codes of languages, such as those of ISO 639, and the codes that they stand for."""
+
+    @property
+    def tokens(self) -> set[str]:
+        """Every token that it may add."""
+        languages = {"{source}": self.source_languages, "{target}": self.target_languages}
+        found: set[str] = set()
+        for element in (*self.source_prefix, *self.source_suffix, *self.target_prefix):
+            found.update(languages[element].values() if element in languages else [element])
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Requirements:
     """Versions that the graphs need."""
 
@@ -146,6 +179,10 @@ class Manifest:
     files: dict[str, FileDigest]
     self_test: SelfTest | None = None
     """None if the export chose no sentence."""
+    template: Template | None = None
+    """None if the model reads nothing but the tokens of a text and the end token."""
+    generation: dict[str, Any] = field(default_factory=dict)
+    """Decoding options of requests that do not set them, by the names of the API."""
     format: int = field(default=FORMAT)
 
     @property
@@ -277,7 +314,7 @@ def _build(kind: Any, values: Any, path: str, prefix: str) -> Any:
         where = f"{prefix}{entry.name}"
         if entry.name in values:
             built[entry.name] = _value(hints[entry.name], values[entry.name], path, where)
-        elif entry.default is MISSING:
+        elif entry.default is MISSING and entry.default_factory is MISSING:
             raise ArtifactError(f"{path}: {where}: missing")
     return kind(**built)
 
@@ -294,9 +331,14 @@ def _value(hint: Any, value: Any, path: str, where: str) -> Any:
             raise ArtifactError(f"{path}: {where}: not an object")
         kind = typing.get_args(hint)[1]
         return {
-            name: _value(kind, entry, path, f"{where}.{name:.80}") if is_dataclass(kind) else entry
+            name: entry if kind is Any else _value(kind, entry, path, f"{where}.{name:.80}")
             for name, entry in value.items()
         }
+    if typing.get_origin(hint) is list:
+        if not isinstance(value, list):
+            raise ArtifactError(f"{path}: {where}: not a list")
+        [kind] = typing.get_args(hint)
+        return [_value(kind, entry, path, where) for entry in value]
     if hint is float and type(value) is int:
         return float(value)
     if type(value) is not hint:

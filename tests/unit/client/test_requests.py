@@ -181,22 +181,24 @@ def test_all_sources_of_a_batch_have_its_priority() -> None:
 
 
 def test_score_request() -> None:
-    assert requests.score_request("a", "b", "m", 2) == generation_pb2.ScoreRequest(
-        source="a", target="b", model="m", version=2
+    assert requests.score_request(
+        "a", "b", model="m", version=2, target_language="de"
+    ) == generation_pb2.ScoreRequest(
+        source="a", target="b", model="m", version=2, target_language="de"
     )
-    assert requests.score_request("a", "", None, None) == generation_pb2.ScoreRequest(source="a")
+    assert requests.score_request("a", "", model=None) == generation_pb2.ScoreRequest(source="a")
     with pytest.raises(InvalidArgument, match="target: None is not a text"):
-        requests.score_request("a", None, None, None)  # type: ignore[arg-type]
+        requests.score_request("a", None)  # type: ignore[arg-type]
 
 
 def test_attention_request() -> None:
-    assert requests.attention_request("a", "b", "m", 2) == generation_pb2.AttentionRequest(
-        source="a", target="b", model="m", version=2
-    )
-    assert not requests.attention_request("a", None, None, None).HasField("target")
-    assert requests.attention_request("a", "", None, None).HasField("target")
+    assert requests.attention_request(
+        "a", "b", model="m", version=2
+    ) == generation_pb2.AttentionRequest(source="a", target="b", model="m", version=2)
+    assert not requests.attention_request("a", None).HasField("target")
+    assert requests.attention_request("a", "").HasField("target")
     with pytest.raises(InvalidArgument, match="source: None is not a text"):
-        requests.attention_request(None, "b", None, None)  # type: ignore[arg-type]
+        requests.attention_request(None, "b")  # type: ignore[arg-type]
 
 
 def test_get_model_request() -> None:

@@ -209,6 +209,8 @@ class AsyncClient(AsyncModelClient):
         *,
         model: str | None = None,
         version: int | None = None,
+        source_language: str | None = None,
+        target_language: str | None = None,
         timeout_s: float | None = None,
     ) -> ScoreResult:
         """Returns the log-probability of every token of a given target.
@@ -218,8 +220,17 @@ class AsyncClient(AsyncModelClient):
             target: The target text.
             model: Name of the model; the server's default if None.
             version: Version of the model; the highest valid one if None.
+            source_language: Code of the language of the source, for models that need it.
+            target_language: Code of the language of the target, for models that know several.
         """
-        request = requests.score_request(source, target, model, version)
+        request = requests.score_request(
+            source,
+            target,
+            model=model,
+            version=version,
+            source_language=source_language,
+            target_language=target_language,
+        )
         return await self._unary(Method.SCORE, request, responses.score_of, timeout_s)
 
     async def attention(
@@ -229,6 +240,8 @@ class AsyncClient(AsyncModelClient):
         *,
         model: str | None = None,
         version: int | None = None,
+        source_language: str | None = None,
+        target_language: str | None = None,
         timeout_s: float | None = None,
     ) -> AttentionResult:
         """Returns the attention weights of every layer and head.
@@ -238,8 +251,17 @@ class AsyncClient(AsyncModelClient):
             target: The target text; the output of greedy search if None.
             model: Name of the model; the server's default if None.
             version: Version of the model; the highest valid one if None.
+            source_language: Code of the language of the source, for models that need it.
+            target_language: Code of the language of the target, for models that know several.
         """
-        request = requests.attention_request(source, target, model, version)
+        request = requests.attention_request(
+            source,
+            target,
+            model=model,
+            version=version,
+            source_language=source_language,
+            target_language=target_language,
+        )
         return await self._unary(Method.ATTENTION, request, responses.attention_of, timeout_s)
 
     async def close(self) -> None:

@@ -208,6 +208,8 @@ class Client(ModelClient):
         *,
         model: str | None = None,
         version: int | None = None,
+        source_language: str | None = None,
+        target_language: str | None = None,
         timeout_s: float | None = None,
     ) -> ScoreResult:
         """Returns the log-probability of every token of a given target.
@@ -217,8 +219,17 @@ class Client(ModelClient):
             target: The target text.
             model: Name of the model; the server's default if None.
             version: Version of the model; the highest valid one if None.
+            source_language: Code of the language of the source, for models that need it.
+            target_language: Code of the language of the target, for models that know several.
         """
-        request = requests.score_request(source, target, model, version)
+        request = requests.score_request(
+            source,
+            target,
+            model=model,
+            version=version,
+            source_language=source_language,
+            target_language=target_language,
+        )
         return self._unary(Method.SCORE, request, responses.score_of, timeout_s)
 
     def attention(
@@ -228,6 +239,8 @@ class Client(ModelClient):
         *,
         model: str | None = None,
         version: int | None = None,
+        source_language: str | None = None,
+        target_language: str | None = None,
         timeout_s: float | None = None,
     ) -> AttentionResult:
         """Returns the attention weights of every layer and head.
@@ -237,8 +250,17 @@ class Client(ModelClient):
             target: The target text; the output of greedy search if None.
             model: Name of the model; the server's default if None.
             version: Version of the model; the highest valid one if None.
+            source_language: Code of the language of the source, for models that need it.
+            target_language: Code of the language of the target, for models that know several.
         """
-        request = requests.attention_request(source, target, model, version)
+        request = requests.attention_request(
+            source,
+            target,
+            model=model,
+            version=version,
+            source_language=source_language,
+            target_language=target_language,
+        )
         return self._unary(Method.ATTENTION, request, responses.attention_of, timeout_s)
 
     def close(self) -> None:

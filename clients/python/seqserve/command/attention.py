@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any
 
 from seqserve.attention import AttentionResult, AttentionWeights
-from seqserve.command.connection import ModelCallOptions, parse_call
+from seqserve.command.connection import PairCallOptions, parse_call
 from seqserve.command.heat_map import Style, svg_map, text_map
 from seqserve.command.json_line import json_line
 from seqserve.errors import OptionError
@@ -43,7 +43,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AttentionOptions(ModelCallOptions):
+class AttentionOptions(PairCallOptions):
     """The options of ``seqserve attention``."""
 
     source: str = option(help="The source text.", positional=True)
@@ -80,7 +80,12 @@ def main(argv: list[str]) -> int:
     )
     with options.connect() as client:
         result = client.attention(
-            options.source, options.target_text, model=options.model, version=options.model_version
+            options.source,
+            options.target_text,
+            model=options.model,
+            version=options.model_version,
+            source_language=options.source_language,
+            target_language=options.target_language,
         )
     lines = [_json_of(result)] if options.json else _map_of(result, options)
     print(*lines, sep="\n")

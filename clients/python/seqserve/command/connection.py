@@ -138,6 +138,18 @@ class ModelCallOptions(ConnectionOptions):
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairCallOptions(ModelCallOptions):
+    """The server, the model, and the languages of a source and its target."""
+
+    source_language: str | None = option(
+        None, help="Code of the language of the source, for models that need it."
+    )
+    target_language: str | None = option(
+        None, help="Code of the language of the target, for models that know several."
+    )
+
+
 def parse_call(
     options: type[T], argv: Sequence[str], *, prog: str, description: str, epilog: str = ""
 ) -> T:

@@ -24,6 +24,7 @@ _HEADINGS = (
     "TARGET",
     "ABOUT",
 )
+_MAX_CODES = 5
 _EPILOG = """\
 SHARE is the part of the calls without a version that a version gets; SOURCE and TARGET are the
 maximum lengths in tokens. * marks the versions that calls without model and version may reach.
@@ -131,8 +132,19 @@ def _row_of(model: Model) -> tuple[str, ...]:
         model.provider,
         str(model.max_source_length) if is_ready else "",
         str(model.max_target_length) if is_ready else "",
-        model.description if is_ready else model.state_reason,
+        _about(model) if is_ready else model.state_reason,
     )
+
+
+def _about(model: Model) -> str:
+    languages = {"from": model.source_languages, "to": model.target_languages}
+    known = [f"{role} {_listed(codes)}" for role, codes in languages.items() if codes]
+    return "; ".join(filter(None, (model.description, *known)))
+
+
+def _listed(codes: Sequence[str]) -> str:
+    more = len(codes) - _MAX_CODES
+    return ", ".join(codes[:_MAX_CODES]) + (f" and {more} more (--json)" if more > 0 else "")
 
 
 def _weight_of(item: tuple[str, str]) -> tuple[int, int]:

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 
 from seqserve.command.columns import aligned
-from seqserve.command.connection import ModelCallOptions, parse_call
+from seqserve.command.connection import PairCallOptions, parse_call
 from seqserve.command.json_line import json_line
 from seqserve.options import option
 from seqserve.results import ScoreResult
@@ -22,7 +22,7 @@ examples:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreOptions(ModelCallOptions):
+class ScoreOptions(PairCallOptions):
     """The options of ``seqserve score``."""
 
     source: str = option(help="The source text.", positional=True)
@@ -41,7 +41,12 @@ def main(argv: list[str]) -> int:
     )
     with options.connect() as client:
         result = client.score(
-            options.source, options.target_text, model=options.model, version=options.model_version
+            options.source,
+            options.target_text,
+            model=options.model,
+            version=options.model_version,
+            source_language=options.source_language,
+            target_language=options.target_language,
         )
     print(json_line(asdict(result)) if options.json else "\n".join(_table_of(result)))
     return 0

@@ -10,6 +10,13 @@ from typing import TypedDict
 class GenerationOptions(TypedDict, total=False):
     """The fields of the message ``GenerationOptions``; None leaves one to the server."""
 
+    source_language: str | None
+    """Code of the language of the source, for models that need it; `seqserve models` lists the
+    codes of each model."""
+
+    target_language: str | None
+    """Code of the language to generate, for models that know several."""
+
     time_limit_ms: int | None
     """Milliseconds from the arrival of the call until it returns what is decoded by then, with stop
     reason TIME_LIMIT; no limit by default. A deadline, in contrast, ends the call without an

@@ -97,7 +97,7 @@ class SetTrafficResponse(_message.Message):
     def __init__(self, models: _Optional[_Iterable[_Union[Model, _Mapping]]] = ...) -> None: ...
 
 class Model(_message.Message):
-    __slots__ = ("name", "version", "state", "state_reason", "is_default", "precision", "provider", "max_source_length", "max_target_length", "vocabulary_size", "description", "licence", "traffic_share")
+    __slots__ = ("name", "version", "state", "state_reason", "is_default", "precision", "provider", "max_source_length", "max_target_length", "vocabulary_size", "description", "licence", "traffic_share", "source_languages", "target_languages")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -111,6 +111,8 @@ class Model(_message.Message):
     DESCRIPTION_FIELD_NUMBER: _ClassVar[int]
     LICENCE_FIELD_NUMBER: _ClassVar[int]
     TRAFFIC_SHARE_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_LANGUAGES_FIELD_NUMBER: _ClassVar[int]
+    TARGET_LANGUAGES_FIELD_NUMBER: _ClassVar[int]
     name: str
     version: int
     state: ModelState
@@ -124,4 +126,6 @@ class Model(_message.Message):
     description: str
     licence: str
     traffic_share: float
-    def __init__(self, name: _Optional[str] = ..., version: _Optional[int] = ..., state: _Optional[_Union[ModelState, str]] = ..., state_reason: _Optional[str] = ..., is_default: bool = ..., precision: _Optional[str] = ..., provider: _Optional[str] = ..., max_source_length: _Optional[int] = ..., max_target_length: _Optional[int] = ..., vocabulary_size: _Optional[int] = ..., description: _Optional[str] = ..., licence: _Optional[str] = ..., traffic_share: _Optional[float] = ...) -> None: ...
+    source_languages: _containers.RepeatedScalarFieldContainer[str]
+    target_languages: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[int] = ..., state: _Optional[_Union[ModelState, str]] = ..., state_reason: _Optional[str] = ..., is_default: bool = ..., precision: _Optional[str] = ..., provider: _Optional[str] = ..., max_source_length: _Optional[int] = ..., max_target_length: _Optional[int] = ..., vocabulary_size: _Optional[int] = ..., description: _Optional[str] = ..., licence: _Optional[str] = ..., traffic_share: _Optional[float] = ..., source_languages: _Optional[_Iterable[str]] = ..., target_languages: _Optional[_Iterable[str]] = ...) -> None: ...

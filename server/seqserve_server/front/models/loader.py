@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from google.protobuf import json_format
+
+from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.manifest import Manifest, check_file
@@ -59,10 +62,28 @@ class Loader:
             )
         # The only file that this process opens; the engine process checks all of them.
         check_file(folder / "tokenizer.json", manifest.files["tokenizer.json"])
-        tokenizer = Tokenizer.load(folder / "tokenizer.json")
-        if tokenizer.vocabulary_size > manifest.architecture.vocabulary_size:
-            raise ArtifactError(f"{folder}: tokenizer.json has more tokens than the model")
+        size = manifest.architecture.vocabulary_size
+        tokenizer = Tokenizer.load(folder / "tokenizer.json", size)
+        _check_template(manifest, tokenizer)
+        _check_generation(manifest)
         engine.load()
         return ServedModel(
             manifest=manifest, tokenizer=tokenizer, engine=engine, provider=self.provider
         )
+
+
+def _check_template(manifest: Manifest, tokenizer: Tokenizer) -> None:
+    """Refuses a template whose tokens the vocabulary lacks."""
+    tokens = manifest.template.tokens if manifest.template else set()
+    for token in sorted(tokens):
+        if tokenizer.id_of(token) is None:
+            reason = f"template: tokenizer.json has no token {token!r:.80}; import the model again"
+            raise ArtifactError(f"{manifest.label}: {reason}")
+
+
+def _check_generation(manifest: Manifest) -> None:
+    """Refuses recommended options that the API does not have."""
+    try:
+        json_format.ParseDict(manifest.generation, generation_pb2.GenerationOptions())
+    except json_format.ParseError as error:
+        raise ArtifactError(f"{manifest.label}: generation: {error}") from None

@@ -15,22 +15,24 @@ from google.protobuf.message import Message
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 from seqserve_server.contract.errors import ServiceError
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.request import GenerateSpec, ScoreSpec
+from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.front.engine_client.refusals import QueueKey
 from seqserve_server.front.models.repository import Repository, ServedModel
-from seqserve_server.front.rpc.answers import response_of, weights_of
+from seqserve_server.front.rpc.answers import response_of
 from seqserve_server.front.rpc.batch import answer_all
 from seqserve_server.front.rpc.bulk import Answered, Bulk, Requests
 from seqserve_server.front.rpc.calls.answer_memory import MAX_WAIT_S
-from seqserve_server.front.rpc.calls.answer_size import AnswerSize
 from seqserve_server.front.rpc.calls.call import EngineCall
 from seqserve_server.front.rpc.calls.server_call import current
 from seqserve_server.front.rpc.calls.wire import encoded_list
+from seqserve_server.front.rpc.options.answer_size import AnswerSize
 from seqserve_server.front.rpc.options.known_options import KnownOptions
-from seqserve_server.front.rpc.options.options import default_options, priority_of
+from seqserve_server.front.rpc.options.languages import Affixes, affixes_of
+from seqserve_server.front.rpc.options.options import priority_of
 from seqserve_server.front.rpc.options.terms import applying, for_source
 from seqserve_server.front.rpc.options.validation import check_count
-from seqserve_server.front.rpc.tokenization import source_tokens, target_tokens
+from seqserve_server.front.rpc.scoring import attention, score
+from seqserve_server.front.rpc.tokenization import source_tokens
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -111,11 +113,12 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         priority = priority_of(request.priority)
         record = current.get()
         size = await self.reserve(model, request.options, len(request.sources), request)
+        affixes = _affixes(model, request.options)
 
         async def outcome(source: str) -> bytes:
             current.set(record.part(record.began_s))
             try:
-                tokens = await source_tokens(model, source)
+                tokens = await source_tokens(model, source, affixes)
                 chosen = for_source(options, request.options.terms, source)
                 call = _generate(model, tokens, chosen, context, priority=priority, is_bulk=True)
                 await call.finished_in_time()
@@ -167,51 +170,13 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         self, request: generation_pb2.ScoreRequest, context: Context
     ) -> generation_pb2.ScoreResponse:
         """Scores a given target."""
-        model = self._model(request)
-        source = await source_tokens(model, request.source)
-        target = await target_tokens(model, request.target)
-        size = AnswerSize.scored(len(source), len(target), model.tokenizer.token_bytes)
-        await current.get().reserve(size, request)
-        spec = ScoreSpec(source=source, target=target, **_of_call(context))
-        scores = (await EngineCall(model.engine, spec).target_scored()).token_scores
-        return generation_pb2.ScoreResponse(
-            model=model.manifest.name,
-            version=model.manifest.version,
-            tokens=model.tokenizer.tokens(target),
-            token_ids=target,
-            token_scores=scores,
-            score=sum(scores),
-            normalized_score=sum(scores) / len(scores),
-            source_tokens=len(source),
-        )
+        return await score(self._model(request), request, context)
 
     async def Attention(
         self, request: generation_pb2.AttentionRequest, context: Context
     ) -> generation_pb2.AttentionResponse:
         """Returns the attention of a target, which is generated if the request has none."""
-        model = self._model(request)
-        source = await source_tokens(model, request.source)
-        if request.HasField("target"):
-            target = await target_tokens(model, request.target)
-            await _reserve_attention(model, source, len(target), request)
-        else:
-            most = model.manifest.limits.max_target_length + 1
-            await _reserve_attention(model, source, most, request)
-            options = default_options(model.manifest)
-            answer = await _generate(model, source, options, context).finished()
-            target = [*answer.best.token_ids, model.manifest.tokens.eos]
-        spec = ScoreSpec(source=source, target=target, wants_attention=True, **_of_call(context))
-        encoder, decoder, cross = (await EngineCall(model.engine, spec).target_scored()).weights
-        heads, read, written = model.manifest.architecture.heads, len(source), len(target)
-        return generation_pb2.AttentionResponse(
-            model=model.manifest.name,
-            version=model.manifest.version,
-            source_tokens=model.tokenizer.tokens(source),
-            target_tokens=model.tokenizer.tokens(target),
-            encoder=weights_of(encoder, heads, read, read),
-            decoder=weights_of(decoder, heads, written, written),
-            cross=weights_of(cross, heads, written, read),
-        )
+        return await attention(self._model(request), request, context)
 
     async def _generation(
         self,
@@ -229,7 +194,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
             record = current.get()
             model.engine.refusals.check(QueueKey(record.client_id, record.connection, priority))
         options = self._options.read(model, request.options)
-        source = await source_tokens(model, request.source)
+        source = await source_tokens(model, request.source, _affixes(model, request.options))
         options = for_source(options, request.options.terms, request.source)
         size = _size(model, options, request.options, len(source))
         max_wait_s = math.inf if is_bulk else min(MAX_WAIT_S, options.time_limit_s)
@@ -285,6 +250,11 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         return current.get().resolve(self._repository, request.model, request.version)
 
 
+def _affixes(model: ServedModel, options: generation_pb2.GenerationOptions) -> Affixes:
+    languages = options.source_language, options.target_language
+    return affixes_of(*languages, model.manifest, model.tokenizer)
+
+
 def _piece(text: str, token_ids: list[int]) -> generation_pb2.GenerateStreamResponse:
     piece = generation_pb2.Piece(text=text, token_ids=token_ids)
     return generation_pb2.GenerateStreamResponse(piece=piece)
@@ -298,18 +268,6 @@ def _covering(model: ServedModel, tokens: list[int], text: str, min_count: int) 
     return len(tokens)
 
 
-def _of_call(context: Context) -> dict[str, Any]:
-    """Collects the fields of a spec that come from the gRPC call."""
-    record, remaining_s = current.get(), context.time_remaining()
-    return {
-        "arrived_s": record.began_s,
-        "deadline_s": None if remaining_s is None else time.monotonic() + remaining_s,
-        "client_id": record.client_id,
-        "call_id": record.request_id,
-        "flow_id": record.connection,
-    }
-
-
 def _generate(
     model: ServedModel,
     source: list[int],
@@ -317,7 +275,7 @@ def _generate(
     context: Context,
     **more: Any,
 ) -> EngineCall:
-    fields = _of_call(context) | more
+    fields = current.get().spec_fields(context) | more
     if more.get("is_bulk"):
         # A call of many requests is a flow of its own, which the client's other calls pass.
         fields["flow_id"] = fields["call_id"]
@@ -339,10 +297,3 @@ def _size(
         term_bytes=[term.ByteSize() for term in given.terms],
         sources=sources,
     )
-
-
-async def _reserve_attention(
-    model: ServedModel, source: list[int], target_tokens: int, request: Message
-) -> None:
-    size = AnswerSize.attended(model.manifest, model.tokenizer, len(source), target_tokens)
-    await current.get().reserve(size, request)

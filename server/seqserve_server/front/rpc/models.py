@@ -6,6 +6,7 @@ from google.protobuf.message import Message
 
 from seqserve.v1 import model_pb2 as pb
 from seqserve.v1 import model_pb2_grpc
+from seqserve_server.contract.manifest import Template
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.repository import Entry
 from seqserve_server.front.models.rollout import Rollout
@@ -78,6 +79,9 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
             message.max_source_length = manifest.limits.max_source_length
             message.max_target_length = manifest.limits.max_target_length
             message.vocabulary_size = manifest.architecture.vocabulary_size
+            template = manifest.template or Template()
+            message.source_languages.extend(sorted(template.source_languages))
+            message.target_languages.extend(sorted(template.target_languages))
             message.description = manifest.description
             message.licence = manifest.licence
         return message

@@ -6,6 +6,7 @@ import asyncio
 
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.rpc.calls.server_call import current
+from seqserve_server.front.rpc.options.languages import Affixes
 from seqserve_server.front.rpc.options.validation import (
     check_source,
     check_source_tokens,
@@ -17,27 +18,28 @@ from seqserve_server.front.rpc.options.validation import (
 _INLINE_CHARACTERS = 1024
 
 
-async def source_tokens(model: ServedModel, text: str) -> list[int]:
-    """Tokenizes a source.
+async def source_tokens(model: ServedModel, text: str, affixes: Affixes) -> list[int]:
+    """Tokenizes a source and adds what the model reads beside it.
 
     Raises:
         InvalidRequest: It is empty or too long.
     """
     check_source(text, model.manifest)
-    tokens = await _tokens(model, text)
-    check_source_tokens(tokens, model.manifest)
+    own = await _tokens(model, affixes.text + text)
+    tokens = affixes.around(own)
+    check_source_tokens(own, len(tokens) - len(own), model.manifest)
     current.get().facts["source_tokens"] = len(tokens)
     return tokens
 
 
-async def target_tokens(model: ServedModel, text: str) -> list[int]:
-    """Tokenizes a target, the end token last.
+async def target_tokens(model: ServedModel, text: str, affixes: Affixes) -> list[int]:
+    """Tokenizes a target, the end token last, and adds what the model wants first.
 
     Raises:
         InvalidRequest: It is too long.
     """
     check_target(text, model.manifest)
-    tokens = await _tokens(model, text)
+    tokens = [*affixes.target, *await _tokens(model, text)]
     check_target_tokens(tokens, model.manifest)
     return tokens
 

@@ -75,6 +75,30 @@ def test_the_end_token_cannot_be_typed(tokenizer: Tokenizer) -> None:
     assert not controls & set(ids[:-1])
 
 
+def unigram(*special: str, size: int | None = None) -> Tokenizer:
+    pieces = [*CONTROL, "▁", "▁a", "b", "<en>"]
+    raw = tokenizers.Tokenizer(models.Unigram([(piece, -1.0) for piece in pieces], unk_id=3))
+    raw.pre_tokenizer = pre_tokenizers.Metaspace()
+    raw.add_special_tokens([*CONTROL, *special])
+    return Tokenizer(raw, size)
+
+
+def test_no_special_token_can_be_typed_even_if_it_is_a_piece() -> None:
+    assert unigram().encode("ab<en>") == [5, 6, 7, 2]
+    assert unigram("<en>").encode("ab<en>") == [5, 6, 3, 2]
+    assert unigram("<en>").encode_batch(["ab<en>"]) == [[5, 6, 3, 2]]
+
+
+def test_a_model_may_lack_ids_for_special_tokens_only() -> None:
+    assert unigram("<en>", size=8).id_of("<en>") == 7
+    lacking = unigram("<en>", size=7)
+    assert lacking.id_of("<en>") is None
+    assert lacking.id_of("b") == 6
+    for special, size in ("<en>", 6), ("b", 7):
+        with pytest.raises(OptionError, match=f"more tokens than the model, which has {size}"):
+            unigram(special, size=size)
+
+
 def test_tokens_are_those_of_the_vocabulary(tokenizer: Tokenizer) -> None:
     assert tokenizer.tokens([0, 1, 2, 3]) == CONTROL
     assert tokenizer.tokens([10_000]) == [UNK]

@@ -3,9 +3,11 @@ memory that it reserves for its answer."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from google.protobuf.message import Message
 
@@ -13,8 +15,9 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import Draining, ServiceError
 from seqserve_server.front.models.repository import Repository, ServedModel
 from seqserve_server.front.rpc.calls.answer_memory import MAX_WAIT_S, AnswerMemory, Reservation
-from seqserve_server.front.rpc.calls.answer_size import AnswerSize, held_bytes
 from seqserve_server.front.rpc.calls.status import failure_within
+from seqserve_server.front.rpc.calls.wire import Context
+from seqserve_server.front.rpc.options.answer_size import AnswerSize, held_bytes
 from seqserve_server.front.telemetry.call_record import CallRecord
 
 
@@ -52,6 +55,17 @@ class ServerCall(CallRecord):
             model.calls.enter()
             self.kept.append(model)
         return model
+
+    def spec_fields(self, context: Context) -> dict[str, Any]:
+        """Collects the fields of an engine's request that come from the gRPC call."""
+        remaining_s = context.time_remaining()
+        return {
+            "arrived_s": self.began_s,
+            "deadline_s": None if remaining_s is None else time.monotonic() + remaining_s,
+            "client_id": self.client_id,
+            "call_id": self.request_id,
+            "flow_id": self.connection,
+        }
 
     def _kept(self, name: str, version: int) -> ServedModel | None:
         for model in self.kept:

@@ -20,6 +20,8 @@ from seqserve_server.contract.options import DecodingOptions, Sampling
 from seqserve_server.contract.request import Priority
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.rpc.options.bounds import check_bounds
+from seqserve_server.front.rpc.options.defaults import with_defaults
+from seqserve_server.front.rpc.options.languages import affixes_of
 from seqserve_server.front.rpc.options.rules import check_rules
 from seqserve_server.front.rpc.options.terms import TokenIds, target_ids
 
@@ -49,7 +51,9 @@ def decoding_options(
     The result has all terms of the request;
     :func:`~seqserve_server.front.rpc.options.terms.for_source` keeps those that a source contains.
     """
-    if not options.ByteSize():
+    if manifest.generation:
+        options = with_defaults(options, manifest)
+    if not (options.ByteSize() or manifest.template):
         return default_options(manifest)
     check_bounds(options)
     decoding = _converted(options, manifest, tokenizer)
@@ -73,9 +77,7 @@ def _converted(options: Options, manifest: Manifest, tokenizer: Tokenizer) -> De
     vocabulary = set(_ids(options, "vocabulary_allow", tokenizer))
     if vocabulary:
         vocabulary.update(end_ids or (manifest.tokens.eos,))
-    prefix = _ids(options, "target_prefix_tokens", tokenizer)
-    if options.target_prefix and not prefix:
-        prefix = tuple(tokenizer.encode(options.target_prefix)[:-1])
+    prefix = _prefix(options, manifest, tokenizer)
     copied.setdefault("max_decoding_length", manifest.limits.max_target_length)
     return DecodingOptions(
         **copied,
@@ -89,6 +91,15 @@ def _converted(options: Options, manifest: Manifest, tokenizer: Tokenizer) -> De
         return_attention=options.return_attention or options.replace_unknowns,
         time_limit_s=options.time_limit_ms / 1e3 if options.time_limit_ms else math.inf,
     )
+
+
+def _prefix(options: Options, manifest: Manifest, tokenizer: Tokenizer) -> TokenIds:
+    """Returns the tokens that the model wants first, then those that the request wants."""
+    wanted = affixes_of(options.source_language, options.target_language, manifest, tokenizer)
+    prefix = _ids(options, "target_prefix_tokens", tokenizer)
+    if options.target_prefix and not prefix:
+        prefix = tuple(tokenizer.encode(options.target_prefix)[:-1])
+    return wanted.target + prefix
 
 
 def _sampling(given: dict[str, Any]) -> Sampling | None:

@@ -36,13 +36,20 @@ def _check_length(field: str, text: str, limit: int, manifest: Manifest) -> None
         )
 
 
-def check_source_tokens(tokens: list[int], manifest: Manifest) -> None:
-    """Checks that a source has not too many tokens, and more than the end token."""
-    limit = manifest.limits.max_source_length
-    if len(tokens) > limit:
+def check_source_tokens(tokens: list[int], num_added: int, manifest: Manifest) -> None:
+    """Checks that a source has not too many tokens, and more than the end token.
+
+    Args:
+        tokens: Those of the text.
+        num_added: How many the model reads beside them.
+        manifest: Has the limit.
+    """
+    limit, count = manifest.limits.max_source_length, len(tokens) + num_added
+    if count > limit:
+        added = "the end token" if not num_added else f"the end token and {num_added} of the model"
         raise InvalidRequest(
             "source",
-            f"has {len(tokens)} tokens with the end token; {manifest.label} reads at most"
+            f"has {count} tokens with {added}; {manifest.label} reads at most"
             f" {limit}: split it into sentences",
         )
     if len(tokens) < 2:

@@ -12,7 +12,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from tests.unit.server.front.rpc.echo import PATIENCE_S, EchoRuntime, byte_token
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2_grpc
 from seqserve_server.contract.limits import EngineLimits
+from seqserve_server.contract.manifest import Template
 from seqserve_server.contract.messages import Setup
 from seqserve_server.contract.provider import Provider
 from seqserve_server.engine.engine import Engine
@@ -149,10 +150,11 @@ async def serving(
     max_answer_mb: int = 256,
     security: Security | None = None,
     tracing: Tracing | None = None,
+    template: Template | None = None,
 ) -> AsyncIterator[Service]:
     """Serves ``echo/2``, beside ``echo/1`` and ``ruin/1``, which failed to load."""
     metrics = Metrics()
-    described = manifest(version=2)
+    described = replace(manifest(version=2), template=template)
     runtime = EchoRuntime(described)
     limits = EngineLimits(
         workers=1,

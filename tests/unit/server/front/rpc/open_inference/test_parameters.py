@@ -17,6 +17,8 @@ Options = generation_pb2.GenerationOptions
 Parameter = open_inference_pb2.InferParameter
 
 SET: dict[str, Any] = {
+    "source_language": "en",
+    "target_language": "de",
     "max_decoding_length": 20,
     "min_decoding_length": 2,
     "beam_size": 4,

@@ -394,7 +394,7 @@ def test_combinations_that_do_not_contradict_each_other(options: dict[str, Any])
     convert(**options)
 
 
-@pytest.mark.parametrize(("number", "tag"), [(33, b"\x88\x02"), (2000, b"\x80\x7d")])
+@pytest.mark.parametrize(("number", "tag"), [(50, b"\x90\x03"), (2000, b"\x80\x7d")])
 def test_a_field_of_a_newer_client_is_refused(number: int, tag: bytes) -> None:
     newer = Options(max_decoding_length=5)
     newer.MergeFromString(tag + b"\x01")
@@ -443,6 +443,8 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "return_attention": st.booleans(),
     "replace_unknowns": st.booleans(),
     "time_limit_ms": integers,
+    "source_language": st.text(max_size=3),
+    "target_language": st.text(max_size=3),
 }
 # Few at a time, so that many are let through.
 messages = (

@@ -27,10 +27,15 @@ def test_sources_accepted(source: str) -> None:
 @pytest.mark.parametrize("tokens", [0, 1, MAX_SOURCE + 1])
 def test_token_counts_refused(tokens: int) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        check_source_tokens([5] * tokens, MANIFEST)
+        check_source_tokens([5] * tokens, 0, MANIFEST)
     assert caught.value.field == "source"
+
+
+def test_tokens_that_the_model_adds_count_too() -> None:
+    with pytest.raises(InvalidRequest, match="the end token and 1 of the model; echo/1 reads at"):
+        check_source_tokens([5] * MAX_SOURCE, 1, MANIFEST)
 
 
 @pytest.mark.parametrize("tokens", [2, MAX_SOURCE])
 def test_token_counts_accepted(tokens: int) -> None:
-    check_source_tokens([5] * tokens, MANIFEST)
+    check_source_tokens([5] * tokens, 0, MANIFEST)

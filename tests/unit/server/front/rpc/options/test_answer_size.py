@@ -19,7 +19,7 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.rpc.answers import response_of, weights_of
-from seqserve_server.front.rpc.calls.answer_size import AnswerSize
+from seqserve_server.front.rpc.options.answer_size import AnswerSize
 
 TOKENIZER = byte_tokenizer()
 MODEL = ServedModel(

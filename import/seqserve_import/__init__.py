@@ -1,0 +1,1 @@
+"""Imports Hugging Face checkpoints: weights, tokenizers and what generation needs."""

@@ -1,0 +1,1 @@
+"""Tokenizers of checkpoints, written as one ``tokenizer.json`` each."""

@@ -1,0 +1,115 @@
+"""Adds what a model reads and writes beside its texts: tokens of its own and of the languages.
+
+Families put languages in different places: before the source, after it, first in the target, or in
+words in front of the text. The manifest's template says where.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.contract.manifest import Manifest, Template
+from seqserve_server.contract.tokenizer import Tokenizer
+
+SOURCE, TARGET = "source", "target"
+# Enough for a person to find the right one; `seqserve models` lists all.
+_MAX_LISTED = 20
+
+
+class Affixes(NamedTuple):
+    """What is added to the source and to the target of a request."""
+
+    text: str = ""
+    """Text before the source."""
+    before: tuple[int, ...] = ()
+    """Token ids before those of the source."""
+    after: tuple[int, ...] = ()
+    """Token ids after the end token of the source."""
+    target: tuple[int, ...] = ()
+    """Token ids that every hypothesis begins with."""
+
+    def around(self, source: list[int]) -> list[int]:
+        """Returns the token ids that the model reads for those of a text."""
+        return [*self.before, *source, *self.after] if self.before or self.after else source
+
+
+def affixes_of(
+    source_language: str,
+    target_language: str,
+    manifest: Manifest,
+    tokenizer: Tokenizer,
+    section: str = "options.",
+) -> Affixes:
+    """Finds what a model adds for the languages of a request; empty for a language not given.
+
+    Raises:
+        InvalidRequest: A language is unknown, is missing, or the model asks for none. The field has
+            the name of the ``section`` before it.
+    """
+    template = manifest.template or Template()
+    chosen = _Chosen(
+        {SOURCE: source_language, TARGET: target_language}, template, manifest.label, section
+    )
+    return Affixes(
+        chosen.text(template.text_prefix),
+        chosen.ids(template.source_prefix, tokenizer),
+        chosen.ids(template.source_suffix, tokenizer),
+        chosen.ids(template.target_prefix, tokenizer),
+    )
+
+
+class _Chosen:
+    """The languages of one request."""
+
+    def __init__(
+        self, codes: Mapping[str, str], template: Template, label: str, section: str
+    ) -> None:
+        self._label, self._section = label, section
+        self._known = {SOURCE: template.source_languages, TARGET: template.target_languages}
+        self._aliases = template.aliases
+        # Token or name of each language that is given.
+        self._given = {role: self._find(role, code) for role, code in codes.items() if code}
+
+    def ids(self, elements: list[str], tokenizer: Tokenizer) -> tuple[int, ...]:
+        # The loader has checked that the vocabulary has all of them.
+        return tuple(tokenizer.id_of(self._filled(element)) or 0 for element in elements)
+
+    def text(self, prefix: str) -> str:
+        if not prefix or not self._given:
+            return ""
+        return prefix.format_map({role: self._need(role) for role in self._known})
+
+    def _filled(self, element: str) -> str:
+        for role in self._known:
+            if element == f"{{{role}}}":
+                return self._need(role)
+        return element
+
+    def _need(self, role: str) -> str:
+        if role not in self._given:
+            known = self._known[role]
+            if len(known) == 1:
+                return next(iter(known.values()))
+            raise self._wrong(role, f"is missing; {self._label} needs one of {_listed(known)}")
+        return self._given[role]
+
+    def _find(self, role: str, code: str) -> str:
+        known = self._known[role]
+        if not known:
+            raise self._wrong(role, f"is {code!r:.80}, but {self._label} asks for none")
+        found = known.get(code) or known.get(self._aliases.get(code, ""))
+        if found is None:
+            raise self._wrong(role, f"{code!r:.80} is not one of {_listed(known)}")
+        return found
+
+    def _wrong(self, role: str, reason: str) -> InvalidRequest:
+        return InvalidRequest(f"{self._section}{role}_language", reason)
+
+
+def _listed(known: Mapping[str, str]) -> str:
+    codes = sorted(known)
+    more = len(codes) - _MAX_LISTED
+    rest = f" and {more} more, which `seqserve models` lists" if more > 0 else ""
+    return ", ".join(codes[:_MAX_LISTED]) + rest
