@@ -31,6 +31,8 @@ HISTOGRAMS = {
     "generated_tokens": MODEL,
 }
 OTHERS = {
+    "answer_bytes": set(),
+    "answers_waiting": set(),
     "requests_total": CALLS,
     "source_tokens_total": MODEL,
     "generated_tokens_total": MODEL,

@@ -9,10 +9,12 @@ import os
 import signal
 import sys
 from collections.abc import Coroutine, Sequence
+from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from seqserve.options import parse
+from seqserve.command.generate import GenerateCommandOptions
+from seqserve.options import misspelt_variables, parse, variable_of
 from seqserve_server.contract import logs
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.front.address import address_of, is_taken
@@ -27,7 +29,6 @@ from seqserve_server.front.rpc.server import Server
 from seqserve_server.front.security.protection import Security, security_of
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.front.telemetry.scrape import ScrapeServer
-from seqserve_server.front.unknown_variables import unknown_variables
 
 if TYPE_CHECKING:
     from seqserve_server.front.telemetry.tracing import Tracing
@@ -56,8 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         epilog=_EPILOG,
     )
     logs.configure(options.log_format, options.log_level)
-    for name, meant in unknown_variables(os.environ).items():
-        facts = {"name": name} | ({"did_you_mean": meant} if meant else {})
+    for name, meant in misspelt_variables(ServeOptions, _of_clients()).items():
+        facts = {"name": name, "did_you_mean": meant}
         logs.event("unknown variable", facts, logging.WARNING)
     security = security_of(options)
     _refuse_taken_ports(options)
@@ -71,6 +72,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         rollout.discard()
     return 0
+
+
+def _of_clients() -> list[str]:
+    """Lists the variables of clients, which may share the environment."""
+    return [variable_of(field.name) for field in fields(GenerateCommandOptions)]
 
 
 def _refuse_taken_ports(options: ServeOptions) -> None:

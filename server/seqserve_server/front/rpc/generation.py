@@ -218,7 +218,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         decoding = self._options.read(model, options)
         longest = model.manifest.limits.max_source_length
         size = _size(model, decoding, options, longest, sources)
-        await current.get().reserve(size, request)
+        await current.get().reserve(size, request, max_wait_s=math.inf)
         return size
 
     async def _response(
