@@ -13,6 +13,7 @@ PIP := -m pip install --quiet --disable-pip-version-check
 PACKAGES := import/seqserve_import model/seqserve_model export/seqserve_export server/seqserve_server clients/python/seqserve
 PROTOS := $(wildcard proto/seqserve/v1/*.proto)
 FOREIGN_PROTOS := $(wildcard proto/inference/*.proto)
+FILE_PROTOS := $(wildcard proto/pieces/*.proto)
 
 .DEFAULT_GOAL := help
 
@@ -81,10 +82,11 @@ check-clients: $(VENV)/.ready ## Fail if the checked-in blocking client is not t
 # Names of the foreign ones may be taken already where the client is used, so those stubs are the
 # server's; they are found by where they lie, not by their package.
 build/stubs: $(PROTOC_VENV)/.ready
-	rm -rf $@ && mkdir -p $@/clients/python $@/server
+	rm -rf $@ && mkdir -p $@/clients/python $@/server $@/import
 	$(call protoc,proto,$@/clients/python) $(PROTOS)
 	$(call protoc,seqserve_server/front/rpc/open_inference/pb=proto/inference,$@/server) $(FOREIGN_PROTOS)
-	rm $@/clients/python/seqserve/v1/options_pb2_grpc.py  # it has no service
+	$(call protoc,seqserve_import/tokenizers/pb=proto/pieces,$@/import) $(FILE_PROTOS)
+	rm $@/clients/python/seqserve/v1/options_pb2_grpc.py $@/import/seqserve_import/tokenizers/pb/*_grpc.py  # no service
 	$(PROTOC_VENV)/bin/python -B proto/generate_options.py $@
 protoc = $(PROTOC_VENV)/bin/python -m grpc_tools.protoc -I $(1) \
   --python_out=$(2) --pyi_out=$(2) --grpc_python_out=$(2)

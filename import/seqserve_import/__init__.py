@@ -1,1 +1,1 @@
-"""Turns checkpoints of Hugging Face into artifacts that a server can load."""
+"""Imports Hugging Face checkpoints: weights, tokenizers and what generation needs."""

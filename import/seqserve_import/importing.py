@@ -112,7 +112,7 @@ def load(checkpoint: Checkpoint) -> Loaded:
     family = family_of(checkpoint)
     raw = convert(checkpoint.folder, checkpoint.config.text("model_type"))
     try:
-        tokenizer = Tokenizer(raw)
+        tokenizer = Tokenizer(raw, family.config.vocabulary_size)
     except OptionError as error:
         raise CheckpointError(f"{checkpoint.folder}: {error}") from None
     suppressed = _suppressed(checkpoint, raw, family.config.vocabulary_size)
@@ -126,9 +126,7 @@ def _suppressed(checkpoint: Checkpoint, raw: tokenizers.Tokenizer, size: int) ->
     They are rows of the embeddings that no token has, tokens that stand for nothing, and those that
     the checkpoint's own settings exclude.
     """
-    named = raw.get_vocab()
-    if named and max(named.values()) >= size:
-        raise checkpoint.config.wrong("vocab_size", "is less than the tokenizer needs")
+    named = {token: id_ for token, id_ in raw.get_vocab().items() if id_ < size}
     nameless = set(range(size)) - set(named.values())
     fillers = {id_ for token, id_ in named.items() if token.startswith(_FILLERS)}
     generation = checkpoint.generation

@@ -1,31 +1,51 @@
-"""Finds the tokenizer of a checkpoint."""
+"""Finds the tokenizer of a checkpoint and converts it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import tokenizers
 
-from seqserve_import.checkpoint import CheckpointError
+from seqserve.errors import OptionError
+from seqserve_import.tokenizers import bart, fairseq, marian, pegasus, ready, t5
+
+_KINDS: dict[str, Callable[[Path], tokenizers.Tokenizer]] = {
+    "bart": bart.convert,
+    "m2m_100": fairseq.convert_m2m100,
+    "marian": marian.convert,
+    "mbart": fairseq.convert_mbart,
+    "mt5": t5.convert,
+    "pegasus": pegasus.convert,
+    "t5": t5.convert,
+    "umt5": t5.convert,
+}
 
 
 def convert(folder: Path, model_type: str) -> tokenizers.Tokenizer:
-    """Reads the tokenizer of a checkpoint; its ids are those of the checkpoint.
+    """Returns the tokenizer of a checkpoint; ids are the checkpoint's.
+
+    Its post-processor appends the end token; BART's also puts ``<s>`` in front. It sets no
+    language. A ``tokenizer.json`` is taken as it is, except for Marian: there it is not an original
+    file, and cannot hold both sides.
 
     Args:
-        folder: Of the checkpoint.
-        model_type: As its config.json names it.
+        folder: The checkpoint.
+        model_type: The entry of that name in its ``config.json``.
 
     Raises:
-        CheckpointError: There is no tokenizer, or it cannot be read.
+        OptionError: The family is not known, or a file is missing, damaged or not supported.
     """
-    path = folder / "tokenizer.json"
-    if not path.is_file():
-        raise CheckpointError(
-            f"{folder}: has no tokenizer.json; load its tokenizer with transformers and save it"
-            " with save_pretrained"
+    if model_type not in _KINDS:
+        raise OptionError(
+            f"{folder}: model_type is {model_type!r}; tokenizers are known of {', '.join(_KINDS)}"
         )
-    try:
-        return tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:  # the library raises bare Exception for a malformed file
-        raise CheckpointError(f"{path}: is not a tokenizer.json: {error}") from None
+    path = folder / "tokenizer.json"
+    if path.exists() and model_type != "marian":
+        return ready.take(path, model_type)
+    return _KINDS[model_type](folder)
+
+
+def convert_target(folder: Path, model_type: str) -> tokenizers.Tokenizer | None:
+    """Returns the tokenizer of targets as :func:`convert` does; None if it is that of sources."""
+    return marian.convert_target(folder) if model_type == "marian" else None

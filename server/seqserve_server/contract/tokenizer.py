@@ -31,33 +31,48 @@ class Tokenizer:
         unk_id: Replaces characters that the vocabulary does not have.
     """
 
-    def __init__(self, tokenizer: tokenizers.Tokenizer) -> None:
-        """Wraps a loaded tokenizer; its post-processor and padding are not used.
+    def __init__(self, tokenizer: tokenizers.Tokenizer, size: int | None = None) -> None:
+        """Wraps a loaded tokenizer; its padding is not used.
+
+        Of its post-processor, only what it puts in front of a source is used: the end token always
+        follows.
+
+        Args:
+            tokenizer: The loaded tokenizer.
+            size: Number of tokens of the model; that of the tokenizer by default. Special tokens
+                may be beyond: pieces that a text is divided into, but that have no id.
 
         Raises:
-            OptionError: A control token is not in the vocabulary.
+            OptionError: A control token is not in the vocabulary, or another token is beyond
+                ``size``.
         """
         tokenizer.encode_special_tokens = True
         tokenizer.no_padding()
         tokenizer.no_truncation()
         self._tokenizer = tokenizer
         self.vocabulary_size: int = tokenizer.get_vocab_size()
+        self._size = self.vocabulary_size if size is None else size
         self.pad_id = self._id_of(PAD)
         begin = self.id_of(BOS)
         self.bos_id = self.pad_id if begin is None else begin
         self.eos_id = self._id_of(EOS)
         self.unk_id = self._id_of(UNK)
-        self._control_ids = frozenset((self.pad_id, self.bos_id, self.eos_id))
+        controls = frozenset((self.pad_id, self.bos_id, self.eos_id))
         self._byte_ids = frozenset(map(tokenizer.token_to_id, BYTE_TOKENS)) - {None}
         added = tokenizer.get_added_tokens_decoder()
         self._hidden_ids = frozenset(id_ for id_, token in added.items() if token.special)
+        self._unwritten_ids = controls | self._hidden_ids
+        self._front = _front_of(tokenizer, self.eos_id)
+        if not all(map(self.is_hidden, range(self._size, self.vocabulary_size))):
+            raise OptionError(f"tokenizer: has more tokens than the model, which has {size}")
 
     @classmethod
-    def load(cls, path: Path) -> Tokenizer:
-        """Reads a ``tokenizer.json``.
+    def load(cls, path: Path, size: int | None = None) -> Tokenizer:
+        """Reads a ``tokenizer.json`` for a model of ``size`` tokens.
 
         Raises:
-            OptionError: The file cannot be read, or a control token is missing.
+            OptionError: The file cannot be read, a control token is missing, or the model has fewer
+                tokens.
         """
         try:
             tokenizer = tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
@@ -65,20 +80,24 @@ class Tokenizer:
             raise OptionError(f"{path}: cannot be read: {error.strerror}") from None
         except Exception as error:  # the library raises bare Exception for a malformed file
             raise OptionError(f"{path}: is not a tokenizer.json: {error}") from None
-        return cls(tokenizer)
+        return cls(tokenizer, size)
 
     def save(self, path: Path) -> None:
         """Writes the ``tokenizer.json``."""
         path.write_text(self._tokenizer.to_str(pretty=True) + "\n", encoding="utf-8")
 
     def encode(self, text: str) -> list[int]:
-        """Encodes a text; the last id is the end token."""
+        """Encodes a source; the last id is the end token."""
+        return self._front + self.encode_target(text)
+
+    def encode_target(self, text: str) -> list[int]:
+        """Encodes a target; the last id is the end token."""
         return self._with_end(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Encodes many texts as :meth:`encode` does, on all cores."""
+        """Encodes many sources as :meth:`encode` does, on all cores."""
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [self._with_end(encoding.ids) for encoding in encodings]
+        return [self._front + self._with_end(encoding.ids) for encoding in encodings]
 
     def truncate(self, ids: list[int], limit: int) -> list[int]:
         """Truncates the ids of a text to ``limit``, keeping the end token last."""
@@ -96,7 +115,7 @@ class Tokenizer:
     def id_of(self, token: str) -> int | None:
         """Returns the id of a token as spelled in the vocabulary; None if it has none."""
         id_: int | None = self._tokenizer.token_to_id(token)
-        return id_
+        return id_ if id_ is not None and id_ < self._size else None
 
     def stream(self, stops: Sequence[str] = ()) -> TextStream:
         """Starts incremental decoding that holds back what may be part of a stop sequence."""
@@ -111,15 +130,23 @@ class Tokenizer:
         return id_ in self._hidden_ids
 
     def _with_end(self, ids: list[int]) -> list[int]:
-        # A unigram vocabulary lists control tokens among its pieces, so text can match them.
-        controls, unk = self._control_ids, self.unk_id
-        return [*(unk if id_ in controls else id_ for id_ in ids), self.eos_id]
+        # A unigram vocabulary lists special tokens among its pieces, so text can match them.
+        unwritten, unk = self._unwritten_ids, self.unk_id
+        return [*(unk if id_ in unwritten else id_ for id_ in ids), self.eos_id]
 
     def _id_of(self, token: str) -> int:
         id_ = self.id_of(token)
         if id_ is None:
             raise OptionError(f"tokenizer: {token!r} is not in the vocabulary")
         return id_
+
+
+def _front_of(tokenizer: tokenizers.Tokenizer, eos: int) -> list[int]:
+    """Gives the special tokens that the post-processor puts in front of a text, as BART's does."""
+    encoding = tokenizer.encode("")
+    pairs = zip(encoding.ids, encoding.special_tokens_mask, strict=True)
+    special = [id_ for id_, is_special in pairs if is_special]
+    return special[: special.index(eos)] if eos in special else []
 
 
 class TextStream:

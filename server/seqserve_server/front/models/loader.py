@@ -58,9 +58,8 @@ class Loader:
             )
         # The only file that this process opens; the engine process checks all of them.
         check_file(folder / "tokenizer.json", manifest.files["tokenizer.json"])
-        tokenizer = Tokenizer.load(folder / "tokenizer.json")
-        if tokenizer.vocabulary_size > manifest.architecture.vocabulary_size:
-            raise ArtifactError(f"{folder}: tokenizer.json has more tokens than the model")
+        size = manifest.architecture.vocabulary_size
+        tokenizer = Tokenizer.load(folder / "tokenizer.json", size)
         engine.load()
         return ServedModel(
             manifest=manifest, tokenizer=tokenizer, engine=engine, provider=self.provider

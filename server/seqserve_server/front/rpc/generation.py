@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any, cast
 
@@ -231,7 +231,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
 
 async def _source(model: ServedModel, text: str) -> list[int]:
     check_source(text, model.manifest)
-    tokens = await _tokens(model, text)
+    tokens = await _tokens(model.tokenizer.encode, text)
     check_source_tokens(tokens, model.manifest)
     current.get().facts["source_tokens"] = len(tokens)
     return tokens
@@ -239,15 +239,15 @@ async def _source(model: ServedModel, text: str) -> list[int]:
 
 async def _target(model: ServedModel, text: str) -> list[int]:
     check_target(text, model.manifest)
-    tokens = await _tokens(model, text)
+    tokens = await _tokens(model.tokenizer.encode_target, text)
     check_target_tokens(tokens, model.manifest)
     return tokens
 
 
-async def _tokens(model: ServedModel, text: str) -> list[int]:
+async def _tokens(encode: Callable[[str], list[int]], text: str) -> list[int]:
     if len(text) <= _INLINE_CHARACTERS:
-        return model.tokenizer.encode(text)
-    return await asyncio.to_thread(model.tokenizer.encode, text)
+        return encode(text)
+    return await asyncio.to_thread(encode, text)
 
 
 def _piece(text: str, token_ids: list[int]) -> generation_pb2.GenerateStreamResponse:

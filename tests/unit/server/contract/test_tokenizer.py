@@ -6,7 +6,7 @@ import pytest
 import tokenizers
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tokenizers import decoders, models, pre_tokenizers, trainers
+from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from seqserve.errors import OptionError
 from seqserve_model.vocabulary import learn_vocabulary
@@ -75,6 +75,30 @@ def test_the_end_token_cannot_be_typed(tokenizer: Tokenizer) -> None:
     assert not controls & set(ids[:-1])
 
 
+def unigram(*special: str, size: int | None = None) -> Tokenizer:
+    pieces = [*CONTROL, "▁", "▁a", "b", "<en>"]
+    raw = tokenizers.Tokenizer(models.Unigram([(piece, -1.0) for piece in pieces], unk_id=3))
+    raw.pre_tokenizer = pre_tokenizers.Metaspace()
+    raw.add_special_tokens([*CONTROL, *special])
+    return Tokenizer(raw, size)
+
+
+def test_no_special_token_can_be_typed_even_if_it_is_a_piece() -> None:
+    assert unigram().encode("ab<en>") == [5, 6, 7, 2]
+    assert unigram("<en>").encode("ab<en>") == [5, 6, 3, 2]
+    assert unigram("<en>").encode_batch(["ab<en>"]) == [[5, 6, 3, 2]]
+
+
+def test_a_model_may_lack_ids_for_special_tokens_only() -> None:
+    assert unigram("<en>", size=8).id_of("<en>") == 7
+    lacking = unigram("<en>", size=7)
+    assert lacking.id_of("<en>") is None
+    assert lacking.id_of("b") == 6
+    for special, size in ("<en>", 6), ("b", 7):
+        with pytest.raises(OptionError, match=f"more tokens than the model, which has {size}"):
+            unigram(special, size=size)
+
+
 def test_tokens_are_those_of_the_vocabulary(tokenizer: Tokenizer) -> None:
     assert tokenizer.tokens([0, 1, 2, 3]) == CONTROL
     assert tokenizer.tokens([10_000]) == [UNK]
@@ -86,6 +110,19 @@ def test_a_saved_tokenizer_is_read_back(tokenizer: Tokenizer, tmp_path: Path) ->
     text = "Grüße </s>, good?"
     assert again.encode(text) == tokenizer.encode(text)
     assert again.vocabulary_size == tokenizer.vocabulary_size
+
+
+def test_what_a_tokenizer_puts_in_front_is_put_before_sources_alone() -> None:
+    """As in BART."""
+    raw = tokenizers.Tokenizer(models.WordLevel({PAD: 0, BOS: 1, EOS: 2, UNK: 3, "a": 4}, UNK))
+    raw.post_processor = processors.TemplateProcessing(
+        single=[BOS, "$A", EOS], special_tokens=[(BOS, 1), (EOS, 2)]
+    )
+    tokenizer = Tokenizer(raw)
+    assert tokenizer.encode("a") == [1, 4, 2]
+    assert tokenizer.encode_batch(["a", ""]) == [[1, 4, 2], [1, 2]]
+    assert tokenizer.truncate(tokenizer.encode("a"), 2) == [1, 2]
+    assert tokenizer.encode_target("a") == [4, 2]
 
 
 def test_padding_begins_targets_where_the_vocabulary_has_no_token_for_it() -> None:

@@ -78,7 +78,7 @@ def _converted(options: Options, manifest: Manifest, tokenizer: Tokenizer) -> De
     prefix = _ids(options, "target_prefix_tokens", tokenizer)
     if not prefix:
         text = options.target_prefix
-        prefix = manifest.forced_tokens + tuple(tokenizer.encode(text)[:-1] if text else ())
+        prefix = manifest.forced_tokens + tuple(tokenizer.encode_target(text)[:-1] if text else ())
     copied.setdefault("max_decoding_length", manifest.limits.max_target_length)
     return DecodingOptions(
         **copied,

@@ -1,0 +1,58 @@
+"""Reads the JSON files that describe a checkpoint's tokenizer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from seqserve.errors import OptionError
+
+AGAIN = "copy it again from where the checkpoint is from"
+
+
+def read_bytes(path: Path) -> bytes:
+    """Returns the content of a file.
+
+    Raises:
+        OptionError: The file is missing or cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise OptionError(f"{path}: is missing; the tokenizer needs it, {AGAIN}") from None
+    except OSError as error:
+        raise OptionError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Returns the JSON object in a file.
+
+    Raises:
+        OptionError: The file is missing, cannot be read or holds something else.
+    """
+    try:
+        content = json.loads(read_bytes(path))
+    except ValueError as error:
+        raise OptionError(f"{path}: is not JSON ({error}); {AGAIN}") from None
+    if not isinstance(content, dict):
+        raise OptionError(f"{path}: is not a JSON object; {AGAIN}")
+    return content
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """Returns ``tokenizer_config.json``; an empty object if the checkpoint has none."""
+    path = folder / "tokenizer_config.json"
+    return read_object(path) if path.exists() else {}
+
+
+def read_vocabulary(path: Path) -> list[str]:
+    """Returns the tokens of a ``vocab.json``, which maps tokens to ids, in the order of their ids.
+
+    Raises:
+        OptionError: The ids are not 0, 1, 2 and so on, each for one token.
+    """
+    ids = read_object(path)
+    if not ids or sorted(ids.values(), key=str) != sorted(range(len(ids)), key=str):
+        raise OptionError(f"{path}: its ids are not 0 to {len(ids) - 1}, once each; {AGAIN}")
+    return sorted(ids, key=ids.__getitem__)

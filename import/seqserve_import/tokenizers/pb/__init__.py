@@ -1,0 +1,1 @@
+"""Generated from proto/pieces by `make proto`; never edited."""

@@ -1,0 +1,182 @@
+"""Divides text into the pieces of a SentencePiece model, under the ids of a checkpoint.
+
+Sources: Kudo 2018, "Subword Regularization" (unigram); Sennrich et al. 2016, "Neural Machine
+Translation of Rare Words with Subword Units" (BPE). Scores and ties are those of SentencePiece.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+
+import tokenizers
+from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers, processors
+
+from seqserve.errors import OptionError
+from seqserve_import.tokenizers.files import AGAIN
+from seqserve_import.tokenizers.normalization import SPACE, decoder, normalizer
+from seqserve_import.tokenizers.pb.pieces_pb2 import Model
+from seqserve_import.tokenizers.pieces import Piece, Trainer
+
+PAD, EOS, UNK = "<pad>", "</s>", "<unk>"
+
+# No text has it: it is not a character.
+_UNKNOWN = "\U0010ffff"
+
+
+def segmenter(
+    path: Path,
+    model: Model,
+    tokens: Sequence[str],
+    special: Collection[str],
+    symbols: Sequence[str] = (),
+) -> tokenizers.Tokenizer:
+    """Returns the tokenizer of a SentencePiece model whose ids are those of a checkpoint.
+
+    Pieces that the checkpoint has no id for come after its tokens, as special tokens: text is
+    divided into them as SentencePiece does it, and who encodes replaces them with ``<unk>``. Tokens
+    that are no pieces of this model are spelled with a space at the end: no text contains it, since
+    spaces have become ``▁``, and decoding drops it.
+
+    Args:
+        path: The model file, for messages.
+        model: Its content.
+        tokens: The checkpoint's tokens; the place of each is its id.
+        special: Those of them that stand for no text, such as ``</s>`` and languages.
+        symbols: Those of them that are always one token, and begin a text anew.
+
+    Raises:
+        OptionError: A token is there twice, or ``<pad>``, ``</s>`` or ``<unk>`` is not there.
+    """
+    _check(path, tokens)
+    scores = _scores(model, special)
+    known, hidden = {*tokens}, {*special}
+    missing = [piece for piece in scores if piece not in known]
+    strange = _strange(tokens, scores)
+    plain = {*scores, *special, *symbols, *strange, *_bytes(model)}
+    listed = [token if token in plain else f"{token} " for token in tokens] + missing
+    # Special tokens at the end need no place in the model, where text could be taken for them.
+    end = len(listed)
+    while listed[end - 1] in hidden:
+        end -= 1
+    bpe = model.trainer_spec.model_type == Trainer.BPE
+    result = tokenizers.Tokenizer((_bpe if bpe else _unigram)(model, listed[:end], scores))
+    result.add_special_tokens(
+        [AddedToken(token, normalized=False) for token in listed if token in hidden] + missing
+    )
+    result.add_tokens([AddedToken(token, normalized=False) for token in symbols])
+    result.normalizer = normalizer(path, model.normalizer_spec)
+    if strange:
+        result.normalizer = normalizers.Sequence([result.normalizer, _runs(scores)])
+    splits = _words(scores)
+    if not bpe:  # which finds nothing that it has no merges for
+        splits += _breaks(token for token in listed[:end] if token not in scores)
+    if splits:
+        result.pre_tokenizer = pre_tokenizers.Sequence(splits)
+    result.decoder = decoder(byte_fallback=model.trainer_spec.byte_fallback)
+    result.post_processor = end_of_text(result)
+    return result
+
+
+def end_of_text(tokenizer: tokenizers.Tokenizer) -> processors.PostProcessor:
+    """Returns what appends the end token to a text."""
+    return processors.TemplateProcessing(
+        single=["$A", EOS], pair=None, special_tokens=[(EOS, tokenizer.token_to_id(EOS))]
+    )
+
+
+def _check(path: Path, tokens: Sequence[str]) -> None:
+    for token in (PAD, EOS, UNK):
+        if token not in tokens:
+            raise OptionError(f"{path.parent}: its tokenizer has no token {token}; {AGAIN}")
+    if len({*tokens}) < len(tokens):
+        twice = next(token for at, token in enumerate(tokens) if token in tokens[:at])
+        raise OptionError(f"{path.parent}: its tokenizer has two ids for {twice!r}; {AGAIN}")
+
+
+def _scores(model: Model, special: Collection[str]) -> dict[str, float]:
+    """Returns the score of each piece that is found in text.
+
+    SentencePiece lets a user-defined symbol win over all other pieces of its text; its score says
+    so, but is never the lowest: that one decides what an unknown character costs.
+    """
+    scores = {
+        piece.piece: piece.score
+        for piece in model.pieces
+        if piece.type == Piece.NORMAL and piece.piece not in special
+    }
+    lowest, highest = min(scores.values()), max(scores.values())
+    for piece in model.pieces:
+        if piece.type == Piece.USER_DEFINED and piece.piece not in special:
+            winning = len(piece.piece.encode()) * highest - 0.1
+            scores[piece.piece] = max(winning, lowest)
+    return scores
+
+
+def _strange(tokens: Sequence[str], scores: Collection[str]) -> set[str]:
+    """Returns the tokens that are one character of which no piece has any.
+
+    SentencePiece returns unknown text as it is, so that such a character alone is its token.
+    """
+    known = set().union(*scores)
+    return {token for token in tokens if len(token) == 1 and token not in known}
+
+
+def _runs(scores: Collection[str]) -> normalizers.Normalizer:
+    """Returns what makes several unknown characters in a row one, which is no token."""
+    known = "".join(sorted(f"\\x{{{ord(one):x}}}" for one in set().union(*scores)))
+    return normalizers.Replace(Regex(f"[^{known}]{{2,}}"), _UNKNOWN)
+
+
+def _bytes(model: Model) -> set[str]:
+    return {piece.piece for piece in model.pieces if piece.type == Piece.BYTE}
+
+
+def _unigram(model: Model, tokens: Sequence[str], scores: dict[str, float]) -> models.Model:
+    return models.Unigram(
+        [(token, scores.get(token, 0.0)) for token in tokens],
+        unk_id=tokens.index(UNK),
+        byte_fallback=model.trainer_spec.byte_fallback,
+    )
+
+
+def _bpe(model: Model, tokens: Sequence[str], scores: dict[str, float]) -> models.Model:
+    merges = [
+        (piece[:at], piece[at:])
+        for piece in sorted(scores, key=scores.__getitem__, reverse=True)
+        for at in range(1, len(piece))
+        if piece[:at] in scores and piece[at:] in scores
+    ]
+    return models.BPE(
+        vocab={token: id_ for id_, token in enumerate(tokens)},
+        merges=merges,
+        unk_token=UNK,
+        fuse_unk=True,
+        byte_fallback=model.trainer_spec.byte_fallback,
+    )
+
+
+def _words(scores: Collection[str]) -> list[pre_tokenizers.PreTokenizer]:
+    """Returns what divides a text into words, where no piece is part of two; it is faster."""
+    if SPACE not in scores or any(SPACE in piece[1:] for piece in scores):
+        return []
+    return [pre_tokenizers.Split(SPACE, "merged_with_next")]
+
+
+def _breaks(tokens: Iterable[str]) -> list[pre_tokenizers.PreTokenizer]:
+    """Returns what breaks the spellings of tokens that no text may become, such as ``</s>``.
+
+    It breaks them after their first character, so that text is never searched for the whole.
+    """
+    rests: dict[str, list[str]] = defaultdict(list)
+    for token in tokens:
+        if len(token) > 1 and " " not in token:
+            rests[token[0]].append(re.escape(token[1:]))
+    return [
+        pre_tokenizers.Split(
+            Regex(f"{re.escape(first)}(?={'|'.join(rest)})"), "merged_with_previous"
+        )
+        for first, rest in rests.items()
+    ]

@@ -1,0 +1,217 @@
+"""Which files a tokenizer is made of, what they may not be, and what the server does with it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.import_.tokenizers import checkpoints, corpus
+
+from seqserve.errors import OptionError
+from seqserve_import.tokenizers.convert import convert, convert_target
+from seqserve_import.tokenizers.pieces import Model
+from seqserve_server.contract.tokenizer import Tokenizer
+
+
+def ready(folder: Path, template: str = "$A </s>") -> Path:
+    """Writes a folder with a tokenizer.json whose post-processor adds what the template says."""
+    tokenizer = convert(checkpoints.fairseq(folder, checkpoints.spm()), "m2m_100")
+    special = [(token, tokenizer.token_to_id(token)) for token in ("<s>", "</s>", "fra_Latn")]
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(template, None, special)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def ends(tokenizer: tokenizers.Tokenizer) -> list[str]:
+    return list(tokenizer.encode("").tokens)
+
+
+def test_a_tokenizer_json_is_taken_as_it_is(tmp_path: Path) -> None:
+    folder = ready(tmp_path, "<s> $A </s>")
+    taken = convert(folder, "bart")
+    written = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    assert taken.to_str() == written.to_str()
+    assert ends(taken) == ["<s>", "</s>"]
+
+
+@pytest.mark.parametrize("template", ["fra_Latn $A </s>", "$A </s> fra_Latn"])
+def test_a_multilingual_tokenizer_json_is_taken_without_its_language(
+    template: str, tmp_path: Path
+) -> None:
+    assert ends(convert(ready(tmp_path, template), "m2m_100")) == ["</s>"]
+
+
+def test_a_tokenizer_json_that_appends_no_end_token_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"tokenizer\.json: does not append </s>.*save the"):
+        convert(ready(tmp_path, "$A"), "t5")
+
+
+def test_marian_is_made_of_its_own_files_even_beside_a_tokenizer_json(tmp_path: Path) -> None:
+    folder = checkpoints.marian(ready(tmp_path))
+    ids = json.loads((folder / "vocab.json").read_text())
+    tokenizer = convert(folder, "marian")
+    assert [tokenizer.token_to_id(token) for token in ("</s>", "<unk>", "<pad>")] == [
+        *(0, 1),
+        len(ids) - 1,
+    ]
+
+
+def test_no_tokenizer_of_targets_where_it_is_that_of_sources(tmp_path: Path) -> None:
+    folder = checkpoints.marian(tmp_path)
+    assert convert_target(folder, "marian") is not None
+    (folder / "target.spm").write_bytes((folder / "source.spm").read_bytes())
+    assert convert_target(folder, "marian") is None
+    assert convert_target(folder, "t5") is None
+
+
+def test_t5_has_as_many_extra_ids_as_its_settings_say(tmp_path: Path) -> None:
+    file = checkpoints.t5_spm()
+    size = len(checkpoints.pieces(file))
+    tokenizer = convert(checkpoints.t5(tmp_path, file), "t5")
+    assert tokenizer.token_to_id("<extra_id_99>") == size
+    assert tokenizer.token_to_id("<extra_id_0>") == size + 99
+    folder = checkpoints.t5(tmp_path, file, tokenizer_config_json={"extra_ids": 0})
+    assert convert(folder, "mt5").get_vocab_size() == size
+
+
+def test_pegasus_has_its_own_tokens_first(tmp_path: Path) -> None:
+    file = checkpoints.t5_spm()
+    tokenizer = convert(checkpoints.t5(tmp_path, file), "pegasus")
+    tokens = ["<pad>", "</s>", "<mask_1>", "<mask_2>", "<unk_2>", "<unk_102>", "<unk>"]
+    assert [tokenizer.token_to_id(token) for token in tokens] == [0, 1, 2, 3, 4, 104, 105]
+    assert tokenizer.id_to_token(106) == checkpoints.pieces(file)[3]
+
+
+@pytest.mark.parametrize(("languages", "code"), [(25, None), (52, "sl_SI")])
+def test_mbart_without_settings_has_the_languages_that_its_table_has_rows_for(
+    languages: int, code: str | None, tmp_path: Path
+) -> None:
+    file = checkpoints.spm()
+    rows = len(checkpoints.pieces(file)) + 1 + languages + 1
+    folder = checkpoints.fairseq(tmp_path, file, config_json={"vocab_size": rows})
+    tokenizer = convert(folder, "mbart")
+    assert tokenizer.get_vocab_size() == rows
+    assert code is None or tokenizer.token_to_id(code) == rows - 2
+
+
+@pytest.mark.parametrize("text", ["a </s> b", "<s>", "</s><pad>", "fra_Latn", "<mask>", "<unk>"])
+def test_text_that_spells_a_special_token_stays_text(text: str, tmp_path: Path) -> None:
+    everything = checkpoints.spm(character_coverage=1.0, user_defined_symbols="<,/,>,_,b,k,p")
+    for file in (everything, checkpoints.spm("bpe")):
+        tokenizer = Tokenizer(convert(checkpoints.fairseq(tmp_path, file), "m2m_100"))
+        ids = tokenizer.encode(text)[:-1]
+        assert not any(tokenizer.is_hidden(id_) for id_ in ids if id_ != tokenizer.unk_id)
+        if file is everything and "L" not in text:
+            assert tokenizer.decode(ids) == text
+
+
+def test_pieces_without_an_id_are_unknown(tmp_path: Path) -> None:
+    file = checkpoints.spm("bpe")
+    raw = convert(checkpoints.m2m100(tmp_path, file, without=1), "m2m_100")
+    size = raw.token_to_id("__zu__") + 1
+    assert raw.get_vocab_size() > size
+    tokenizer = Tokenizer(raw, size)
+    ids = {id_ for text in corpus.lines(500) for id_ in tokenizer.encode(text)}
+    assert max(ids) < size
+    assert tokenizer.unk_id in ids
+
+
+@pytest.fixture(scope="module", params=["bpe", "unigram"])
+def nllb(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    file = checkpoints.spm(request.param)
+    return Tokenizer(convert(checkpoints.fairseq(tmp_path_factory.mktemp("nllb"), file), "m2m_100"))
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_a_stream_of_any_ids_joins_to_their_text(nllb: Tokenizer, data: st.DataObject) -> None:
+    ids = data.draw(st.lists(st.integers(0, nllb.vocabulary_size - 1), max_size=20))
+    stream = nllb.stream()
+    text = "".join(stream.push([id_]) for id_ in ids)
+    assert text + stream.flush(nllb.decode(ids)) == nllb.decode(ids)
+
+
+def changed(change: Callable[[Model], object]) -> bytes:
+    model = Model.FromString(checkpoints.t5_spm())
+    change(model)
+    return model.SerializeToString()
+
+
+def other_type(model: Model) -> None:
+    model.trainer_spec.model_type = 3
+
+
+def suffixes(model: Model) -> None:
+    model.trainer_spec.treat_whitespace_as_suffix = True
+
+
+def no_end(model: Model) -> None:
+    model.pieces[1].piece = "<end>"
+
+
+def twice(model: Model) -> None:
+    model.pieces[7].piece = model.pieces[8].piece
+
+
+def damaged_table(model: Model) -> None:
+    model.normalizer_spec.precompiled_charsmap = b"\xff\xff\xff\x7fab"
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        (b"\xff\xff", r"spiece\.model: is not a SentencePiece model; copy it again"),
+        (b"", r"spiece\.model: has no pieces; copy it again"),
+        (changed(other_type), r"spiece\.model: was trained with words .* save the tokenizer as"),
+        (changed(suffixes), r"spiece\.model: was trained with treat_whitespace_as_suffix"),
+        (changed(no_end), r"its tokenizer has no token </s>; copy it again"),
+        (changed(twice), r"its tokenizer has two ids for .*; copy it again"),
+        (changed(damaged_table), r"spiece\.model: its table of characters is damaged"),
+    ],
+)
+def test_a_damaged_model_file_is_named(file: bytes, message: str, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=message):
+        convert(checkpoints.t5(tmp_path, file), "t5")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("source.spm", None, r"source\.spm: is missing"),
+        ("vocab.json", None, r"vocab\.json: is missing"),
+        ("vocab.json", b"{", r"vocab\.json: is not JSON"),
+        ("vocab.json", b"[]", r"vocab\.json: is not a JSON object"),
+        ("vocab.json", b'{"a": 0, "b": 2}', r"vocab\.json: its ids are not 0 to 1, once each"),
+        ("vocab.json", b'{"a": 0, "b": "1"}', r"vocab\.json: its ids are not 0 to 1, once each"),
+        ("vocab.json", b'{"</s>": 0, "<unk>": 1}', r"its tokenizer has no token <pad>"),
+    ],
+)
+def test_a_damaged_file_of_marian_is_named(
+    name: str, content: bytes | None, message: str, tmp_path: Path
+) -> None:
+    path = checkpoints.marian(tmp_path) / name
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(OptionError, match=message):
+        convert(tmp_path, "marian")
+
+
+def test_a_damaged_tokenizer_json_is_named(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text('{"model": {}}')
+    with pytest.raises(OptionError, match=r"tokenizer\.json: is not a tokenizer\.json"):
+        convert(tmp_path, "t5")
+
+
+def test_damaged_merges_are_named(tmp_path: Path) -> None:
+    (checkpoints.bart(tmp_path) / "merges.txt").write_text("a b\nfoo")
+    with pytest.raises(OptionError, match=r"merges\.txt: is not a list of merges"):
+        convert(tmp_path, "bart")
+
+
+def test_an_unknown_family_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="model_type is 'gpt2'; tokenizers are known of bart"):
+        convert(tmp_path, "gpt2")

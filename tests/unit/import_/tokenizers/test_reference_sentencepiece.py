@@ -1,0 +1,192 @@
+"""Converted SentencePiece models give the ids and the text of SentencePiece itself.
+
+Ids are mapped by the rule of each family: fairseq's are one more, Pegasus' 103 more.
+"""
+
+import unicodedata
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import sentencepiece
+import tokenizers
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tests.unit.import_.tokenizers import checkpoints, corpus
+from tests.unit.import_.tokenizers.comparing import decoded_alike, differences, served, tied
+
+from seqserve_import.tokenizers.convert import convert
+
+LINES = corpus.lines(5000)
+MBART = {"tokenizer_class": "MBartTokenizer"}
+
+
+def fairseq(id_: int) -> int:
+    return id_ + 1 if id_ else 3
+
+
+def pegasus(id_: int) -> int:
+    return id_ + 103 if id_ > 1 else id_
+
+
+def same(id_: int) -> int:
+    return id_
+
+
+Rule = Callable[[int], int]
+KINDS: dict[str, tuple[str, Callable[[], bytes], Rule]] = {
+    "nllb, BPE": ("m2m_100", lambda: checkpoints.spm("bpe"), fairseq),
+    "nllb, unigram": ("m2m_100", checkpoints.spm, fairseq),
+    "mbart": ("mbart", checkpoints.spm, fairseq),
+    "pegasus": ("pegasus", checkpoints.t5_spm, pegasus),
+    "t5": ("t5", checkpoints.t5_spm, same),
+    "t5, bytes": ("t5", lambda: checkpoints.t5_spm(byte_fallback=True, size=1100), same),
+    "t5, BPE, bytes": (
+        "t5",
+        lambda: checkpoints.t5_spm(kind="bpe", byte_fallback=True, size=1100),
+        same,
+    ),
+    "t5, symbols": ("t5", lambda: checkpoints.t5_spm(user_defined_symbols="<2pt>,<b>,на"), same),
+    "t5, text as it is": (
+        "t5",
+        lambda: checkpoints.t5_spm(
+            normalization_rule_name="identity", remove_extra_whitespaces=False
+        ),
+        same,
+    ),
+    "t5, lower case": (
+        "t5",
+        lambda: checkpoints.t5_spm(normalization_rule_name="nmt_nfkc_cf"),
+        same,
+    ),
+    "t5, pieces of words": (
+        "t5",
+        lambda: checkpoints.t5_spm(add_dummy_prefix=False, split_by_whitespace=False),
+        same,
+    ),
+}
+
+
+class Pair:
+    """A converted tokenizer and the SentencePiece model that it stands for."""
+
+    def __init__(self, folder: Path, kind: str) -> None:
+        self.kind = kind
+        model_type, train, self.rule = KINDS[kind]
+        self.file = train()
+        self.reference = sentencepiece.SentencePieceProcessor(model_proto=self.file)
+        write = checkpoints.fairseq if self.rule is fairseq else checkpoints.t5
+        folder = write(folder, self.file, tokenizer_config_json=MBART if kind == "mbart" else {})
+        # As the server gets it.
+        written = convert(folder, model_type).to_str()
+        self.tokenizer = tokenizers.Tokenizer.from_str(written)
+        self.end = self.tokenizer.token_to_id("</s>")
+        self.encode = served(self.tokenizer)
+
+    def encode_reference(self, text: str) -> list[int]:
+        return [*map(self.rule, self.reference.encode(text)), self.end]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    return Pair(tmp_path_factory.mktemp("checkpoint"), request.param)
+
+
+FAMILIES = ["nllb, BPE", "nllb, unigram", "mbart", "pegasus", "t5"]
+
+
+def test_texts_of_many_scripts_have_the_same_ids(pair: Pair) -> None:
+    texts = LINES if pair.kind in FAMILIES else LINES[:1000]
+    found = differences(texts, pair.encode, pair.encode_reference)
+    assert [text for text in found if not tied(text, pair.file, pair.tokenizer)] == []
+    assert len(found) <= 20
+
+
+def test_ids_have_the_same_text(pair: Pair) -> None:
+    normal = [id_ for id_ in range(len(pair.reference)) if _is_text(pair.reference, id_)]
+    decoded_alike(
+        normal,
+        500,
+        lambda ids: str(pair.tokenizer.decode([pair.rule(id_) for id_ in ids])),
+        lambda ids: str(pair.reference.decode(ids)).strip(),
+    )
+
+
+def _is_text(model: sentencepiece.SentencePieceProcessor, id_: int) -> bool:
+    return not (model.is_control(id_) or model.is_unknown(id_) or model.is_byte(id_))
+
+
+CHARACTERS = [one for one in sorted({*"".join(LINES)}) if unicodedata.category(one)[0] != "M"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    text=st.text(st.sampled_from(CHARACTERS)).map(lambda text: unicodedata.normalize("NFC", text))
+)
+@example("▁")
+@example("▁▁a▁")
+@example("  a  ")
+def test_any_text_of_their_characters_has_the_same_ids(pair: Pair, text: str) -> None:
+    same_ids = pair.encode(text) == pair.encode_reference(text)
+    assert same_ids or tied(text, pair.file, pair.tokenizer)
+
+
+@settings(max_examples=40, deadline=None)
+@given(text=st.text())
+def test_any_text_can_be_encoded_and_decoded(pair: Pair, text: str) -> None:
+    ids = pair.encode(text)
+    assert ids[-1] == pair.end
+    assert pair.end not in ids[:-1]
+    pair.tokenizer.decode(ids)
+
+
+@pytest.mark.parametrize("rule", ["nmt_nfkc", "nmt_nfkc_cf"])
+def test_every_character_is_normalized_alike_alone_and_in_decomposed_form(
+    rule: str, tmp_path: Path
+) -> None:
+    file = checkpoints.t5_spm(normalization_rule_name=rule)
+    reference = sentencepiece.SentencePieceProcessor(model_proto=file)
+    tokenizer = convert(checkpoints.t5(tmp_path, file), "t5")
+    characters = [
+        chr(code)
+        for code in range(1, 0x20000)
+        if unicodedata.category(chr(code)) not in ("Cn", "Co", "Cs")
+    ]
+    decomposed = (unicodedata.normalize("NFD", one) for one in characters)
+    texts = [*characters, *(text for text in decomposed if len(text) > 1)]
+    found = [
+        text
+        for text in texts
+        if tokenizer.normalizer.normalize_str(text) != reference.normalize(text)
+    ]
+    # A letter of a script that the library's tables are too old for.
+    assert found == ["\U00011935\U00011930"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Việt Nam, tiếng Việt",  # two marks on a letter
+        "한국어를 배웁니다",
+        "\uff76\uff9e\uff77\uff9e",  # halfwidth kana with voicing marks
+        "\u0645\u064f\u062d\u064e\u0645\u0651\u064e\u062f",  # shadda before fatha
+        "\u05e9\u05c1\u05bc\u05b8\u05dc\u05d5\u05b9\u05dd",  # shin dot and dagesh before qamats
+        "a\u00a0\u0301b",  # a mark on a no-break space
+        "\u2009\u0301",
+        "1\u20442 ½ ⅷ ™ ℡ ㌀ …",
+        "👩\u200d👩\u200d👧 🇩🇪 1\ufe0f\u20e3",
+    ],
+)
+def test_text_in_composed_and_decomposed_form_is_normalized_alike(
+    text: str, tmp_path: Path
+) -> None:
+    file = checkpoints.t5_spm()
+    reference = sentencepiece.SentencePieceProcessor(model_proto=file)
+    tokenizer = convert(checkpoints.t5(tmp_path, file), "t5")
+    forms = {text} if "\u05c1" in text or "\u0651" in text else {text, _nfd(text)}
+    for form in forms:
+        assert tokenizer.normalizer.normalize_str(form) == reference.normalize(form)
+
+
+def _nfd(text: str) -> str:
+    return unicodedata.normalize("NFD", text)
