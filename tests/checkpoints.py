@@ -17,11 +17,16 @@ import tokenizers
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from tokenizers import models, pre_tokenizers
+from tokenizers import models, pre_tokenizers, processors
 from torch import nn
+
+from seqserve_import.tokenizers.pb.pieces_pb2 import Model
+
+Piece = Model.Piece
 
 TOKENS = 96
 """Tokens of a vocabulary."""
+_UNKNOWN = 3
 
 
 class _Shape:
@@ -188,7 +193,10 @@ def save(model: Any, folder: Path) -> None:
         _write_as_t5_did(model, folder)
     if model.config.model_type == "marian":
         _edit(folder / "generation_config.json", bad_words_ids=[[model.config.pad_token_id]])
-    tokenizer(model.config).save(str(folder / "tokenizer.json"))
+    if model.config.model_type == "marian":
+        _write_pieces(model.config, folder)
+    else:
+        tokenizer(model.config).save(str(folder / "tokenizer.json"))
 
 
 def _write_as_t5_did(model: Any, folder: Path) -> None:
@@ -205,21 +213,38 @@ def _edit(path: Path, **changes: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def tokenizer(config: Any) -> tokenizers.Tokenizer:
-    """Makes a vocabulary in which the word of id 17 is ``t17``; words stand between spaces."""
-    words = [f"t{number}" for number in range(TOKENS)]
+def _words(config: Any, space: str = "") -> dict[str, int]:
+    """Gives the ids of all words: that of ``t17`` is 17."""
+    words = [f"{space}t{number}" for number in range(TOKENS)]
     words[config.pad_token_id], words[config.eos_token_id] = "<pad>", "</s>"
-    unknown = 3
-    words[unknown] = "<unk>"
-    special = ["<pad>", "</s>", "<unk>"]
-    begin = getattr(config, "bos_token_id", None)
-    if begin is not None:
+    words[_UNKNOWN] = "<unk>"
+    if (begin := getattr(config, "bos_token_id", None)) is not None:
         words[begin] = "<s>"
-        special.append("<s>")
-    ids = {word: number for number, word in enumerate(words)}
+    return {word: number for number, word in enumerate(words)}
+
+
+def _write_pieces(config: Any, folder: Path) -> None:
+    """Writes the vocabulary as Marian has it: the ids, and a SentencePiece model of each side."""
+    ids = _words(config, space="▁")
+    (folder / "vocab.json").write_text(json.dumps(ids))
+    pieces = [Piece(piece="<unk>", type=Piece.UNKNOWN), Piece(piece="▁", score=-9.0)]
+    pieces += [Piece(piece=word, score=-1.0) for word in ids if word.startswith("▁")]
+    for side in ("source", "target"):
+        (folder / f"{side}.spm").write_bytes(Model(pieces=pieces).SerializeToString())
+
+
+def tokenizer(config: Any) -> tokenizers.Tokenizer:
+    """Makes a vocabulary of words that stand between spaces, and an end after each text."""
+    ids = _words(config)
+    special = [word for word in ids if word.startswith("<")]
     made = tokenizers.Tokenizer(models.WordLevel(ids, unk_token="<unk>"))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     made.add_special_tokens(special)
+    front = ["<s>"] if config.model_type == "bart" else []
+    made.post_processor = processors.TemplateProcessing(
+        single=[*front, "$A", "</s>"],
+        special_tokens=[(token, ids[token]) for token in (*front, "</s>")],
+    )
     return made
 
 

@@ -31,7 +31,9 @@ from seqserve_server.contract.manifest import Verification
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.offline import Offline
 
-_BATCH_ROWS = 32
+_MAX_BATCH_ROWS = 32
+_MAX_BATCH_LOGITS = 1 << 27
+"""Half a gigabyte; both sides hold a few times as much."""
 
 
 class ParityError(SeqserveError):
@@ -86,14 +88,16 @@ def verify(
         found = artifact.decode(sources, DecodingOptions(max_decoding_length=max_length))
         differences: list[float] = []
         agreeing: list[bool] = []
-        batches = list(batches_by_length(sources, _BATCH_ROWS))
+        logits = (max_length + 1) * model.config.vocabulary_size
+        rows = min(_MAX_BATCH_ROWS, max(1, _MAX_BATCH_LOGITS // logits))
+        batches = list(batches_by_length(sources, rows))
         for batch in tqdm(batches, desc="verifying", unit="batch"):
             chosen = _Chosen.of(model.config, [(sources[i], found[i]) for i in batch], max_length)
             differences += _differences(model, artifact, chosen)
             agreeing += _agreeing(full, chosen)
-        best = tokens = greedy_in_batches(model, sources, max_length, _BATCH_ROWS)
+        best = tokens = greedy_in_batches(model, sources, max_length, _MAX_BATCH_ROWS)
         if full is not model:
-            best = greedy_in_batches(full, sources, max_length, _BATCH_ROWS)
+            best = greedy_in_batches(full, sources, max_length, _MAX_BATCH_ROWS)
         decode = artifact.tokenizer.decode
         translations = [decode(answer.best.token_ids) for answer in found]
         scores = _scores(pairs, [decode(ids) for ids in best], translations)

@@ -247,7 +247,7 @@ class _TorchFile:
         return self._tensors[name][start:end]
 
     def tensor(self, name: str) -> Tensor:
-        return self._tensors[name].clone()
+        return self._tensors[name]
 
 
 def _weight_files(folder: Path) -> list[Path]:

@@ -102,8 +102,8 @@ def load(checkpoint: Checkpoint) -> Loaded:
     """
     family = family_of(checkpoint)
     size = family.config.vocabulary_size
+    raw = convert(checkpoint.folder, checkpoint.config.text("model_type"))
     try:
-        raw = convert(checkpoint.folder, checkpoint.config.text("model_type"))
         tokenizer = Tokenizer(raw, size)
     except OptionError as error:
         raise CheckpointError(f"{checkpoint.folder}: {error}") from None

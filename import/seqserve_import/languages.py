@@ -48,10 +48,6 @@ def _none(checkpoint: Checkpoint, tokens: Tokens) -> Template:
     return Template()
 
 
-def _bart(checkpoint: Checkpoint, tokens: Tokens) -> Template:
-    return Template(source_prefix=["<s>"])
-
-
 def _marian(checkpoint: Checkpoint, tokens: Tokens) -> Template:
     """Gives the target language as a token before the source: OPUS-MT of several targets."""
     codes = {found[1]: token for token in tokens if (found := _MARIAN.fullmatch(token))}
@@ -135,7 +131,6 @@ def _aliases(codes: Iterable[str]) -> dict[str, str]:
 
 
 _FAMILIES: Mapping[str, Callable[[Checkpoint, Tokens], Template]] = {
-    "bart": _bart,
     "m2m_100": _m2m100,
     "marian": _marian,
     "mbart": _mbart,

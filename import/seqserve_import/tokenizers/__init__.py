@@ -1,1 +1,1 @@
-"""Tokenizers of checkpoints, each kind turned into a ``tokenizer.json``."""
+"""Tokenizers of checkpoints, written as one ``tokenizer.json`` each."""

@@ -33,7 +33,10 @@ class Tokenizer:
     """
 
     def __init__(self, tokenizer: tokenizers.Tokenizer, size: int | None = None) -> None:
-        """Wraps a loaded tokenizer; its post-processor and padding are not used.
+        """Wraps a loaded tokenizer; its padding is not used.
+
+        Of its post-processor, only what it puts in front of a source is used: the end token always
+        follows.
 
         Args:
             tokenizer: The loaded tokenizer.
@@ -60,6 +63,7 @@ class Tokenizer:
         added = tokenizer.get_added_tokens_decoder()
         self._hidden_ids = frozenset(id_ for id_, token in added.items() if token.special)
         self._unwritten_ids = controls | self._hidden_ids
+        self._front = _front_of(tokenizer, self.eos_id)
         if not all(map(self.is_hidden, range(self._size, self.vocabulary_size))):
             raise OptionError(f"tokenizer: has more tokens than the model, which has {size}")
 
@@ -84,13 +88,17 @@ class Tokenizer:
         path.write_text(self._tokenizer.to_str(pretty=True) + "\n", encoding="utf-8")
 
     def encode(self, text: str) -> list[int]:
-        """Encodes a text; the last id is the end token."""
+        """Encodes a source; the last id is the end token."""
+        return self._front + self.encode_target(text)
+
+    def encode_target(self, text: str) -> list[int]:
+        """Encodes a target; the last id is the end token."""
         return self._with_end(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Encodes many texts as :meth:`encode` does, on all cores."""
+        """Encodes many sources as :meth:`encode` does, on all cores."""
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [self._with_end(encoding.ids) for encoding in encodings]
+        return [self._front + self._with_end(encoding.ids) for encoding in encodings]
 
     def truncate(self, ids: list[int], limit: int) -> list[int]:
         """Truncates the ids of a text to ``limit``, keeping the end token last."""
@@ -142,6 +150,14 @@ class Tokenizer:
         if id_ is None:
             raise OptionError(f"tokenizer: {token!r} is not in the vocabulary")
         return id_
+
+
+def _front_of(tokenizer: tokenizers.Tokenizer, eos: int) -> list[int]:
+    """Gives the special tokens that the post-processor puts in front of a text, as BART's does."""
+    encoding = tokenizer.encode("")
+    pairs = zip(encoding.ids, encoding.special_tokens_mask, strict=True)
+    special = [id_ for id_, is_special in pairs if is_special]
+    return special[: special.index(eos)] if eos in special else []
 
 
 class TextStream:

@@ -16,6 +16,7 @@ from tests.unit.import_.conftest import MakeCheckpoint
 from tokenizers import models
 from torch import Tensor
 
+from seqserve.errors import OptionError
 from seqserve_import.checkpoint import Checkpoint, CheckpointError
 from seqserve_import.importing import load
 
@@ -132,7 +133,7 @@ def test_a_table_under_another_name_is_found(
         ({"encoder_attention_heads": 7}, "decoder_attention_heads is not equal to encoder_att"),
         ({"decoder_ffn_dim": 7}, "decoder_ffn_dim is not equal to encoder_ffn_dim"),
         ({"activation_function": "quick_gelu"}, "activation_function is none of relu, gelu"),
-        ({"vocab_size": 90}, "vocab_size is less than the tokenizer needs"),
+        ({"vocab_size": 90}, "tokenizer: has more tokens than the model, which has 90"),
         ({"encoder_layers": 3}, r"the weight model\.encoder\.layers\.1\..* is missing"),
         ({"decoder_layers": 1}, r"the weight model\.decoder\.layers\.1\..* is left over"),
         ({"max_position_embeddings": 30}, r"embed_positions\.weight has the shape"),
@@ -166,5 +167,5 @@ def test_two_vocabularies_are_refused(make_checkpoint: MakeCheckpoint, tmp_path:
 
 def test_a_tokenizer_without_its_control_tokens_is_refused(folder: Path) -> None:
     tokenizers.Tokenizer(models.WordLevel({"a": 0}, "a")).save(str(folder / "tokenizer.json"))
-    with pytest.raises(CheckpointError, match="'<pad>' is not in the vocabulary"):
+    with pytest.raises(OptionError, match="has no token <pad>"):
         load(Checkpoint(folder))
