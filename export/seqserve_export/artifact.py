@@ -7,9 +7,10 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from seqserve.errors import OptionError
 from seqserve_export.graph_files import write_graphs
@@ -18,7 +19,13 @@ from seqserve_export.tracing import OPSET
 from seqserve_model.config import PositionScheme
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract import manifest as contract
-from seqserve_server.contract.manifest import Manifest, Provenance, SelfTest, Verification
+from seqserve_server.contract.manifest import (
+    Manifest,
+    Provenance,
+    SelfTest,
+    Template,
+    Verification,
+)
 from seqserve_server.contract.tokenizer import Tokenizer
 
 MIN_ONNXRUNTIME = "1.23"
@@ -39,6 +46,8 @@ class Description:
     description: str
     licence: str
     provenance: Provenance
+    template: Template | None = None
+    generation: Mapping[str, Any] = field(default_factory=dict)
 
 
 def write_artifact(
@@ -100,8 +109,9 @@ def _check(model: Transformer, description: Description) -> None:
     multiple = 16 if config.positions is PositionScheme.ROTARY else 8
     if config.head_size % multiple:
         raise OptionError(
-            f"model.width / model.heads is {config.head_size}; to export a model with"
-            f" {config.positions.value} positions it must be a multiple of {multiple}"
+            f"a head of the model has the size {config.head_size}; to export a model with"
+            f" {config.positions.value} positions it must be a multiple of {multiple}: choose"
+            " model.width and model.heads accordingly"
         )
 
 
@@ -131,6 +141,8 @@ def _manifest(
         ),
         requirements=contract.Requirements(opset=OPSET, onnxruntime=MIN_ONNXRUNTIME),
         provenance=description.provenance,
+        template=description.template,
+        generation=dict(description.generation),
         verification=None,
         files={name: contract.digest_of(folder / name) for name in files},
     )

@@ -72,10 +72,11 @@ def report(verification: Verification) -> None:
     print(
         f"sentences equal       {verification.sentences_equal} of {verification.sentences}\n"
         f"top-1 agreement       {verification.top1_agreement:.2%}\n"
-        f"log-probs differ by   {verification.max_logprob_difference:.2e} at most\n"
-        f"BLEU torch, artifact  {verification.bleu_torch:.2f}, {verification.bleu_artifact:.2f}\n"
-        f"chrF torch, artifact  {verification.chrf_torch:.2f}, {verification.chrf_artifact:.2f}"
+        f"log-probs differ by   {verification.max_logprob_difference:.2e} at most"
     )
+    if verification.bleu_signature:
+        print(f"BLEU torch, artifact  {verification.bleu_torch}, {verification.bleu_artifact}")
+        print(f"chrF torch, artifact  {verification.chrf_torch}, {verification.chrf_artifact}")
 
 
 def _description(options: ExportOptions, model: Transformer) -> Description:

@@ -29,12 +29,12 @@ def _one(
 def full_attention(
     query: Tensor, key: Tensor, value: Tensor, lengths: Tensor, bias: Tensor | None, heads: int
 ) -> Tensor:
-    """Attends from every query ``[B, Q, W]`` to all keys below each row's length.
+    """Attends from every query ``[B, Q, A]`` to all keys below each row's length.
 
     Args:
-        query: ``[B, Q, W]``, the shape of the result.
-        key: ``[B, K, W]``.
-        value: ``[B, K, W]``.
+        query: ``[B, Q, A]``, the shape of the result.
+        key: ``[B, K, A]``.
+        value: ``[B, K, A]``.
         lengths: Keys of each row, int32 ``[B]``.
         bias: Added to the attention logits, ``[1, H, Q, K]``.
         heads: H.
@@ -64,9 +64,9 @@ def cached_attention(
     another. The caches are updated in place when the caller binds each to both ends.
 
     Args:
-        query: ``[B, 1, W]``; or ``[B, 1, 3W]``, query, key and value packed, where key is None.
-        key: ``[B, 1, W]``.
-        value: ``[B, 1, W]``.
+        query: ``[B, 1, A]``; or ``[B, 1, 3A]``, query, key and value packed, where key is None.
+        key: ``[B, 1, A]``.
+        value: ``[B, 1, A]``.
         cache: Keys and values, ``[B, H, C, D]`` each, where C is the capacity.
         last_index: Index of each row's new key, which is its length before; int32 ``[B]``.
         max_length: Length of the longest row after writing, at least 2; int32 ``[1]``.
@@ -77,7 +77,7 @@ def cached_attention(
         return_weights: Whether to return the attention weights too.
 
     Returns:
-        Heads ``[B, 1, W]``, both caches and, if requested, weights ``[B, H, 1, K]``.
+        Heads ``[B, 1, A]``, both caches and, if requested, weights ``[B, H, 1, K]``.
     """
     width = heads * cache[0].size(-1)
     cosine, sine = rotary or (None, None)

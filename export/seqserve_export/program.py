@@ -137,7 +137,7 @@ def _caches(model: Transformer, rows: int, layer: int) -> list[Input]:
     kinds = (
         ("self", cache(config.max_target_length + 1), (0,)),
         ("cross", cache(16), (0, 2)),
-        ("last", torch.zeros(rows, 1, config.width), (0,)),
+        ("last", torch.zeros(rows, 1, config.heads * config.head_size), (0,)),
     )
     return [
         # A clone, because the exporter takes equal tensors for one input.

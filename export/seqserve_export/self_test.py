@@ -22,25 +22,32 @@ _MAX_SENTENCES = 500
 
 
 def choose_self_test(
-    model: Transformer, folder: Path, pairs: Sequence[Pair], *, threads: int = 1
+    model: Transformer,
+    folder: Path,
+    pairs: Sequence[Pair],
+    *,
+    threads: int = 1,
+    max_decoding_length: int | None = None,
 ) -> SelfTest | None:
     """Chooses the sentence with the largest margin between first and second token.
 
     The model, at the artifact's precision, must decode it alike; None if it does so with none.
+    Only targets that end are chosen, within ``max_decoding_length`` if it is given.
     """
     limits = model.config
+    max_length = max_decoding_length or limits.max_target_length
     with Offline(folder, threads=threads) as artifact:
         encoded = [
             (text, ids)
             for text in dict.fromkeys(pair.source for pair in pairs[:_MAX_SENTENCES])
             if len(ids := artifact.tokenizer.encode(text)) <= limits.max_source_length
         ]
-        options = DecodingOptions(max_decoding_length=limits.max_target_length, return_top_tokens=2)
+        options = DecodingOptions(max_decoding_length=max_length, return_top_tokens=2)
         answers = artifact.decode([ids for _, ids in encoded], options)
         for index in _surest_first(answers):
             text, ids = encoded[index]
             found = answers[index].best.token_ids
-            if greedy_in_batches(model, [ids], limits.max_target_length, 1) == [found]:
+            if greedy_in_batches(model, [ids], max_length, 1) == [found]:
                 return SelfTest(source=text, target=artifact.tokenizer.decode(found))
     return None
 

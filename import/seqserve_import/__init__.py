@@ -1,1 +1,1 @@
-"""Imports Hugging Face checkpoints: weights, tokenizers and what generation needs."""
+"""Turns checkpoints of Hugging Face into artifacts that a server can load."""

@@ -99,7 +99,7 @@ def scaled_dot_product_attention(
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
-    """Splits ``[B, T, W]`` into heads ``[B, H, T, D]``."""
+    """Splits ``[B, T, A]`` into heads ``[B, H, T, D]``."""
     batch, length, width = x.shape
     return x.view(batch, length, heads, width // heads).transpose(1, 2)
 
@@ -111,21 +111,32 @@ Rounding = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 class MultiHeadAttention(nn.Module):
     """Projections of queries, keys and values into heads, and of the heads back (§3.2.2)."""
 
-    def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        dropout: float = 0.0,
+        *,
+        head_size: int | None = None,
+        bias: bool = True,
+    ) -> None:
         """Makes the four projections.
 
         Args:
             width: W, of input and output.
-            heads: H; must divide the width.
+            heads: H.
             dropout: Share of attention weights dropped in training.
+            head_size: D; where not given W / H, so H must divide W.
+            bias: Whether the projections add a bias.
         """
         super().__init__()
+        joint = heads * head_size if head_size else width
         self.heads = heads
         self.dropout = dropout
-        self.query = nn.Linear(width, width)
-        self.key = nn.Linear(width, width)
-        self.value = nn.Linear(width, width)
-        self.output = nn.Linear(width, width)
+        self.query = nn.Linear(width, joint, bias)
+        self.key = nn.Linear(width, joint, bias)
+        self.value = nn.Linear(width, joint, bias)
+        self.output = nn.Linear(joint, width, bias)
         self.rounding: Rounding | None = None
 
     def project_query(self, x: Tensor) -> Tensor:

@@ -37,10 +37,17 @@ class Activation(Enum):
 
     RELU = "relu"
     GELU = "gelu"
+    """x·Φ(x), with the error function (Hendrycks and Gimpel 2016)."""
+    GELU_TANH = "gelu_tanh"
+    """Its approximation by a hyperbolic tangent."""
     SWISH = "swish"
     """x·sigmoid(x), as in Marian."""
     SWIGLU = "swiglu"
     """Gated: swish(x·G)·(x·U) (Shazeer 2020)."""
+    GEGLU = "geglu"
+    """Gated: gelu(x·G)·(x·U) (Shazeer 2020)."""
+    GEGLU_TANH = "geglu_tanh"
+    """Gated by the approximation, as in T5 1.1."""
 
 
 class PositionScheme(Enum):
@@ -67,7 +74,9 @@ class TransformerConfig:
     width: int = 256
     """W, d_model of the paper."""
     heads: int = 4
-    """H. The size of a head is width / heads."""
+    """H, of every attention."""
+    attention_width: int = 0
+    """A, of all heads together: each has A / H. 0 for the model's width, as in the paper."""
     feed_forward_width: int = 1024
     """F. Four times the width, as in the paper."""
     encoder_layers: int = 4
@@ -82,6 +91,12 @@ class TransformerConfig:
     """Steadier at a high learning rate."""
     norm: Norm = Norm.LAYER
     """As in the paper."""
+    norm_epsilon: float = 0.0
+    """Added to the variance; 0 for the usual: 1e-5, or 1e-6 where the norm is rms."""
+    embedding_norm: bool = False
+    """Whether embeddings are normalised once positions are added, as in BART."""
+    projection_bias: bool = True
+    """Whether attention and feed-forward add biases; those of T5 do not."""
     activation: Activation = Activation.RELU
     """As in the paper, and the cheapest."""
     positions: PositionScheme = PositionScheme.SINUSOIDAL
@@ -98,6 +113,8 @@ class TransformerConfig:
     """One table for source and target tokens (§3.4)."""
     tied_output: bool = True
     """The output projection is the target embedding (§3.4)."""
+    logits_bias: bool = False
+    """Whether each token's logit has a bias, as in Marian."""
     scaled_embeddings: bool = True
     """Embeddings are multiplied by √width (§3.4)."""
     max_source_length: int = 128
@@ -121,9 +138,17 @@ class TransformerConfig:
         for name in _DROPOUTS:
             if not 0 <= getattr(self, name) < 1:
                 raise OptionError(f"model.{name} is {getattr(self, name)}; it must lie in [0, 1)")
-        if self.width % self.heads:
+        if self.attention_width < 0:
             raise OptionError(
-                f"model.width ({self.width}) must be a multiple of model.heads ({self.heads})"
+                f"model.attention_width is {self.attention_width}; it must be at least 0"
+            )
+        if not 0 <= self.norm_epsilon < 1:
+            raise OptionError(f"model.norm_epsilon is {self.norm_epsilon}; it must lie in [0, 1)")
+        joint = self.attention_width or self.width
+        if joint % self.heads:
+            name = "attention_width" if self.attention_width else "width"
+            raise OptionError(
+                f"model.{name} ({joint}) must be a multiple of model.heads ({self.heads})"
             )
         self._check_positions()
         self._check_ids()
@@ -132,7 +157,7 @@ class TransformerConfig:
         if self.positions is PositionScheme.ROTARY:
             if self.head_size % 2:
                 raise OptionError(
-                    f"model.positions: rotary needs an even width / heads, not {self.head_size}"
+                    f"model.positions: rotary needs heads of an even size, not {self.head_size}"
                 )
             if self.rotary_base <= 1:
                 raise OptionError(f"model.rotary_base is {self.rotary_base}; it must exceed 1")
@@ -162,7 +187,7 @@ class TransformerConfig:
     @property
     def head_size(self) -> int:
         """D: width of one attention head."""
-        return self.width // self.heads
+        return (self.attention_width or self.width) // self.heads
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TransformerConfig:

@@ -7,6 +7,7 @@ that a full pass, a cached step and the exported graphs share these definitions.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -17,27 +18,32 @@ from seqserve_model.config import Activation, Norm, NormPosition, TransformerCon
 Sublayer = Callable[[Tensor], Tensor]
 """Maps ``[B, T, W]`` to ``[B, T, W]``."""
 
+_gelu_tanh = partial(F.gelu, approximate="tanh")
+
 _ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     Activation.RELU: F.relu,
     Activation.GELU: F.gelu,
+    Activation.GELU_TANH: _gelu_tanh,
     Activation.SWISH: F.silu,
     Activation.SWIGLU: F.silu,
+    Activation.GEGLU: F.gelu,
+    Activation.GEGLU_TANH: _gelu_tanh,
 }
+_GATED = (Activation.SWIGLU, Activation.GEGLU, Activation.GEGLU_TANH)
 
 
 class FeedForward(nn.Module):
-    """Position-wise feed-forward network (§3.3), gated for SwiGLU (Shazeer 2020)."""
+    """Position-wise feed-forward network (§3.3), gated by some activations (Shazeer 2020)."""
 
     def __init__(self, config: TransformerConfig) -> None:
         """Makes two projections, or three if it is gated."""
         super().__init__()
-        width, inner = config.width, config.feed_forward_width
+        width, inner, bias = config.width, config.feed_forward_width, config.projection_bias
         self.activation = _ACTIVATIONS[config.activation]
         self.dropout = nn.Dropout(config.dropout)
-        gated = config.activation is Activation.SWIGLU
-        self.gate = nn.Linear(width, inner) if gated else None
-        self.up = nn.Linear(width, inner)
-        self.down = nn.Linear(inner, width)
+        self.gate = nn.Linear(width, inner, bias) if config.activation in _GATED else None
+        self.up = nn.Linear(width, inner, bias)
+        self.down = nn.Linear(inner, width, bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """Maps ``[B, T, W]`` to ``[B, T, W]``."""
@@ -51,8 +57,19 @@ class FeedForward(nn.Module):
 def make_norm(config: TransformerConfig) -> nn.Module:
     """Makes one normalisation layer of width W."""
     if config.norm is Norm.RMS:
-        return nn.RMSNorm(config.width, eps=1e-6)
-    return nn.LayerNorm(config.width, eps=1e-5)
+        return nn.RMSNorm(config.width, eps=config.norm_epsilon or 1e-6)
+    return nn.LayerNorm(config.width, eps=config.norm_epsilon or 1e-5)
+
+
+def make_attention(config: TransformerConfig) -> MultiHeadAttention:
+    """Makes the projections of one attention."""
+    return MultiHeadAttention(
+        config.width,
+        config.heads,
+        config.attention_dropout,
+        head_size=config.head_size,
+        bias=config.projection_bias,
+    )
 
 
 class Residual(nn.Module):
@@ -78,9 +95,7 @@ class EncoderLayer(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         """Makes both sublayers."""
         super().__init__()
-        self.self_attention = MultiHeadAttention(
-            config.width, config.heads, config.attention_dropout
-        )
+        self.self_attention = make_attention(config)
         self.feed_forward = FeedForward(config)
         self.self_residual = Residual(config)
         self.feed_forward_residual = Residual(config)
@@ -100,9 +115,8 @@ class DecoderLayer(nn.Module):
     def __init__(self, config: TransformerConfig) -> None:
         """Makes the three sublayers."""
         super().__init__()
-        dropout = config.attention_dropout
-        self.self_attention = MultiHeadAttention(config.width, config.heads, dropout)
-        self.cross_attention = MultiHeadAttention(config.width, config.heads, dropout)
+        self.self_attention = make_attention(config)
+        self.cross_attention = make_attention(config)
         self.feed_forward = FeedForward(config)
         self.self_residual = Residual(config)
         self.cross_residual = Residual(config)

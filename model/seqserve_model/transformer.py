@@ -4,8 +4,8 @@ Source: Vaswani et al. 2017, "Attention Is All You Need", §3. Where the configu
 paper (pre-norm, RMSNorm, gated feed-forward, other positions) the classes name their own source.
 
 Shapes: B batch, S source length, T target length, Q and K lengths of queries and keys, H heads,
-D head size, W = H·D width, V vocabulary, L layers. Sequences are padded on the right; a cache of
-past keys and values lets the decoder continue where it stopped.
+D head size, A = H·D width of all heads, W width, V vocabulary, L layers. Sequences are padded on
+the right; a cache of past keys and values lets the decoder continue where it stopped.
 """
 
 from __future__ import annotations
@@ -135,9 +135,16 @@ class Transformer(nn.Module):
             else nn.Embedding(config.vocabulary_size, config.width)
         )
         self.output_projection = nn.Linear(config.width, config.vocabulary_size, bias=False)
+        # Apart from the projection, because some uses project onto a few tokens only.
+        self.logits_bias = (
+            nn.Parameter(torch.zeros(config.vocabulary_size)) if config.logits_bias else None
+        )
         self.encoder_positions = make_positions(config, layers=config.encoder_layers, causal=False)
         self.decoder_positions = make_positions(config, layers=config.decoder_layers, causal=True)
         self.memory_positions = Positions()  # a target token has no position in the source
+        normed = config.embedding_norm
+        self.encoder_embedding_norm = make_norm(config) if normed else nn.Identity()
+        self.decoder_embedding_norm = make_norm(config) if normed else nn.Identity()
         # Casts, because torch does not type the entries of a ModuleList.
         self.encoder_layers = cast(
             Sequence[EncoderLayer],
@@ -185,7 +192,8 @@ class Transformer(nn.Module):
 
     def project(self, features: Tensor) -> Tensor:
         """Maps the decoder's output ``[.., W]`` to logits ``[.., V]``."""
-        return self.output_projection(features)  # type: ignore[no-any-return]
+        logits: Tensor = self.output_projection(features)
+        return logits if self.logits_bias is None else logits + self.logits_bias
 
     def decode(self, target: Tensor, memory: Tensor, source_lengths: Tensor) -> Tensor:
         """Computes logits ``[B, T, V]`` for every next token of known targets ``[B, T]``."""
@@ -197,7 +205,8 @@ class Transformer(nn.Module):
         """Encodes sources ``[B, S]`` of ``source_lengths`` ``[B]`` to the memory ``[B, S, W]``."""
         mask = padding_mask(source_lengths, source.size(1))
         weights = record.encoder if record else None
-        x = self._embed(self.source_embedding, self.encoder_positions, source, 0)
+        x = self.encoder_positions.embed(self.embed_tokens(self.source_embedding, source), 0)
+        x = self.dropout(self.encoder_embedding_norm(x))
         for index, layer in enumerate(self.encoder_layers):
             x = layer(x, partial(self._attend_source, index, mask, weights))
         return self.encoder_norm(x)  # type: ignore[no-any-return]
@@ -220,7 +229,9 @@ class Transformer(nn.Module):
         """
         mask = causal_mask(target.size(1), state.length + target.size(1), target.device)
         own, cross = (record.decoder, record.cross) if record else (None, None)
-        x = self._embed(self.target_embedding, self.decoder_positions, target, state.length)
+        x = self.embed_tokens(self.target_embedding, target)
+        x = self.decoder_positions.embed(x, state.length)
+        x = self.dropout(self.decoder_embedding_norm(x))
         for index, layer in enumerate(self.decoder_layers):
             attend_target = partial(self._attend_target, index, state, mask, own)
             attend_memory = partial(self._attend_memory, index, state, cross)
@@ -232,12 +243,6 @@ class Transformer(nn.Module):
         """Looks up tokens ``[..]`` and scales their embeddings ``[.., W]`` (§3.4)."""
         scale = math.sqrt(self.config.width) if self.config.scaled_embeddings else 1.0
         return embedding(tokens) * scale  # type: ignore[no-any-return]
-
-    def _embed(
-        self, embedding: nn.Embedding, positions: Positions, tokens: Tensor, start: int
-    ) -> Tensor:
-        x = positions.embed(self.embed_tokens(embedding, tokens), start)
-        return self.dropout(x)  # type: ignore[no-any-return]
 
     def _attend_source(
         self, layer: int, mask: Tensor, record: list[Tensor] | None, x: Tensor

@@ -72,6 +72,7 @@ def test_model_loads_no_onnx() -> None:
         "seqserve_model.command.train",
         "seqserve_model.command.evaluate",
         "seqserve_export.command",
+        "seqserve_import.command",
     ],
 )
 def test_help_of_a_command_needs_the_client_alone(module: str) -> None:

@@ -50,8 +50,8 @@ class LayerCaches(NamedTuple):
     self_value: Tensor  # [B, H, C, D]
     cross_key: Tensor  # [B, H, S, D]
     cross_value: Tensor  # [B, H, S, D]
-    last_key: Tensor  # cross key of the last source token, [B, 1, W]
-    last_value: Tensor  # cross value of the last source token, [B, 1, W]
+    last_key: Tensor  # cross key of the last source token, [B, 1, A]
+    last_value: Tensor  # cross value of the last source token, [B, 1, A]
 
 
 class DecoderGraph(nn.Module):
@@ -87,7 +87,7 @@ class DecoderGraph(nn.Module):
         if not self.is_flat:
             features = features.squeeze(1)  # [B, W]
         allowed_logits = project_tokens(
-            self.model.output_projection, features, options.allowed_tokens
+            self.model.output_projection, features, options.allowed_tokens, self.model.logits_bias
         )
         logits = self.model.project(F.embedding(options.projected_rows, features))  # [P, V]
         logits = operators.add_at(logits, options.bias_tokens, options.bias_values)
@@ -106,8 +106,8 @@ class DecoderGraph(nn.Module):
         x = self.model.embed_tokens(self.model.target_embedding, tokens)
         scheme = self.model.decoder_positions
         if isinstance(scheme, SinusoidalPositions | LearnedPositions):
-            return x + F.embedding(lengths, scheme.table)
-        return x
+            x = x + F.embedding(lengths, scheme.table)
+        return self.model.decoder_embedding_norm(x)  # type: ignore[no-any-return]
 
     def _as_step(self, x: Tensor) -> Tensor:
         return x[:, None] if self.is_flat else x  # [B, 1, W], as attention wants it
@@ -120,7 +120,7 @@ class DecoderGraph(nn.Module):
     ) -> Tensor:
         attention = self.model.decoder_layers[index].self_attention
         scheme = self.model.decoder_positions
-        qkv = self._as_step(self.target_projections[index](x))  # [B, 1, 3W]
+        qkv = self._as_step(self.target_projections[index](x))  # [B, 1, 3A]
         heads, key, value, *weights = operators.cached_attention(
             qkv,
             None,

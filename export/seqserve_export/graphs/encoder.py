@@ -43,20 +43,21 @@ class EncoderGraph(nn.Module):
             unpad_index: Index into the flattened padded batch of each token, int64 ``[T]``.
 
         Returns:
-            For each decoder layer the cross key ``[T, W]`` and the cross key of each source's last
-            token ``[B, 1, W]``, then both of the cross value.
+            For each decoder layer the cross key ``[T, A]`` and the cross key of each source's last
+            token ``[B, 1, A]``, then both of the cross value.
         """
         x = self.model.embed_tokens(self.model.source_embedding, source)  # [T, W]
         scheme = self.model.encoder_positions
         if isinstance(scheme, SinusoidalPositions | LearnedPositions):
             x = x + F.embedding(positions, scheme.table)
+        x = self.model.encoder_embedding_norm(x)
         for index, layer in enumerate(self.model.encoder_layers):
             x = layer(x, partial(self._attend, index, source_lengths, pad_index, unpad_index))
         memory = self.model.encoder_norm(x)  # [T, W]
         last_index = pad_index[:, -1:]  # [B, 1]
         outputs: list[Tensor] = []
         for project in self.cross_projections:
-            cached = project(memory)  # [T, W]
+            cached = project(memory)  # [T, A]
             outputs += [cached, project.dequantized(F.embedding(last_index, cached))]
         return tuple(outputs)
 
@@ -67,8 +68,8 @@ class EncoderGraph(nn.Module):
         if self.model.encoder_positions.needs_weights:
             padded = self._attend_by_weights(layer, lengths, F.embedding(pad_index, x))
             return F.embedding(unpad_index, padded.flatten(0, 1))
-        qkv = F.embedding(pad_index, self.source_projections[layer](x))  # [B, S, 3W]
-        heads = self._attend_padded(layer, lengths, qkv)  # [B, S, W]
+        qkv = F.embedding(pad_index, self.source_projections[layer](x))  # [B, S, 3A]
+        heads = self._attend_padded(layer, lengths, qkv)  # [B, S, A]
         return attention.output(F.embedding(unpad_index, heads.flatten(0, 1)))  # type: ignore[no-any-return]
 
     def _attend_padded(self, layer: int, lengths: Tensor, qkv: Tensor) -> Tensor:
@@ -90,4 +91,4 @@ class EncoderGraph(nn.Module):
 
 
 def _rotate(positions: RotaryPositions, x: Tensor, heads: int) -> Tensor:
-    return positions.rotate(split_heads(x, heads), 0).transpose(1, 2).flatten(2)  # [B, S, W]
+    return positions.rotate(split_heads(x, heads), 0).transpose(1, 2).flatten(2)  # [B, S, A]

@@ -20,7 +20,7 @@ Projection = Callable[[Tensor], Tensor]
 def qkv_projections(
     layers: Sequence[EncoderLayer] | Sequence[DecoderLayer],
 ) -> Sequence[Projection]:
-    """Joins query, key and value of each self-attention into one projection, W → 3W."""
+    """Joins query, key and value of each self-attention into one projection, W → 3A."""
     linears = nn.ModuleList(_qkv_projection(layer.self_attention) for layer in layers)
     # A cast, because torch does not type the entries of a ModuleList.
     return cast(Sequence[Projection], linears)
@@ -30,9 +30,11 @@ def _qkv_projection(attention: MultiHeadAttention) -> nn.Module:
     parts = (attention.query, attention.key, attention.value)
     if isinstance(attention.query, QuantizedLinear):
         return QuantizedLinear.joined(cast(Sequence[QuantizedLinear], parts))
-    linear = nn.Linear(attention.query.in_features, 3 * attention.query.out_features)
+    has_bias = attention.query.bias is not None
+    linear = nn.Linear(attention.query.in_features, 3 * attention.query.out_features, has_bias)
     linear.weight = nn.Parameter(torch.cat([part.weight for part in parts]))
-    linear.bias = nn.Parameter(torch.cat([part.bias for part in parts]))
+    if has_bias:
+        linear.bias = nn.Parameter(torch.cat([part.bias for part in parts]))
     return linear
 
 
@@ -40,7 +42,7 @@ class CrossProjection(nn.Module):
     """Projects encoder output to the cached keys, or values, of one cross-attention."""
 
     def __init__(self, projection: nn.Module, scale: Tensor | None) -> None:
-        """Takes the projection, and the scale of each channel ``[W]`` for an int8 cache."""
+        """Takes the projection, and the scale of each channel ``[A]`` for an int8 cache."""
         super().__init__()
         if scale is not None:
             # One scale for all, once the projection is divided: one a channel is scalar code.
@@ -50,14 +52,14 @@ class CrossProjection(nn.Module):
         self.scale: Tensor | None
 
     def forward(self, memory: Tensor) -> Tensor:
-        """Maps encoder output ``[.., W]`` to cache entries ``[.., W]``, float or int8."""
+        """Maps encoder output ``[.., W]`` to cache entries ``[.., A]``, float or int8."""
         projected: Tensor = self.projection(memory)
         if self.scale is None:
             return projected
         return operators.quantize(projected, torch.ones(()), torch.zeros((), dtype=torch.int8))
 
     def dequantized(self, cached: Tensor) -> Tensor:
-        """Maps cache entries ``[.., W]`` back to floats."""
+        """Maps cache entries ``[.., A]`` back to floats."""
         return cached if self.scale is None else cached * self.scale
 
 

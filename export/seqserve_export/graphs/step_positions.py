@@ -35,10 +35,10 @@ class StepPositions(nn.Module):
         return bias[:, 0].flip(-1).detach()
 
     def bias(self, layer: int, qkv: Tensor, lengths: Tensor, max_length: Tensor) -> Tensor | None:
-        """Gives the term ``[B, H, 1, K]`` of the logits of queries in ``qkv [B, 1, 3W]``."""
+        """Gives the term ``[B, H, 1, K]`` of the logits of queries in ``qkv [B, 1, 3A]``."""
         scheme = self.scheme
         if isinstance(scheme, RelativePositions):
-            query = split_heads(qkv[..., : self.config.width], self.config.heads)  # [B, H, 1, D]
+            query = split_heads(qkv.chunk(3, -1)[0], self.config.heads)  # [B, H, 1, D]
             products = query @ scheme.keys[layer].transpose(-2, -1)  # [B, H, 1, 2R + 1]
             index = self._distance_index(lengths)[:, None, None]
             index = index.expand(*products.shape[:3], -1)
@@ -53,7 +53,7 @@ class StepPositions(nn.Module):
     def values(self, layer: int, weights: Tensor, lengths: Tensor, max_length: Tensor) -> Tensor:
         """Gives what relative positions add to the values averaged by ``weights [B, H, 1, K]``.
 
-        ``lengths [B]`` and ``max_length [1]``, which is K, are int32; the result is ``[B, 1, W]``.
+        ``lengths [B]`` and ``max_length [1]``, which is K, are int32; the result is ``[B, 1, A]``.
         """
         assert isinstance(self.scheme, RelativePositions)
         table = self.scheme.averages[layer]  # [H, 2R + 1, D]

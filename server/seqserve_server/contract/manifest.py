@@ -130,11 +130,13 @@ class Verification:
     tokens: int
     max_logprob_difference: float
     """Largest difference of log-probabilities of the same target tokens."""
-    bleu_torch: float
-    bleu_artifact: float
-    chrf_torch: float
-    chrf_artifact: float
+    bleu_torch: float | None
+    """None, as the other scores, where the sentences came without references."""
+    bleu_artifact: float | None
+    chrf_torch: float | None
+    chrf_artifact: float | None
     bleu_signature: str
+    """Of the BLEU above; empty where there is none."""
     chrf_signature: str
     torch: str
     onnxruntime: str

@@ -26,13 +26,17 @@ class Tokenizer:
     Attributes:
         vocabulary_size: Number of tokens.
         pad_id: Pads the shorter rows of a batch.
-        bos_id: Precedes the first target token.
+        bos_id: Precedes the first target token; the padding where the vocabulary has no ``<s>``, as
+            in Marian and T5.
         eos_id: Ends a source and a target.
         unk_id: Replaces characters that the vocabulary does not have.
     """
 
     def __init__(self, tokenizer: tokenizers.Tokenizer, size: int | None = None) -> None:
-        """Wraps a loaded tokenizer; its post-processor and padding are not used.
+        """Wraps a loaded tokenizer; its padding is not used.
+
+        Of its post-processor, only what it puts in front of a source is used: the end token always
+        follows.
 
         Args:
             tokenizer: The loaded tokenizer.
@@ -50,7 +54,8 @@ class Tokenizer:
         self.vocabulary_size: int = tokenizer.get_vocab_size()
         self._size = self.vocabulary_size if size is None else size
         self.pad_id = self._id_of(PAD)
-        self.bos_id = self._id_of(BOS)
+        begin = self.id_of(BOS)
+        self.bos_id = self.pad_id if begin is None else begin
         self.eos_id = self._id_of(EOS)
         self.unk_id = self._id_of(UNK)
         controls = frozenset((self.pad_id, self.bos_id, self.eos_id))
@@ -58,6 +63,7 @@ class Tokenizer:
         added = tokenizer.get_added_tokens_decoder()
         self._hidden_ids = frozenset(id_ for id_, token in added.items() if token.special)
         self._unwritten_ids = controls | self._hidden_ids
+        self._front = _front_of(tokenizer, self.eos_id)
         if not all(map(self.is_hidden, range(self._size, self.vocabulary_size))):
             raise OptionError(f"tokenizer: has more tokens than the model, which has {size}")
 
@@ -82,13 +88,17 @@ class Tokenizer:
         path.write_text(self._tokenizer.to_str(pretty=True) + "\n", encoding="utf-8")
 
     def encode(self, text: str) -> list[int]:
-        """Encodes a text; the last id is the end token."""
+        """Encodes a source; the last id is the end token."""
+        return self._front + self.encode_target(text)
+
+    def encode_target(self, text: str) -> list[int]:
+        """Encodes a target; the last id is the end token."""
         return self._with_end(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """Encodes many texts as :meth:`encode` does, on all cores."""
+        """Encodes many sources as :meth:`encode` does, on all cores."""
         encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [self._with_end(encoding.ids) for encoding in encodings]
+        return [self._front + self._with_end(encoding.ids) for encoding in encodings]
 
     def truncate(self, ids: list[int], limit: int) -> list[int]:
         """Truncates the ids of a text to ``limit``, keeping the end token last."""
@@ -140,6 +150,14 @@ class Tokenizer:
         if id_ is None:
             raise OptionError(f"tokenizer: {token!r} is not in the vocabulary")
         return id_
+
+
+def _front_of(tokenizer: tokenizers.Tokenizer, eos: int) -> list[int]:
+    """Gives the special tokens that the post-processor puts in front of a text, as BART's does."""
+    encoding = tokenizer.encode("")
+    pairs = zip(encoding.ids, encoding.special_tokens_mask, strict=True)
+    special = [id_ for id_, is_special in pairs if is_special]
+    return special[: special.index(eos)] if eos in special else []
 
 
 class TextStream:

@@ -71,6 +71,34 @@ SHAPES: dict[str, dict[str, Any]] = {
         "relative_distance": 3,
         "decoder_layers": 2,
     },
+    # As in T5 and in BART: what only models made elsewhere have.
+    "t5-wide-heads-no-biases-geglu": {
+        "positions": PositionScheme.T5,
+        "norm": Norm.RMS,
+        "heads": 3,
+        "attention_width": 48,
+        "projection_bias": False,
+        "activation": Activation.GEGLU_TANH,
+        "norm_epsilon": 1e-3,
+        "tied_output": False,
+    },
+    "learned-embedding-norm-logits-bias": {
+        "positions": PositionScheme.LEARNED,
+        "norm_position": NormPosition.POST,
+        "embedding_norm": True,
+        "logits_bias": True,
+        "activation": Activation.GELU_TANH,
+        "heads": 3,
+        "attention_width": 24,
+    },
+    "relative-narrow-heads-geglu": {
+        "positions": PositionScheme.RELATIVE,
+        "activation": Activation.GEGLU,
+        "relative_distance": 3,
+        "attention_width": 8,
+        "heads": 1,
+        "logits_bias": True,
+    },
 }
 
 # Each takes some seconds, so that all but one are left to those who compare.
@@ -84,6 +112,9 @@ ROUNDINGS = {
     "t5-rms-swiglu-post-norm": (Scales.ROW, Caches.INT8),
     "alibi-swiglu": (Scales.STATIC, Caches.INT8),
     "relative-gelu": (Scales.ROW, Caches.INT8),
+    "t5-wide-heads-no-biases-geglu": (Scales.STATIC, Caches.INT8),
+    "learned-embedding-norm-logits-bias": (Scales.STATIC, Caches.FLOAT),
+    "relative-narrow-heads-geglu": (Scales.ROW, Caches.FLOAT),
 }
 
 

@@ -29,26 +29,31 @@ Project = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 class Both(nn.Module):
     """Projects onto some tokens, and some rows onto all."""
 
-    def __init__(self, projection: nn.Linear | QuantizedLinear) -> None:
+    def __init__(self, projection: nn.Linear | QuantizedLinear, bias: Tensor | None) -> None:
         super().__init__()
         self.projection = projection
+        self.register_buffer("bias", bias)
+        self.bias: Tensor | None
 
     def forward(self, x: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        return project_tokens(self.projection, x, tokens), self.projection(x)
+        some, logits = project_tokens(self.projection, x, tokens, self.bias), self.projection(x)
+        return some, logits if self.bias is None else logits + self.bias
 
 
 @pytest.fixture(
-    scope="module", params=["fp32", "static", pytest.param("row", marks=pytest.mark.parity)]
+    scope="module",
+    params=["fp32", "biased", "static", pytest.param("row", marks=pytest.mark.parity)],
 )
 def model(request: pytest.FixtureRequest) -> bytes:
     """The graph of :class:`Both`."""
     torch.manual_seed(3)
     linear = nn.Linear(WIDTH, VOCABULARY_SIZE, bias=False).requires_grad_(False)
     projection: nn.Linear | QuantizedLinear = linear
-    if request.param != "fp32":
+    bias = torch.randn(VOCABULARY_SIZE) if request.param == "biased" else None
+    if request.param in ("static", "row"):
         projection = QuantizedLinear.of(linear, Range(-3.0, 3.0), Scales(request.param))
     program = Program(
-        module=Both(projection),
+        module=Both(projection, bias),
         inputs=[
             Input("x", torch.zeros(2, WIDTH), (0,)),
             Input("tokens", torch.zeros(3, GROUP, dtype=torch.int64), (0,)),

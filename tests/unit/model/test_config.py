@@ -18,6 +18,7 @@ from seqserve_model.config import (
 
 def test_head_size_is_the_share_of_the_width() -> None:
     assert TransformerConfig(width=96, heads=6).head_size == 16
+    assert TransformerConfig(width=96, heads=5, attention_width=40).head_size == 8
 
 
 def test_configuration_survives_json() -> None:
@@ -72,6 +73,9 @@ def test_refuses_what_a_file_may_not_hold(values: dict[str, Any], message: str) 
         ({"encoder_layers": 0}, "model.encoder_layers is 0"),
         ({"max_target_length": -1}, "model.max_target_length is -1"),
         ({"width": 10, "heads": 4}, r"model.width \(10\) .* model.heads \(4\)"),
+        ({"attention_width": 10, "heads": 4}, r"model.attention_width \(10\) .* model.heads \(4\)"),
+        ({"attention_width": -8}, "model.attention_width is -8"),
+        ({"norm_epsilon": -1e-6}, "model.norm_epsilon is -1e-06"),
         ({"dropout": 1.0}, "model.dropout is 1.0"),
         ({"attention_dropout": -0.1}, "model.attention_dropout is -0.1"),
         ({"dropout": float("nan")}, "model.dropout is nan"),

@@ -42,6 +42,7 @@ def test_swiglu_gates_with_the_swish_of_its_own_projection(make_config: MakeConf
     [
         (Activation.RELU, [0.0, 2.0]),
         (Activation.GELU, [-0.15865525393145707, 1.9544997361036416]),  # x · Φ(x)
+        (Activation.GELU_TANH, [-0.1588080093917233, 1.9545976940877752]),
         (Activation.SWISH, [-0.2689414213699951, 1.7615941559557649]),  # x · sigmoid(x)
     ],
 )

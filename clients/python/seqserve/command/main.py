@@ -17,7 +17,13 @@ from seqserve.command.advice import advice_on
 from seqserve.command.table import COMMANDS, Command, overview
 from seqserve.errors import OptionError, SeqserveError
 
-_OWN_PACKAGES = {"seqserve", "seqserve_server", "seqserve_model", "seqserve_export"}
+_OWN_PACKAGES = {
+    "seqserve",
+    "seqserve_server",
+    "seqserve_model",
+    "seqserve_export",
+    "seqserve_import",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -38,6 +38,11 @@ COMMANDS = {
         help="turn a trained model into ONNX files, and prove them equal",
         extra="train",
     ),
+    "import": Command(
+        module="seqserve_import.command",
+        help="turn a checkpoint of Hugging Face into ONNX files, and prove them equal",
+        extra="import",
+    ),
     "serve": Command(
         module="seqserve_server.front.app", help="serve exported models over gRPC", extra="server"
     ),
@@ -87,6 +92,9 @@ make a model and serve it:
   seqserve train model/configs/numbers.toml --threads 1
   seqserve export runs/numbers --name numbers
   seqserve serve --default-model numbers
+
+take a model that is trained already:
+  seqserve import opus-mt-en-de --name en-de-opus
 
 Every option is a flag and an environment variable, such as --target and SEQSERVE_TARGET. Options of
 the same name share their variable.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.rpc.calls.server_call import current
@@ -25,7 +26,7 @@ async def source_tokens(model: ServedModel, text: str, affixes: Affixes) -> list
         InvalidRequest: It is empty or too long.
     """
     check_source(text, model.manifest)
-    own = await _tokens(model, affixes.text + text)
+    own = await _tokens(model.tokenizer.encode, affixes.text + text)
     tokens = affixes.around(own)
     check_source_tokens(own, len(tokens) - len(own), model.manifest)
     current.get().facts["source_tokens"] = len(tokens)
@@ -39,12 +40,12 @@ async def target_tokens(model: ServedModel, text: str, affixes: Affixes) -> list
         InvalidRequest: It is too long.
     """
     check_target(text, model.manifest)
-    tokens = [*affixes.target, *await _tokens(model, text)]
+    tokens = [*affixes.target, *await _tokens(model.tokenizer.encode_target, text)]
     check_target_tokens(tokens, model.manifest)
     return tokens
 
 
-async def _tokens(model: ServedModel, text: str) -> list[int]:
+async def _tokens(encode: Callable[[str], list[int]], text: str) -> list[int]:
     if len(text) <= _INLINE_CHARACTERS:
-        return model.tokenizer.encode(text)
-    return await asyncio.to_thread(model.tokenizer.encode, text)
+        return encode(text)
+    return await asyncio.to_thread(encode, text)

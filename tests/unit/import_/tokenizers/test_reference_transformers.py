@@ -45,7 +45,7 @@ def alike(
     assert len(found) <= 20
     decoded_alike(
         range(len(reference)),
-        2000,
+        500,
         lambda ids: str(tokenizer.decode(ids)),
         lambda ids: str(
             reference.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
@@ -71,10 +71,10 @@ def test_marian_with_separate_vocabularies(tmp_path: Path) -> None:
     reference, source = marian(folder, separate_vocabs=True), convert(folder, "marian")
     target = convert_target(folder, "marian")
     assert target is not None
-    theirs = [reference(text)["input_ids"] for text in LINES[:1000]]
-    assert [served(source)(text) for text in LINES[:1000]] == theirs
-    theirs = [reference(text_target=text)["input_ids"] for text in LINES[:1000]]
-    assert [served(target)(text) for text in LINES[:1000]] == theirs
+    theirs = [reference(text)["input_ids"] for text in LINES[:500]]
+    assert [served(source)(text) for text in LINES[:500]] == theirs
+    theirs = [reference(text_target=text)["input_ids"] for text in LINES[:500]]
+    assert [served(target)(text) for text in LINES[:500]] == theirs
 
 
 @pytest.mark.parametrize("text", [">>fra<< Hello", ">>fra<<hello", ">>fra<<", ">>deu<<  a b"])

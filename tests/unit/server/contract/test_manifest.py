@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from seqserve_server.contract.errors import ArtifactError
-from seqserve_server.contract.manifest import FILE, REQUIRED_FILES, Manifest, SelfTest, Verification
+from seqserve_server.contract.manifest import (
+    FILE,
+    REQUIRED_FILES,
+    Manifest,
+    SelfTest,
+    Template,
+    Verification,
+)
 
 Values = dict[str, Any]
 
@@ -62,6 +69,42 @@ def test_written_manifest_reads_the_same(artifact: Path, tmp_path: Path) -> None
     manifest = Manifest.load(artifact)
     manifest.write(tmp_path)
     assert Manifest.read(tmp_path) == manifest
+
+
+def test_template_and_recommended_options_survive(artifact: Path) -> None:
+    template = {"source_prefix": ["{source}", "<s>"], "source_languages": {"en": "<en>"}}
+    change(artifact, setting("template", template))
+    change(artifact, setting("generation", {"beam_size": 4}))
+    manifest = Manifest.read(artifact)
+    assert manifest.template == Template(**template)
+    assert manifest.template.tokens == {"<en>", "<s>"}
+    assert manifest.generation == {"beam_size": 4}
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ({"source_prefix": "<s>"}, "template.source_prefix: not a list"),
+        ({"source_prefix": [7]}, "template.source_prefix: 7 is not of type str"),
+        ({"source_languages": {"en": 7}}, "template.source_languages.en: 7 is not of type str"),
+        ({"prefix": []}, "template.prefix: not known to this server"),
+    ],
+)
+def test_malformed_template_is_refused(artifact: Path, template: Any, message: str) -> None:
+    change(artifact, setting("template", template))
+    with pytest.raises(ArtifactError, match=message):
+        Manifest.read(artifact)
+
+
+def test_scores_of_sentences_without_references_are_absent(artifact: Path) -> None:
+    names = ("bleu_torch", "bleu_artifact", "chrf_torch", "chrf_artifact")
+    numbers = {"sentences": 9, "sentences_equal": 9, "tokens": 50, "max_logprob_difference": 1e-5}
+    texts = dict.fromkeys(("data", "bleu_signature", "chrf_signature", "torch", "onnxruntime"), "")
+    found = {**numbers, **texts, **dict.fromkeys(names), "top1_agreement": 1.0}
+    change(artifact, setting("verification", found))
+    verification = Manifest.read(artifact).verification
+    assert verification is not None
+    assert verification.bleu_torch is None
 
 
 def test_verification_survives(artifact: Path) -> None:

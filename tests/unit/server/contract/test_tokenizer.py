@@ -6,7 +6,7 @@ import pytest
 import tokenizers
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tokenizers import decoders, models, pre_tokenizers, trainers
+from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from seqserve.errors import OptionError
 from seqserve_model.vocabulary import learn_vocabulary
@@ -110,6 +110,26 @@ def test_a_saved_tokenizer_is_read_back(tokenizer: Tokenizer, tmp_path: Path) ->
     text = "Grüße </s>, good?"
     assert again.encode(text) == tokenizer.encode(text)
     assert again.vocabulary_size == tokenizer.vocabulary_size
+
+
+def test_what_a_tokenizer_puts_in_front_is_put_before_sources_alone() -> None:
+    """As in BART."""
+    raw = tokenizers.Tokenizer(models.WordLevel({PAD: 0, BOS: 1, EOS: 2, UNK: 3, "a": 4}, UNK))
+    raw.post_processor = processors.TemplateProcessing(
+        single=[BOS, "$A", EOS], special_tokens=[(BOS, 1), (EOS, 2)]
+    )
+    tokenizer = Tokenizer(raw)
+    assert tokenizer.encode("a") == [1, 4, 2]
+    assert tokenizer.encode_batch(["a", ""]) == [[1, 4, 2], [1, 2]]
+    assert tokenizer.truncate(tokenizer.encode("a"), 2) == [1, 2]
+    assert tokenizer.encode_target("a") == [4, 2]
+
+
+def test_padding_begins_targets_where_the_vocabulary_has_no_token_for_it() -> None:
+    """As in Marian and T5."""
+    words = {PAD: 0, EOS: 1, UNK: 2, "a": 3}
+    tokenizer = Tokenizer(tokenizers.Tokenizer(models.WordLevel(words, UNK)))
+    assert tokenizer.bos_id == tokenizer.pad_id == 0
 
 
 def test_a_vocabulary_without_control_tokens_is_refused(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def _prefix(options: Options, manifest: Manifest, tokenizer: Tokenizer) -> Token
     wanted = affixes_of(options.source_language, options.target_language, manifest, tokenizer)
     prefix = _ids(options, "target_prefix_tokens", tokenizer)
     if options.target_prefix and not prefix:
-        prefix = tuple(tokenizer.encode(options.target_prefix)[:-1])
+        prefix = tuple(tokenizer.encode_target(options.target_prefix)[:-1])
     return wanted.target + prefix
 
 

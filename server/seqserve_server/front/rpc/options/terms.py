@@ -77,7 +77,7 @@ def _check_text(which: str, text: str) -> None:
 
 
 def _ids(target: str, tokenizer: Tokenizer) -> TokenIds:
-    token_ids = tuple(tokenizer.encode(target)[:-1])
+    token_ids = tuple(tokenizer.encode_target(target)[:-1])
     if not token_ids:
         raise _wrong(f"have the target {target!r:.80}, no character of which the model writes")
     return token_ids

@@ -57,7 +57,7 @@ def test_terms_of_the_maximum_number_and_length() -> None:
 
 
 def test_a_target_without_known_characters_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(type(TOKENIZER), "encode", lambda self, text: [self.eos_id])
+    monkeypatch.setattr(type(TOKENIZER), "encode_target", lambda self, text: [self.eos_id])
     with pytest.raises(InvalidRequest, match="'Tee', no character of which"):
         target_ids([TEA], TOKENIZER)
 

@@ -1,0 +1,56 @@
+"""The families of checkpoints, by the ``model_type`` of their config.json."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from seqserve.errors import OptionError
+from seqserve_import.checkpoint import Checkpoint, CheckpointError
+from seqserve_import.families.bart import bart, mbart
+from seqserve_import.families.m2m100 import m2m100
+from seqserve_import.families.marian import marian
+from seqserve_import.families.pegasus import pegasus
+from seqserve_import.families.t5 import t5
+from seqserve_import.family import Family
+
+FAMILIES: Mapping[str, Callable[[Checkpoint], Family]] = {
+    "marian": marian,
+    "m2m_100": m2m100,
+    "t5": t5,
+    "mt5": t5,
+    "bart": bart,
+    "mbart": mbart,
+    "pegasus": pegasus,
+}
+"""NLLB is of the type m2m_100; Flan-T5, ByT5 and MADLAD are of the type t5."""
+
+_HEADS = ("ForConditionalGeneration", "MTModel")
+
+
+def family_of(checkpoint: Checkpoint) -> Family:
+    """Finds the family of a checkpoint and reads its configuration.
+
+    Raises:
+        CheckpointError: It is of no known family, or a value of its configuration does not fit.
+    """
+    config = checkpoint.config
+    model_type = config.text("model_type", "")
+    if model_type not in FAMILIES:
+        raise CheckpointError(
+            f"{config.path}: model_type is {model_type!r}; known are {', '.join(FAMILIES)}"
+        )
+    for architecture in config.texts("architectures"):
+        if not architecture.endswith(_HEADS):
+            raise CheckpointError(
+                f"{config.path}: architectures names {architecture}, which does not generate text;"
+                " take a checkpoint of the same type that ends in ForConditionalGeneration"
+            )
+    if config.has("quantization_config"):
+        raise CheckpointError(
+            f"{config.path}: quantization_config: the weights are quantised; take the original"
+            " checkpoint"
+        )
+    try:
+        return FAMILIES[model_type](checkpoint)
+    except OptionError as error:
+        raise CheckpointError(f"{config.path}: {error}") from None

@@ -1,0 +1,155 @@
+"""What the importer has to know of a family of models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from seqserve_import.checkpoint import Checkpoint, CheckpointError, Settings
+from seqserve_model.config import Activation, TransformerConfig
+
+Change = Callable[[Tensor], Tensor]
+"""Turns a weight of the checkpoint into ours."""
+
+_NEVER = -1e30
+"""Bias of a logit that makes a token impossible, and is finite, so that sums with it are too."""
+
+_ACTIVATIONS = {
+    "relu": Activation.RELU,
+    "gelu": Activation.GELU,
+    "gelu_new": Activation.GELU_TANH,
+    "gelu_pytorch_tanh": Activation.GELU_TANH,
+    "silu": Activation.SWISH,
+    "swish": Activation.SWISH,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """How a checkpoint becomes our model. An asterisk in a name stands for any text."""
+
+    config: TransformerConfig
+    names: Mapping[str, str]
+    """The name that each of our modules and weights has in the checkpoint."""
+    changes: Mapping[str, Change] = field(default_factory=dict)
+    """What is done to some weights, by our names."""
+    computed: Mapping[str, Tensor] = field(default_factory=dict)
+    """Weights that the checkpoint need not hold, by our names."""
+    unused: Sequence[str] = ()
+    """Weights that a checkpoint may hold and that its own model does not read either."""
+
+    def without(self, tokens: Sequence[int], unk_id: int) -> Family:
+        """Gives the family of a model that never generates some tokens.
+
+        Args:
+            tokens: Their ids.
+            unk_id: That of the unknown token, which only the tokenizer knows.
+        """
+        config = replace(self.config, unk_id=unk_id)
+        if not tokens:
+            return replace(self, config=config)
+
+        def suppress(bias: Tensor) -> Tensor:
+            return bias.index_fill(0, torch.tensor(tokens), _NEVER)
+
+        bias = self.changes.get("logits_bias", torch.clone)
+        return replace(
+            self,
+            config=replace(config, logits_bias=True),
+            changes={**self.changes, "logits_bias": lambda found: suppress(bias(found))},
+            computed={
+                **self.computed,
+                "logits_bias": suppress(torch.zeros(config.vocabulary_size)),
+            },
+        )
+
+
+def activation_of(config: Settings, name: str, value: str) -> Activation:
+    """Finds our name of an activation.
+
+    Raises:
+        CheckpointError: There is none.
+    """
+    if value not in _ACTIVATIONS:
+        raise config.wrong(name, f"is none of {', '.join(_ACTIVATIONS)}")
+    return _ACTIVATIONS[value]
+
+
+def end_token(checkpoint: Checkpoint) -> int:
+    """Gives the one token that ends a target.
+
+    Raises:
+        CheckpointError: There are several, or there is none.
+    """
+    ends = checkpoint.generation.numbers("eos_token_id")
+    if len(ends) != 1:
+        raise checkpoint.generation.wrong("eos_token_id", "must name one token")
+    return ends[0]
+
+
+def start_token(checkpoint: Checkpoint) -> int:
+    """Gives the token that the decoder reads first."""
+    generation = checkpoint.generation
+    default = generation.optional_number("bos_token_id")
+    return generation.number("decoder_start_token_id", default)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embeddings:
+    """The names of the tables of tokens, and which of them are one table."""
+
+    names: dict[str, str]
+    shared_embeddings: bool
+    tied_output: bool
+    others: tuple[str, ...]
+    """Names of tables that nothing reads, or that hold the same numbers as one of ``names``."""
+
+
+def find_embeddings(
+    checkpoint: Checkpoint, *, shared: str, source: str, target: str, output: str
+) -> Embeddings:
+    """Finds the tables of source, target and output among the weights.
+
+    A file may hold a tied table once, under any of its names, or several times. What counts is
+    whether the numbers are the same, not what config.json says, which is not always true.
+
+    Raises:
+        CheckpointError: A table is missing.
+    """
+    is_tied = checkpoint.config.flag("tie_word_embeddings", True)
+    present = [name for name in (shared, source, target, output) if name in checkpoint.names]
+    if not present:
+        raise CheckpointError(f"{checkpoint.folder}: the weight {shared} is missing")
+    if not is_tied and output not in present and not checkpoint.config.has("scale_decoder_outputs"):
+        raise CheckpointError(
+            f"{checkpoint.folder}: the weight {output} is missing, and tie_word_embeddings of"
+            " config.json is false"
+        )
+    tables: dict[str, str] = {}
+    for name in present:
+        equal = (table for table in tables.values() if checkpoint.are_equal(table, name))
+        tables[name] = next(equal, name)
+
+    def table(*candidates: str) -> str:
+        return next(tables[name] for name in (*candidates, *present) if name in tables)
+
+    found = {
+        "source_embedding.weight": table(source, shared),
+        "target_embedding.weight": table(target, shared),
+        "output_projection.weight": table(output, target, shared),
+    }
+    of_source, of_target, of_output = found.values()
+    return Embeddings(
+        names=found,
+        shared_embeddings=of_source == of_target,
+        tied_output=of_target == of_output,
+        others=tuple(set(present) - set(found.values())),
+    )
+
+
+def with_spare_row(table: Tensor) -> Tensor:
+    """Appends a row to a table of positions: ours has one more than any sequence reads."""
+    return torch.cat((table, table.new_zeros(1, table.size(1))))

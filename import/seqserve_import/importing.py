@@ -1,0 +1,159 @@
+"""Turns a checkpoint into an artifact that a server can load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from seqserve.errors import OptionError
+from seqserve_export.artifact import Description, write_artifact
+from seqserve_export.calibration import calibrate
+from seqserve_export.export import report
+from seqserve_export.parity import judge, verify
+from seqserve_export.precision import Caches, Precision, Scales
+from seqserve_export.quantization import quantize
+from seqserve_export.self_test import choose_self_test
+from seqserve_import.checkpoint import Checkpoint, CheckpointError
+from seqserve_import.families import family_of
+from seqserve_import.generation import recommended_options
+from seqserve_import.languages import template_of
+from seqserve_import.options import ImportOptions
+from seqserve_import.sentences import read_sentences, write_sentences
+from seqserve_import.tokenizers.convert import convert
+from seqserve_import.weights import load_model
+from seqserve_model.data import Pair
+from seqserve_model.revision import current_commit
+from seqserve_model.transformer import Transformer
+from seqserve_server.contract.manifest import Provenance, Template, Verification
+from seqserve_server.contract.tokenizer import Tokenizer
+
+_MAX_DECODING_LENGTH = 128
+"""Target tokens of a sentence of the proof: text without sense may never come to an end."""
+_FILLERS = ("<mask>", "madeupword")
+"""Beginnings of tokens that stand for nothing in a target."""
+
+
+def import_checkpoint(options: ImportOptions) -> Path:
+    """Imports a checkpoint; returns the artifact's folder.
+
+    Raises:
+        CheckpointError: The checkpoint is damaged, or of a kind that cannot be imported.
+        OptionError: The data or the place do not fit.
+        ParityError: The artifact and the model differ; nothing was written.
+    """
+    torch.set_num_threads(options.threads)
+    checkpoint = Checkpoint(options.folder)
+    loaded = load(checkpoint)
+    original, tokenizer = loaded.model, loaded.tokenizer
+    if options.data:
+        pairs = read_sentences(options.data, options.sentences)
+    else:
+        pairs = write_sentences(original, tokenizer, loaded.suppressed, options.sentences)
+    model = original
+    if options.precision is Precision.INT8:
+        model = _quantized(original, tokenizer, pairs)
+    longest = min(_MAX_DECODING_LENGTH, original.config.max_target_length)
+
+    def prove(folder: Path) -> Verification:
+        verification = verify(
+            model,
+            folder,
+            pairs,
+            data=options.data.name if options.data else "written by the model",
+            threads=options.threads,
+            original=original,
+            max_decoding_length=longest,
+        )
+        report(verification)
+        judge(verification, options.precision.value)
+        return verification
+
+    return write_artifact(
+        model,
+        tokenizer,
+        options.model_repository,
+        _description(options, checkpoint, loaded),
+        prove,
+        lambda folder: choose_self_test(
+            model, folder, pairs, threads=options.threads, max_decoding_length=longest
+        ),
+    )
+
+
+class Loaded(NamedTuple):
+    """A checkpoint as our model, in evaluation mode."""
+
+    model: Transformer
+    tokenizer: Tokenizer
+    suppressed: list[int]
+    """Tokens that the model cannot generate."""
+    template: Template | None
+    """What it reads and writes beside its texts."""
+
+
+def load(checkpoint: Checkpoint) -> Loaded:
+    """Builds the model of a checkpoint, and its tokenizer.
+
+    Raises:
+        CheckpointError: A part of the checkpoint is missing, left over or does not fit.
+    """
+    family = family_of(checkpoint)
+    size = family.config.vocabulary_size
+    raw = convert(checkpoint.folder, checkpoint.config.text("model_type"))
+    try:
+        tokenizer = Tokenizer(raw, size)
+    except OptionError as error:
+        raise CheckpointError(f"{checkpoint.folder}: {error}") from None
+    named = {token_id: token for token, token_id in raw.get_vocab().items() if token_id < size}
+    suppressed = _suppressed(checkpoint, named, size)
+    model = load_model(checkpoint, family.without(suppressed, tokenizer.unk_id))
+    return Loaded(model, tokenizer, suppressed, template_of(checkpoint, named))
+
+
+def _suppressed(checkpoint: Checkpoint, named: Mapping[int, str], size: int) -> list[int]:
+    """Lists the tokens that must not be generated.
+
+    They are rows of the embeddings that no token has, tokens that stand for nothing, and those that
+    the checkpoint's own settings exclude.
+    """
+    nameless = set(range(size)) - named.keys()
+    fillers = {token_id for token_id, token in named.items() if token.startswith(_FILLERS)}
+    generation = checkpoint.generation
+    words = generation.number_lists("bad_words_ids")
+    excluded = {
+        *generation.numbers("suppress_tokens"),
+        *(word[0] for word in words if word[1:] == []),
+    }
+    return sorted(nameless | fillers | excluded)
+
+
+def _quantized(model: Transformer, tokenizer: Tokenizer, pairs: Sequence[Pair]) -> Transformer:
+    limit = model.config.max_source_length
+    sources = [tokenizer.truncate(tokenizer.encode(pair.source), limit) for pair in pairs]
+    found = calibrate(model, sources, min(_MAX_DECODING_LENGTH, model.config.max_target_length))
+    return quantize(model, found, Scales.STATIC, Caches.FLOAT)
+
+
+def _description(options: ImportOptions, checkpoint: Checkpoint, loaded: Loaded) -> Description:
+    model = loaded.model
+    weights = sum(parameter.numel() for parameter in model.parameters())
+    kind = checkpoint.config.text("model_type")
+    return Description(
+        name=options.name,
+        version=options.model_version,
+        description=options.description or f"{kind}, {weights / 1e6:.1f} million weights",
+        licence=options.licence,
+        provenance=Provenance(
+            command=f"seqserve import {options.folder.name}",
+            commit=current_commit(),
+            data_licence=options.data_licence,
+            attribution=options.attribution,
+        ),
+        template=loaded.template,
+        generation=recommended_options(
+            checkpoint.generation, loaded.tokenizer, model.config.max_target_length
+        ),
+    )

@@ -1,0 +1,139 @@
+"""The languages that a checkpoint knows, and where its family wants them."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+
+import langcodes
+
+from seqserve_import.checkpoint import Checkpoint, Settings
+from seqserve_import.tokenizers.languages import M2M100, MBART50, NLLB
+from seqserve_server.contract.manifest import Template
+
+Tokens = Collection[str]
+
+_MARIAN = re.compile(r">>(.+)<<")
+_MADLAD = re.compile(r"<2(\w+)>")
+_T5_TASK = re.compile(r"translation_(\w+)_to_(\w+)")
+_T5_PREFIX = re.compile(r"translate (\w+) to (\w+): ")
+
+
+def template_of(checkpoint: Checkpoint, vocabulary: Mapping[int, str]) -> Template | None:
+    """Finds what a checkpoint reads and writes beside its texts.
+
+    Args:
+        checkpoint: The checkpoint.
+        vocabulary: The token of each id.
+
+    Returns:
+        None if it reads nothing but the tokens of a text and the end token.
+
+    Raises:
+        CheckpointError: The first token of its targets is unknown.
+    """
+    read = _FAMILIES.get(checkpoint.config.text("model_type"), _none)
+    found = read(checkpoint, set(vocabulary.values()))
+    forced = checkpoint.generation.optional_number("forced_bos_token_id")
+    if forced is not None and not found.target_prefix:
+        if forced not in vocabulary:
+            raise checkpoint.generation.wrong("forced_bos_token_id", "is no token")
+        found = replace(found, target_prefix=[vocabulary[forced]])
+    return None if found == Template() else found
+
+
+def _none(checkpoint: Checkpoint, tokens: Tokens) -> Template:
+    return Template()
+
+
+def _marian(checkpoint: Checkpoint, tokens: Tokens) -> Template:
+    """Gives the target language as a token before the source: OPUS-MT of several targets."""
+    codes = {found[1]: token for token in tokens if (found := _MARIAN.fullmatch(token))}
+    if not codes:
+        return Template()
+    return Template(source_prefix=["{target}"], target_languages=codes, aliases=_aliases(codes))
+
+
+def _m2m100(checkpoint: Checkpoint, tokens: Tokens) -> Template:
+    """Gives the source language before the source, and the target language first in the target."""
+    named = {f"__{code}__": code for code in M2M100} | {code: code for code in NLLB}
+    return _of_both({code: token for token, code in named.items() if token in tokens})
+
+
+def _mbart(checkpoint: Checkpoint, tokens: Tokens) -> Template:
+    """Gives languages as mBART-50 has them, or as mBART: the source language after the source.
+
+    mBART starts a target with its language, and a checkpoint of it names one.
+    """
+    codes = {code: code for code in MBART50 if code in tokens}
+    ends = checkpoint.generation.numbers("eos_token_id")
+    if checkpoint.generation.optional_number("decoder_start_token_id") in ends:
+        return _of_both(codes)
+    return Template(source_suffix=["{source}"], source_languages=codes, aliases=_aliases(codes))
+
+
+def _of_both(codes: Mapping[str, str]) -> Template:
+    return Template(
+        source_prefix=["{source}"],
+        target_prefix=["{target}"],
+        source_languages=dict(codes),
+        target_languages=dict(codes),
+        aliases=_aliases(codes),
+    )
+
+
+def _t5(checkpoint: Checkpoint, tokens: Tokens) -> Template:
+    """Gives languages as MADLAD has them, a token before the source, or in T5's own words."""
+    codes = {found[1]: token for token in tokens if (found := _MADLAD.fullmatch(token))}
+    if codes:
+        return Template(source_prefix=["{target}"], target_languages=codes, aliases=_aliases(codes))
+    names: dict[str, dict[str, str]] = {"source": {}, "target": {}}
+    for task, prefix in _t5_tasks(checkpoint.config):
+        pair, languages = _T5_TASK.fullmatch(task), _T5_PREFIX.fullmatch(prefix)
+        if pair and languages:
+            names["source"][pair[1]], names["target"][pair[2]] = languages.groups()
+    if not names["source"]:
+        return Template()
+    return Template(
+        text_prefix="translate {source} to {target}: ",
+        source_languages=names["source"],
+        target_languages=names["target"],
+    )
+
+
+def _t5_tasks(config: Settings) -> Iterable[tuple[str, str]]:
+    """Lists the tasks that T5 was trained on, each with the words before its texts."""
+    tasks = config.some(["task_specific_params"]).get("task_specific_params", {})
+    for name, values in tasks.items() if isinstance(tasks, dict) else ():
+        prefix = values.get("prefix") if isinstance(values, dict) else None
+        if isinstance(prefix, str):
+            yield name, prefix
+
+
+def _aliases(codes: Iterable[str]) -> dict[str, str]:
+    """Finds the codes of ISO 639 that stand for one language of a checkpoint."""
+    codes = set(codes)
+    meant: defaultdict[str, set[str]] = defaultdict(set)
+    for code in codes:
+        language = re.split(r"[_-]", code)[0]
+        meant[language].add(code)
+        if langcodes.tag_is_valid(language):
+            named = langcodes.Language.get(language)
+            for form in (named, named.prefer_macrolanguage()):
+                meant[form.language or language].add(code)
+    return {
+        alias: next(iter(found))
+        for alias, found in sorted(meant.items())
+        if len(found) == 1 and alias not in codes
+    }
+
+
+_FAMILIES: Mapping[str, Callable[[Checkpoint, Tokens], Template]] = {
+    "m2m_100": _m2m100,
+    "marian": _marian,
+    "mbart": _mbart,
+    "mt5": _t5,
+    "t5": _t5,
+}

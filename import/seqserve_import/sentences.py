@@ -1,0 +1,67 @@
+"""The sentences on which an import is proved."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from pathlib import Path
+
+from seqserve.errors import OptionError
+from seqserve_model.data import Pair
+from seqserve_model.search import greedy_in_batches
+from seqserve_model.transformer import Transformer
+from seqserve_server.contract.tokenizer import Tokenizer
+
+_SHORTEST, _LONGEST = 2, 24
+_BATCH_ROWS = 32
+
+
+def read_sentences(path: Path, limit: int) -> list[Pair]:
+    """Reads sentences, one a line, each with its translation after a TAB if it has one.
+
+    Raises:
+        OptionError: The file cannot be read, or is empty.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionError(f"--data: {path}: cannot be read: {error}") from None
+    columns = [line.split("\t") for line in lines if line.strip()][:limit]
+    if not columns:
+        raise OptionError(f"--data: {path}: holds no sentence")
+    return [Pair(found[0].strip(), "".join(found[1:2]).strip()) for found in columns]
+
+
+def write_sentences(
+    model: Transformer, tokenizer: Tokenizer, unusable: Collection[int], limit: int
+) -> list[Pair]:
+    """Lets a model write sentences: half are drawn words, half what it makes of them.
+
+    Such text says nothing of how well it translates, but it brings every part of the network to
+    work, which is enough to compare two computations of it.
+
+    Args:
+        model: In evaluation mode.
+        tokenizer: Its tokenizer.
+        unusable: Tokens that are not drawn.
+        limit: Number of sentences, at most.
+    """
+    draw = random.Random(1)
+    tokens = [
+        token
+        for token in range(tokenizer.vocabulary_size)
+        if token not in unusable and not tokenizer.is_hidden(token)
+    ]
+    longest = min(_LONGEST, model.config.max_source_length - 1)
+    texts = [
+        tokenizer.decode(draw.choices(tokens, k=draw.randint(_SHORTEST, longest)))
+        for _ in range(-(-limit // 2))
+    ]
+    sources = [
+        tokenizer.truncate(ids, model.config.max_source_length)
+        for ids in tokenizer.encode_batch(texts)
+    ]
+    written = greedy_in_batches(model, sources, longest, _BATCH_ROWS)
+    texts += [tokenizer.decode(ids) for ids in written]
+    usable = dict.fromkeys(text for text in map(str.strip, texts) if text)
+    return [Pair(text, "") for text in usable][:limit]

@@ -1,0 +1,71 @@
+"""Builds our model from a checkpoint: each weight by its name, none missing and none left over."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
+import torch
+from torch import Tensor, nn
+
+from seqserve_import.checkpoint import Checkpoint, CheckpointError
+from seqserve_import.family import Family
+from seqserve_model.transformer import Transformer
+
+
+def load_model(checkpoint: Checkpoint, family: Family) -> Transformer:
+    """Builds the model in evaluation mode; it holds the only copy of its weights.
+
+    Raises:
+        CheckpointError: A weight is missing, left over or of another shape; the message names it.
+    """
+    with torch.device("meta"):  # so that no weight is drawn at random first
+        model = Transformer(family.config)
+    used: set[str] = set()
+    for name, parameter in list(model.named_parameters()):
+        theirs = _their_name(family.names, name)
+        if theirs in checkpoint.names:
+            used.add(theirs)
+            tensor = _changed(family, name, checkpoint.tensor(theirs))
+        elif name in family.computed:
+            tensor = family.computed[name]
+        else:
+            raise CheckpointError(f"{checkpoint.folder}: the weight {theirs} is missing")
+        if tensor.shape != parameter.shape:
+            raise CheckpointError(
+                f"{checkpoint.folder}: the weight {theirs} has the shape"
+                f" {list(checkpoint.shape(theirs))}; by config.json it must make"
+                f" {list(parameter.shape)}"
+            )
+        module, _, leaf = name.rpartition(".")
+        setattr(model.get_submodule(module), leaf, nn.Parameter(tensor))
+    if family.config.tied_output:
+        model.output_projection.weight = model.target_embedding.weight
+    _check_left_over(checkpoint, family, used)
+    return model.eval()
+
+
+def _their_name(names: Mapping[str, str], ours: str) -> str:
+    """Finds the name of one of our weights in the checkpoint, by that of its module if need be."""
+    layer = re.search(r"_layers\.(\d+)", ours)
+    pattern = ours.replace(layer[0], "_layers.*") if layer else ours
+    module, _, leaf = pattern.rpartition(".")
+    theirs = names.get(pattern) or f"{names.get(module, module)}.{leaf}"
+    return theirs.replace("*", layer[1]) if layer else theirs
+
+
+def _changed(family: Family, name: str, tensor: Tensor) -> Tensor:
+    for pattern, change in family.changes.items():
+        if fnmatchcase(name, pattern):
+            return change(tensor)
+    return tensor
+
+
+def _check_left_over(checkpoint: Checkpoint, family: Family, used: set[str]) -> None:
+    for name in sorted(checkpoint.names - used):
+        if not any(fnmatchcase(name, pattern) for pattern in family.unused):
+            raise CheckpointError(
+                f"{checkpoint.folder}: the weight {name} is left over: config.json tells of a"
+                " network without it, or of a kind of model that is not known here"
+            )

@@ -1,0 +1,262 @@
+"""Small checkpoints of Hugging Face with random weights: ``python -m tests.checkpoints t5 FOLDER``.
+
+The seed decides the weights and the corners: depth, heads, tied or separate tables, rows of the
+vocabulary without a token.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from tokenizers import models, pre_tokenizers, processors
+from torch import nn
+
+from seqserve_import.tokenizers.pb.pieces_pb2 import Model
+
+Piece = Model.Piece
+
+TOKENS = 96
+"""Tokens of a vocabulary."""
+_UNKNOWN = 3
+
+
+class _Shape:
+    """What a seed draws; every value is one that real checkpoints differ in."""
+
+    def __init__(self, seed: int) -> None:
+        draw = random.Random(seed)
+        self.heads = draw.choice((2, 3, 5))
+        self.width = 8 * self.heads * draw.choice((1, 2))
+        self.head_size = draw.choice((8, 16))
+        self.feed_forward = draw.choice((24, 40))
+        self.encoder_layers, self.decoder_layers = draw.sample((1, 2, 3), 2)
+        self.unused_rows = draw.choice((0, 5, 32))
+        self.is_tied = draw.random() < 0.5
+        self.vocabulary_size = TOKENS + self.unused_rows
+
+
+def _bart_like(shape: _Shape, **changes: Any) -> dict[str, Any]:
+    values = {
+        "vocab_size": shape.vocabulary_size,
+        "d_model": shape.width,
+        "encoder_layers": shape.encoder_layers,
+        "decoder_layers": shape.decoder_layers,
+        "encoder_attention_heads": shape.heads,
+        "decoder_attention_heads": shape.heads,
+        "encoder_ffn_dim": shape.feed_forward,
+        "decoder_ffn_dim": shape.feed_forward,
+        "max_position_embeddings": 24,
+        "scale_embedding": True,
+        "forced_eos_token_id": None,
+        "tie_word_embeddings": shape.is_tied,
+        "pad_token_id": 1,
+        "bos_token_id": 0,
+        "eos_token_id": 2,
+        "decoder_start_token_id": 2,
+    }
+    return values | changes
+
+
+def _marian(shape: _Shape) -> Any:
+    last = TOKENS - 1
+    changes = {
+        "activation_function": "swish",
+        "pad_token_id": last,
+        "decoder_start_token_id": last,
+        "eos_token_id": 0,
+        "bos_token_id": None,
+        "bad_words_ids": [[last]],
+    }
+    values = _bart_like(shape, **changes)
+    return transformers.MarianMTModel(transformers.MarianConfig(**values))
+
+
+def _m2m100(shape: _Shape) -> Any:
+    values = _bart_like(shape, activation_function="relu")
+    return transformers.M2M100ForConditionalGeneration(transformers.M2M100Config(**values))
+
+
+def _nllb(shape: _Shape) -> Any:
+    model = _m2m100(shape)
+    model.generation_config.forced_bos_token_id = 7
+    return model
+
+
+def _bart(shape: _Shape) -> Any:
+    values = _bart_like(shape, activation_function="gelu", scale_embedding=False)
+    return transformers.BartForConditionalGeneration(transformers.BartConfig(**values))
+
+
+def _mbart(shape: _Shape) -> Any:
+    values = _bart_like(shape, activation_function="gelu")
+    return transformers.MBartForConditionalGeneration(transformers.MBartConfig(**values))
+
+
+def _pegasus(shape: _Shape) -> Any:
+    values = _bart_like(shape, activation_function="relu", bos_token_id=None, **_T5_IDS)
+    return transformers.PegasusForConditionalGeneration(transformers.PegasusConfig(**values))
+
+
+_T5_IDS = {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0}
+
+
+def _t5(shape: _Shape, **changes: Any) -> Any:
+    values = {
+        "vocab_size": shape.vocabulary_size,
+        "d_model": shape.width,
+        "d_kv": shape.head_size,
+        "d_ff": shape.feed_forward,
+        "num_layers": shape.encoder_layers,
+        "num_decoder_layers": shape.decoder_layers,
+        "num_heads": shape.heads,
+        "relative_attention_num_buckets": 8,
+        "relative_attention_max_distance": 10,
+        "feed_forward_proj": "relu",
+        **_T5_IDS,
+    }
+    model: Any = transformers.T5ForConditionalGeneration(transformers.T5Config(**values | changes))
+    return model
+
+
+def _flan(shape: _Shape) -> Any:
+    model = _t5(shape, feed_forward_proj="gated-gelu", tie_word_embeddings=False)
+    model.lm_head.weight = nn.Parameter(torch.zeros_like(model.shared.weight))
+    return model
+
+
+FAMILIES: dict[str, Callable[[_Shape], Any]] = {
+    "marian": _marian,
+    "m2m100": _m2m100,
+    "nllb": _nllb,
+    "t5": _t5,
+    "flan": _flan,
+    "bart": _bart,
+    "mbart": _mbart,
+    "pegasus": _pegasus,
+}
+
+
+def make(family: str, seed: int = 0) -> Any:
+    """Makes a model whose greedy targets vary, in evaluation mode."""
+    torch.manual_seed(seed)
+    model = FAMILIES[family](_Shape(seed)).eval()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "embed_positions" in name and family in ("marian", "pegasus"):
+                continue  # sinusoids
+            noise = torch.randn(parameter.shape, generator=generator)
+            is_matrix = parameter.dim() > 1
+            size = parameter.size(-1) ** -0.5
+            if name.endswith(_CROSS_OUTPUTS):
+                size *= 4.0  # so that targets depend on their sources
+            parameter.copy_(noise * size if is_matrix else parameter + 0.3 * noise)
+        # Else each token predicts itself for ever, because the output is tied to the input.
+        _last_of(model, *_LAST_PROJECTIONS).mul_(6.0)
+        last = _last_of(model, *_LAST_NORMS)
+        last.copy_(torch.randn(last.shape, generator=generator))
+        if family == "t5":
+            last *= model.config.d_model**0.5  # the network divides by as much
+        model.get_output_embeddings().weight[model.config.eos_token_id] *= 1.5
+        if family == "marian":
+            model.final_logits_bias.normal_(std=0.3, generator=generator)
+            # Marian starts from a vector of zeros.
+            model.model.shared.weight[model.config.pad_token_id] = 0.0
+    return model
+
+
+_CROSS_OUTPUTS = ("encoder_attn.out_proj.weight", "EncDecAttention.o.weight")
+_LAST_PROJECTIONS = ("fc2.weight", "DenseReluDense.wo.weight")
+_LAST_NORMS = ("decoder.layer_norm.weight", "final_layer_norm.weight")
+
+
+def _last_of(model: Any, *endings: str) -> torch.Tensor:
+    """Finds the last weight of the decoder whose name ends like the first ending that is there."""
+    names = [name for name, _ in model.named_parameters() if "decoder." in name]
+    found = [[name for name in names if name.endswith(ending)] for ending in endings]
+    return model.get_parameter(next(matching[-1] for matching in found if matching))  # type: ignore[no-any-return]
+
+
+def save(model: Any, folder: Path) -> None:
+    """Writes a checkpoint with a vocabulary of numbered words."""
+    model.save_pretrained(folder)
+    if model.config.model_type == "t5":
+        _write_as_t5_did(model, folder)
+    if model.config.model_type == "marian":
+        _edit(folder / "generation_config.json", bad_words_ids=[[model.config.pad_token_id]])
+    if model.config.model_type == "marian":
+        _write_pieces(model.config, folder)
+    else:
+        tokenizer(model.config).save(str(folder / "tokenizer.json"))
+
+
+def _write_as_t5_did(model: Any, folder: Path) -> None:
+    """Restores what the checkpoints that people have hold, and this transformers leaves out."""
+    is_tied = model.lm_head.weight is model.shared.weight
+    _edit(folder / "config.json", tie_word_embeddings=is_tied, decoder_start_token_id=0)
+    if not is_tied:
+        path = folder / "model.safetensors"
+        weights = load_file(path) | {"lm_head.weight": model.lm_head.weight.detach()}
+        save_file(weights, path)
+
+
+def _edit(path: Path, **changes: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def _words(config: Any, space: str = "") -> dict[str, int]:
+    """Gives the ids of all words: that of ``t17`` is 17."""
+    words = [f"{space}t{number}" for number in range(TOKENS)]
+    words[config.pad_token_id], words[config.eos_token_id] = "<pad>", "</s>"
+    words[_UNKNOWN] = "<unk>"
+    if (begin := getattr(config, "bos_token_id", None)) is not None:
+        words[begin] = "<s>"
+    return {word: number for number, word in enumerate(words)}
+
+
+def _write_pieces(config: Any, folder: Path) -> None:
+    """Writes the vocabulary as Marian has it: the ids, and a SentencePiece model of each side."""
+    ids = _words(config, space="▁")
+    (folder / "vocab.json").write_text(json.dumps(ids))
+    pieces = [Piece(piece="<unk>", type=Piece.UNKNOWN), Piece(piece="▁", score=-9.0)]
+    pieces += [Piece(piece=word, score=-1.0) for word in ids if word.startswith("▁")]
+    for side in ("source", "target"):
+        (folder / f"{side}.spm").write_bytes(Model(pieces=pieces).SerializeToString())
+
+
+def tokenizer(config: Any) -> tokenizers.Tokenizer:
+    """Makes a vocabulary of words that stand between spaces, and an end after each text."""
+    ids = _words(config)
+    special = [word for word in ids if word.startswith("<")]
+    made = tokenizers.Tokenizer(models.WordLevel(ids, unk_token="<unk>"))
+    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    made.add_special_tokens(special)
+    front = ["<s>"] if config.model_type == "bart" else []
+    made.post_processor = processors.TemplateProcessing(
+        single=[*front, "$A", "</s>"],
+        special_tokens=[(token, ids[token]) for token in (*front, "</s>")],
+    )
+    return made
+
+
+def main() -> None:
+    """Writes one checkpoint."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("family", choices=FAMILIES)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    save(make(options.family, options.seed), options.folder)
+
+
+if __name__ == "__main__":
+    main()

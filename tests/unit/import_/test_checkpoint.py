@@ -1,0 +1,180 @@
+"""Reading the folder of a checkpoint."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from seqserve_import.checkpoint import Checkpoint, CheckpointError, Settings
+
+WEIGHTS = {"a.weight": torch.arange(6.0).view(2, 3), "b.bias": torch.tensor([0.5, -2.0])}
+
+
+def write_json(path: Path, content: object) -> None:
+    path.write_text(json.dumps(content))
+
+
+def write(folder: Path, kind: str) -> Path:
+    """Writes the same weights as one kind of file."""
+    write_json(folder / "config.json", {"model_type": "marian"})
+    parts = {f"part-{number}": {name: WEIGHTS[name]} for number, name in enumerate(WEIGHTS)}
+    is_safe, ending = kind.startswith("safe"), ".safetensors" if kind.startswith("safe") else ".bin"
+    name = "model.safetensors" if is_safe else "pytorch_model.bin"
+    if "shards" in kind:
+        for part, weights in parts.items():
+            save(weights, folder / f"{part}{ending}", kind)
+        weight_map = {name: f"{part}{ending}" for part, found in parts.items() for name in found}
+        write_json(folder / f"{name}.index.json", {"metadata": {}, "weight_map": weight_map})
+    else:
+        save(WEIGHTS, folder / name, kind)
+    return folder
+
+
+def save(weights: dict[str, Tensor], path: Path, kind: str) -> None:
+    if path.suffix == ".safetensors":
+        save_file(weights, path)
+    else:
+        torch.save(weights, path, _use_new_zipfile_serialization="old" not in kind)
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "safe shards", "bin", "bin shards", "old bin"])
+def test_weights_are_read_from_every_kind_of_file(tmp_path: Path, kind: str) -> None:
+    checkpoint = Checkpoint(write(tmp_path, kind))
+    assert checkpoint.names == set(WEIGHTS)
+    for name, weight in WEIGHTS.items():
+        assert checkpoint.shape(name) == tuple(weight.shape)
+        assert torch.equal(checkpoint.tensor(name), weight)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_weights_of_any_precision_are_read_as_fp32(tmp_path: Path, dtype: torch.dtype) -> None:
+    write(tmp_path, "safetensors")
+    halves = {name: weight.to(dtype) for name, weight in WEIGHTS.items()}
+    save_file(halves, tmp_path / "model.safetensors")
+    found = Checkpoint(tmp_path).tensor("b.bias")
+    assert found.dtype == torch.float32
+    assert torch.equal(found, WEIGHTS["b.bias"])
+
+
+def test_quantised_weights_are_refused(tmp_path: Path) -> None:
+    write(tmp_path, "safetensors")
+    save_file({"a.weight": torch.ones(2, dtype=torch.int8)}, tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"a\.weight is of type torch\.int8; take the check"):
+        Checkpoint(tmp_path).tensor("a.weight")
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "bin"])
+def test_equal_weights_are_found(tmp_path: Path, kind: str) -> None:
+    write(tmp_path, kind)
+    rows = torch.randn(40_000, 2)
+    other = rows.clone()
+    other[-1, 1] += 1.0
+    weights = {"first": rows, "copy": rows.clone(), "other": other, "short": rows[1:].clone()}
+    name = "model.safetensors" if kind == "safetensors" else "pytorch_model.bin"
+    save(weights, tmp_path / name, kind)
+    checkpoint = Checkpoint(tmp_path)
+    found = {name: checkpoint.are_equal("first", name) for name in weights}
+    assert found == {"first": True, "copy": True, "other": False, "short": False}
+
+
+def test_settings_of_generation_go_before_those_of_the_network(tmp_path: Path) -> None:
+    write(tmp_path, "safetensors")
+    write_json(tmp_path / "config.json", {"num_beams": 4, "eos_token_id": 2, "model_type": "t5"})
+    write_json(tmp_path / "generation_config.json", {"num_beams": 6, "pad_token_id": 1})
+    generation = Checkpoint(tmp_path).generation
+    assert [generation.number(name) for name in ("num_beams", "eos_token_id", "pad_token_id")] == [
+        6,
+        2,
+        1,
+    ]
+
+
+class _Evil:
+    def __reduce__(self) -> Any:
+        return print, ("code of the file has run",)
+
+
+def test_a_pickle_runs_no_code(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "bin")
+    torch.save({"a.weight": _Evil()}, tmp_path / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match=r"pytorch_model\.bin: cannot be read as weights"):
+        Checkpoint(tmp_path)
+    assert "has run" not in capfd.readouterr().out
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:40])
+
+
+@pytest.mark.parametrize(
+    ("kind", "damage", "message"),
+    [
+        ("safetensors", lambda f: cut(f / "model.safetensors"), r"model\.safetensors: cannot be"),
+        ("bin", lambda f: cut(f / "pytorch_model.bin"), r"pytorch_model\.bin: cannot be read as"),
+        ("safe shards", lambda f: (f / "part-1.safetensors").unlink(), r"part-1\.safetensors"),
+        (
+            "safe shards",
+            lambda f: (f / "model.safetensors.index.json").write_text("{}"),
+            "has no weight_map",
+        ),
+        ("bin", lambda f: (f / "config.json").unlink(), r"config\.json: cannot be read: No such"),
+        ("bin", lambda f: (f / "config.json").write_text("{,"), r"config\.json: is not JSON"),
+        ("bin", lambda f: (f / "config.json").write_text("[1]"), r"config\.json: is not a JSON ob"),
+        (
+            "bin",
+            lambda f: (f / "generation_config.json").write_text("nonsense"),
+            r"generation_config\.json: is not JSON",
+        ),
+        ("bin", lambda f: (f / "pytorch_model.bin").unlink(), "is no checkpoint; one needs model"),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path: Path, kind: str, damage: Any, message: str) -> None:
+    write(tmp_path, kind)
+    damage(tmp_path)
+    with pytest.raises(CheckpointError, match=message):
+        Checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("encoder_model.onnx", "encoder_model.onnx is ONNX graphs, .*; import the checkpoint that"),
+        ("onnx/decoder_model.onnx", "onnx/decoder_model.onnx is ONNX graphs"),
+        ("tf_model.h5", "tf_model.h5 is weights of TensorFlow"),
+        ("flax_model.msgpack", "flax_model.msgpack is weights of Flax"),
+        ("model.bin", "model.bin is a model of CTranslate2"),
+        ("model.npz", "model.npz is weights of Marian itself"),
+    ],
+)
+def test_files_of_another_program_are_named(tmp_path: Path, name: str, message: str) -> None:
+    write_json(tmp_path / "config.json", {"model_type": "marian"})
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(b"")
+    with pytest.raises(CheckpointError, match=message):
+        Checkpoint(tmp_path)
+
+
+def test_a_name_that_is_no_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="is no folder; download a checkpoint first"):
+        Checkpoint(tmp_path / "Helsinki-NLP")
+
+
+def test_a_value_of_another_type_is_named(tmp_path: Path) -> None:
+    settings = Settings(tmp_path / "config.json", {"d_model": "512", "eos": [0, "a"], "scale": 2})
+    assert settings.real("scale") == 2.0
+    for read, message in [
+        (lambda: settings.number("d_model"), r"d_model is not of type int \(it is '512'\)"),
+        (lambda: settings.number("heads"), "heads is missing"),
+        (lambda: settings.numbers("eos"), "eos is no list of whole numbers"),
+        (lambda: settings.flag("scale"), "scale is not of type bool"),
+        (lambda: settings.texts("eos"), "eos is no list of texts"),
+        (lambda: settings.number_lists("eos"), "eos is no list of lists of whole numbers"),
+    ]:
+        with pytest.raises(CheckpointError, match=r"config\.json: " + message):
+            read()

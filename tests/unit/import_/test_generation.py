@@ -1,0 +1,42 @@
+"""Settings of transformers' generation as options of the API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.server.front.rpc.echo import byte_tokenizer
+
+from seqserve_import.checkpoint import Settings
+from seqserve_import.generation import recommended_options
+
+TOKENIZER = byte_tokenizer()
+
+
+def options(**settings: Any) -> dict[str, Any]:
+    return recommended_options(Settings(Path("config.json"), settings), TOKENIZER, 48)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, {}),
+        ({"num_beams": 1, "length_penalty": 2.0}, {}),
+        ({"num_beams": 4, "length_penalty": 2}, {"beam_size": 4, "length_penalty": 2.0}),
+        ({"no_repeat_ngram_size": 3}, {"no_repeat_ngram_size": 3}),
+        ({"repetition_penalty": 1.2}, {"repetition_penalty": 1.2}),
+        ({"min_length": 12}, {"min_decoding_length": 11}),
+        ({"max_length": 40}, {"max_decoding_length": 39}),
+        ({"min_length": 0, "max_length": 512}, {}),
+        ({"bad_words_ids": [[3]]}, {}),
+    ],
+)
+def test_settings_become_options(settings: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert options(**settings) == expected
+
+
+def test_sequences_of_bad_words_are_suppressed() -> None:
+    first, second = TOKENIZER.encode("ab")[:2]
+    found = options(bad_words_ids=[[first, second], [5]])
+    assert found == {"suppress_sequences": [{"tokens": ["a", "b"]}]}

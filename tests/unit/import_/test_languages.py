@@ -1,0 +1,95 @@
+"""What each family reads beside its texts, from its settings and its vocabulary."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from seqserve_import.checkpoint import Checkpoint, CheckpointError
+from seqserve_import.languages import template_of
+from seqserve_server.contract.manifest import Template
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    save_file({"x": torch.zeros(1)}, tmp_path / "model.safetensors")
+    return tmp_path
+
+
+def template(folder: Path, tokens: list[str], **settings: Any) -> Template | None:
+    (folder / "config.json").write_text(json.dumps({"eos_token_id": 2} | settings))
+    return template_of(Checkpoint(folder), dict(enumerate(tokens)))
+
+
+def test_nllb_has_the_source_language_in_front_and_the_target_language_first(folder: Path) -> None:
+    tokens = ["a", "eng_Latn", "deu_Latn", "zho_Hans", "zho_Hant", "arb_Arab"]
+    found = template(folder, tokens, model_type="m2m_100", forced_bos_token_id=1)
+    assert found is not None
+    assert (found.source_prefix, found.target_prefix) == (["{source}"], ["{target}"])
+    assert found.source_languages == found.target_languages == {code: code for code in tokens[1:]}
+    assert found.aliases["de"] == found.aliases["deu"] == "deu_Latn"
+    assert found.aliases["ar"] == "arb_Arab"
+    assert "zh" not in found.aliases, "it may be one of two"
+
+
+def test_m2m100_spells_its_codes_with_underscores(folder: Path) -> None:
+    found = template(folder, ["__en__", "__de__", "x"], model_type="m2m_100")
+    assert found is not None
+    assert found.target_languages == {"en": "__en__", "de": "__de__"}
+
+
+def test_opus_mt_of_several_targets_has_the_target_in_front(folder: Path) -> None:
+    found = template(folder, ["</s>", ">>fra<<", ">>por<<"], model_type="marian")
+    assert found == Template(
+        source_prefix=["{target}"],
+        target_languages={"fra": ">>fra<<", "por": ">>por<<"},
+        aliases={"fr": "fra", "pt": "por"},
+    )
+    assert template(folder, ["</s>", "a"], model_type="marian") is None
+
+
+def test_t5_names_languages_in_words(folder: Path) -> None:
+    tasks = {
+        "summarization": {"prefix": "summarize: "},
+        "translation_en_to_de": {"prefix": "translate English to German: "},
+        "translation_en_to_fr": {"prefix": "translate English to French: "},
+    }
+    found = template(folder, ["a"], model_type="t5", task_specific_params=tasks)
+    assert found == Template(
+        text_prefix="translate {source} to {target}: ",
+        source_languages={"en": "English"},
+        target_languages={"de": "German", "fr": "French"},
+    )
+    assert template(folder, ["a"], model_type="t5") is None
+
+
+def test_madlad_has_the_target_in_front(folder: Path) -> None:
+    found = template(folder, ["<2pt>", "<2de>", "a"], model_type="t5")
+    assert found is not None
+    assert found.source_prefix == ["{target}"]
+    assert found.target_languages == {"pt": "<2pt>", "de": "<2de>"}
+
+
+@pytest.mark.parametrize(
+    ("start", "prefix", "suffix"), [(2, ["{source}"], []), (7, [], ["{source}"])]
+)
+def test_mbart_50_has_the_source_language_in_front_and_mbart_behind(
+    folder: Path, start: int, prefix: list[str], suffix: list[str]
+) -> None:
+    settings = {"model_type": "mbart", "decoder_start_token_id": start}
+    found = template(folder, ["en_XX", "de_DE"], **settings)
+    assert found is not None
+    assert (found.source_prefix, found.source_suffix) == (prefix, suffix)
+    assert found.aliases == {"de": "de_DE", "en": "en_XX"}
+
+
+def test_forced_first_token_begins_every_target(folder: Path) -> None:
+    settings = {"model_type": "bart", "forced_bos_token_id": 0}
+    assert template(folder, ["<s>"], **settings) == Template(target_prefix=["<s>"])
+    with pytest.raises(CheckpointError, match="forced_bos_token_id is no token"):
+        template(folder, [], **settings)

@@ -1,0 +1,171 @@
+"""A checkpoint that does not fit is refused, and the message says what to look at."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tokenizers
+import torch
+from safetensors.torch import load_file, save_file
+from tests.unit.import_.conftest import MakeCheckpoint
+from tokenizers import models
+from torch import Tensor
+
+from seqserve.errors import OptionError
+from seqserve_import.checkpoint import Checkpoint, CheckpointError
+from seqserve_import.importing import load
+
+Weights = dict[str, Tensor]
+QUERY = "model.encoder.layers.0.self_attn.q_proj.weight"
+
+
+@pytest.fixture
+def folder(make_checkpoint: MakeCheckpoint, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(make_checkpoint("bart", 2)[1], tmp_path / "bart"))
+
+
+def change_weights(folder: Path, change: Callable[[Weights], Any]) -> None:
+    path = folder / "model.safetensors"
+    weights = load_file(path)
+    change(weights)
+    save_file(weights, path)
+
+
+def change_config(folder: Path, **changes: Any) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda weights: weights.pop(QUERY), f"the weight {QUERY} is missing"),
+        (
+            lambda weights: weights.update({"model.encoder.adapter.weight": torch.ones(2)}),
+            r"the weight model\.encoder\.adapter\.weight is left over",
+        ),
+        (
+            lambda weights: weights.update({QUERY: torch.ones(3, 4)}),
+            rf"the weight {QUERY} has the shape \[3, 4\]; by config\.json it must make",
+        ),
+        (
+            lambda weights: weights.update(
+                {"model.encoder.embed_positions.weight": torch.ones(5, 8)}
+            ),
+            r"embed_positions\.weight has the shape \[5, 8\]",
+        ),
+        (
+            lambda weights: weights.update({QUERY: weights[QUERY].to(torch.int8)}),
+            f"{QUERY} is of type torch.int8",
+        ),
+    ],
+)
+def test_a_weight_that_does_not_fit_is_named(
+    folder: Path, change: Callable[[Weights], Any], message: str
+) -> None:
+    change_weights(folder, change)
+    with pytest.raises(CheckpointError, match=message):
+        load(Checkpoint(folder))
+
+
+def test_a_checkpoint_without_embeddings_is_refused(folder: Path) -> None:
+    def drop(weights: Weights) -> None:
+        for name in list(weights):
+            if "embed_tokens" in name or "shared" in name or "lm_head" in name:
+                del weights[name]
+
+    change_weights(folder, drop)
+    with pytest.raises(CheckpointError, match=r"the weight model\.shared\.weight is missing"):
+        load(Checkpoint(folder))
+
+
+def test_an_output_that_is_untied_must_be_there(folder: Path) -> None:
+    change_weights(folder, lambda weights: weights.pop("lm_head.weight", None))
+    change_config(folder, tie_word_embeddings=False)
+    with pytest.raises(CheckpointError, match=r"lm_head\.weight is missing, and tie_word_embed"):
+        load(Checkpoint(folder))
+
+
+def test_copies_of_a_tied_table_are_no_harm(
+    make_checkpoint: MakeCheckpoint, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(make_checkpoint("bart", 12)[1], tmp_path / "bart"))
+
+    def add(weights: Weights) -> None:
+        for name in ("lm_head", "model.encoder.embed_tokens", "model.decoder.embed_tokens"):
+            weights[f"{name}.weight"] = weights["model.shared.weight"].clone()
+
+    change_weights(folder, add)
+    model = load(Checkpoint(folder)).model
+    assert model.output_projection.weight is model.source_embedding.weight
+
+
+def test_a_table_under_another_name_is_found(
+    make_checkpoint: MakeCheckpoint, tmp_path: Path
+) -> None:
+    """As in MADLAD, which has no shared.weight."""
+    folder = Path(shutil.copytree(make_checkpoint("t5", 2)[1], tmp_path / "t5"))
+    expected = load(Checkpoint(folder)).model.source_embedding.weight
+
+    def rename(weights: Weights) -> None:
+        weights["decoder.embed_tokens.weight"] = weights.pop("shared.weight")
+
+    change_weights(folder, rename)
+    model = load(Checkpoint(folder)).model
+    assert model.target_embedding.weight is model.source_embedding.weight
+    assert torch.equal(model.source_embedding.weight, expected)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model_type": "umt5"}, "model_type is 'umt5'; known are marian, m2m_100, t5"),
+        ({"architectures": ["BartForSequenceClassification"]}, "which does not generate text"),
+        ({"quantization_config": {"bits": 4}}, "quantization_config: the weights are quantised"),
+        ({"d_model": None}, "config.json: d_model is missing"),
+        ({"d_model": "16"}, r"d_model is not of type int"),
+        ({"d_model": 17}, "model.width"),
+        ({"encoder_attention_heads": 7}, "decoder_attention_heads is not equal to encoder_att"),
+        ({"decoder_ffn_dim": 7}, "decoder_ffn_dim is not equal to encoder_ffn_dim"),
+        ({"activation_function": "quick_gelu"}, "activation_function is none of relu, gelu"),
+        ({"vocab_size": 90}, "tokenizer: has more tokens than the model, which has 90"),
+        ({"encoder_layers": 3}, r"the weight model\.encoder\.layers\.1\..* is missing"),
+        ({"decoder_layers": 1}, r"the weight model\.decoder\.layers\.1\..* is left over"),
+        ({"max_position_embeddings": 30}, r"embed_positions\.weight has the shape"),
+    ],
+)
+def test_a_configuration_that_does_not_fit_is_named(
+    folder: Path, changes: dict[str, Any], message: str
+) -> None:
+    change_config(folder, **changes)
+    with pytest.raises(CheckpointError, match=message):
+        load(Checkpoint(folder))
+
+
+@pytest.mark.parametrize("ends", [None, [2, 5]])
+def test_one_token_must_end_a_target(folder: Path, ends: Any) -> None:
+    change_config(folder, eos_token_id=ends)
+    (folder / "generation_config.json").unlink()
+    with pytest.raises(CheckpointError, match="eos_token_id must name one token"):
+        load(Checkpoint(folder))
+
+
+def test_two_vocabularies_are_refused(make_checkpoint: MakeCheckpoint, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(make_checkpoint("marian", 12)[1], tmp_path / "marian"))
+    (folder / "target_vocab.json").write_text("{}")
+    with pytest.raises(CheckpointError, match="a vocabulary for each side"):
+        load(Checkpoint(folder))
+    change_config(folder, decoder_vocab_size=7)
+    with pytest.raises(CheckpointError, match="decoder_vocab_size is not equal to vocab_size"):
+        load(Checkpoint(folder))
+
+
+def test_a_tokenizer_without_its_control_tokens_is_refused(folder: Path) -> None:
+    tokenizers.Tokenizer(models.WordLevel({"a": 0}, "a")).save(str(folder / "tokenizer.json"))
+    with pytest.raises(OptionError, match="has no token <pad>"):
+        load(Checkpoint(folder))

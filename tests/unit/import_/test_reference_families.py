@@ -1,0 +1,85 @@
+"""The imported model of every family computes what transformers computes from the same files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tests.checkpoints import FAMILIES, TOKENS
+from tests.unit.import_.conftest import MakeCheckpoint
+from torch import Tensor
+
+from seqserve_import.checkpoint import Checkpoint
+from seqserve_import.importing import Loaded, load
+
+SEEDS = range(5)
+LENGTHS = torch.tensor([9, 3, 6])
+TARGET_LENGTH = 8
+
+
+def examples(loaded: Loaded) -> tuple[Tensor, Tensor]:
+    """Draws sources and the targets that are forced."""
+    config, generator = loaded.model.config, torch.Generator().manual_seed(5)
+    usable = [token for token in range(4, TOKENS) if token not in loaded.suppressed]
+    drawn = torch.tensor(usable)[
+        torch.randint(len(usable), (3, 9 + TARGET_LENGTH), generator=generator)
+    ]
+    source, target = drawn[:, :9].clone(), drawn[:, 9:].clone()
+    for row, length in zip(source, LENGTHS, strict=True):
+        row[length - 1], row[length:] = config.eos_id, config.pad_id
+    target[:, 0] = config.bos_id
+    return source, target
+
+
+@torch.no_grad()
+def expected_of(theirs: Any, loaded: Loaded, source: Tensor, target: Tensor) -> Tensor:
+    mask = (torch.arange(source.size(1)) < LENGTHS[:, None]).long()
+    logits = theirs(
+        input_ids=source, attention_mask=mask, decoder_input_ids=target, use_cache=False
+    ).logits
+    logits[..., loaded.suppressed] = -1e30
+    return logits.log_softmax(-1)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_log_probabilities_are_those_of_transformers(
+    make_checkpoint: MakeCheckpoint, family: str, seed: int
+) -> None:
+    theirs, folder = make_checkpoint(family, seed)
+    loaded = load(Checkpoint(folder))
+    source, target = examples(loaded)
+    expected = expected_of(theirs, loaded, source, target)
+    with torch.no_grad():
+        found = loaded.model(source, LENGTHS, target).log_softmax(-1)
+    possible = expected > -1e29
+    assert (found[~possible] < -1e29).all()
+    assert expected[possible].std() > 0.5, "all tokens are equally probable"
+    assert (expected[0] - expected[1]).abs()[possible[0]].max() > 0.1, "sources do not matter"
+    torch.testing.assert_close(found[possible], expected[possible], atol=1e-4, rtol=0)
+
+
+def test_the_seeds_have_every_corner(make_checkpoint: MakeCheckpoint) -> None:
+    configs = [load(Checkpoint(make_checkpoint("t5", seed)[1])).model.config for seed in SEEDS]
+    assert any(config.heads % 2 for config in configs)
+    assert any(config.head_size * config.heads != config.width for config in configs)
+    assert len({config.vocabulary_size for config in configs}) > 1
+    assert {config.encoder_layers > config.decoder_layers for config in configs} == {True, False}
+
+
+@pytest.mark.parametrize("family", ["t5", "bart"])
+def test_a_longest_sequence_is_read_to_its_end(
+    make_checkpoint: MakeCheckpoint, family: str
+) -> None:
+    theirs, folder = make_checkpoint(family, 1)
+    loaded = load(Checkpoint(folder))
+    config = loaded.model.config
+    source = torch.full((1, min(config.max_source_length, 40)), 9)
+    target = torch.full((1, min(config.max_target_length, 40) + 1), config.bos_id)
+    with torch.no_grad():
+        expected = theirs(input_ids=source, decoder_input_ids=target, use_cache=False).logits
+        found = loaded.model(source, torch.tensor([source.size(1)]), target)
+    expected[..., loaded.suppressed] = 0.0
+    found[..., loaded.suppressed] = 0.0
+    torch.testing.assert_close(found, expected, atol=1e-3, rtol=1e-3)

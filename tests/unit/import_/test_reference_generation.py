@@ -1,0 +1,153 @@
+"""An imported artifact generates what transformers' generate() does, alone and among others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from tests.checkpoints import FAMILIES, TOKENS
+from tests.step_graphs import steps_only
+from tests.unit.import_.conftest import MARIAN_SEED, MakeCheckpoint
+from transformers import GenerationConfig
+
+from seqserve_export.artifact import Description, write_artifact
+from seqserve_import.checkpoint import Checkpoint
+from seqserve_import.importing import Loaded, load
+from seqserve_server.contract.events import Finished
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.engine.offline import Offline
+
+# Each takes some seconds, so that most are left to those who compare.
+QUICK = {"marian", "flan"}
+# Of small models whose targets vary.
+SEEDS = {
+    "marian": MARIAN_SEED, "m2m100": 5, "nllb": 12, "pegasus": 5,
+    "t5": 2, "flan": 11, "bart": 2, "mbart": 12,
+}  # fmt: skip
+MAX_LENGTH, SENTENCES = 12, 16
+# Sums in another order may turn a near tie.
+MAX_DIFFERENT = 1
+
+pytestmark = pytest.mark.slow
+
+
+class Imported(NamedTuple):
+    """One checkpoint in transformers and in seqserve."""
+
+    theirs: Any
+    loaded: Loaded
+    engine: Offline
+
+    def sources(self) -> list[list[int]]:
+        """Draws sources of many lengths."""
+        config, generator = self.loaded.model.config, torch.Generator().manual_seed(9)
+        usable = [token for token in range(4, TOKENS) if token not in self.loaded.suppressed]
+        drawn = torch.randint(len(usable), (SENTENCES, 16), generator=generator).tolist()
+        lengths = [1 + index % 15 for index in range(SENTENCES)]
+        return [
+            [*(usable[token] for token in row[:length]), config.eos_id]
+            for row, length in zip(drawn, lengths, strict=True)
+        ]
+
+    @torch.inference_mode()
+    def expected(self, source: list[int], options: DecodingOptions) -> list[int]:
+        """Lets transformers generate; gives the tokens before the end token."""
+        config = self.loaded.model.config
+        [found] = self.theirs.generate(
+            torch.tensor([source]),
+            GenerationConfig(
+                pad_token_id=config.pad_id,
+                eos_token_id=config.eos_id,
+                decoder_start_token_id=config.bos_id,
+                forced_bos_token_id=options.prefix[0] if options.prefix else None,
+                suppress_tokens=self.loaded.suppressed or None,
+                max_new_tokens=options.max_decoding_length,
+                num_beams=options.beam_size,
+                no_repeat_ngram_size=options.no_repeat_ngram_size,
+                length_penalty=options.length_penalty,
+                early_stopping=options.beam_size > 1,
+                do_sample=False,
+                # Seqserve masks logits, transformers log-probabilities.
+                renormalize_logits=True,
+                # Its cache has as many layers as the encoder.
+                use_cache=False,
+            ),
+            attention_mask=torch.ones(1, len(source), dtype=torch.long),
+        ).tolist()
+        output: list[int] = found[1:]
+        return output[: output.index(config.eos_id)] if config.eos_id in output else output
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(family, marks=() if family in QUICK else pytest.mark.parity)
+        for family in FAMILIES
+    ],
+)
+def imported(
+    request: pytest.FixtureRequest,
+    make_checkpoint: MakeCheckpoint,
+    tmp_path_factory: pytest.TempPathFactory,
+    tiny_description: Description,
+) -> Iterator[Imported]:
+    theirs, folder = make_checkpoint(request.param, SEEDS[request.param])
+    # Else its own settings fill what a request leaves open.
+    theirs.generation_config = GenerationConfig()
+    loaded = load(Checkpoint(folder))
+    if request.param == "marian":
+        place: Path = request.getfixturevalue("imported_marian")
+    else:
+        repository = tmp_path_factory.mktemp(request.param)
+        with steps_only():
+            place = write_artifact(
+                loaded.model, loaded.tokenizer, repository, tiny_description, verify=None
+            )
+    with Offline(place, slots=12) as engine:
+        yield Imported(theirs, loaded, engine)
+
+
+WAYS = {
+    "greedy": DecodingOptions(max_decoding_length=MAX_LENGTH),
+    "beam": DecodingOptions(max_decoding_length=MAX_LENGTH, beam_size=4),
+    "beam without repetition": DecodingOptions(
+        max_decoding_length=MAX_LENGTH, beam_size=3, no_repeat_ngram_size=2, length_penalty=0.6
+    ),
+    "forced first token": DecodingOptions(max_decoding_length=MAX_LENGTH, prefix=(7,)),
+}
+
+
+def tokens_of(answers: Sequence[Finished]) -> list[list[int]]:
+    return [answer.best.token_ids for answer in answers]
+
+
+@pytest.mark.parametrize("options", WAYS.values(), ids=WAYS)
+def test_tokens_are_those_of_generate(imported: Imported, options: DecodingOptions) -> None:
+    sources = imported.sources()
+    together = tokens_of(imported.engine.decode(sources, options))
+    expected = [imported.expected(source, options) for source in sources]
+    assert len(set(map(tuple, expected))) > 5, "all sources decode alike"
+    different = [
+        (ours, theirs) for ours, theirs in zip(together, expected, strict=True) if ours != theirs
+    ]
+    assert len(different) <= MAX_DIFFERENT, different
+
+
+@pytest.mark.parametrize("options", WAYS.values(), ids=WAYS)
+def test_a_source_decodes_in_a_batch_as_alone(imported: Imported, options: DecodingOptions) -> None:
+    sources = imported.sources()
+    together = imported.engine.decode(sources, options)
+    alone = [imported.engine.decode([source], options)[0] for source in sources]
+    assert tokens_of(together) == tokens_of(alone)
+    assert [one.best.score for one in together] == [one.best.score for one in alone]
+
+
+def test_tokens_without_meaning_are_never_generated(imported: Imported) -> None:
+    suppressed = set(imported.loaded.suppressed)
+    options = DecodingOptions(max_decoding_length=MAX_LENGTH, return_top_tokens=64)
+    for answer in imported.engine.decode(imported.sources(), options):
+        assert not suppressed & set(answer.best.token_ids)
+        assert not suppressed & {token for top in answer.best.top_tokens for token, _ in top}

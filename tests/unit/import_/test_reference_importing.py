@@ -1,0 +1,148 @@
+"""``seqserve import`` from a folder to an artifact that serves."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from tests.unit.import_.conftest import MARIAN_SEED, MakeCheckpoint
+
+from seqserve.errors import OptionError
+from seqserve_export import artifact
+from seqserve_export.parity import ParityError
+from seqserve_import.checkpoint import Checkpoint
+from seqserve_import.command import main
+from seqserve_import.importing import load
+from seqserve_server.contract.manifest import Manifest, Template
+from seqserve_server.engine.offline import Offline
+
+SENTENCES = "t20 t21 t22\tt5 t6\nt40 t41\tt7\n\nt50\tt8 t9\n"
+
+
+@pytest.fixture(scope="module")
+def folder(make_checkpoint: MakeCheckpoint) -> Path:
+    return make_checkpoint("marian", MARIAN_SEED)[1]
+
+
+@pytest.fixture(scope="module")
+def imported(imported_marian: Path) -> Path:
+    return imported_marian
+
+
+@pytest.fixture
+def again(
+    folder: Path, imported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Manifest]]:
+    """Imports once more, by the graphs at hand, which saves tracing them again."""
+
+    def copy(model: object, place: Path) -> list[str]:
+        names = ["encoder.onnx", "decoder.onnx", "scorer.onnx", "weights.bin"]
+        for name in names:
+            shutil.copy(imported / name, place)
+        return names
+
+    monkeypatch.setattr(artifact, "write_graphs", copy)
+
+    def run(*options: str, checkpoint: Path = folder) -> Manifest:
+        place = tmp_path / "models"
+        arguments = ["--name", "again", "--model-repository", str(place), "--threads", "1"]
+        assert main([str(checkpoint), *arguments, *options]) == 0
+        return Manifest.load(place / "again" / "1")
+
+    yield run
+
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_manifest_tells_what_was_imported_and_proved(imported: Path, folder: Path) -> None:
+    manifest = Manifest.load(imported)
+    config = load(Checkpoint(folder)).model.config
+    assert manifest.architecture.config == config.to_dict()
+    assert (manifest.tokens.bos, manifest.tokens.eos, manifest.tokens.unk) == (95, 0, 3)
+    assert (manifest.limits.max_source_length, manifest.limits.max_target_length) == (24, 23)
+    assert manifest.provenance.command == f"seqserve import {folder.name}"
+    assert manifest.description.startswith("marian, ")
+    assert manifest.licence == "MIT"
+    proof = manifest.verification
+    assert proof is not None
+    assert proof.sentences == proof.sentences_equal > 30
+    assert proof.tokens > 100
+    assert 0 < proof.max_logprob_difference < 1e-4
+    assert proof.data == "written by the model"
+    assert proof.bleu_torch is None
+    assert (manifest.template, manifest.generation) == (None, {})
+
+
+def test_the_artifact_serves_text(imported: Path) -> None:
+    with Offline(imported) as engine:
+        [text] = engine(["t20 t21 t22"])
+        assert text.split()[0].startswith("t")
+        assert engine.runtime.can_score
+
+
+def test_sentences_with_references_are_scored(
+    again: Callable[..., Manifest], tmp_path: Path
+) -> None:
+    (tmp_path / "held-out.tsv").write_text(SENTENCES)
+    proof = again("--data", str(tmp_path / "held-out.tsv")).verification
+    assert proof is not None
+    assert (proof.data, proof.sentences) == ("held-out.tsv", 3)
+    assert proof.bleu_torch == proof.bleu_artifact is not None
+
+
+def test_sentences_without_references_will_do(
+    again: Callable[..., Manifest], tmp_path: Path
+) -> None:
+    (tmp_path / "lines.txt").write_text("t20 t21 t22\nt40 t41\n")
+    proof = again("--data", str(tmp_path / "lines.txt")).verification
+    assert proof is not None
+    assert (proof.sentences, proof.chrf_torch) == (2, None)
+
+
+def test_a_weight_that_changed_is_refused(
+    again: Callable[..., Manifest], folder: Path, tmp_path: Path
+) -> None:
+    from safetensors.torch import load_file, save_file
+
+    other = Path(shutil.copytree(folder, tmp_path / "other"))
+    weights = load_file(other / "model.safetensors")
+    weights["model.decoder.layers.0.fc1.bias"] += torch.linspace(-0.5, 0.5, 40)[
+        : len(weights["model.decoder.layers.0.fc1.bias"])
+    ]
+    save_file(weights, other / "model.safetensors")
+    with pytest.raises(ParityError, match="nothing was written"):
+        again(checkpoint=other)
+    assert not list((tmp_path / "models").iterdir())
+
+
+@pytest.mark.parametrize("content", [None, "", "\n \n"])
+def test_data_without_sentences_is_refused(
+    again: Callable[..., Manifest], tmp_path: Path, content: str | None
+) -> None:
+    path = tmp_path / "sentences.txt"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(OptionError, match=r"--data: .*sentences\.txt: (cannot be read|holds no)"):
+        again("--data", str(path))
+
+
+def test_what_the_makers_chose_is_kept(
+    again: Callable[..., Manifest], folder: Path, tmp_path: Path
+) -> None:
+    other = Path(shutil.copytree(folder, tmp_path / "other"))
+    chosen = {"num_beams": 5, "length_penalty": 0.8, "bad_words_ids": [[95], [20, 21]]}
+    others = {"forced_bos_token_id": 7, "transformers_version": "5", "max_length": 20}
+    (other / "generation_config.json").write_text(json.dumps(chosen | others))
+    manifest = again(checkpoint=other)
+    assert manifest.generation == {
+        "beam_size": 5,
+        "length_penalty": 0.8,
+        "max_decoding_length": 19,
+        "suppress_sequences": [{"tokens": ["▁t20", "▁t21"]}],
+    }
+    assert manifest.template == Template(target_prefix=["▁t7"])
