@@ -77,8 +77,7 @@ def write_artifact(
     draft = Path(tempfile.mkdtemp(prefix=".export-", dir=folder.parent))
     try:
         files = write_graphs(model, draft)
-        tokenizer.save(draft / "tokenizer.json")
-        files.append("tokenizer.json")
+        files += tokenizer.save(draft / "tokenizer.json")
         manifest = _manifest(model, description, draft, files)
         manifest.write(draft)
         if verify is not None:

@@ -22,7 +22,7 @@ from seqserve_import.generation import recommended_options
 from seqserve_import.languages import template_of
 from seqserve_import.options import ImportOptions
 from seqserve_import.sentences import read_sentences, write_sentences
-from seqserve_import.tokenizers.convert import convert
+from seqserve_import.tokenizers.convert import convert, convert_target
 from seqserve_import.weights import load_model
 from seqserve_model.data import Pair
 from seqserve_model.revision import current_commit
@@ -102,9 +102,10 @@ def load(checkpoint: Checkpoint) -> Loaded:
     """
     family = family_of(checkpoint)
     size = family.config.vocabulary_size
-    raw = convert(checkpoint.folder, checkpoint.config.text("model_type"))
+    kind = checkpoint.config.text("model_type")
+    raw = convert(checkpoint.folder, kind)
     try:
-        tokenizer = Tokenizer(raw, size)
+        tokenizer = Tokenizer(raw, size, convert_target(checkpoint.folder, kind))
     except OptionError as error:
         raise CheckpointError(f"{checkpoint.folder}: {error}") from None
     named = {token_id: token for token, token_id in raw.get_vocab().items() if token_id < size}

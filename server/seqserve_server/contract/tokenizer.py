@@ -13,15 +13,21 @@ from pathlib import Path
 import tokenizers
 
 from seqserve.errors import OptionError
+from seqserve_server.contract.manifest import Manifest
 
+FILE = "tokenizer.json"
+TARGET_FILE = "target_tokenizer.json"
+"""Divides targets where ``tokenizer.json`` divides only sources, as Marian's two files do."""
 PAD, BOS, EOS, UNK = "<pad>", "<s>", "</s>", "<unk>"
 
 BYTE_TOKENS = [f"<0x{byte:02X}>" for byte in range(256)]
+# Ends the tokens that text of this side cannot become: no divided text contains a space.
+_OTHER_SIDE = " "
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 class Tokenizer:
-    """Tokenizer with one joint vocabulary for source and target.
+    """Tokenizer with one joint vocabulary for source and target, which may be divided by two rules.
 
     Attributes:
         vocabulary_size: Number of tokens.
@@ -32,7 +38,12 @@ class Tokenizer:
         unk_id: Replaces characters that the vocabulary does not have.
     """
 
-    def __init__(self, tokenizer: tokenizers.Tokenizer, size: int | None = None) -> None:
+    def __init__(
+        self,
+        tokenizer: tokenizers.Tokenizer,
+        size: int | None = None,
+        target: tokenizers.Tokenizer | None = None,
+    ) -> None:
         """Wraps a loaded tokenizer; its padding is not used.
 
         Of its post-processor, only what it puts in front of a source is used: the end token always
@@ -42,15 +53,14 @@ class Tokenizer:
             tokenizer: The loaded tokenizer.
             size: Number of tokens of the model; that of the tokenizer by default. Special tokens
                 may be beyond: pieces that a text is divided into, but that have no id.
+            target: Divides targets, and spells tokens, over the same ids; ``tokenizer`` if None.
 
         Raises:
             OptionError: A control token is not in the vocabulary, or another token is beyond
                 ``size``.
         """
-        tokenizer.encode_special_tokens = True
-        tokenizer.no_padding()
-        tokenizer.no_truncation()
-        self._tokenizer = tokenizer
+        self._tokenizer = _plain(tokenizer)
+        self._target = _plain(target) if target else tokenizer
         self.vocabulary_size: int = tokenizer.get_vocab_size()
         self._size = self.vocabulary_size if size is None else size
         self.pad_id = self._id_of(PAD)
@@ -60,40 +70,60 @@ class Tokenizer:
         self.unk_id = self._id_of(UNK)
         controls = frozenset((self.pad_id, self.bos_id, self.eos_id))
         self._byte_ids = frozenset(map(tokenizer.token_to_id, BYTE_TOKENS)) - {None}
-        added = tokenizer.get_added_tokens_decoder()
-        self._hidden_ids = frozenset(id_ for id_, token in added.items() if token.special)
+        self._hidden_ids = _special_ids(tokenizer) | _special_ids(self._target)
         self._unwritten_ids = controls | self._hidden_ids
         self._front = _front_of(tokenizer, self.eos_id)
         if not all(map(self.is_hidden, range(self._size, self.vocabulary_size))):
             raise OptionError(f"tokenizer: has more tokens than the model, which has {size}")
 
     @classmethod
-    def load(cls, path: Path, size: int | None = None) -> Tokenizer:
+    def load(cls, path: Path, size: int | None = None, *, has_target: bool = False) -> Tokenizer:
         """Reads a ``tokenizer.json`` for a model of ``size`` tokens.
 
+        Args:
+            path: The file.
+            size: As for the class.
+            has_target: Whether ``target_tokenizer.json`` beside it divides targets.
+
         Raises:
-            OptionError: The file cannot be read, a control token is missing, or the model has fewer
+            OptionError: A file cannot be read, a control token is missing, or the model has fewer
                 tokens.
         """
-        try:
-            tokenizer = tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise OptionError(f"{path}: cannot be read: {error.strerror}") from None
-        except Exception as error:  # the library raises bare Exception for a malformed file
-            raise OptionError(f"{path}: is not a tokenizer.json: {error}") from None
-        return cls(tokenizer, size)
+        target = _read(path.with_name(TARGET_FILE)) if has_target else None
+        return cls(_read(path), size, target)
 
-    def save(self, path: Path) -> None:
-        """Writes the ``tokenizer.json``."""
-        path.write_text(self._tokenizer.to_str(pretty=True) + "\n", encoding="utf-8")
+    @classmethod
+    def of_artifact(cls, folder: Path, manifest: Manifest) -> Tokenizer:
+        """Reads the tokenizer of an artifact, as :meth:`load` does.
+
+        Files that the manifest does not list, and so nobody has checked, are not opened.
+        """
+        size, has_target = manifest.architecture.vocabulary_size, TARGET_FILE in manifest.files
+        return cls.load(folder / FILE, size, has_target=has_target)
+
+    def save(self, path: Path) -> list[str]:
+        """Writes the ``tokenizer.json``, and beside it that of targets if there is one.
+
+        Returns:
+            The names of the files.
+        """
+        files = {path: self._tokenizer}
+        if self._target is not self._tokenizer:
+            files[path.with_name(TARGET_FILE)] = self._target
+        for file, tokenizer in files.items():
+            file.write_text(tokenizer.to_str(pretty=True) + "\n", encoding="utf-8")
+        return [file.name for file in files]
 
     def encode(self, text: str) -> list[int]:
         """Encodes a source; the last id is the end token."""
-        return self._front + self.encode_target(text)
+        return self._front + self._divided(self._tokenizer, text)
 
     def encode_target(self, text: str) -> list[int]:
         """Encodes a target; the last id is the end token."""
-        return self._with_end(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        return self._divided(self._target, text)
+
+    def _divided(self, tokenizer: tokenizers.Tokenizer, text: str) -> list[int]:
+        return self._with_end(tokenizer.encode(text, add_special_tokens=False).ids)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Encodes many sources as :meth:`encode` does, on all cores."""
@@ -106,7 +136,7 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Decodes ids to text without control tokens."""
-        text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
+        text: str = self._target.decode(list(ids), skip_special_tokens=True)
         return text
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
@@ -121,11 +151,13 @@ class Tokenizer:
 
     @cached_property
     def _spelled(self) -> dict[int, str]:
-        return {id_: token for token, id_ in self._tokenizer.get_vocab().items()}
+        vocabulary = self._target.get_vocab()
+        return {id_: token.removesuffix(_OTHER_SIDE) for token, id_ in vocabulary.items()}
 
     def id_of(self, token: str) -> int | None:
         """Returns the id of a token as spelled in the vocabulary; None if it has none."""
-        id_: int | None = self._tokenizer.token_to_id(token)
+        found = map(self._target.token_to_id, (token, f"{token}{_OTHER_SIDE}"))
+        id_: int | None = next((each for each in found if each is not None), None)
         return id_ if id_ is not None and id_ < self._size else None
 
     def stream(self, stops: Sequence[str] = ()) -> TextStream:
@@ -150,6 +182,28 @@ class Tokenizer:
         if id_ is None:
             raise OptionError(f"tokenizer: {token!r} is not in the vocabulary")
         return id_
+
+
+def _read(path: Path) -> tokenizers.Tokenizer:
+    try:
+        return tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise OptionError(f"{path}: cannot be read: {error.strerror}") from None
+    except Exception as error:  # the library raises bare Exception for a malformed file
+        raise OptionError(f"{path}: is not a tokenizer.json: {error}") from None
+
+
+def _plain(tokenizer: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
+    """Lets no text become a special token, and no text be padded or cut."""
+    tokenizer.encode_special_tokens = True
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def _special_ids(tokenizer: tokenizers.Tokenizer) -> frozenset[int]:
+    added = tokenizer.get_added_tokens_decoder()
+    return frozenset(id_ for id_, token in added.items() if token.special)
 
 
 def _front_of(tokenizer: tokenizers.Tokenizer, eos: int) -> list[int]:

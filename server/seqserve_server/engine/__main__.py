@@ -42,7 +42,7 @@ def load(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
     manifest = Manifest.load(setup.folder)
     try:
         runtime = Runtime(setup.folder, manifest, setup.provider, setup.threads)
-        tokenizer = Tokenizer.load(setup.folder / "tokenizer.json")
+        tokenizer = Tokenizer.of_artifact(setup.folder, manifest)
         engine = Engine(runtime, setup.limits, deliver, observer, tokenizer.decode)
         engine.warm_up()
         run_self_test(runtime, tokenizer)

@@ -46,7 +46,7 @@ class Offline:
             ProviderError: The provider is not available.
         """
         self.manifest = Manifest.load(folder)
-        self.tokenizer = Tokenizer.load(folder / "tokenizer.json")
+        self.tokenizer = Tokenizer.of_artifact(folder, self.manifest)
         self.runtime = Runtime(folder, self.manifest, provider, threads)
         limits = EngineLimits(
             workers=workers, slots=slots, max_queue=1_000_000, max_source_tokens_per_step=512

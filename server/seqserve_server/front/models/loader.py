@@ -15,7 +15,7 @@ from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.manifest import Manifest, check_file
 from seqserve_server.contract.messages import Setup
 from seqserve_server.contract.provider import Provider
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.contract.tokenizer import FILE, TARGET_FILE, Tokenizer
 from seqserve_server.front.engine_client.client import HostProcess, RemoteEngine
 from seqserve_server.front.models.folders import check_inside
 from seqserve_server.front.models.repository import ServedModel
@@ -60,10 +60,11 @@ class Loader:
             raise ArtifactError(
                 f"{folder}: its manifest is of {manifest.label}; name the folder like that"
             )
-        # The only file that this process opens; the engine process checks all of them.
-        check_file(folder / "tokenizer.json", manifest.files["tokenizer.json"])
-        size = manifest.architecture.vocabulary_size
-        tokenizer = Tokenizer.load(folder / "tokenizer.json", size)
+        # The only files that this process opens; the engine process checks all of them.
+        for name in (FILE, TARGET_FILE):
+            if name in manifest.files:
+                check_file(folder / name, manifest.files[name])
+        tokenizer = Tokenizer.of_artifact(folder, manifest)
         _check_template(manifest, tokenizer)
         _check_generation(manifest)
         engine.load()

@@ -11,6 +11,7 @@ from tests.unit.import_.tokenizers import checkpoints, corpus
 from tests.unit.import_.tokenizers.comparing import Encode, decoded_alike, differences, served, tied
 
 from seqserve_import.tokenizers.convert import convert, convert_target
+from seqserve_server.contract.tokenizer import Tokenizer
 
 transformers = pytest.importorskip("transformers")
 
@@ -130,3 +131,20 @@ def test_languages_are_those_of_transformers(name: str, model_type: str, tmp_pat
     assert ids == list(range(first, first + len(codes)))
     assert tokenizer.token_to_id("<mask>") == first + len(codes)
     assert tokenizer.get_vocab_size() == first + len(codes) + 1
+
+
+def test_an_artifact_divides_both_sides_of_marian(tmp_path: Path) -> None:
+    folder = checkpoints.marian(tmp_path / "checkpoint")
+    reference = marian(folder)
+    size = len(reference.encoder)
+    made = Tokenizer(convert(folder, "marian"), size, convert_target(folder, "marian"))
+    assert made.save(tmp_path / "tokenizer.json") == ["tokenizer.json", "target_tokenizer.json"]
+    loaded = Tokenizer.load(tmp_path / "tokenizer.json", size, has_target=True)
+    for text in LINES[:300]:
+        source, target = reference(text)["input_ids"], reference(text_target=text)["input_ids"]
+        assert (loaded.encode(text), loaded.encode_target(text)) == (source, target)
+        tokens = [token for token in loaded.tokens([*source, *target]) if token.endswith(" ")]
+        assert not tokens
+    for token in ("▁ziel", "ganzeigenes"):
+        assert loaded.id_of(token) == reference.encoder[token]
+        assert loaded.tokens([reference.encoder[token]]) == [token]
