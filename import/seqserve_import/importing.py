@@ -44,7 +44,7 @@ _RECORDED = (
     "suppress_tokens",
 )
 """Settings of generation that the manifest keeps."""
-_FILLERS = ("<mask>", "madeupword")
+_FILLERS = ("<mask", "madeupword")
 """Beginnings of tokens that stand for nothing in a target."""
 
 
