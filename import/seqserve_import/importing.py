@@ -32,7 +32,7 @@ from seqserve_server.contract.tokenizer import Tokenizer
 
 _MAX_DECODING_LENGTH = 128
 """Target tokens of a sentence of the proof: text without sense may never come to an end."""
-_FILLERS = ("<mask>", "madeupword")
+_FILLERS = ("<mask", "madeupword")
 """Beginnings of tokens that stand for nothing in a target."""
 
 

@@ -45,6 +45,9 @@ def write_sentences(
         tokenizer: Its tokenizer.
         unusable: Tokens that are not drawn.
         limit: Number of sentences, at most.
+
+    Raises:
+        OptionError: All that it writes is empty.
     """
     draw = random.Random(1)
     tokens = [
@@ -64,4 +67,6 @@ def write_sentences(
     written = greedy_in_batches(model, sources, longest, _BATCH_ROWS)
     texts += [tokenizer.decode(ids) for ids in written]
     usable = dict.fromkeys(text for text in map(str.strip, texts) if text)
+    if not usable:
+        raise OptionError("--data: the model writes no text to prove it with; name a file")
     return [Pair(text, "") for text in usable][:limit]

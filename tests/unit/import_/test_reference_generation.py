@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -136,13 +137,14 @@ def test_tokens_are_those_of_generate(imported: Imported, options: DecodingOptio
     assert len(different) <= MAX_DIFFERENT, different
 
 
-@pytest.mark.parametrize("options", WAYS.values(), ids=WAYS)
-def test_a_source_decodes_in_a_batch_as_alone(imported: Imported, options: DecodingOptions) -> None:
-    sources = imported.sources()
-    together = imported.engine.decode(sources, options)
-    alone = [imported.engine.decode([source], options)[0] for source in sources]
-    assert tokens_of(together) == tokens_of(alone)
-    assert [one.best.score for one in together] == [one.best.score for one in alone]
+def test_a_source_decodes_among_all_ways_as_alone(imported: Imported) -> None:
+    sources, engine = imported.sources(), imported.engine
+    with ThreadPoolExecutor(len(WAYS)) as pool:
+        mixed = list(pool.map(lambda options: engine.decode(sources, options), WAYS.values()))
+    for options, together in zip(WAYS.values(), mixed, strict=True):
+        alone = [engine.decode([source], options)[0] for source in sources]
+        assert tokens_of(together) == tokens_of(alone)
+        assert [one.best.score for one in together] == [one.best.score for one in alone]
 
 
 def test_tokens_without_meaning_are_never_generated(imported: Imported) -> None:

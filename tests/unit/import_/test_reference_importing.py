@@ -14,6 +14,8 @@ from tests.unit.import_.conftest import MARIAN_SEED, MakeCheckpoint
 from seqserve.errors import OptionError
 from seqserve_export import artifact
 from seqserve_export.parity import ParityError
+from seqserve_export.restore import restore
+from seqserve_import import importing
 from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.command import main
 from seqserve_import.importing import load
@@ -78,6 +80,14 @@ def test_the_manifest_tells_what_was_imported_and_proved(imported: Path, folder:
     assert (manifest.template, manifest.generation) == (None, {})
 
 
+def test_the_artifact_gives_the_model_back(imported: Path, folder: Path) -> None:
+    restored = dict(restore(imported).named_parameters())
+    expected = dict(load(Checkpoint(folder)).model.named_parameters())
+    assert restored.keys() == expected.keys()
+    for name, weight in expected.items():
+        assert torch.equal(restored[name], weight), name
+
+
 def test_the_artifact_serves_text(imported: Path) -> None:
     with Offline(imported) as engine:
         [text] = engine(["t20 t21 t22"])
@@ -118,6 +128,23 @@ def test_a_weight_that_changed_is_refused(
     with pytest.raises(ParityError, match="nothing was written"):
         again(checkpoint=other)
     assert not list((tmp_path / "models").iterdir())
+
+
+@pytest.mark.parity
+def test_a_checkpoint_can_be_imported_in_eight_bits(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Random weights lose more by rounding than the judge allows.
+    monkeypatch.setattr(importing, "judge", lambda verification, precision: None)
+    options = ["--name", "opus", "--precision", "int8", "--threads", "1", "--sentences", "40"]
+    assert main([str(folder), *options, "--model-repository", str(tmp_path)]) == 0
+    manifest = Manifest.load(tmp_path / "opus" / "1")
+    assert manifest.precision == "int8"
+    proof = manifest.verification
+    assert proof is not None
+    assert proof.max_logprob_difference < 0.5
+    assert 0.8 < proof.top1_agreement < 1.0
+    assert proof.sentences_equal > 0.9 * proof.sentences
 
 
 @pytest.mark.parametrize("content", [None, "", "\n \n"])

@@ -38,6 +38,20 @@ def test_swiglu_gates_with_the_swish_of_its_own_projection(make_config: MakeConf
 
 
 @pytest.mark.parametrize(
+    ("gated", "plain"),
+    [(Activation.GEGLU, Activation.GELU), (Activation.GEGLU_TANH, Activation.GELU_TANH)],
+)
+def test_geglu_gates_with_gelu(
+    make_config: MakeConfig, gated: Activation, plain: Activation
+) -> None:
+    layer = FeedForward(make_config(activation=gated))
+    assert layer.gate is not None
+    x = torch.randn(2, 3, 16)
+    gelu = FeedForward(make_config(activation=plain)).activation
+    assert_same(layer(x), layer.down(gelu(layer.gate(x)) * layer.up(x)))
+
+
+@pytest.mark.parametrize(
     ("activation", "expected"),
     [
         (Activation.RELU, [0.0, 2.0]),
@@ -57,6 +71,8 @@ def test_rms_norm_keeps_the_mean(make_config: MakeConfig) -> None:
     x = torch.randn(2, 3, 16) + 5
     rms, layer = (make_norm(make_config(norm=norm))(x) for norm in (Norm.RMS, Norm.LAYER))
     assert_same(rms, x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt())
+    coarse = make_norm(make_config(norm=Norm.RMS, norm_epsilon=0.5))(x)
+    assert_same(coarse, x / (x.square().mean(-1, keepdim=True) + 0.5).sqrt())
     assert_same(layer.mean(-1), torch.zeros(2, 3))
 
 

@@ -61,6 +61,48 @@ def test_cached_steps_equal_one_pass(
         assert_same(logits, expected)
 
 
+@torch.no_grad()
+def test_cached_steps_equal_one_pass_where_heads_are_wider_and_embeddings_normed(
+    make_model: MakeModel, make_tokens: MakeTokens
+) -> None:
+    model = make_model(
+        attention_width=24, projection_bias=False, embedding_norm=True, logits_bias=True
+    )
+    source, lengths, target = make_tokens(3, 6), torch.tensor([6, 2, 4]), make_tokens(3, 7)
+    state = begin(model, source, lengths)
+    features = [model.advance(token, state) for token in target.split(1, dim=1)]
+    assert state.memory[0][0].shape == (3, 4, 6, 6)
+    assert_same(model.project(torch.cat(features, dim=1)), model(source, lengths, target))
+
+
+@torch.no_grad()
+def test_biases_of_logits_are_added(make_model: MakeModel, make_tokens: MakeTokens) -> None:
+    model = make_model(logits_bias=True)
+    source, lengths, target = make_tokens(3, 6), torch.tensor([6, 2, 4]), make_tokens(3, 7)
+    biased = model(source, lengths, target)
+    assert model.logits_bias is not None
+    bias = model.logits_bias.clone()
+    model.logits_bias.zero_()
+    assert_same(biased, model(source, lengths, target) + bias)
+
+
+@torch.no_grad()
+def test_normed_embeddings_have_no_size(make_model: MakeModel, make_tokens: MakeTokens) -> None:
+    model = make_model(
+        embedding_norm=True, positions=PositionScheme.ROTARY, norm_epsilon=1e-15, tied_output=False
+    )
+    source, lengths, target = make_tokens(3, 6), torch.tensor([6, 2, 4]), make_tokens(3, 7)
+    before = model(source, lengths, target)
+    model.source_embedding.weight *= 3.0
+    assert_same(model(source, lengths, target), before)
+
+
+def test_a_model_without_biases_has_those_of_its_norms_alone(make_model: MakeModel) -> None:
+    names = [name for name, _ in make_model(projection_bias=False).named_parameters()]
+    assert all("norm" in name for name in names if name.endswith("bias"))
+    assert any(name.endswith("bias") for name in names)
+
+
 @every_scheme
 @torch.no_grad()
 def test_decode_and_forward_agree(
