@@ -68,6 +68,8 @@ def _mbart(checkpoint: Checkpoint, tokens: Tokens) -> Template:
     mBART starts a target with its language, and a checkpoint of it names one.
     """
     codes = {code: code for code in MBART50 if code in tokens}
+    if not codes:
+        return Template()
     ends = checkpoint.generation.numbers("eos_token_id")
     if checkpoint.generation.optional_number("decoder_start_token_id") in ends:
         return _of_both(codes)
@@ -75,6 +77,8 @@ def _mbart(checkpoint: Checkpoint, tokens: Tokens) -> Template:
 
 
 def _of_both(codes: Mapping[str, str]) -> Template:
+    if not codes:
+        return Template()
     return Template(
         source_prefix=["{source}"],
         target_prefix=["{target}"],

@@ -37,6 +37,11 @@ def test_nllb_has_the_source_language_in_front_and_the_target_language_first(fol
     assert "zh" not in found.aliases, "it may be one of two"
 
 
+@pytest.mark.parametrize("model_type", ["m2m_100", "mbart"])
+def test_vocabulary_without_languages_asks_for_none(folder: Path, model_type: str) -> None:
+    assert template(folder, ["a", "b"], model_type=model_type) is None
+
+
 def test_m2m100_spells_its_codes_with_underscores(folder: Path) -> None:
     found = template(folder, ["__en__", "__de__", "x"], model_type="m2m_100")
     assert found is not None

@@ -116,7 +116,13 @@ def _is_text(model: sentencepiece.SentencePieceProcessor, id_: int) -> bool:
     return not (model.is_control(id_) or model.is_unknown(id_) or model.is_byte(id_))
 
 
-CHARACTERS = [one for one in sorted({*"".join(LINES)}) if unicodedata.category(one)[0] != "M"]
+def _is_mark(character: str) -> bool:
+    """Tells whether a character is a mark, or becomes one and more, as the Thai U+0E33 does."""
+    return unicodedata.category(unicodedata.normalize("NFKC", character)[0])[0] == "M"
+
+
+# A mark on a character that becomes several, such as ½, is lost: the page of models says so.
+CHARACTERS = [one for one in sorted({*"".join(LINES)}) if not _is_mark(one)]
 
 
 @settings(max_examples=40, deadline=None)
