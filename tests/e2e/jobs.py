@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.soak.test_memory import WORDS
+from bench.sentences import everyday
 
 from seqserve import Client
 
@@ -21,9 +21,8 @@ from .process import PATIENCE_S
 
 
 def lines(count: int, seed: int = 0) -> list[str]:
-    """Draws sentences of 3 to 25 words."""
-    draw = random.Random(seed)
-    return [" ".join(draw.choices(WORDS, k=draw.randint(3, 25))) + "." for _ in range(count)]
+    """Draws everyday sentences."""
+    return random.Random(seed).choices(everyday(), k=count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
