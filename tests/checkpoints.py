@@ -26,6 +26,8 @@ Piece = Model.Piece
 
 TOKENS = 96
 """Tokens of a vocabulary."""
+LANGUAGES = ["deu_Latn", "eng_Latn"]
+"""Tokens 7 and 8 of NLLB and M2M-100."""
 _UNKNOWN = 3
 
 
@@ -218,6 +220,8 @@ def _words(config: Any, space: str = "") -> dict[str, int]:
     words = [f"{space}t{number}" for number in range(TOKENS)]
     words[config.pad_token_id], words[config.eos_token_id] = "<pad>", "</s>"
     words[_UNKNOWN] = "<unk>"
+    if config.model_type == "m2m_100":
+        words[7:9] = LANGUAGES
     if (begin := getattr(config, "bos_token_id", None)) is not None:
         words[begin] = "<s>"
     return {word: number for number, word in enumerate(words)}
@@ -236,7 +240,7 @@ def _write_pieces(config: Any, folder: Path) -> None:
 def tokenizer(config: Any) -> tokenizers.Tokenizer:
     """Makes a vocabulary of words that stand between spaces, and an end after each text."""
     ids = _words(config)
-    special = [word for word in ids if word.startswith("<")]
+    special = [word for word in ids if word.startswith("<") or word in LANGUAGES]
     made = tokenizers.Tokenizer(models.WordLevel(ids, unk_token="<unk>"))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     made.add_special_tokens(special)
