@@ -134,7 +134,7 @@ async def test_an_engine_that_hangs_is_restarted(
             back_s = time.monotonic() - began_s
         print(f"\nits calls failed after {known_s:.1f} s, others were served after {back_s:.1f} s")
         assert STALL_S < known_s < 3 * STALL_S
-        assert f"engine has stood still and is ended model={NAME}/1" in server.stderr
+        assert f"engine has stood still and is ended model={NAME}/{STUCK}" in server.stderr
         assert len(engines & set(server.engines())) == len(engines) - 1
         ended = ledger.ended()
         assert ended["DEADLINE_EXCEEDED"] == 1 and not ended["INTERNAL"]

@@ -155,7 +155,7 @@ class ServeOptions:
         None,
         help="Maximum expected wait, estimated from recent throughput; a request that would wait"
         " longer is refused. If not given, it is half the time that requests take, but at least"
-        " half a second. Requests of low priority, bulk calls and batches may wait longer.",
+        " 0.3 s. Requests of low priority, bulk calls and batches may wait longer.",
         minimum=0,
     )
     caller_share: float = _engine(

@@ -24,7 +24,7 @@ from seqserve_server.engine.queue.fair_queue import FairQueue
 from seqserve_server.engine.queue.pace import Pace
 from seqserve_server.engine.request import Request
 
-MIN_MAX_WAIT_S = 0.5
+MIN_MAX_WAIT_S = 0.3
 """A wait that is never refused, except for a deadline or ``max_queue_s``: people hardly mind it."""
 SHARE = 0.5
 """Longest expected wait, as a share of the time that a request occupies its slots. So half as many

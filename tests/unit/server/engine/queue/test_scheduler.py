@@ -246,10 +246,10 @@ def test_long_wait_is_refused_but_not_to_low_priority() -> None:
     scheduler.submit(request(caller="other"))  # It would be among the first.
 
 
-def test_half_a_second_of_wait_is_never_refused() -> None:
+def test_short_wait_is_never_refused() -> None:
     scheduler, clock = paced(0.01, max_queue_s=None)
-    submitted(scheduler, *[3] * 50)
-    assert str(refusal(scheduler, request())) == "it would wait for about 0.5 s"
+    submitted(scheduler, *[3] * 30)
+    assert str(refusal(scheduler, request())) == "it would wait for about 0.3 s"
     early = request(deadline_s=clock.now_s + 0.1)
     assert refusal(scheduler, early).bound is Bound.DEADLINE, "its own deadline decides first"
 
@@ -418,7 +418,7 @@ def test_time_limit_ends_the_wait_too() -> None:
     assert scheduler.expire(12.0) == [limited]
 
 
-@pytest.mark.parametrize("callers", [8, 40])
+@pytest.mark.parametrize("callers", [8, 24])
 @pytest.mark.parametrize("flows", [1, 4])
 def test_clients_that_wait_for_each_answer_are_all_served(callers: int, flows: int) -> None:
     """Threads of one client, on some connections, call again as soon as they have an answer."""
@@ -481,7 +481,7 @@ def test_client_that_follows_the_retry_advice_is_admitted(callers: int) -> None:
     assert refused_again <= again / 10
 
 
-@pytest.mark.parametrize(("max_queue_s", "slowest_s"), [(None, 1.0), (0.14, 0.4)])
+@pytest.mark.parametrize(("max_queue_s", "slowest_s"), [(None, 0.7), (0.14, 0.4)])
 def test_flood_leaves_others_served_and_no_call_much_slower(
     max_queue_s: float | None, slowest_s: float
 ) -> None:
