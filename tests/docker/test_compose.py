@@ -10,6 +10,7 @@ import time
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 
 from seqserve import Client
+from seqserve.errors import CallError
 
 if TYPE_CHECKING:
     from .conftest import Docker
@@ -98,6 +100,26 @@ def stack(docker: Docker, server_image: str, models: Path) -> Iterator[Stack]:
 
 def test_the_server_is_healthy(stack: Stack) -> None:
     assert stack.inspect("{{.State.Health.Status}}") == "healthy"
+
+
+def test_the_worst_permitted_calls_of_a_caller_fit_its_memory(stack: Stack) -> None:
+    source = "The old train waits near the quiet garden and nobody knows why. " * 7
+    options = {"beam_size": 32, "num_hypotheses": 32, "return_top_tokens": 64}
+    options |= {"min_decoding_length": 128, "max_decoding_length": 128, "return_attention": True}
+
+    def widest(number: int) -> str:
+        try:
+            return client.generate(source, **options).text
+        except CallError:
+            # Refused, or too long for a tiny model: what counts is that the server goes on.
+            return ""
+
+    # One client can have half of the memory for answers, and all share the scorer's.
+    with Client(stack.target, timeout_s=120.0) as client, ThreadPoolExecutor(8) as threads:
+        list(threads.map(widest, range(12)))
+        assert client.generate("We watched a film.", max_decoding_length=8).tokens
+    assert stack.inspect("{{.State.OOMKilled}}") == "false"
+    assert stack.inspect("{{.RestartCount}}") == "0"
 
 
 def test_client_on_the_host_is_answered(stack: Stack) -> None:
