@@ -114,7 +114,6 @@ def test_the_worst_permitted_calls_of_a_caller_fit_its_memory(stack: Stack) -> N
             # Refused, or too long for a tiny model: what counts is that the server goes on.
             return ""
 
-    # One client can have half of the memory for answers, and all share the scorer's.
     with Client(stack.target, timeout_s=120.0) as client, ThreadPoolExecutor(8) as threads:
         list(threads.map(widest, range(12)))
         assert client.generate("We watched a film.", max_decoding_length=8).tokens
