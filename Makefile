@@ -35,7 +35,7 @@ unit: $(VENV)/.ready ## Run tests/unit, but not what is slow or compares with ot
 
 test: $(VENV)/.ready ## Run all tests, then those against other engines and those of the README.
 	$(BIN)/pytest
-	$(BIN)/pytest -m parity
+	$(BIN)/pytest -m parity --numprocesses 2 --dist loadfile
 	$(BIN)/pytest -m newcomer
 
 soak: $(VENV)/.ready ## Twice ten minutes of random traffic: memory stays flat, each call is accounted for.
