@@ -31,13 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     let_threads_sleep()
     from seqserve_export.export import export
 
-    place = export(options)
-    megabytes = sum(file.stat().st_size for file in place.iterdir()) / 1e6
-    print(
-        f"{place} ({options.precision.value}, {megabytes:.1f} MB): ready to serve; try: "
-        f"seqserve serve --model-repository {options.model_repository} "
-        f"--default-model {options.name}"
-    )
+    print(options.ready(export(options)))
     return 0
 
 
