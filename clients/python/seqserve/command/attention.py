@@ -79,14 +79,7 @@ def main(argv: list[str]) -> int:
         epilog=_EPILOG,
     )
     with options.connect() as client:
-        result = client.attention(
-            options.source,
-            options.target_text,
-            model=options.model,
-            version=options.model_version,
-            source_language=options.source_language,
-            target_language=options.target_language,
-        )
+        result = client.attention(options.source, options.target_text, **options.call())
     lines = [_json_of(result)] if options.json else _map_of(result, options)
     print(*lines, sep="\n")
     return 0

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from seqserve import Client
 from seqserve.arguments import DEFAULT_TARGET, DEFAULT_TIMEOUT_S
@@ -148,6 +148,15 @@ class PairCallOptions(ModelCallOptions):
     target_language: str | None = option(
         None, help="Code of the language of the target, for models that know several."
     )
+
+    def call(self) -> dict[str, Any]:
+        """Returns the arguments of each call beside its texts."""
+        return {
+            "model": self.model,
+            "version": self.model_version,
+            "source_language": self.source_language,
+            "target_language": self.target_language,
+        }
 
 
 def parse_call(

@@ -40,14 +40,7 @@ def main(argv: list[str]) -> int:
         epilog=_EPILOG,
     )
     with options.connect() as client:
-        result = client.score(
-            options.source,
-            options.target_text,
-            model=options.model,
-            version=options.model_version,
-            source_language=options.source_language,
-            target_language=options.target_language,
-        )
+        result = client.score(options.source, options.target_text, **options.call())
     print(json_line(asdict(result)) if options.json else "\n".join(_table_of(result)))
     return 0
 
