@@ -98,9 +98,14 @@ class Template:
     """Other codes of languages, such as those of ISO 639, and the codes that they stand for."""
 
     @property
+    def languages(self) -> dict[str, dict[str, str]]:
+        """The languages of each role: ``source`` and ``target``."""
+        return {"source": self.source_languages, "target": self.target_languages}
+
+    @property
     def tokens(self) -> set[str]:
         """Every token that it may add."""
-        languages = {"{source}": self.source_languages, "{target}": self.target_languages}
+        languages = {f"{{{role}}}": known for role, known in self.languages.items()}
         found: set[str] = set()
         for element in (*self.source_prefix, *self.source_suffix, *self.target_prefix):
             found.update(languages[element].values() if element in languages else [element])

@@ -13,7 +13,6 @@ from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.manifest import Manifest, Template
 from seqserve_server.contract.tokenizer import Tokenizer
 
-SOURCE, TARGET = "source", "target"
 # Enough for a person to find the right one; `seqserve models` lists all.
 _MAX_LISTED = 20
 
@@ -35,6 +34,9 @@ class Affixes(NamedTuple):
         return [*self.before, *source, *self.after] if self.before or self.after else source
 
 
+_NOTHING = Affixes()
+
+
 def affixes_of(
     source_language: str,
     target_language: str,
@@ -48,10 +50,11 @@ def affixes_of(
         InvalidRequest: A language is unknown, is missing, or the model asks for none. The field has
             the name of the ``section`` before it.
     """
+    codes = {"source": source_language, "target": target_language}
+    if manifest.template is None and not any(codes.values()):
+        return _NOTHING
     template = manifest.template or Template()
-    chosen = _Chosen(
-        {SOURCE: source_language, TARGET: target_language}, template, manifest.label, section
-    )
+    chosen = _Chosen(codes, template, manifest.label, section)
     return Affixes(
         chosen.text(template.text_prefix),
         chosen.ids(template.source_prefix, tokenizer),
@@ -67,7 +70,7 @@ class _Chosen:
         self, codes: Mapping[str, str], template: Template, label: str, section: str
     ) -> None:
         self._label, self._section = label, section
-        self._known = {SOURCE: template.source_languages, TARGET: template.target_languages}
+        self._known = template.languages
         self._aliases = template.aliases
         # Token or name of each language that is given.
         self._given = {role: self._find(role, code) for role, code in codes.items() if code}
