@@ -71,6 +71,8 @@ _EXPORTS = {
     "int8": "tiny_int8_artifact",
     "row-scaled": "tiny_row_scaled_artifact",
     "babble": "repository",
+    "marian": "imported_marian",
+    "nllb": "imported_nllb",
 }
 """The fixture that gives each export."""
 

@@ -107,7 +107,7 @@ def test_memory_is_flat_after_warm_up(tmp_path: Path) -> None:
             f" its memory {began:.0f} MB at the start, {early:.1f} after a fifth, {late:.1f} at the"
             f" end, {max(samples):.1f} at most"
         )
-        assert traffic.answers > 20 * DURATION_S
+        assert traffic.answers > CALLERS and traffic.cancelled > 0
         assert late - early < TOLERANCE_MB
         assert server.engines() == engines, "an engine was restarted, which hides its memory"
         assert "Traceback" not in server.stderr
