@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,13 @@ class CrossKV:
     def of_source(self, packed: Array, index: int) -> Array:
         """Gives the part of one source, ``[S, W]``."""
         return packed[self.starts[index] : self.starts[index + 1]]
+
+
+class EncodedSource(NamedTuple):
+    """One of the sources that were encoded together."""
+
+    cross_kv: CrossKV
+    index: int
 
 
 def starts_of(sources: Sequence[Sequence[int]]) -> list[int]:

@@ -8,6 +8,7 @@ from enum import Enum
 from seqserve_server.contract.events import Event, Finished, Timeline
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, Spec
+from seqserve_server.engine.packing import EncodedSource
 
 
 class RequestState(Enum):
@@ -31,6 +32,10 @@ class Request:
     """Whether the call was cancelled because its deadline had come."""
     passed_rows: int = 0
     """Slots that later requests took first, because this one needs more than were free."""
+    is_ahead: bool = False
+    """Whether a worker encodes its source while it waits."""
+    encoded: EncodedSource | None = None
+    """Its encoded source, until it is copied into slots."""
     tokens_done: int = 0
     """Generated tokens when it left its slots, whether or not they reach the caller."""
     timeline: Timeline = field(init=False)
