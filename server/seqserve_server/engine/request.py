@@ -39,9 +39,12 @@ class Request:
     tokens_done: int = 0
     """Generated tokens when it left its slots, whether or not they reach the caller."""
     timeline: Timeline = field(init=False)
+    work: int = field(init=False)
+    """Expected cost in tokens."""
 
     def __post_init__(self) -> None:
         """Starts the timeline at the arrival of the call."""
+        self.work = self.spec.work
         self.timeline = Timeline(arrived_s=self.spec.arrived_s)
 
     @property

@@ -88,12 +88,15 @@ class Scheduler(RequestQueue):
         with self._changed:
             now_s = self._clock()
             share = -(-(self._running_rows + self._queue.rows) // self._workers)
-            while free and busy < share and (request := self._next(free)):
+            while free and busy < share:
+                request, passed = self._next(free)
+                if request is None:
+                    break
                 if request.encoded is None:
                     budget_tokens -= len(request.spec.source)
                 if taken and budget_tokens < 0:
                     break
-                self._begin(request, now_s)
+                self._begin(request, passed, now_s)
                 taken.append(request)
                 rows = request.spec.rows
                 busy += rows
@@ -140,26 +143,26 @@ class Scheduler(RequestQueue):
             request.is_ahead = False
             self._tokens_ahead -= len(request.spec.source)
 
-    def _next(self, free: float) -> Request | None:
-        """Finds the next request for a worker with ``free`` slots."""
+    def _next(self, free: float) -> tuple[Request | None, list[Request]]:
+        """Finds the next request for a worker with ``free`` slots, and those that it passes."""
+        passed = []
         for request in self._queue:
             if request.is_ahead and request.encoded is None:
                 # Another worker is encoding it.
                 continue
             rows = request.spec.rows
             if rows <= free:
-                return request
+                return request, passed
             if request.passed_rows >= rows:
-                return None
-        return None
+                break
+            passed.append(request)
+        return None, []
 
-    def _begin(self, request: Request, now_s: float) -> None:
+    def _begin(self, request: Request, passed: list[Request], now_s: float) -> None:
         self._end_ahead(request)
         rows = request.spec.rows
-        for passed in self._queue:
-            if passed is request:
-                break
-            passed.passed_rows += rows
+        for other in passed:
+            other.passed_rows += rows
         self._queue.serve(request)
         request.state = RequestState.RUNNING
         self._started_s[request] = now_s
@@ -213,11 +216,11 @@ class Scheduler(RequestQueue):
                 self._running_rows -= rows
                 self._queue.forget(request)
                 if answered:
-                    self._pace.ended(request.spec.work, rows, self._clock() - started_s)
+                    self._pace.ended(request.work, rows, self._clock() - started_s)
 
     def wait_for_work(self, timeout_s: float) -> bool:
         """Blocks an idle worker until it can take a request; False after the timeout."""
         with self._changed:
             return self._changed.wait_for(
-                lambda: self._stopped or self._next(math.inf) is not None, timeout_s
+                lambda: self._stopped or self._next(math.inf)[0] is not None, timeout_s
             )
