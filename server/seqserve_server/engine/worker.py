@@ -28,8 +28,11 @@ from seqserve_server.engine.runtime import Runtime
 # Only attention pays for padding: sources up to this many times as long as the shortest share it.
 _MAX_PADDED = 2
 
-# Sources of so many tokens together use a CPU as well as larger groups do.
+# Sources of so many tokens together use a CPU as well as larger groups do: about four.
 _GROUP_TOKENS = 64
+_GROUP_SOURCES = 4
+# New sources wait for one more step, for others to be encoded with, for each so many running rows.
+_ROWS_FOR_A_STEP = 8
 
 _log = logging.getLogger(__name__)
 
@@ -94,6 +97,8 @@ class Worker:
         self._streaming: set[Request] = set()
         self._scoring: set[Request] = set()
         self._joining: list[Request] = []
+        # Steps for which sources have waited for others, to be encoded together.
+        self._steps_waited = 0
         self._without_token: list[Request] = []
         # An attribute, so that a fault later in the step loses no event.
         self._events: Events = []
@@ -191,6 +196,8 @@ class Worker:
     def _admit(self) -> None:
         """Gives free slots to new requests; encodes their sources, within the budget."""
         busy = self._busy_rows
+        if self._waits_for_company(busy):
+            return
         new = self._scheduler.take(
             busy=busy, free=self._cache.slots - busy, budget_tokens=self._max_source_tokens
         )
@@ -207,6 +214,18 @@ class Worker:
         for request in new:
             if request.encoded is not None:
                 self._join(request, request.encoded)
+
+    def _waits_for_company(self, busy: int) -> bool:
+        """Tells whether new sources should wait for the next step, to be encoded with others.
+
+        The more rows run, the longer they may wait, and the sooner others come.
+        """
+        waiting = self._scheduler.queue_depth
+        if not waiting or waiting >= _GROUP_SOURCES or self._steps_waited >= busy // _ROWS_FOR_A_STEP:
+            self._steps_waited = 0
+            return False
+        self._steps_waited += 1
+        return True
 
     def _encode_with_others(self, new: list[Request]) -> None:
         """Encodes sources, and those of waiting requests where that makes it cheaper."""
