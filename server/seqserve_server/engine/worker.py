@@ -221,7 +221,11 @@ class Worker:
         The more rows run, the longer they may wait, and the sooner others come.
         """
         waiting = self._scheduler.queue_depth
-        if not waiting or waiting >= _GROUP_SOURCES or self._steps_waited >= busy // _ROWS_FOR_A_STEP:
+        if (
+            not waiting
+            or waiting >= _GROUP_SOURCES
+            or self._steps_waited >= busy // _ROWS_FOR_A_STEP
+        ):
             self._steps_waited = 0
             return False
         self._steps_waited += 1
@@ -230,7 +234,8 @@ class Worker:
     def _encode_with_others(self, new: list[Request]) -> None:
         """Encodes sources, and those of waiting requests where that makes it cheaper."""
         tokens = sum(len(request.spec.source) for request in new)
-        ahead = self._scheduler.take_ahead(_GROUP_TOKENS - tokens) if tokens < _GROUP_TOKENS else []
+        left = min(_GROUP_TOKENS, self._max_source_tokens) - tokens
+        ahead = self._scheduler.take_ahead(left) if left > 0 else []
         for group in grouped_by_length(new + ahead):
             self._encode(group)
         if ahead:
