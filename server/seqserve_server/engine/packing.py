@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,8 @@ class CrossKV:
         return packed[self.starts[index] : self.starts[index + 1]]
 
 
-class EncodedSource(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class EncodedSource:
     """One of the sources that were encoded together."""
 
     cross_kv: CrossKV

@@ -278,7 +278,7 @@ class Worker:
         spec = request.generate
         rows = [self._take_row(request) for _ in range(spec.rows)]
         for row in rows:
-            self._cache.join(row, *source)
+            self._cache.join(row, source.cross_kv, source.index)
         request.encoded = None
         self._search.join(rows, request)
         if spec.deadline_s is not None:

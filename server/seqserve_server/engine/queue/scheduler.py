@@ -150,7 +150,7 @@ class Scheduler(RequestQueue):
 
     def _next(self, free: float) -> tuple[Request | None, list[Request]]:
         """Finds the next request for a worker with ``free`` slots, and those that it passes."""
-        passed = []
+        passed: list[Request] = []
         for request in self._queue:
             if request.is_ahead and request.encoded is None:
                 # Another worker is encoding it.
