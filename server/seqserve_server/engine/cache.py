@@ -47,10 +47,13 @@ class SlotCache:
         self._source_last_index = np.zeros(slots, np.int32)
         # How many rows the two maxima below belong to; 0 where they must be found again.
         self._rows_measured = 0
+        self._running_lengths = self.lengths[:0]
         self._num_tokens = 0
         self._max_length = np.full(1, _MIN_LENGTH, np.int32)
         self._max_source_length = np.full(1, _MIN_LENGTH, np.int32)
         self._return_logprobs = np.array(True)
+        self.returned_logprobs = True
+        """Whether the last step computed log-probabilities."""
         max_suppressed = _MAX_LISTED + manifest.limits.max_target_length
         self._suppressed: dict[int, Sequence[int]] = {}
         self._is_mask_ready = True
@@ -66,6 +69,7 @@ class SlotCache:
         self._logits = np.zeros(slots * self.vocabulary_size, np.float32)
         self.projects = True
         """Whether steps look at the whole vocabulary."""
+        self._sizes: StepSizes | None = None
         self._allowed_shape = runtime.allowed_shape
         groups, size = runtime.allowed_shape(self.vocabulary_size)
         self._num_allowed = self._allowed_groups = 0
@@ -74,6 +78,8 @@ class SlotCache:
         self._self_kv, self._cross_kv, self._last_kv = self._allocate(
             manifest, slots, runtime.cache_type
         )
+        # Views: [B, S, H, D], as the encoder gives them.
+        self._cross_by_token = [array.swapaxes(1, 2) for array in self._cross_kv.values()]
         self._step = runtime.step(*self._buffers())
 
     def _allocate(
@@ -131,10 +137,10 @@ class SlotCache:
 
     def join(self, row: int, cross_kv: CrossKV, index: int) -> None:
         """Copies a newly encoded source into a free row."""
-        length, heads = cross_kv.length(index), self._shape.heads
-        for cache, packed in zip(self._cross_kv.values(), cross_kv.packed, strict=True):
-            by_head = cross_kv.of_source(packed, index).reshape(length, heads, -1)  # [S, H, D]
-            cache[row, :, :length] = by_head.swapaxes(0, 1)
+        begin, end = cross_kv.starts[index : index + 2]
+        length = end - begin
+        for by_token, packed in zip(self._cross_by_token, cross_kv.packed, strict=True):
+            by_token[row, :length] = packed[begin:end].reshape(length, self._shape.heads, -1)
         for cache, last in zip(self._last_kv.values(), cross_kv.last, strict=True):
             cache[row] = last[index]
         self.tokens[row] = self._bos
@@ -215,6 +221,7 @@ class SlotCache:
         # The rest of the last group holds older tokens: nobody reads their logits.
         self._allowed_tokens.reshape(-1)[: len(allowed)] = allowed
         self.projects = projects
+        self._sizes = None
 
     def top_tokens(self, rows: Sequence[int] | Array) -> tuple[Array, Array]:
         """Gives the top tokens of rows ``[..]`` and their log-probabilities, ``[.., K]`` each."""
@@ -237,20 +244,23 @@ class SlotCache:
 
     def advance(self, rows: int, *, return_logprobs: bool = True) -> None:
         """Runs one step: each row reads its newest token, and its next token takes that place."""
-        self._return_logprobs[...] = return_logprobs
+        if return_logprobs is not self.returned_logprobs:
+            self._return_logprobs[...] = self.returned_logprobs = return_logprobs
         if rows != self._rows_measured:
             self._measure(rows)
         self._max_length[0] = max(self._num_tokens + 1, _MIN_LENGTH)
         if not self._is_mask_ready or rows > self._mask_rows:
             self._write_mask(rows)
-        if self.projects:
-            groups = self._allowed_groups
-            sizes = StepSizes(self._mask_width, self.top_k, self.num_logits, groups)
-        else:
-            sizes = StepSizes(allowed_groups=self._allowed_groups, projects=False)
-        self._step.run(rows, sizes)
-        self.lengths[:rows] += 1
+        if self._sizes is None:
+            self._sizes = self._step_sizes()
+        self._step.run(rows, self._sizes)
+        self._running_lengths += 1
         self._num_tokens += 1
+
+    def _step_sizes(self) -> StepSizes:
+        if not self.projects:
+            return StepSizes(allowed_groups=self._allowed_groups, projects=False)
+        return StepSizes(self._mask_width, self.top_k, self.num_logits, self._allowed_groups)
 
     def assert_idle(self) -> None:
         """Checks that no row has left a mask or a request behind; for tests of leaks.
@@ -277,9 +287,11 @@ class SlotCache:
                 self._bias_tokens[begin : begin + len(tokens)] = tokens
                 self._bias_values[begin : begin + len(tokens)] = MASKED_LOGIT
         self._is_mask_ready, self._mask_rows, self._mask_width = True, rows, width
+        self._sizes = None
 
     def _measure(self, rows: int) -> None:
         """Finds the longest of the rows; not needed while the same ones run on."""
         self._num_tokens = int(self.lengths[:rows].max())
         self._max_source_length[0] = max(int(self.source_lengths[:rows].max()), _MIN_LENGTH)
+        self._running_lengths = self.lengths[:rows]
         self._rows_measured = rows
