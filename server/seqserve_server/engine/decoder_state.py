@@ -96,10 +96,10 @@ class CrossAttentionCache:
 
     def join(self, row: int, cross_kv: CrossKV, index: int) -> None:
         """Copies a newly encoded source into a row."""
-        begin, end = cross_kv.starts[index : index + 2]
-        length = end - begin
+        length = cross_kv.length(index)
         for by_token, packed in zip(self._by_token, cross_kv.packed, strict=True):
-            by_token[row, :length] = packed[begin:end].reshape(length, self._heads, -1)
+            entries = cross_kv.of_source(packed, index)  # [S, A]
+            by_token[row, :length] = entries.reshape(length, self._heads, -1)
         for cache, last in zip(self.last.values(), cross_kv.last, strict=True):
             cache[row] = last[index]
 
