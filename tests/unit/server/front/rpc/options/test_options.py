@@ -437,6 +437,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "prefix_bias_beta": reals,
     "terms": st.lists(terms, max_size=3),
     "vocabulary_allow": token_lists,
+    "shortlist": st.booleans(),
     "return_scores": st.booleans(),
     "return_token_scores": st.booleans(),
     "return_top_tokens": integers,
