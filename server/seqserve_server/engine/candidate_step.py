@@ -34,6 +34,8 @@ class CandidateStep:
         self.rows = Candidates(vocabulary_size)
         self._vocabulary_size = vocabulary_size
         self._layout: Layout | None = None
+        # Where the logits of the candidates are among those computed, and which are suppressed.
+        self._places = np.empty(0, np.int64)
         self._masked: Array | None = None
 
     @property
@@ -51,6 +53,9 @@ class CandidateStep:
         self.groups, _ = self._allowed_shape(len(union))
         # The rest of the last groups holds older tokens: nobody reads their logits.
         self.tokens.reshape(-1)[: len(union)] = union
+        if layout is not None:
+            stride = self.groups * self.tokens.shape[1] or self._vocabulary_size
+            self._places = (layout.rows * stride).repeat(layout.sizes) + layout.columns
 
     def forget_masks(self) -> None:
         """Looks for suppressed tokens again in the next step."""
@@ -68,9 +73,7 @@ class CandidateStep:
         if layout is None:
             return None
         computed = self.logits if self.groups else all_logits
-        stride = self.groups * self.tokens.shape[1] or self._vocabulary_size
-        places = layout.rows[layout.owners] * stride + layout.columns
-        logits = computed.reshape(-1).take(places)
+        logits = computed.reshape(-1).take(self._places)
         if self._masked is None:
             self._masked = layout.places(suppressed)
         logits[self._masked] = MASKED_LOGIT

@@ -43,12 +43,11 @@ class Layout(NamedTuple):
     def places(self, tokens_of_rows: Mapping[int, Sequence[int]]) -> Array:
         """Finds some tokens of some rows among the candidates, ``[M]``; others are left out."""
         found = [np.empty(0, np.int64)]
-        for row in self.rows.tolist():
-            if wanted := tokens_of_rows.get(row):
-                mine = self.of(row)
-                places = mine.start + self.tokens[mine].searchsorted(wanted)
-                places = np.minimum(places, mine.stop - 1)
-                found.append(places[self.tokens[places] == wanted])
+        for row in tokens_of_rows.keys() & set(self.rows.tolist()):
+            mine, wanted = self.of(row), tokens_of_rows[row]
+            places = mine.start + self.tokens[mine].searchsorted(wanted)
+            places = np.minimum(places, mine.stop - 1)
+            found.append(places[self.tokens[places] == wanted])
         return np.concatenate(found)
 
 
