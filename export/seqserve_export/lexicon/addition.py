@@ -1,4 +1,4 @@
-"""Adds a shortlist to an artifact, and proves what it costs."""
+"""Adds a shortlist to an artifact, and measures what it costs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ def add_shortlist(
     origin: str,
     data: str,
     threads: int = 1,
-) -> Manifest:
+    max_decoding_length: int | None = None,
+) -> ShortlistVerification:
     """Writes a shortlist into the folder of an artifact that nobody serves yet.
 
     Args:
@@ -48,12 +49,10 @@ def add_shortlist(
         origin: What the shortlist was made of.
         data: Names the pairs.
         threads: Within a step.
+        max_decoding_length: Target tokens, at most; the model's own limit where not given.
 
     Returns:
-        The new manifest, which has been written too.
-
-    Raises:
-        ShortlistError: Translations get worse by it.
+        The sentences decoded with and without the shortlist; :func:`judge` judges them.
     """
     path = folder / shortlist_file.FILE
     shortlist.write(path)
@@ -64,24 +63,22 @@ def add_shortlist(
     manifest = replace(manifest, files=files, shortlist=record)
     manifest.write(folder)
     with Offline(folder, threads=threads) as artifact:
-        verification = _verified(artifact, shortlist, pairs, data)
+        longest = max_decoding_length or manifest.limits.max_target_length
+        verification = _verified(artifact, shortlist, pairs, data, longest)
         self_test = _self_test(artifact, manifest.self_test)
+    record = replace(record, verification=verification)
+    replace(manifest, shortlist=record, self_test=self_test).write(folder)
     report(verification)
-    judge(verification)
-    manifest = replace(
-        manifest, shortlist=replace(record, verification=verification), self_test=self_test
-    )
-    manifest.write(folder)
-    return manifest
+    return verification
 
 
 def _verified(
-    artifact: Offline, shortlist: Shortlist, pairs: Sequence[Pair], data: str
+    artifact: Offline, shortlist: Shortlist, pairs: Sequence[Pair], data: str, max_length: int
 ) -> ShortlistVerification:
     size = artifact.manifest.architecture.vocabulary_size
     sources = [artifact.encode(pair.source) for pair in pairs]
     count = sum(len(shortlist.candidates(source, (), size)) for source in sources)
-    on, off = (_translations(artifact, sources, shortlist=one) for one in (True, False))
+    on, off = (_translations(artifact, sources, max_length, one) for one in (True, False))
     references = [pair.target for pair in pairs]
     scores = [score(texts, references) for texts in (on, off)] if all(references) else None
     return ShortlistVerification(
@@ -96,9 +93,10 @@ def _verified(
     )
 
 
-def _translations(artifact: Offline, sources: list[list[int]], *, shortlist: bool) -> list[str]:
-    longest = artifact.manifest.limits.max_target_length
-    options = DecodingOptions(max_decoding_length=longest, shortlist=shortlist)
+def _translations(
+    artifact: Offline, sources: list[list[int]], max_length: int, shortlist: bool
+) -> list[str]:
+    options = DecodingOptions(max_decoding_length=max_length, shortlist=shortlist)
     answers = artifact.decode(sources, options)
     return [artifact.tokenizer.decode(answer.best.token_ids) for answer in answers]
 

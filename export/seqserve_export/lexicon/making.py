@@ -11,7 +11,7 @@ from pathlib import Path
 
 from seqserve.errors import OptionError
 from seqserve_export.artifact import draft_of
-from seqserve_export.lexicon.addition import add_shortlist
+from seqserve_export.lexicon.addition import add_shortlist, judge
 from seqserve_export.lexicon.options import ShortlistOptions
 from seqserve_export.lexicon.translations import TokenPair, learn_translations
 from seqserve_model.data import Pair, cannot_be_read, open_lines, read_pairs
@@ -46,7 +46,7 @@ def make_shortlist(options: ShortlistOptions) -> Path:
     manifest = replace(manifest, version=int(folder.name))
     with draft_of(folder) as draft:
         shutil.copytree(options.artifact, draft, dirs_exist_ok=True)
-        add_shortlist(
+        verification = add_shortlist(
             draft,
             manifest,
             shortlist,
@@ -55,6 +55,7 @@ def make_shortlist(options: ShortlistOptions) -> Path:
             data=(options.data or options.source).name,
             threads=options.threads,
         )
+        judge(verification)
     return folder
 
 
