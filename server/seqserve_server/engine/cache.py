@@ -234,7 +234,8 @@ class SlotCache:
 
     def advance(self, rows: int, *, return_logprobs: bool = True) -> None:
         """Runs one step: each row reads its newest token, and its next token takes that place."""
-        self._return_logprobs[...] = return_logprobs
+        # The graph need not sum over all tokens for rows that do not choose among all.
+        self._return_logprobs[...] = return_logprobs and len(self._limited.rows) < rows
         if rows != self._rows_measured:
             self._measure(rows)
         self._max_length[0] = max(self._num_tokens + 1, _MIN_LENGTH)

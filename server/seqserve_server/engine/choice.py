@@ -24,8 +24,9 @@ class Choice:
         self.rows = layout.rows
         self._layout, self._logits = layout, logits
         self._peaks = np.maximum.reduceat(logits, layout.starts)  # [R]
+        self._below = self._peaks.repeat(layout.sizes) - logits  # [N]
         # Put so that what is not a number has a best one too.
-        found = (~(logits < self._peaks[layout.owners])).nonzero()[0]
+        found = (~(self._below > 0)).nonzero()[0]
         self.tokens: Array = layout.tokens[found[found.searchsorted(layout.starts)]]
         """The best token of each row, ``[R]``; among equals the first."""
 
@@ -39,7 +40,7 @@ class Choice:
 
         The negative is the log-probability of the best token.
         """
-        shares = np.exp(self._logits - self._peaks[self._layout.owners])
+        shares = np.exp(-self._below)
         totals: Array = np.log(np.add.reduceat(shares, self._layout.starts))
         return totals
 

@@ -230,6 +230,8 @@ def test_terms_are_tokenized_in_order() -> None:
 
 def test_the_vocabulary_is_sorted_and_includes_end_tokens() -> None:
     eos = MANIFEST.tokens.eos
+    assert convert().shortlist
+    assert not convert(shortlist=False).shortlist
     assert convert(vocabulary_allow=["b", "a", "b"]).vocabulary == (eos, *ids("ab"))
     assert convert(vocabulary_allow=["a", "</s>"]).vocabulary == (eos, *ids("a"))
     assert convert(vocabulary_allow=["b"], end_tokens=["a"]).vocabulary == ids("ab")
