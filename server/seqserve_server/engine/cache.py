@@ -1,4 +1,4 @@
-"""The arrays that a decoder step reads and writes: tokens, lengths, keys and values of every row.
+"""The arrays that a decoder step reads and writes: tokens, lengths and decoder state of every row.
 
 Everything is allocated once, from the model's limits. Running rows are always the leading ones, 0
 to n - 1, so that a step reads one contiguous block: the last row replaces one that leaves. A step
@@ -17,6 +17,12 @@ from seqserve_server.contract.limits import MAX_END_TOKENS, MAX_SUPPRESSED, MAX_
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.engine.candidate_step import CandidateStep
 from seqserve_server.engine.choice import Choice
+from seqserve_server.engine.decoder_state import (
+    CellState,
+    CrossAttentionCache,
+    SelfAttentionCache,
+    TargetState,
+)
 from seqserve_server.engine.packing import Array, CrossKV
 from seqserve_server.engine.runtime import Runtime
 from seqserve_server.engine.step import MASKED_LOGIT, StepSizes
@@ -34,7 +40,6 @@ class SlotCache:
     def __init__(self, runtime: Runtime, slots: int) -> None:
         """Allocates everything; pages are touched when they are first used."""
         manifest = runtime.manifest
-        self._shape = manifest.architecture
         self._bos, self._eos = manifest.tokens.bos, manifest.tokens.eos
         self.slots = slots
         self.vocabulary_size = manifest.architecture.vocabulary_size
@@ -46,10 +51,13 @@ class SlotCache:
         self._source_last_index = np.zeros(slots, np.int32)
         # How many rows the two maxima below belong to; 0 where they must be found again.
         self._rows_measured = 0
+        self._running_lengths = self.lengths[:0]
         self._num_tokens = 0
         self._max_length = np.full(1, _MIN_LENGTH, np.int32)
         self._max_source_length = np.full(1, _MIN_LENGTH, np.int32)
         self._return_logprobs = np.array(True)
+        self.returned_logprobs = self._graph_sums = True
+        """Whether the last step computed log-probabilities."""
         max_suppressed = _MAX_LISTED + manifest.limits.max_target_length
         self._suppressed: dict[int, Sequence[int]] = {}
         self._is_mask_ready = True
@@ -63,29 +71,11 @@ class SlotCache:
         self.num_logits = 0
         """Logits that steps return for each row."""
         self._logits = np.zeros(slots * self.vocabulary_size, np.float32)
+        self._sizes: StepSizes | None = None
         self._limited = CandidateStep(slots, self.vocabulary_size, runtime.allowed_shape)
         self._choice: Choice | None = None
-        self._self_kv, self._cross_kv, self._last_kv = self._allocate(
-            manifest, slots, runtime.cache_type
-        )
+        self._target, self._cross = _allocate(manifest, slots, runtime.cache_type)
         self._step = runtime.step(*self._buffers())
-
-    def _allocate(
-        self, manifest: Manifest, slots: int, dtype: np.dtype[Any]
-    ) -> tuple[dict[str, Array], dict[str, Array], dict[str, Array]]:
-        heads, size = self._shape.heads, self._shape.head_size
-        # The begin token is read too.
-        target = manifest.limits.max_target_length + 1
-        source = max(manifest.limits.max_source_length, _MIN_LENGTH)
-        own: dict[str, Array] = {}
-        cross: dict[str, Array] = {}
-        last: dict[str, Array] = {}
-        for layer in range(self._shape.decoder_layers):
-            for part in ("key", "value"):
-                own[f"self_{part}_{layer}"] = np.zeros((slots, heads, target, size), dtype)
-                cross[f"cross_{part}_{layer}"] = np.zeros((slots, heads, source, size), dtype)
-                last[f"last_{part}_{layer}"] = np.zeros((slots, 1, heads * size), np.float32)
-        return own, cross, last
 
     def _buffers(self) -> tuple[dict[str, Array], dict[str, Array]]:
         inputs: dict[str, Array] = {
@@ -101,11 +91,11 @@ class SlotCache:
             "num_logits": np.zeros(self.vocabulary_size, np.int64),
             "allowed_tokens": self._limited.tokens,
             "projected_rows": np.arange(self.slots),
-            **self._self_kv,
-            **self._cross_kv,
-            **self._last_kv,
+            **self._target.arrays,
+            **self._cross.arrays,
+            **self._cross.last,
         }
-        written = {**self._self_kv, **self._cross_kv}
+        written = {**self._target.arrays, **self._cross.arrays}
         outputs: dict[str, Array] = {
             "next_tokens": self.tokens,
             "log_probabilities": self.log_probabilities,
@@ -119,18 +109,15 @@ class SlotCache:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the keys and values."""
-        parts = (self._self_kv, self._cross_kv, self._last_kv)
+        """Bytes of what the decoder's layers keep of all rows."""
+        parts = (self._target.arrays, self._cross.arrays, self._cross.last)
         return sum(array.nbytes for part in parts for array in part.values())
 
     def join(self, row: int, cross_kv: CrossKV, index: int) -> None:
         """Copies a newly encoded source into a free row."""
-        length, heads = cross_kv.length(index), self._shape.heads
-        for cache, packed in zip(self._cross_kv.values(), cross_kv.packed, strict=True):
-            by_head = cross_kv.of_source(packed, index).reshape(length, heads, -1)  # [S, H, D]
-            cache[row, :, :length] = by_head.swapaxes(0, 1)
-        for cache, last in zip(self._last_kv.values(), cross_kv.last, strict=True):
-            cache[row] = last[index]
+        length = cross_kv.length(index)
+        self._cross.join(row, cross_kv, index)
+        self._target.start(row)
         self.tokens[row] = self._bos
         self.lengths[row] = 0
         self.source_lengths[row] = length
@@ -139,13 +126,8 @@ class SlotCache:
 
     def move(self, source: int, target: int) -> None:
         """Copies one row over another, no further than it is filled."""
-        length, source_length = self.lengths[source], self.source_lengths[source]
-        for cache in self._self_kv.values():
-            cache[target, :, :length] = cache[source, :, :length]
-        for cache in self._cross_kv.values():
-            cache[target, :, :source_length] = cache[source, :, :source_length]
-        for cache in self._last_kv.values():
-            cache[target] = cache[source]
+        self._target.copy(source, target, int(self.lengths[source]))
+        self._cross.copy(source, target, int(self.source_lengths[source]))
         for array in (self.tokens, self.lengths, self.source_lengths, self._source_last_index):
             array[target] = array[source]
         self.suppress(target, self._suppressed.get(source, ()))
@@ -155,21 +137,14 @@ class SlotCache:
 
     def branch(self, sources: Array, targets: Array) -> None:
         """Copies the targets of rows over other rows of the same source."""
-        length = int(self.lengths[sources].max())
-        for cache in self._self_kv.values():
-            cache[targets, :, :length] = cache[sources, :, :length]
+        self._target.copy(sources, targets, int(self.lengths[sources].max()))
         self.lengths[targets] = self.lengths[sources]
         self._rows_measured = 0
 
     def clear(self) -> None:
         """Empties all rows, no further than they are filled."""
-        length, source_length = self.lengths.max(), self.source_lengths.max()
-        for cache in self._self_kv.values():
-            cache[:, :, :length] = 0
-        for cache in self._cross_kv.values():
-            cache[:, :, :source_length] = 0
-        for cache in self._last_kv.values():
-            cache[:] = 0
+        self._target.clear(int(self.lengths.max()))
+        self._cross.clear(int(self.source_lengths.max()))
         for array in (self.tokens, self.log_probabilities, self.lengths, self.source_lengths):
             array[:] = 0
         self._source_last_index[:] = 0
@@ -213,6 +188,7 @@ class SlotCache:
         """
         self.top_k = min(top_k, MAX_TOP_K, self.vocabulary_size)
         self.num_logits = self.vocabulary_size if logits else 0
+        self._sizes = None
 
     def top_tokens(self, rows: Sequence[int] | Array) -> tuple[Array, Array]:
         """Gives the top tokens of rows ``[..]`` and their log-probabilities, ``[.., K]`` each."""
@@ -234,34 +210,42 @@ class SlotCache:
 
     def advance(self, rows: int, *, return_logprobs: bool = True) -> None:
         """Runs one step: each row reads its newest token, and its next token takes that place."""
-        # The graph need not sum over all tokens for rows that do not choose among all.
-        self._return_logprobs[...] = return_logprobs and len(self._limited.rows) < rows
         if rows != self._rows_measured:
             self._measure(rows)
         self._max_length[0] = max(self._num_tokens + 1, _MIN_LENGTH)
-        self._limited.prepare()
-        self._step.run(rows, self._sizes(rows))
+        if self._limited.prepare():
+            self._sizes = None
+        if not self._is_mask_ready or rows > self._mask_rows:
+            self._write_mask(rows)
+        if self._sizes is None:
+            self._sizes = self._step_sizes(rows)
+        self._set_return_logprobs(return_logprobs, rows)
+        self._step.run(rows, self._sizes)
         self._choice = self._limited.choose(self._logits, self._suppressed)
         if self._choice is not None:
-            self._take(self._choice, return_logprobs)
-        self.lengths[:rows] += 1
+            self._take(self._choice)
+        self._running_lengths += 1
         self._num_tokens += 1
 
-    def _sizes(self, rows: int) -> StepSizes:
-        """Finds what a step over the leading rows must compute; writes their masks."""
+    def _step_sizes(self, rows: int) -> StepSizes:
         limited = self._limited
         if limited.groups and len(limited.rows) == rows:
             return StepSizes(allowed_groups=limited.groups, projects=False)
-        if not self._is_mask_ready or rows > self._mask_rows:
-            self._write_mask(rows)
         logits = self.vocabulary_size if limited.needs_all_logits else self.num_logits
         return StepSizes(self._mask_width, self.top_k, logits, limited.groups)
 
-    def _take(self, choice: Choice, return_logprobs: bool) -> None:
+    def _set_return_logprobs(self, return_logprobs: bool, rows: int) -> None:
+        self.returned_logprobs = return_logprobs
+        # The graph need not sum over all tokens for rows that do not choose among all.
+        sums = return_logprobs and len(self._limited.rows) < rows
+        if sums is not self._graph_sums:
+            self._return_logprobs[...] = self._graph_sums = sums
+
+    def _take(self, choice: Choice) -> None:
         """Takes the choice of rows that have candidates, in place of the graph's."""
         rows = choice.rows
         self.tokens[rows, 0] = choice.tokens
-        if not return_logprobs:
+        if not self.returned_logprobs:
             return
         log_totals = choice.log_totals()
         self.log_probabilities[rows] = 0.0 - log_totals
@@ -302,9 +286,25 @@ class SlotCache:
                 self._bias_tokens[begin : begin + len(tokens)] = tokens
                 self._bias_values[begin : begin + len(tokens)] = MASKED_LOGIT
         self._is_mask_ready, self._mask_rows, self._mask_width = True, rows, width
+        self._sizes = None
 
     def _measure(self, rows: int) -> None:
         """Finds the longest of the rows; not needed while the same ones run on."""
         self._num_tokens = int(self.lengths[:rows].max())
         self._max_source_length[0] = max(int(self.source_lengths[:rows].max()), _MIN_LENGTH)
+        self._running_lengths = self.lengths[:rows]
         self._rows_measured = rows
+        self._sizes = None
+
+
+def _allocate(
+    manifest: Manifest, slots: int, dtype: np.dtype[Any]
+) -> tuple[TargetState, CrossAttentionCache]:
+    """Allocates what the decoder's layers keep, from the model's limits."""
+    shape, limits = manifest.architecture, manifest.limits
+    source = max(limits.max_source_length, _MIN_LENGTH)
+    cross = CrossAttentionCache(shape, slots, source, dtype)
+    if shape.cell_width:
+        return CellState(shape, slots), cross
+    # The begin token is read too.
+    return SelfAttentionCache(shape, slots, limits.max_target_length + 1, dtype), cross

@@ -43,11 +43,11 @@ class CandidateStep:
         """Whether the next step must compute the logits of all tokens in place of the union's."""
         return self._layout is not None and not self.groups
 
-    def prepare(self) -> None:
-        """Writes the union of all candidates, where it has changed."""
+    def prepare(self) -> bool:
+        """Writes the union of all candidates, where it has changed; tells whether it has."""
         layout = self.rows.layout()
         if layout is self._layout:
-            return
+            return False
         self._layout, self._masked = layout, None
         union = np.empty(0, np.int64) if layout is None else layout.union
         self.groups, _ = self._allowed_shape(len(union))
@@ -56,6 +56,7 @@ class CandidateStep:
         if layout is not None:
             stride = self.groups * self.tokens.shape[1] or self._vocabulary_size
             self._places = (layout.rows * stride).repeat(layout.sizes) + layout.columns
+        return True
 
     def forget_masks(self) -> None:
         """Looks for suppressed tokens again in the next step."""
