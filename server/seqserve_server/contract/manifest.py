@@ -10,14 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import typing
 from collections.abc import Iterator
-from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import UnionType
 from typing import Any
 
 from seqserve_server.contract.errors import ArtifactError
+from seqserve_server.contract.json_fields import build
 
 FORMAT = 2
 """Format version of artifacts; a server refuses all others."""
@@ -151,6 +150,38 @@ class Verification:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShortlistVerification:
+    """Results of decoding the same sentences with and without the shortlist."""
+
+    data: str
+    """File of the sentences."""
+    sentences: int
+    sentences_equal: int
+    """Sentences whose translations are the same."""
+    candidates: float
+    """Tokens that a sentence may choose from, on average."""
+    bleu_with: float | None
+    """None, as the other scores, where the sentences came without references."""
+    bleu_without: float | None
+    chrf_with: float | None
+    chrf_without: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortlistRecord:
+    """What ``shortlist.bin`` holds, and what it costs."""
+
+    frequent: int
+    """Tokens that every request may choose."""
+    best: int
+    """The most translations that a source token has."""
+    origin: str
+    """What it was made of."""
+    verification: ShortlistVerification | None
+    """None only while it is being proved, and for tests and benchmarks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Provenance:
     """Origin of the model: data, command and commit."""
 
@@ -191,6 +222,8 @@ class Manifest:
     """None if the export chose no sentence."""
     template: Template | None = None
     """None if the model reads nothing but the tokens of a text and the end token."""
+    shortlist: ShortlistRecord | None = None
+    """None if requests choose among all tokens."""
     generation: dict[str, Any] = field(default_factory=dict)
     """Decoding options of requests that do not set them, by the names of the API."""
     format: int = field(default=FORMAT)
@@ -233,7 +266,7 @@ class Manifest:
                 f"{path}: format is {values.get('format')!r:.80}; this server reads format"
                 f" {FORMAT}. Export the model again, or take the release that wrote it"
             )
-        manifest: Manifest = _build(cls, values, str(path), "")
+        manifest: Manifest = build(cls, values, str(path))
         for name, problem in (*manifest._wrong_names(), *manifest._wrong_numbers()):
             raise ArtifactError(f"{path}: {name}: {problem}")
         return manifest
@@ -309,48 +342,3 @@ def digest_of(path: Path) -> FileDigest:
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     return FileDigest(sha256=sha256, bytes=path.stat().st_size)
-
-
-def _build(kind: Any, values: Any, path: str, prefix: str) -> Any:
-    """Builds a dataclass from JSON values; refuses missing, unknown and mistyped fields."""
-    if not isinstance(values, dict):
-        raise ArtifactError(f"{path}: {prefix.rstrip('.')}: not an object")
-    hints = typing.get_type_hints(kind)
-    known = {entry.name for entry in fields(kind)}
-    for name in sorted(set(values) - known):
-        raise ArtifactError(f"{path}: {prefix}{name:.80}: not known to this server")
-    built = {}
-    for entry in fields(kind):
-        where = f"{prefix}{entry.name}"
-        if entry.name in values:
-            built[entry.name] = _value(hints[entry.name], values[entry.name], path, where)
-        elif entry.default is MISSING and entry.default_factory is MISSING:
-            raise ArtifactError(f"{path}: {where}: missing")
-    return kind(**built)
-
-
-def _value(hint: Any, value: Any, path: str, where: str) -> Any:
-    if typing.get_origin(hint) is UnionType:
-        if value is None:
-            return None
-        hint, _ = typing.get_args(hint)  # X | None
-    if is_dataclass(hint):
-        return _build(hint, value, path, where + ".")
-    if typing.get_origin(hint) is dict:
-        if not isinstance(value, dict):
-            raise ArtifactError(f"{path}: {where}: not an object")
-        kind = typing.get_args(hint)[1]
-        return {
-            name: entry if kind is Any else _value(kind, entry, path, f"{where}.{name:.80}")
-            for name, entry in value.items()
-        }
-    if typing.get_origin(hint) is list:
-        if not isinstance(value, list):
-            raise ArtifactError(f"{path}: {where}: not a list")
-        [kind] = typing.get_args(hint)
-        return [_value(kind, entry, path, where) for entry in value]
-    if hint is float and type(value) is int:
-        return float(value)
-    if type(value) is not hint:
-        raise ArtifactError(f"{path}: {where}: {value!r:.80} is not of type {hint.__name__}")
-    return value

@@ -59,6 +59,8 @@ class DecodingOptions:
     """Token ids of each target that every hypothesis of a beam should contain."""
     vocabulary: tuple[int, ...] = ()
     """The only token ids that are generated, ascending and with the end tokens; all if empty."""
+    shortlist: bool = True
+    """Whether to choose from the shortlist of the model, where it has one and no ``vocabulary``."""
     return_scores: bool = True
     return_token_scores: bool = False
     return_top_tokens: int = 0
@@ -87,7 +89,6 @@ class DecodingOptions:
             or self.repetition_penalty != 1.0
             or self.prefix_bias_beta
             or self.terms
-            or self.vocabulary
         )
 
     def is_branching_token(self, length: int) -> bool:

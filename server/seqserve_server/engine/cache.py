@@ -15,6 +15,8 @@ import numpy as np
 
 from seqserve_server.contract.limits import MAX_END_TOKENS, MAX_SUPPRESSED, MAX_TOP_K
 from seqserve_server.contract.manifest import Manifest
+from seqserve_server.engine.candidate_step import CandidateStep
+from seqserve_server.engine.choice import Choice
 from seqserve_server.engine.decoder_state import (
     CellState,
     CrossAttentionCache,
@@ -23,10 +25,7 @@ from seqserve_server.engine.decoder_state import (
 )
 from seqserve_server.engine.packing import Array, CrossKV
 from seqserve_server.engine.runtime import Runtime
-from seqserve_server.engine.step import StepSizes
-
-MASKED_LOGIT = np.float32(-1e30)
-"""Logit of a suppressed token: below any other, and finite, so that sums with it are numbers."""
+from seqserve_server.engine.step import MASKED_LOGIT, StepSizes
 
 # The attention operator takes a maximum length of 1 for the start of a prompt.
 _MIN_LENGTH = 2
@@ -57,7 +56,7 @@ class SlotCache:
         self._max_length = np.full(1, _MIN_LENGTH, np.int32)
         self._max_source_length = np.full(1, _MIN_LENGTH, np.int32)
         self._return_logprobs = np.array(True)
-        self.returned_logprobs = True
+        self.returned_logprobs = self._graph_sums = True
         """Whether the last step computed log-probabilities."""
         max_suppressed = _MAX_LISTED + manifest.limits.max_target_length
         self._suppressed: dict[int, Sequence[int]] = {}
@@ -72,14 +71,9 @@ class SlotCache:
         self.num_logits = 0
         """Logits that steps return for each row."""
         self._logits = np.zeros(slots * self.vocabulary_size, np.float32)
-        self.projects = True
-        """Whether steps look at the whole vocabulary."""
         self._sizes: StepSizes | None = None
-        self._allowed_shape = runtime.allowed_shape
-        groups, size = runtime.allowed_shape(self.vocabulary_size)
-        self._num_allowed = self._allowed_groups = 0
-        self._allowed_tokens = np.zeros((groups, size), np.int64)
-        self._allowed_logits = np.zeros((slots * groups, size), np.float32)
+        self._limited = CandidateStep(slots, self.vocabulary_size, runtime.allowed_shape)
+        self._choice: Choice | None = None
         self._target, self._cross = _allocate(manifest, slots, runtime.cache_type)
         self._step = runtime.step(*self._buffers())
 
@@ -95,7 +89,7 @@ class SlotCache:
             "return_logprobs": self._return_logprobs,
             "top_k": np.zeros(MAX_TOP_K, np.int64),
             "num_logits": np.zeros(self.vocabulary_size, np.int64),
-            "allowed_tokens": self._allowed_tokens,
+            "allowed_tokens": self._limited.tokens,
             "projected_rows": np.arange(self.slots),
             **self._target.arrays,
             **self._cross.arrays,
@@ -108,7 +102,7 @@ class SlotCache:
             "top_tokens": self._top_tokens,
             "top_log_probabilities": self._top_log_probabilities,
             "logits": self._logits,
-            "allowed_logits": self._allowed_logits,
+            "allowed_logits": self._limited.logits,
             **{f"new_{name}": array for name, array in written.items()},
         }
         return inputs, outputs
@@ -137,6 +131,7 @@ class SlotCache:
         for array in (self.tokens, self.lengths, self.source_lengths, self._source_last_index):
             array[target] = array[source]
         self.suppress(target, self._suppressed.get(source, ()))
+        self.limit(target, self._limited.rows.of(source))
         self.release(source)
         self._rows_measured = 0
 
@@ -157,79 +152,114 @@ class SlotCache:
 
     def suppress(self, row: int, tokens: Sequence[int]) -> None:
         """Masks some tokens of a row in all steps from now on; none lifts the mask."""
-        if not tokens:
-            self.release(row)
-        elif self._suppressed.get(row) != tokens:
+        before = self._suppressed.pop(row, ())
+        if tokens:
             self._suppressed[row] = tokens
+        if (before or tokens) and before != tokens:
             self._is_mask_ready = False
+            self._limited.forget_masks()
+
+    def limit(self, row: int, candidates: Array | None) -> None:
+        """Lets a row choose among some tokens only in all steps from now on; None for all.
+
+        Its log-probabilities are then shares of the probability that these tokens have together.
+
+        Args:
+            row: The row.
+            candidates: Token ids ``[N]``, rising, at least one.
+        """
+        self._limited.rows.put(row, candidates)
 
     def release(self, row: int) -> None:
-        """Lifts the mask of a row."""
-        if self._suppressed.pop(row, None) is not None:
-            self._is_mask_ready = False
+        """Lifts the mask and the limit of a row."""
+        self.suppress(row, ())
+        self.limit(row, None)
 
     def suppressed(self, row: int) -> Sequence[int]:
         """Lists the masked tokens of a row."""
         return self._suppressed.get(row, ())
 
-    def request(self, *, top_k: int, logits: bool, allowed: Array, projects: bool) -> None:
+    def request(self, *, top_k: int, logits: bool) -> None:
         """Sets what the next steps compute for every row, beside its next token.
 
         Args:
             top_k: How many top tokens to list; at most all tokens are.
             logits: Whether to return the logits of all tokens.
-            allowed: Tokens whose logits to return by themselves, ``[N]``; a step pays for none
-                where it is empty.
-            projects: Whether to look at the whole vocabulary at all. If not, there is no next token
-                and no top token.
         """
         self.top_k = min(top_k, MAX_TOP_K, self.vocabulary_size)
         self.num_logits = self.vocabulary_size if logits else 0
-        self._num_allowed = len(allowed)
-        self._allowed_groups, _ = self._allowed_shape(len(allowed))
-        # The rest of the last group holds older tokens: nobody reads their logits.
-        self._allowed_tokens.reshape(-1)[: len(allowed)] = allowed
-        self.projects = projects
         self._sizes = None
 
     def top_tokens(self, rows: Sequence[int] | Array) -> tuple[Array, Array]:
         """Gives the top tokens of rows ``[..]`` and their log-probabilities, ``[.., K]`` each."""
-        end, shape = self.slots * self.top_k, (self.slots, self.top_k)
-        tokens = self._top_tokens[:end].reshape(shape)
-        log_probabilities = self._top_log_probabilities[:end].reshape(shape)
+        tokens, log_probabilities = self._listed()
         return tokens[rows], log_probabilities[rows]
 
     def logits(self, row: int) -> Array:
         """Gives the logits of all tokens for a row in the last step, ``[V]``."""
         return self._logits[row * self.vocabulary_size : (row + 1) * self.vocabulary_size]
 
-    def allowed_logits(self, row: int) -> Array:
-        """Gives the logits of the allowed tokens for a row in the last step, in their order.
+    def candidates(self, row: int) -> tuple[Array, Array] | None:
+        """Gives a row's candidates and their logits in the last step, ``[N]`` each.
 
-        They equal those of :meth:`logits`, but no mask is applied.
+        Suppressed ones are masked. None where the row chooses among all tokens.
         """
-        groups = self._allowed_logits[row * self._allowed_groups : (row + 1) * self._allowed_groups]
-        return groups.reshape(-1)[: self._num_allowed]
+        if self._choice is None or self._limited.rows.of(row) is None:
+            return None
+        return self._choice.candidates(row)
 
     def advance(self, rows: int, *, return_logprobs: bool = True) -> None:
         """Runs one step: each row reads its newest token, and its next token takes that place."""
-        if return_logprobs is not self.returned_logprobs:
-            self._return_logprobs[...] = self.returned_logprobs = return_logprobs
         if rows != self._rows_measured:
             self._measure(rows)
         self._max_length[0] = max(self._num_tokens + 1, _MIN_LENGTH)
+        if self._limited.prepare():
+            self._sizes = None
         if not self._is_mask_ready or rows > self._mask_rows:
             self._write_mask(rows)
         if self._sizes is None:
-            self._sizes = self._step_sizes()
+            self._sizes = self._step_sizes(rows)
+        self._set_return_logprobs(return_logprobs, rows)
         self._step.run(rows, self._sizes)
+        self._choice = self._limited.choose(self._logits, self._suppressed)
+        if self._choice is not None:
+            self._take(self._choice)
         self._running_lengths += 1
         self._num_tokens += 1
 
-    def _step_sizes(self) -> StepSizes:
-        if not self.projects:
-            return StepSizes(allowed_groups=self._allowed_groups, projects=False)
-        return StepSizes(self._mask_width, self.top_k, self.num_logits, self._allowed_groups)
+    def _step_sizes(self, rows: int) -> StepSizes:
+        limited = self._limited
+        if limited.groups and len(limited.rows) == rows:
+            return StepSizes(allowed_groups=limited.groups, projects=False)
+        logits = self.vocabulary_size if limited.needs_all_logits else self.num_logits
+        return StepSizes(self._mask_width, self.top_k, logits, limited.groups)
+
+    def _set_return_logprobs(self, return_logprobs: bool, rows: int) -> None:
+        self.returned_logprobs = return_logprobs
+        # The graph need not sum over all tokens for rows that do not choose among all.
+        sums = return_logprobs and len(self._limited.rows) < rows
+        if sums is not self._graph_sums:
+            self._return_logprobs[...] = self._graph_sums = sums
+
+    def _take(self, choice: Choice) -> None:
+        """Takes the choice of rows that have candidates, in place of the graph's."""
+        rows = choice.rows
+        self.tokens[rows, 0] = choice.tokens
+        if not self.returned_logprobs:
+            return
+        log_totals = choice.log_totals()
+        self.log_probabilities[rows] = 0.0 - log_totals
+        if self.top_k:
+            listed, found = self._listed()
+            listed[rows], found[rows] = choice.top(self.top_k, log_totals, self._eos)
+
+    def _listed(self) -> tuple[Array, Array]:
+        """Gives the top tokens of all slots and their log-probabilities, ``[B, K]`` each."""
+        end, shape = self.slots * self.top_k, (self.slots, self.top_k)
+        return (
+            self._top_tokens[:end].reshape(shape),
+            self._top_log_probabilities[:end].reshape(shape),
+        )
 
     def assert_idle(self) -> None:
         """Checks that no row has left a mask or a request behind; for tests of leaks.
@@ -238,7 +268,7 @@ class SlotCache:
             AssertionError: One has.
         """
         assert not self._suppressed
-        assert (self.top_k, self.num_logits, self._num_allowed) == (0, 0, 0)
+        assert (self.top_k, self.num_logits, len(self._limited.rows)) == (0, 0, 0)
 
     def _write_mask(self, rows: int) -> None:
         """Writes the masks of the leading rows, all of one width."""
@@ -264,6 +294,7 @@ class SlotCache:
         self._max_source_length[0] = max(int(self.source_lengths[:rows].max()), _MIN_LENGTH)
         self._running_lengths = self.lengths[:rows]
         self._rows_measured = rows
+        self._sizes = None
 
 
 def _allocate(

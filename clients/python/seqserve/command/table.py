@@ -43,6 +43,11 @@ COMMANDS = {
         help="turn a checkpoint of Hugging Face into ONNX files, and prove them equal",
         extra="import",
     ),
+    "shortlist": Command(
+        module="seqserve_export.lexicon.command",
+        help="let a model choose among probable translations only, so that it is faster",
+        extra="train",
+    ),
     "serve": Command(
         module="seqserve_server.front.app", help="serve exported models over gRPC", extra="server"
     ),

@@ -119,6 +119,10 @@ class GenerationOptions(TypedDict, total=False):
     """The only tokens that may be generated, besides those that end a hypothesis; all if empty. At
     most 4096."""
 
+    shortlist: bool | None
+    """Generate only frequent tokens and translations of the source tokens, where the model has a
+    shortlist of them. True by default."""
+
     return_scores: bool | None
     """Return the score of each hypothesis; without scores a step is a little cheaper. True by
     default."""

@@ -25,6 +25,7 @@ from seqserve_server.contract.manifest import (
 )
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.packing import CrossKV, starts_of
+from seqserve_server.engine.shortlist import Shortlist
 from seqserve_server.engine.step import StepSizes
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
@@ -168,6 +169,7 @@ class FakeRuntime:
         self.scored: list[int] = []
         """How many targets each run of the scorer took."""
         self.can_score = True
+        self.shortlist: Shortlist | None = None
         self.inputs: dict[str, Any] = {}
         """Buffers that the steps of the last cache read."""
         self.outputs: dict[str, Any] = {}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,11 +9,9 @@ import pytest
 from tests.unit.server.engine.fake_runtime import (
     BOS,
     EOS,
-    GROUP,
     MAX_SOURCE,
     MAX_TARGET,
     RECURRENT,
-    VOCABULARY_SIZE,
     FakeRuntime,
     make_manifest,
     next_token,
@@ -115,12 +111,6 @@ def test_a_row_that_moves_continues_where_it_was(runtime: FakeRuntime) -> None:
     assert stayed == alone(SOURCES[1], 7)[3:]
 
 
-def request(cache: SlotCache, allowed: Sequence[int] = (), **changes: Any) -> None:
-    """Sets the outputs of the next steps; by default there are none."""
-    none: dict[str, Any] = {"top_k": 0, "logits": False, "projects": True}
-    cache.request(allowed=np.array(allowed, np.int64), **none | changes)
-
-
 def test_a_mask_holds_until_it_is_changed_or_lifted() -> None:
     runtime = IdleRuntime()
     cache = filled(runtime)
@@ -144,62 +134,6 @@ def test_a_mask_holds_until_it_is_changed_or_lifted() -> None:
     assert runtime.masked() == [[]]
     cache.advance(3)
     assert runtime.masked() == [[], [], []]
-
-
-class AllowedRuntime(FakeRuntime):
-    """Stands for a model; the logit of an allowed token is its id plus 1000 times the row."""
-
-    def step(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
-        def run(rows: int, sizes: StepSizes) -> None:
-            self.allowed = inputs["allowed_tokens"][: sizes.allowed_groups].copy()  # [G, 4]
-            logits = np.arange(rows)[:, None, None] * 1000 + self.allowed  # [B, G, 4]
-            outputs["allowed_logits"][: rows * sizes.allowed_groups] = logits.reshape(-1, GROUP)
-
-        return SimpleNamespace(run=run)
-
-
-def test_steps_take_allowed_tokens_in_groups_until_others_are_requested() -> None:
-    runtime = AllowedRuntime()
-    cache = filled(runtime)
-    for tokens in ([9, 4, 7, 7, 30], list(range(VOCABULARY_SIZE - 1, -1, -1)), [5]):
-        request(cache, tokens)
-        for rows in (3, 2):
-            cache.advance(rows)
-            assert runtime.allowed.shape == (-(-len(tokens) // GROUP), GROUP)
-            assert runtime.allowed.ravel()[: len(tokens)].tolist() == tokens
-            for row in range(rows):
-                logits = cache.allowed_logits(row).tolist()
-                assert logits == [row * 1000 + token for token in tokens]
-    request(cache)
-    cache.advance(3)
-    assert runtime.allowed.shape == (0, GROUP)
-    assert cache.allowed_logits(2).tolist() == []
-
-
-def test_a_step_that_does_not_project_keeps_the_newest_tokens(runtime: FakeRuntime) -> None:
-    cache = filled(runtime)
-    request(cache, projects=False)
-    for step in range(3):
-        before = cache.tokens[:, 0].tolist()
-        cache.advance(3)
-        assert cache.tokens[:, 0].tolist() == before
-        for row, source in enumerate(SOURCES):
-            cache.tokens[row, 0] = alone(source, step + 1)[-1]
-    request(cache)
-    assert run(cache, 2, 3) == [alone(source, 5)[3:] for source in SOURCES]
-
-
-def test_a_step_that_does_not_project_computes_nothing_over_the_vocabulary() -> None:
-    runtime = IdleRuntime()
-    cache = filled(runtime)
-    cache.suppress(0, [5, 6, 7])
-    for projects in (True, False):
-        request(cache, [5], top_k=8, logits=True, projects=projects)
-        cache.advance(3)
-    assert runtime.sizes == [
-        StepSizes(4, 8, VOCABULARY_SIZE, 1),
-        StepSizes(1, 0, 0, 1, projects=False),
-    ]
 
 
 def test_a_moved_row_keeps_its_own_mask() -> None:

@@ -230,6 +230,8 @@ def test_terms_are_tokenized_in_order() -> None:
 
 def test_the_vocabulary_is_sorted_and_includes_end_tokens() -> None:
     eos = MANIFEST.tokens.eos
+    assert convert().shortlist
+    assert not convert(shortlist=False).shortlist
     assert convert(vocabulary_allow=["b", "a", "b"]).vocabulary == (eos, *ids("ab"))
     assert convert(vocabulary_allow=["a", "</s>"]).vocabulary == (eos, *ids("a"))
     assert convert(vocabulary_allow=["b"], end_tokens=["a"]).vocabulary == ids("ab")
@@ -437,6 +439,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "prefix_bias_beta": reals,
     "terms": st.lists(terms, max_size=3),
     "vocabulary_allow": token_lists,
+    "shortlist": st.booleans(),
     "return_scores": st.booleans(),
     "return_token_scores": st.booleans(),
     "return_top_tokens": integers,
