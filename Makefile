@@ -38,16 +38,16 @@ unit: $(VENV)/.ready ## Run tests/unit, but not what is slow or compares with ot
 test: $(VENV)/.ready ## Run all tests, then those against other engines and those of the README.
 	$(BIN)/pytest $(SIDE_BY_SIDE)
 	$(BIN)/pytest -m parity $(SIDE_BY_SIDE)
-	$(BIN)/pytest -m newcomer
+	$(BIN)/pytest -m newcomer tests/e2e/test_newcomer.py
 
 soak: $(VENV)/.ready ## Twice ten minutes of random traffic: memory stays flat, each call is accounted for.
-	$(BIN)/pytest -m soak -s
+	$(BIN)/pytest -m soak tests/soak -s
 
 chaos: $(VENV)/.ready ## Break what can break under load, send nonsense, ask for ten times too much.
 	$(BIN)/pytest -m chaos -s
 
 test-docker: $(VENV)/.ready ## Bring docker-compose.yml up for real; says so loudly without Docker.
-	$(BIN)/pytest -m docker
+	$(BIN)/pytest -m docker tests/docker
 
 bench: $(VENV)/.ready build/optimum/.ready ## Compare with other engines in one run, a quarter of an hour.
 	OMP_WAIT_POLICY=passive $(BIN)/python -m bench
