@@ -20,6 +20,7 @@ from seqserve_import.checkpoint import Checkpoint, CheckpointError
 from seqserve_import.families import family_of
 from seqserve_import.generation import recommended_options
 from seqserve_import.languages import template_of
+from seqserve_import.marian.checkpoint import open_checkpoint
 from seqserve_import.options import ImportOptions
 from seqserve_import.sentences import read_sentences, write_sentences
 from seqserve_import.tokenizers.convert import convert, convert_target
@@ -45,7 +46,7 @@ def import_checkpoint(options: ImportOptions) -> Path:
         ParityError: The artifact and the model differ; nothing was written.
     """
     torch.set_num_threads(options.threads)
-    checkpoint = Checkpoint(options.folder)
+    checkpoint = open_checkpoint(options.folder)
     loaded = load(checkpoint)
     original, tokenizer = loaded.model, loaded.tokenizer
     if options.data:
