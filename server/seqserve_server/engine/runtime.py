@@ -74,8 +74,8 @@ class Runtime:
     @property
     def cache_type(self) -> np.dtype[Any]:
         """The type of cached keys and values."""
-        [name] = [entry.type for entry in self._decoder.get_inputs() if entry.name == "self_key_0"]
-        return np.dtype(_CACHE_TYPES[name])
+        types = {entry.name: entry.type for entry in self._decoder.get_inputs()}
+        return np.dtype(_CACHE_TYPES[types["cross_key_0"]])
 
     def allowed_shape(self, tokens: int) -> tuple[int, int]:
         """Gives the shape ``[G, 64]`` in which a step takes a number of allowed tokens.
