@@ -44,6 +44,8 @@ class Shape:
     tied: str = "all"
     """Which tables of tokens are one: ``all``, ``target`` and output, ``source`` and target, or
     ``none``."""
+    cell: str = "attention"
+    """What a decoder layer reads its target with, ``attention`` or ``ssru``."""
     activation: str = "relu"
 
     def settings(self) -> dict[str, Any]:
@@ -64,7 +66,8 @@ class Shape:
             "transformer-preprocess": "n" if is_pre else "",
             "transformer-postprocess": "da" if is_pre else "dan",
             "transformer-postprocess-top": "n" if is_pre else "",
-            "transformer-decoder-autoreg": "self-attention",
+            "transformer-decoder-autoreg": "rnn" if self.cell == "ssru" else "self-attention",
+            "dec-cell": "ssru",
             "input-types": [],
             "lemma-dim-emb": 0,
             "version": "v1.12.42",
@@ -79,7 +82,9 @@ class Shape:
         for layer in range(1, ENCODER_LAYERS + 1):
             found |= self._layer(f"encoder_l{layer}", ("self",))
         for layer in range(1, DECODER_LAYERS + 1):
-            found |= self._layer(f"decoder_l{layer}", ("self", "context"))
+            own = () if self.cell == "ssru" else ("self",)
+            found |= self._layer(f"decoder_l{layer}", (*own, "context"))
+            found |= {} if own else self._ssru(f"decoder_l{layer}_rnn")
         if self.norm == "pre":
             for stack in ("encoder", "decoder"):
                 found |= {f"{stack}_top_ln_{leaf}": (1, WIDTH) for leaf in ("scale", "bias")}
@@ -99,6 +104,14 @@ class Shape:
                 found[f"{prefix}_{attention}_b{role}"] = (1, WIDTH)
             found |= self._norm(f"{prefix}_{attention}_Wo")
         return found
+
+    def _ssru(self, prefix: str) -> dict[str, tuple[int, int]]:
+        return {
+            f"{prefix}_W": (WIDTH, WIDTH),
+            f"{prefix}_Wf": (WIDTH, WIDTH),
+            f"{prefix}_bf": (1, WIDTH),
+            **self._norm(prefix if self.norm == "pre" else f"{prefix}_ffn"),
+        }
 
     def _norm(self, prefix: str) -> dict[str, tuple[int, int]]:
         suffix = "_pre" if self.norm == "pre" else ""
@@ -154,10 +167,13 @@ def tokens() -> list[str]:
     return [processor.id_to_piece(number) for number in range(TOKENS)]
 
 
-def write_npz(path: Path, weights: Arrays, settings: Mapping[str, Any]) -> None:
+def write_npz(path: Path, weights: Arrays, settings: Mapping[str, Any] | bytes) -> None:
     """Writes weights and settings as ``marian train`` does."""
-    text = np.frombuffer(yaml.safe_dump(dict(settings)).encode() + b"\0", np.int8)
-    np.savez(path, **{**weights, SETTINGS: text})  # type: ignore[arg-type]
+    if not isinstance(settings, bytes):
+        settings = yaml.safe_dump(dict(settings)).encode()
+    text = np.frombuffer(settings + b"\0", np.int8)
+    rows = {name: np.ascontiguousarray(weight) for name, weight in weights.items()}
+    np.savez(path, **{**rows, SETTINGS: text})  # type: ignore[arg-type]
 
 
 def write_bin(
@@ -225,9 +241,12 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--norm", choices=("pre", "post"), default="post")
     parser.add_argument("--tied", choices=_TABLES, default="all")
+    parser.add_argument("--cell", choices=("attention", "ssru"), default="attention")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    write(options.folder, Shape(norm=options.norm, tied=options.tied), options.seed)
+    write(
+        options.folder, Shape(norm=options.norm, tied=options.tied, cell=options.cell), options.seed
+    )
 
 
 if __name__ == "__main__":

@@ -45,6 +45,14 @@ def load_model(checkpoint: Checkpoint, family: Family) -> Transformer:
     return model.eval()
 
 
+def input_limits(checkpoint: Checkpoint, family: Family, model: Transformer) -> dict[str, float]:
+    """Gives the largest absolute inputs that a checkpoint knows, by our names of projections."""
+    limits = checkpoint.input_limits
+    projections = (name for name, found in model.named_modules() if isinstance(found, nn.Linear))
+    theirs = {name: _their_name(family, f"{name}.weight") for name in projections}
+    return {name: limits[found] for name, found in theirs.items() if found in limits}
+
+
 def _their_name(family: Family, ours: str) -> str:
     """Finds the name of one of our weights in the checkpoint, by that of its module if need be."""
     layer = re.search(r"_layers\.(\d+)", ours)
