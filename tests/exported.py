@@ -16,8 +16,12 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests import tiny
+
+if TYPE_CHECKING:
+    from seqserve_model.transformer import Transformer
 
 _ROOT = Path(__file__).parents[1]
 CACHE = _ROOT / "build" / "exported-for-tests"
@@ -47,12 +51,18 @@ def _export_row_scaled(repository: Path) -> None:
         _export_tiny(repository, Scales.ROW, Caches.INT8)
 
 
-def _export_tiny(repository: Path, *scheme: object) -> None:
+def _export_ssru(repository: Path) -> None:
+    _export_tiny(repository, make_model=tiny.make_ssru_model)
+
+
+def _export_tiny(
+    repository: Path, *scheme: object, make_model: Callable[..., Transformer] = tiny.make_model
+) -> None:
     from seqserve_export.artifact import write_artifact
     from seqserve_export.quantization import quantize
 
     tokenizer = tiny.make_tokenizer()
-    model = tiny.make_model(tokenizer)
+    model = make_model(tokenizer)
     if scheme:
         model = quantize(model, tiny.make_calibration(model, tokenizer), *scheme)
     write_artifact(model, tokenizer, repository, tiny.make_description(), verify=None)
@@ -68,6 +78,7 @@ EXPORTS: dict[str, Callable[[Path], None]] = {
     "fp32": _export_fp32,
     "int8": _export_int8,
     "row-scaled": _export_row_scaled,
+    "ssru": _export_ssru,
     "babble": _export_babble,
 }
 """What can be exported: each writes one version to a repository."""

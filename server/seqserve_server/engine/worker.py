@@ -98,7 +98,7 @@ class Worker:
 
     @property
     def cache_bytes(self) -> int:
-        """Bytes of the keys and values."""
+        """Bytes of keys, values and recurrent states."""
         return self._cache.bytes
 
     def warm_up(self, cross_kv: CrossKV) -> None:
