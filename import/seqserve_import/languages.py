@@ -137,6 +137,7 @@ def _aliases(codes: Iterable[str]) -> dict[str, str]:
 _FAMILIES: Mapping[str, Callable[[Checkpoint, Tokens], Template]] = {
     "m2m_100": _m2m100,
     "marian": _marian,
+    "marian-native": _marian,
     "mbart": _mbart,
     "mt5": _t5,
     "t5": _t5,

@@ -7,6 +7,7 @@ in ``target_vocab.json``.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import tokenizers
@@ -23,7 +24,7 @@ def convert(folder: Path) -> tokenizers.Tokenizer:
 
     The target languages of a multilingual model, such as ``>>fra<<``, are one token each.
     """
-    return _side(folder / "source.spm", folder / "vocab.json")
+    return side(folder / "source.spm", read_vocabulary(folder / "vocab.json"))
 
 
 def convert_target(folder: Path) -> tokenizers.Tokenizer | None:
@@ -32,10 +33,11 @@ def convert_target(folder: Path) -> tokenizers.Tokenizer | None:
     source, target = folder / "source.spm", folder / "target.spm"
     if not separate.exists() and read_pieces(source) == read_pieces(target):
         return None
-    return _side(target, separate if separate.exists() else folder / "vocab.json")
+    vocabulary = separate if separate.exists() else folder / "vocab.json"
+    return side(target, read_vocabulary(vocabulary))
 
 
-def _side(spm: Path, vocabulary: Path) -> tokenizers.Tokenizer:
-    tokens = read_vocabulary(vocabulary)
+def side(spm: Path, tokens: Sequence[str]) -> tokenizers.Tokenizer:
+    """Returns the tokenizer of one side, whose pieces are in one file and its ids in another."""
     languages = [token for token in tokens if _LANGUAGE.fullmatch(token)]
     return segmenter(spm, read_pieces(spm), tokens, (PAD, EOS, UNK), languages)
