@@ -37,6 +37,7 @@ def result_of(response: generation_pb2.GenerateResponse) -> results.Result:
         response,
         hypotheses=tuple(map(_hypothesis_of, response.hypotheses)),
         timings=_converted(results.Timings, response.timings),
+        segments=tuple(map(_segment_of, response.segments)),
     )
 
 
@@ -101,6 +102,12 @@ def _hypothesis_of(message: generation_pb2.Hypothesis) -> results.Hypothesis:
         top_tokens=tuple(map(_top_tokens_of, message.top_tokens)),
         attention=tuple(tuple(token.weights) for token in message.attention),
         unmet_terms=tuple((term.source, term.target) for term in message.unmet_terms),
+    )
+
+
+def _segment_of(message: generation_pb2.Segment) -> results.Segment:
+    return _converted(
+        results.Segment, message, hypotheses=tuple(map(_hypothesis_of, message.hypotheses))
     )
 
 

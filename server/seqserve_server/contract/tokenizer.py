@@ -122,6 +122,16 @@ class Tokenizer:
         """Encodes a target; the last id is the end token."""
         return self._divided(self._target, text)
 
+    def offsets(self, text: str) -> list[tuple[int, int]]:
+        """Returns where each token of a source begins and ends, without those that are added.
+
+        In Unicode code points of the text as it is given, before it is normalised.
+        """
+        offsets: list[tuple[int, int]] = self._tokenizer.encode(
+            text, add_special_tokens=False
+        ).offsets
+        return offsets
+
     def _divided(self, tokenizer: tokenizers.Tokenizer, text: str) -> list[int]:
         return self._with_end(tokenizer.encode(text, add_special_tokens=False).ids)
 

@@ -44,6 +44,9 @@ If answers go to a file or a pipe, the terminal shows the progress.
 --return-scores writes SCORE, a tab and the text. SCORE is the sum of the log-probabilities, divided
 by the length as --length-penalty says; --json has the sum too.
 
+--segmentation sentences answers each sentence of a TEXT or line by itself and joins the answers, so
+that a TEXT may be a page; line breaks and all other white space come back as they were.
+
 If a hypothesis lacks the target of a term of --terms whose source is there, standard error reports
 it; --json has it in unmet_terms.
 
@@ -62,6 +65,7 @@ examples:
   seqserve generate --suppress-sequences "▁G ute" "Good morning."
   seqserve generate --beam-size 5 --terms "computer=Rechner" "I need a computer."
   seqserve generate --return-alternatives --num-hypotheses 5 "The coffee tastes good."
+  seqserve generate --segmentation sentences "It is late. We watched a film."
   seqserve generate --json "The weather is nice today." | jq .timings"""
 
 _ENDS_THE_RUN = (
@@ -136,6 +140,7 @@ class GenerateCommandOptions(ModelCallOptions, DecodingOptions):
             verbose=self.verbose,
             hypotheses=decoding.get("num_hypotheses") or 1,
             scores=bool(decoding.get("return_scores")),
+            keeps_lines=bool(self.texts) and decoding.get("segmentation") not in (None, "none"),
         )
 
 

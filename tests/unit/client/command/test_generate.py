@@ -280,6 +280,12 @@ def test_an_option_that_is_wrong_ends_the_run(run: Run, server: FakeServer) -> N
 
 
 @pytest.mark.parametrize("form", [[], ["--stream"]])
+def test_lines_of_a_text_in_segments_are_kept(run: Run, form: list[str]) -> None:
+    segmented = ["--segmentation", "sentences", *form]
+    assert run(*segmented, "two\n\nlines", "one") == (0, "TWO\n\nLINES\nONE\n", "")
+
+
+@pytest.mark.parametrize("form", [[], ["--stream"]])
 def test_answers_are_one_line_each(run: Run, form: list[str]) -> None:
     assert run(*form, "two\nlines", "", "one") == (0, "TWO LINES\n\nONE\n", "")
     assert run(*form, "two\rlines", "") == (0, "TWO LINES\n\n", "")

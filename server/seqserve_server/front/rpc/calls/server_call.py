@@ -3,6 +3,7 @@ memory that it reserves for its answer."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -33,6 +34,8 @@ class ServerCall(CallRecord):
     """Of all calls of the server."""
     reservation: Reservation | None = None
     """Memory for the answer; many requests of a call may share one."""
+    room: asyncio.Semaphore | None = None
+    """How many segments of all texts of a call of many may be under way at once."""
     reservations: set[Reservation] = field(default_factory=set)
     """Those of the call and of all its requests."""
 
