@@ -33,6 +33,7 @@ from seqserve.results import (
     Segment,
     StopReason,
     Timings,
+    TokenizeResult,
     TopToken,
 )
 from seqserve.retry import RetryPolicy
@@ -68,6 +69,7 @@ __all__ = [
     "SeqserveError",
     "StopReason",
     "Timings",
+    "TokenizeResult",
     "TopToken",
     "Unauthenticated",
     "Unavailable",

@@ -210,6 +210,28 @@ class ScoreResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TokenizeResult:
+    """The tokens of a text, without those that the server adds. Offsets count characters."""
+
+    model: str
+    """Name of the model that answered."""
+    version: int
+    """Version of the model that answered."""
+    tokens: tuple[str, ...]
+    """The tokens as the tokenizer writes them."""
+    token_ids: tuple[int, ...]
+    """Their ids in the vocabulary."""
+    begins: tuple[int, ...]
+    """Where each begins in the text; tokens that are bytes of a character all have its place."""
+    ends: tuple[int, ...]
+    """Where each ends in the text."""
+    length: int
+    """Number of tokens that count: with the end token of a source, and those of the model."""
+    max_length: int
+    """Number of tokens that may count."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """One version of one model."""
 

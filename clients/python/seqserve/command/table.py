@@ -55,6 +55,9 @@ COMMANDS = {
     "attention": Command(
         module="seqserve.command.attention", help="draw which tokens a model attended to"
     ),
+    "tokenize": Command(
+        module="seqserve.command.tokenize", help="show the tokens that a model divides a text into"
+    ),
     "models": Command(
         module="seqserve.command.models", help="list, load and unload models of a server"
     ),

@@ -32,6 +32,7 @@ from seqserve_server.front.rpc.options.validation import check_count
 from seqserve_server.front.rpc.scoring import attention, score
 from seqserve_server.front.rpc.segmentation.answering import SegmentedAnswer
 from seqserve_server.front.rpc.segmentation.document import Document
+from seqserve_server.front.rpc.tokens import detokenize, tokenize
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -42,6 +43,8 @@ _Request = (
     | generation_pb2.GenerateBatchRequest
     | generation_pb2.ScoreRequest
     | generation_pb2.AttentionRequest
+    | generation_pb2.TokenizeRequest
+    | generation_pb2.DetokenizeRequest
 )
 
 
@@ -193,6 +196,18 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
     ) -> generation_pb2.AttentionResponse:
         """Returns the attention of a target, which is generated if the request has none."""
         return await attention(self._model(request), request, context)
+
+    async def Tokenize(
+        self, request: generation_pb2.TokenizeRequest, context: Context
+    ) -> generation_pb2.TokenizeResponse:
+        """Divides a text into tokens."""
+        return await tokenize(self._model(request), request)
+
+    async def Detokenize(
+        self, request: generation_pb2.DetokenizeRequest, context: Context
+    ) -> generation_pb2.DetokenizeResponse:
+        """Joins tokens to a text."""
+        return await detokenize(self._model(request), request)
 
     async def reserve(
         self,

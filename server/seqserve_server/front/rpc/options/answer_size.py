@@ -90,6 +90,12 @@ class AnswerSize:
         return cls({"target": _ANSWER_BYTES + tokens * (string + _ID + _FLOAT)})
 
     @classmethod
+    def tokenized(cls, tokens: int, token_bytes: int) -> AnswerSize:
+        """Bounds the answer to a request to divide a text into tokens, or to join them."""
+        # Of each its id, its beginning and its end; where bytes are no text, three bytes for two.
+        return cls({"text": _ANSWER_BYTES + tokens * (3 * token_bytes // 2 + _STRING + 3 * _ID)})
+
+    @classmethod
     def attended(
         cls, manifest: Manifest, tokenizer: Tokenizer, source_tokens: int, target_tokens: int
     ) -> AnswerSize:

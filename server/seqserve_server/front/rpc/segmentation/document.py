@@ -82,10 +82,10 @@ class _Reader:
 
     def ends(self, text: str) -> list[int]:
         # Tokens that are added take their places before the first one.
-        return [0] * self._added + [end for _, end in self._tokenizer.offsets(text)]
+        return [0] * self._added + [end for _, end in self._tokenizer.pieces(text).offsets]
 
     def reads(self, text: str) -> bool:
-        return self.count(text) > self._added or bool(self._tokenizer.offsets(text))
+        return self.count(text) > self._added or bool(self._tokenizer.pieces(text).ids)
 
 
 def _segments(text: str, segmentation: Segmentation, reader: _Reader) -> Iterator[Segment]:
