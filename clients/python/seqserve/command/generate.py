@@ -21,7 +21,7 @@ from seqserve._sync.worker_pool import WorkerPool
 from seqserve.arguments import BULK_CONCURRENCY, DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT_S, WINDOW
 from seqserve.command.connection import ModelCallOptions, parse_call
 from seqserve.command.decoding import NEED_JSON, OUTPUT, DecodingOptions
-from seqserve.command.lines import STANDARD_INPUT, lines_of
+from seqserve.command.lines import STANDARD_INPUT, Lines, not_utf8
 from seqserve.command.order import Order
 from seqserve.command.progress import Progress
 from seqserve.command.writer import JsonWriter, TextWriter, Writer
@@ -31,7 +31,8 @@ from seqserve.results import Result
 
 _EPILOG = """\
 Without TEXTS each line of standard input is a source, and each line of standard output its answer.
-An empty line is answered with an empty line. If the server is busy or goes away, lines wait for it
+An empty line is answered with an empty line. A byte order mark is left out, and lines end as the
+first one does. If the server is busy or goes away, lines wait for it
 without a limit; --timeout-s and --max-attempts set one. If a line fails, its answer is empty,
 standard error reports its number, and the exit status is 1. An error that concerns every line (no
 such model, a wrong option, no permission) ends the run at once and reports where to go on.
@@ -176,16 +177,18 @@ def _where_to_go_on(file: Path | None, answered: int) -> str:
 
 
 def _run(options: GenerateCommandOptions, writer: Writer, default_timeout_s: float) -> None:
+    lines = Lines(options.file or STANDARD_INPUT)
+    if not options.texts:
+        writer.line_end = lambda: lines.end
     with (
-        closing(_progress(options)) as progress,
+        closing(_progress(options, lines)) as progress,
         options.connect(default_timeout_s, progress.clear) as client,
     ):
         if options.file:
-            _answer_file(client, options, options.file, writer, progress)
+            _answer_file(client, options, lines, writer, progress)
         else:
-            sources: Iterable[str] = options.texts or lines_of(STANDARD_INPUT)
             answer = _stream if options.stream else _answer
-            answer(client, options, sources, writer)
+            answer(client, options, options.texts or lines, writer)
 
 
 def _answer(
@@ -194,6 +197,8 @@ def _answer(
     call = options.call()
 
     def generate(source: str) -> Result | None:
+        if error := not_utf8(source):
+            raise error
         return client.generate(source, **call) if source.strip() else None
 
     concurrency = options.concurrency or DEFAULT_CONCURRENCY
@@ -209,12 +214,12 @@ def _answer(
 def _answer_file(
     client: Client,
     options: GenerateCommandOptions,
-    file: Path,
+    lines: Lines,
     writer: Writer,
     progress: Progress,
 ) -> None:
     concurrency = options.concurrency or BULK_CONCURRENCY
-    order = Order(lines_of(file), WINDOW * concurrency)
+    order = Order(lines, WINDOW * concurrency)
     bulk = client.generate_bulk(order.sources(), concurrency=concurrency, **options.call())
     with closing(bulk), closing(order.restored(bulk)) as outcomes:
         for number, (line, outcome) in enumerate(outcomes, start=1):
@@ -224,18 +229,19 @@ def _answer_file(
             elif isinstance(outcome, errors.CallError):
                 _raise_if_fatal(outcome)
                 progress.clear()
-                writer.failure(number, outcome)
+                writer.failure(number, not_utf8(line) or outcome)
             else:
                 writer.result(number, outcome)
             progress.advance()
 
 
-def _progress(options: GenerateCommandOptions) -> Progress:
+def _progress(options: GenerateCommandOptions, lines: Lines) -> Progress:
     is_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     # Answers in the same terminal, or a report of each line, show the progress well enough.
     is_asked = options.file is not None and not options.verbose
     is_shown = is_asked and is_terminal and not sys.stdout.isatty()
-    return Progress(sys.stderr, "lines", is_shown=is_shown)
+    total = lines.count() if is_shown else None
+    return Progress(sys.stderr, "lines", is_shown=is_shown, total=total)
 
 
 def _stream(
@@ -247,6 +253,8 @@ def _stream(
             writer.result(number, None)
             continue
         try:
+            if error := not_utf8(source):
+                raise error
             for piece in client.stream(source, **call):
                 writer.piece(number, piece)
         except errors.CallError as error:

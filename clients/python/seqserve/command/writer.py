@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
 from seqserve.command.json_line import json_line
@@ -22,6 +23,8 @@ class Writer:
     """Whether to report token counts and timings too."""
     count: int = 0
     """Number of sources that have their answer or error."""
+    line_end: Callable[[], str] = lambda: "\n"
+    """Returns how lines of the output end."""
     failed: LineNumbers = field(default_factory=LineNumbers)
     """Numbers of the sources that failed."""
 
@@ -92,7 +95,9 @@ class TextWriter(Writer):
         self._write_lines([self._line_of(each) for each in result.hypotheses] if result else [])
 
     def _write_piece(self, piece: Piece) -> None:
-        print(self._shown(piece.text), end="" if piece.result is None else "\n", flush=True)
+        print(
+            self._shown(piece.text), end="" if piece.result is None else self.line_end(), flush=True
+        )
 
     def _write_failure(self, error: CallError) -> None:
         # Ends the line that a stream may have begun, so that later lines match their sources.
@@ -108,7 +113,8 @@ class TextWriter(Writer):
 
     def _write_lines(self, lines: list[str]) -> None:
         missing = [""] * (self.hypotheses - len(lines))
-        print(*lines, *missing, sep="\n", flush=True)
+        end = self.line_end()
+        print(*lines, *missing, sep=end, end=end, flush=True)
 
     def _line_of(self, hypothesis: Hypothesis) -> str:
         if not self.scores:
