@@ -56,6 +56,7 @@ def option(
     minimum: float | None = None,
     maximum: float | None = None,
     positional: bool = False,
+    short: str = "",
     metavar: str | None = None,
     group: str = "options",
     secret: bool = False,
@@ -67,6 +68,7 @@ def option(
         help: What the option does and why one would change it.
         minimum: Smallest value allowed.
         maximum: Largest value allowed.
+        short: A second flag of one letter, such as ``-o``.
         positional: Make it a positional argument instead of a flag.
         metavar: Name of the value in ``--help``; depends on the type if None.
         group: Heading in ``--help``.
@@ -78,6 +80,7 @@ def option(
         "minimum": minimum,
         "maximum": maximum,
         "positional": positional,
+        "short": short,
         "metavar": metavar,
         "group": group,
         "secret": secret,
@@ -247,7 +250,8 @@ class _Option:
         else:
             metavar = self._declared["metavar"] or _METAVARS.get(element, "VALUE")
             repeated = "append" if self._is_many else "store"
-            group.add_argument(self.flag, action=repeated, metavar=metavar, help=text)
+            flags = filter(None, (self._declared["short"], self.flag))
+            group.add_argument(*flags, action=repeated, metavar=metavar, help=text)
 
     def value(self, given: Mapping[str, Any], environ: Mapping[str, str]) -> Any:
         """Returns the value of the flag or variable; MISSING if the default applies."""

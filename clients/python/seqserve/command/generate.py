@@ -21,6 +21,7 @@ from seqserve._sync.worker_pool import WorkerPool
 from seqserve.arguments import BULK_CONCURRENCY, DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT_S, WINDOW
 from seqserve.command.connection import ModelCallOptions, parse_call
 from seqserve.command.decoding import NEED_JSON, OUTPUT, DecodingOptions
+from seqserve.command.fatal import raise_if_fatal
 from seqserve.command.lines import STANDARD_INPUT, Lines, not_utf8
 from seqserve.command.order import Order
 from seqserve.command.progress import Progress
@@ -68,13 +69,6 @@ examples:
   seqserve generate --return-alternatives --num-hypotheses 5 "The coffee tastes good."
   seqserve generate --segmentation sentences "It is late. We watched a film."
   seqserve generate --json "The weather is nice today." | jq .timings"""
-
-_ENDS_THE_RUN = (
-    errors.Unavailable,
-    errors.NotFound,
-    errors.Unauthenticated,
-    errors.PermissionDenied,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +201,7 @@ def _answer(
             try:
                 writer.result(number, outcome.result())
             except errors.CallError as error:
-                _raise_if_fatal(error)
+                raise_if_fatal(error)
                 writer.failure(number, error)
 
 
@@ -227,7 +221,7 @@ def _answer_file(
                 # The server has refused the empty source.
                 writer.result(number, None)
             elif isinstance(outcome, errors.CallError):
-                _raise_if_fatal(outcome)
+                raise_if_fatal(outcome)
                 progress.clear()
                 writer.failure(number, not_utf8(line) or outcome)
             else:
@@ -258,11 +252,5 @@ def _stream(
             for piece in client.stream(source, **call):
                 writer.piece(number, piece)
         except errors.CallError as error:
-            _raise_if_fatal(error)
+            raise_if_fatal(error)
             writer.failure(number, error)
-
-
-def _raise_if_fatal(error: errors.CallError) -> None:
-    is_option = isinstance(error, errors.InvalidArgument) and error.field not in ("", "source")
-    if is_option or isinstance(error, _ENDS_THE_RUN):
-        raise error

@@ -49,6 +49,11 @@ COMMANDS = {
     "generate": Command(
         module="seqserve.command.generate", help="generate from texts, or from the lines of a file"
     ),
+    "translate": Command(
+        module="seqserve.command.translate",
+        help="translate documents: text, Markdown, HTML, subtitles, JSON lines",
+        extra="translate",
+    ),
     "score": Command(
         module="seqserve.command.score", help="print the log-probability of every token of a target"
     ),
