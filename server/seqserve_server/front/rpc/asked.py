@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeAlias, cast
+
+from google.protobuf.message import Message
 
 from seqserve.v1 import generation_pb2
+from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, Priority
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.rpc.answers import response_of
+from seqserve_server.front.rpc.calls.answer_memory import MAX_WAIT_S
 from seqserve_server.front.rpc.calls.call import EngineCall
 from seqserve_server.front.rpc.calls.server_call import current
 from seqserve_server.front.rpc.calls.wire import Context
@@ -21,8 +26,11 @@ from seqserve_server.front.rpc.options.languages import Affixes, affixes_of
 from seqserve_server.front.rpc.options.segmentation import segmentation_of
 from seqserve_server.front.rpc.options.terms import applying, for_source
 from seqserve_server.front.rpc.segmentation.answering import SegmentedAnswer
-from seqserve_server.front.rpc.segmentation.document import Document
+from seqserve_server.front.rpc.segmentation.document import MAX_SEGMENTS, Document
 from seqserve_server.front.rpc.tokenization import source_tokens
+
+Text: TypeAlias = str | Document | ServiceError
+"""A source, the segments of a source, or why it has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +87,27 @@ class Asked:
             return None
         return await Document.read(source, segmentation, self.model, self.affixes)
 
+    async def divided(self, sources: Sequence[str]) -> list[Text]:
+        """Divides the sources of a batch, if that is asked for; an error is that of its source.
+
+        Raises:
+            InvalidRequest: They have too many segments together.
+        """
+        texts: list[Text] = []
+        segments = 0
+        for source in sources:
+            try:
+                text = await self.document(source) or source
+            except ServiceError as error:
+                texts.append(error)
+                continue
+            texts.append(text)
+            segments += count_of(text) if isinstance(text, Document) else 0
+            if segments > MAX_SEGMENTS:
+                reason = f"have more than {MAX_SEGMENTS:,} segments together; send fewer in a call"
+                raise InvalidRequest("sources", reason)
+        return texts
+
     async def answer(self, source: str, *, is_bulk: bool = True) -> generation_pb2.GenerateResponse:
         """Answers one of many sources; it tries again after a refusal.
 
@@ -117,22 +146,48 @@ class Asked:
         _note(response)
         return response
 
+    async def reserve(
+        self, size: AnswerSize, request: Message, *, is_bulk: bool, held_bytes: int = 0
+    ) -> None:
+        """Waits until there is memory for an answer.
+
+        Raises:
+            ServiceError: As :meth:`ServerCall.reserve`.
+        """
+        max_wait_s = math.inf if is_bulk else min(MAX_WAIT_S, self.options.time_limit_s)
+        await current.get().reserve(size, request, max_wait_s=max_wait_s, held_bytes=held_bytes)
+
+    async def reserve_for(
+        self, texts: Sequence[Text], request: Message, *, is_bulk: bool
+    ) -> AnswerSize:
+        """Waits until there is memory for the answers to texts; gives their size.
+
+        Each segment of a text is one of its sources.
+
+        Raises:
+            ServiceError: As :meth:`ServerCall.reserve`.
+        """
+        documents = [text for text in texts if isinstance(text, Document)]
+        size = answer_size(
+            self.model,
+            self.given,
+            self.options,
+            sources=sum(map(count_of, texts)),
+            text_bytes=sum(len(document.text.encode()) for document in documents),
+        )
+        held_bytes = sum(document.held_bytes for document in documents)
+        await self.reserve(size, request, is_bulk=is_bulk, held_bytes=held_bytes)
+        return size
+
     def size_of(self, call: EngineCall) -> AnswerSize:
         """Bounds the answer to one source."""
         spec = cast(GenerateSpec, call.spec)
         return answer_size(self.model, self.given, spec.options, len(spec.source))
 
-    def size_of_many(self, texts: Sequence[str | Document]) -> AnswerSize:
-        """Bounds the answers to sources, whatever they are; each segment of a text is one."""
-        documents = [text for text in texts if isinstance(text, Document)]
-        segments = sum(len(document.segments) for document in documents)
-        return answer_size(
-            self.model,
-            self.given,
-            self.options,
-            sources=len(texts) - len(documents) + segments,
-            text_bytes=sum(len(document.text.encode()) for document in documents),
-        )
+
+def count_of(text: Text) -> int:
+    """Counts the answers that a text needs: one for each segment if it is divided."""
+    return len(text.segments) if isinstance(text, Document) else 1
 
 
 def _note(response: generation_pb2.GenerateResponse) -> None:

@@ -18,14 +18,12 @@ from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.engine_client.refusals import QueueKey
 from seqserve_server.front.models.repository import Repository, ServedModel
-from seqserve_server.front.rpc.asked import Asked, answer_size
+from seqserve_server.front.rpc.asked import Asked, Text, answer_size, count_of
 from seqserve_server.front.rpc.batch import answer_all
 from seqserve_server.front.rpc.bulk import Answered, Bulk, Requests
-from seqserve_server.front.rpc.calls.answer_memory import MAX_WAIT_S
 from seqserve_server.front.rpc.calls.call import EngineCall
 from seqserve_server.front.rpc.calls.server_call import current
 from seqserve_server.front.rpc.calls.wire import encoded_list
-from seqserve_server.front.rpc.options.answer_size import AnswerSize
 from seqserve_server.front.rpc.options.known_options import KnownOptions
 from seqserve_server.front.rpc.options.options import priority_of
 from seqserve_server.front.rpc.options.validation import check_count
@@ -126,18 +124,15 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         check_count(len(request.sources))
         record, slots = current.get(), asked.model.engine.slots
         record.room = asyncio.Semaphore(slots)
-        texts = [await _divided(asked, source) for source in request.sources]
-        size = asked.size_of_many([text for text in texts if not isinstance(text, ServiceError)])
-        await record.reserve(size, request, max_wait_s=math.inf)
+        texts = await asked.divided(request.sources)
+        size = await asked.reserve_for(texts, request, is_bulk=True)
 
-        async def outcome(text: str | Document | ServiceError) -> bytes:
+        async def outcome(text: Text) -> bytes:
             current.set(record.part(record.began_s))
-            sources = 1
             try:
                 if isinstance(text, ServiceError):
                     raise text
                 if isinstance(text, Document):
-                    sources = len(text.segments)
                     response = await asked.segmented(text, is_bulk=True).whole()
                 else:
                     response = await asked.answer(text)
@@ -148,7 +143,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
             # One that failed has no response, and so no tokens.
             record.answered(found.response)
             data = found.SerializeToString()
-            record.answered_one(sources * size.each, len(data))
+            record.answered_one(count_of(text) * size.each, len(data))
             return data
 
         outcomes = await answer_all(texts, outcome, slots)
@@ -262,7 +257,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
     ) -> EngineCall:
         """Prepares the request for a source, and waits until there is memory for its answer."""
         call = await asked.call(request.source, streamed=streamed, is_bulk=is_bulk)
-        await _reserve(asked, asked.size_of(call), request, is_bulk)
+        await asked.reserve(asked.size_of(call), request, is_bulk=is_bulk)
         return call
 
     async def _segmented(
@@ -274,24 +269,11 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         is_bulk: bool = False,
     ) -> SegmentedAnswer:
         """Waits until there is memory for the answer to a text in segments."""
-        await _reserve(asked, asked.size_of_many([document]), request, is_bulk)
+        await asked.reserve_for([document], request, is_bulk=is_bulk)
         return asked.segmented(document, is_bulk=is_bulk)
 
     def _model(self, request: _Request) -> ServedModel:
         return current.get().resolve(self._repository, request.model, request.version)
-
-
-async def _reserve(asked: Asked, size: AnswerSize, request: Message, is_bulk: bool) -> None:
-    max_wait_s = math.inf if is_bulk else min(MAX_WAIT_S, asked.options.time_limit_s)
-    await current.get().reserve(size, request, max_wait_s=max_wait_s)
-
-
-async def _divided(asked: Asked, source: str) -> str | Document | ServiceError:
-    """Divides one of many sources, if that is asked for; an error is its own."""
-    try:
-        return await asked.document(source) or source
-    except ServiceError as error:
-        return error
 
 
 def _piece(text: str, token_ids: list[int]) -> generation_pb2.GenerateStreamResponse:

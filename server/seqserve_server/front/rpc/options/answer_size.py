@@ -31,6 +31,8 @@ class AnswerSize:
     parts: dict[str, int]
     sources: int = 1
     """How many such answers a call returns."""
+    unit: str = "sources"
+    """What each of them answers."""
 
     @classmethod
     def generated(
@@ -80,7 +82,7 @@ class AnswerSize:
         parts[f"options.{others}"] = (count - 1) * spelled
         parts["source"] = _ANSWER_BYTES + source_tokens * string * options.return_attention
         parts["source"] += math.ceil(text_bytes / max(1, sources))
-        return cls(parts, sources)
+        return cls(parts, sources, "segments" if text_bytes else "sources")
 
     @classmethod
     def scored(cls, source_tokens: int, target_tokens: int, token_bytes: int) -> AnswerSize:
@@ -126,8 +128,8 @@ class AnswerSize:
         if self.held_bytes <= max_bytes:
             return
         field = max(self.parts, key=self.parts.__getitem__)
-        of = f"the answers to {self.sources:,} sources" if self.sources > 1 else "the answer"
-        fewer = "fewer sources in a call, " if self.sources > 1 else ""
+        of = f"the answers to {self.sources:,} {self.unit}" if self.sources > 1 else "the answer"
+        fewer = f"fewer {self.unit} in a call, " if self.sources > 1 else ""
         raise InvalidRequest(
             field,
             f"makes {of} need up to {_megabytes(self.held_bytes)} MB; this server has"

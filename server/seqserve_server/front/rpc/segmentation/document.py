@@ -18,7 +18,8 @@ from seqserve_server.front.rpc.segmentation.wrapping import wrap
 MAX_CHARACTERS = 1_000_000
 """Maximum length of a text in code points."""
 MAX_SEGMENTS = 4096
-"""Maximum number of its segments."""
+"""Maximum number of its segments, and of those of all texts of a batch."""
+_SEGMENT_BYTES = 200
 # A longer text is divided in a thread, so that other calls need not wait for it.
 _INLINE_CHARACTERS = 1024
 
@@ -63,6 +64,11 @@ class Document:
             return cls(text, list(_segments(text, segmentation, reader)))
         divided = asyncio.to_thread(list, _segments(text, segmentation, reader))
         return cls(text, await divided)
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory of the segments, without the text."""
+        return _SEGMENT_BYTES * len(self.segments)
 
     def source_of(self, segment: Segment) -> str:
         """Returns the text of a segment."""

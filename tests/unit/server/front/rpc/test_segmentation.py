@@ -186,12 +186,12 @@ async def test_what_the_model_does_not_read_stays(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tokenizer = service.repository.resolve("echo", 2, "").tokenizer
-    encode, offsets = type(tokenizer).encode, type(tokenizer).offsets
+    encode, pieces = type(tokenizer).encode, type(tokenizer).pieces
     monkeypatch.setattr(
         type(tokenizer), "encode", lambda self, text: encode(self, text.replace("∎", ""))
     )
     monkeypatch.setattr(
-        type(tokenizer), "offsets", lambda self, text: offsets(self, text.replace("∎", ""))
+        type(tokenizer), "pieces", lambda self, text: pieces(self, text.replace("∎", ""))
     )
     answer = await service.generation.Generate(request("A.\n∎\nB.", segmentation="lines"))
     assert targets_of(answer) == ["A.", "∎", "B."]
@@ -232,11 +232,19 @@ async def test_bad_input_is_refused_by_its_field(
 async def test_an_answer_that_may_need_too_much_memory_is_refused() -> None:
     async with serving(max_answer_mb=1, caller_share=0.5) as service:
         field, reason = await refused(service, "a\n" * 100, segmentation="lines")
-        assert (field, "the answers to 100 sources" in reason) == (
+        assert (field, "the answers to 100 segments" in reason) == (
             "options.max_decoding_length",
             True,
         )
         assert await service.value("answer_bytes") == 0
+
+
+async def test_the_segments_of_a_batch_are_bounded_together(service: Service) -> None:
+    options = generation_pb2.GenerationOptions(segmentation="lines")
+    asked = generation_pb2.GenerateBatchRequest(sources=["a\n" * 2049] * 2, options=options)
+    error = await failure(service.generation.GenerateBatch(asked))
+    [violation] = details(error, BadRequest).field_violations
+    assert violation.field == "sources" and "4,096 segments together" in violation.description
 
 
 async def test_memory_is_free_when_the_answer_is_taken(service: Service) -> None:
