@@ -84,13 +84,21 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
     ) -> AsyncGenerator[generation_pb2.GenerateStreamResponse, None]:
         """Sends text as soon as it is final, then the whole answer."""
         asked = self._asked(request, context)
-        if document := await asked.document(request.source):
-            segmented = await self._segmented(asked, document, request)
-            async with aclosing(segmented.pieces()) as pieces:
-                async for piece in pieces:
-                    yield _piece(piece, [])
-            yield generation_pb2.GenerateStreamResponse(result=segmented.response())
-            return
+        document = await asked.document(request.source)
+        if document is None:
+            messages = self._streamed(asked, request)
+        elif document.only is None:
+            messages = _by_segment(await self._segmented(asked, document, request))
+        else:
+            messages = self._of_one_segment(asked, document, request)
+        async with aclosing(messages):
+            async for message in messages:
+                yield message
+
+    async def _streamed(
+        self, asked: Asked, request: generation_pb2.GenerateRequest
+    ) -> AsyncGenerator[generation_pb2.GenerateStreamResponse, None]:
+        """Sends text as it is decoded, then the answer to a source."""
         # Tokens that may still be replaced are not streamed.
         streamed = not request.options.replace_unknowns
         call = await self._call(asked, request, streamed=streamed)
@@ -115,6 +123,28 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         if rest := text.flush(best.text):
             yield _piece(rest, best.token_ids[sent_tokens:])
         yield generation_pb2.GenerateStreamResponse(result=response)
+
+    async def _of_one_segment(
+        self, asked: Asked, document: Document, request: generation_pb2.GenerateRequest
+    ) -> AsyncGenerator[generation_pb2.GenerateStreamResponse, None]:
+        """Sends the text of a lone segment as it is decoded, with the white space around it."""
+        assert document.only is not None
+        segmented = await self._segmented(asked, document, request)
+        begin = document.only.span.begin
+        if begin:
+            yield _piece(document.text[:begin], [])
+        part = generation_pb2.GenerateRequest()
+        part.CopyFrom(request)
+        part.source = document.source_of(document.only)
+        async with aclosing(self._streamed(asked, part)) as messages:
+            async for message in messages:
+                if message.HasField("piece"):
+                    yield message
+                else:
+                    segmented.add(document.only, message.result)
+        if rest := segmented.end():
+            yield _piece(rest, [])
+        yield generation_pb2.GenerateStreamResponse(result=segmented.response())
 
     async def GenerateBatch(
         self, request: generation_pb2.GenerateBatchRequest, context: Context
@@ -274,6 +304,16 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
 
     def _model(self, request: _Request) -> ServedModel:
         return current.get().resolve(self._repository, request.model, request.version)
+
+
+async def _by_segment(
+    segmented: SegmentedAnswer,
+) -> AsyncGenerator[generation_pb2.GenerateStreamResponse, None]:
+    """Sends the text of each segment as soon as all before it are answered."""
+    async with aclosing(segmented.pieces()) as pieces:
+        async for piece in pieces:
+            yield _piece(piece, [])
+    yield generation_pb2.GenerateStreamResponse(result=segmented.response())
 
 
 def _piece(text: str, token_ids: list[int]) -> generation_pb2.GenerateStreamResponse:

@@ -62,9 +62,8 @@ class SegmentedAnswer:
         answers = answers_in_order(self._document.segments, self._answered, self._room)
         async with aclosing(answers):
             async for segment, response in answers:
-                yield self._add(segment, response)
-        if rest := self._joint.rest():
-            self._text.append(rest)
+                yield self.add(segment, response)
+        if rest := self.end():
             yield rest
 
     async def whole(self) -> generation_pb2.GenerateResponse:
@@ -92,14 +91,12 @@ class SegmentedAnswer:
         self._note(response)
         return response
 
-    async def _answered(
-        self, segment: Segment
-    ) -> tuple[Segment, generation_pb2.GenerateResponse | None]:
-        if not segment.is_read:
-            return segment, None
-        return segment, await self._answer(self._document.source_of(segment))
+    def add(self, segment: Segment, response: generation_pb2.GenerateResponse | None) -> str:
+        """Adds the next segment and its answer, None if the model does not read it.
 
-    def _add(self, segment: Segment, response: generation_pb2.GenerateResponse | None) -> str:
+        Returns:
+            The text of the answer, and the white space before it.
+        """
         text = response.hypotheses[0].text if response else self._document.source_of(segment)
         piece = self._joint.add(segment.span, text)
         message = generation_pb2.Segment(
@@ -120,6 +117,19 @@ class SegmentedAnswer:
         self._segments.append(message)
         self._text.append(piece)
         return piece
+
+    def end(self) -> str:
+        """Adds the white space behind the last segment, and returns it."""
+        rest = self._joint.rest()
+        self._text.append(rest)
+        return rest
+
+    async def _answered(
+        self, segment: Segment
+    ) -> tuple[Segment, generation_pb2.GenerateResponse | None]:
+        if not segment.is_read:
+            return segment, None
+        return segment, await self._answer(self._document.source_of(segment))
 
     def _hypothesis(self) -> generation_pb2.Hypothesis:
         """Joins the best hypotheses of all segments."""

@@ -66,6 +66,11 @@ class Document:
         return cls(text, await divided)
 
     @property
+    def only(self) -> Segment | None:
+        """The segment of a text that has one, which the model reads; None otherwise."""
+        return self.segments[0] if len(self.segments) == 1 and self.segments[0].is_read else None
+
+    @property
     def held_bytes(self) -> int:
         """Memory of the segments, without the text."""
         return _SEGMENT_BYTES * len(self.segments)

@@ -119,6 +119,21 @@ async def test_a_piece_does_not_wait_for_later_segments() -> None:
         await until(lambda: service.engine.slots_in_use == 0)
 
 
+async def test_a_lone_segment_is_streamed_as_it_is_decoded(service: Service) -> None:
+    service.runtime.step_s = 0.005
+    asked = request(" \nGood day.\n", segmentation="sentences")
+    *pieces, last = [message async for message in service.generation.GenerateStream(asked)]
+    texts = [message.piece.text for message in pieces]
+    assert (texts[0], texts[-1]) == (" \n", "\n") and len(texts) > 3
+    whole = await service.generation.Generate(asked)
+    for answer in (whole, last.result):
+        answer.ClearField("timings")
+    assert last.result == whole
+    assert "".join(texts) == whole.hypotheses[0].text == " \nGood day.\n"
+    ids = [id_ for message in pieces for id_ in message.piece.token_ids]
+    assert ids == list(whole.segments[0].hypotheses[0].token_ids)
+
+
 async def test_many_texts_in_one_call(service: Service) -> None:
     options = generation_pb2.GenerationOptions(segmentation="sentences")
     asked = generation_pb2.GenerateBatchRequest(sources=[TEXT, " \n", "One. Two."], options=options)
