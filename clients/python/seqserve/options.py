@@ -75,16 +75,8 @@ def option(
         secret: Take the value from the variable alone, because every user of the machine can read a
             command line; the help of another option should name the variable.
     """
-    metadata = {
-        "help": help,
-        "minimum": minimum,
-        "maximum": maximum,
-        "positional": positional,
-        "short": short,
-        "metavar": metavar,
-        "group": group,
-        "secret": secret,
-    }
+    metadata = dict(help=help, minimum=minimum, maximum=maximum, positional=positional)
+    metadata |= dict(short=short, metavar=metavar, group=group, secret=secret)
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata, repr=not secret)
