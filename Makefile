@@ -14,6 +14,8 @@ PACKAGES := import/seqserve_import model/seqserve_model export/seqserve_export s
 PROTOS := $(wildcard proto/seqserve/v1/*.proto)
 FOREIGN_PROTOS := $(wildcard proto/inference/*.proto)
 FILE_PROTOS := $(wildcard proto/pieces/*.proto)
+# Files of tests in two processes, in the order of their names: what takes longest comes first.
+SIDE_BY_SIDE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 
@@ -34,8 +36,8 @@ unit: $(VENV)/.ready ## Run tests/unit, but not what is slow or compares with ot
 	  --numprocesses auto --maxprocesses 8 --dist worksteal --hypothesis-profile quick
 
 test: $(VENV)/.ready ## Run all tests, then those against other engines and those of the README.
-	$(BIN)/pytest
-	$(BIN)/pytest -m parity --numprocesses 2 --dist loadfile
+	$(BIN)/pytest $(SIDE_BY_SIDE)
+	$(BIN)/pytest -m parity $(SIDE_BY_SIDE)
 	$(BIN)/pytest -m newcomer
 
 soak: $(VENV)/.ready ## Twice ten minutes of random traffic: memory stays flat, each call is accounted for.
@@ -45,7 +47,7 @@ chaos: $(VENV)/.ready ## Break what can break under load, send nonsense, ask for
 	$(BIN)/pytest -m chaos -s
 
 test-docker: $(VENV)/.ready ## Bring docker-compose.yml up for real; says so loudly without Docker.
-	$(BIN)/pytest -m docker -rs
+	$(BIN)/pytest -m docker
 
 bench: $(VENV)/.ready build/optimum/.ready ## Compare with other engines in one run, a quarter of an hour.
 	OMP_WAIT_POLICY=passive $(BIN)/python -m bench

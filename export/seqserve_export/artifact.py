@@ -16,7 +16,7 @@ from seqserve.errors import OptionError
 from seqserve_export.graph_files import write_graphs
 from seqserve_export.quantization import precision_of
 from seqserve_export.tracing import OPSET
-from seqserve_model.config import PositionScheme
+from seqserve_model.config import DecoderCell, PositionScheme
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract import manifest as contract
 from seqserve_server.contract.manifest import (
@@ -131,6 +131,7 @@ def _manifest(
             head_size=config.head_size,
             vocabulary_size=config.vocabulary_size,
             config=config.to_dict(),
+            cell_width=config.width if config.decoder_cell is DecoderCell.SSRU else None,
         ),
         limits=contract.Limits(
             max_source_length=config.max_source_length, max_target_length=config.max_target_length

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -323,22 +323,52 @@ def test_mixed_requests_decode_as_alone_where_all_is_rounded(
 
 
 @pytest.fixture(scope="module")
-def reference(
-    tiny_model: Transformer,
-) -> Callable[[tuple[int, ...], DecodingOptions], Reference]:
-    return lambda source, options: Reference(Reading(tiny_model, list(source), options), spelt)
+def recurrent(tiny_ssru_artifact: Path) -> Runtime:
+    manifest = Manifest.load(tiny_ssru_artifact)
+    return Runtime(tiny_ssru_artifact, manifest, Provider.CPU, threads=1)
+
+
+@settings(SETTINGS, max_examples=10)
+@days
+def test_mixed_requests_decode_as_alone_where_the_decoder_is_recurrent(
+    recurrent: Runtime, plan: list[Arrival], workers: int, slots: int, budget_tokens: int
+) -> None:
+    day = Day(recurrent, workers, slots, budget_tokens)
+    day.run(plan)
+    day.assert_empty()
+    assert_as_alone(recurrent, day, plan)
+
+
+requests = given(source=sources, options=option_sets() | option_sets() | running_out())
 
 
 @settings(SETTINGS, max_examples=35)
-@given(source=sources, options=option_sets() | option_sets() | running_out())
+@requests
 def test_request_decodes_as_the_reference(
     tiny_runtime: Runtime,
-    reference: Callable[[tuple[int, ...], DecodingOptions], Reference],
+    tiny_model: Transformer,
     source: tuple[int, ...],
     options: DecodingOptions,
 ) -> None:
-    found = alone(tiny_runtime, source, options)
-    ought = reference(source, options)
+    assert_as_reference(tiny_runtime, tiny_model, source, options)
+
+
+@settings(SETTINGS, max_examples=35)
+@requests
+def test_request_decodes_as_the_reference_where_the_decoder_is_recurrent(
+    recurrent: Runtime,
+    tiny_ssru_model: Transformer,
+    source: tuple[int, ...],
+    options: DecodingOptions,
+) -> None:
+    assert_as_reference(recurrent, tiny_ssru_model, source, options)
+
+
+def assert_as_reference(
+    runtime: Runtime, model: Transformer, source: tuple[int, ...], options: DecodingOptions
+) -> None:
+    found = alone(runtime, source, options)
+    ought = Reference(Reading(model, list(source), options), spelt)
     if ought.margin > NEAR:
         assert len(found.hypotheses) == len(ought.answer.hypotheses)
         for one, other in zip(found.hypotheses, ought.answer.hypotheses, strict=True):

@@ -52,6 +52,9 @@ class Architecture:
     vocabulary_size: int
     config: dict[str, Any]
     """Full configuration of the torch model."""
+    cell_width: int | None = None
+    """Width of the state that each decoder layer keeps of a target, where it is recurrent (SSRU);
+    None where it attends to the target and keeps keys and values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

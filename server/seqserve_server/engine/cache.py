@@ -1,4 +1,4 @@
-"""The arrays that a decoder step reads and writes: tokens, lengths, keys and values of every row.
+"""The arrays that a decoder step reads and writes: tokens, lengths and decoder state of every row.
 
 Everything is allocated once, from the model's limits. Running rows are always the leading ones, 0
 to n - 1, so that a step reads one contiguous block: the last row replaces one that leaves. A step
@@ -15,6 +15,12 @@ import numpy as np
 
 from seqserve_server.contract.limits import MAX_END_TOKENS, MAX_SUPPRESSED, MAX_TOP_K
 from seqserve_server.contract.manifest import Manifest
+from seqserve_server.engine.decoder_state import (
+    CellState,
+    CrossAttentionCache,
+    SelfAttentionCache,
+    TargetState,
+)
 from seqserve_server.engine.packing import Array, CrossKV
 from seqserve_server.engine.runtime import Runtime
 from seqserve_server.engine.step import StepSizes
@@ -35,7 +41,6 @@ class SlotCache:
     def __init__(self, runtime: Runtime, slots: int) -> None:
         """Allocates everything; pages are touched when they are first used."""
         manifest = runtime.manifest
-        self._shape = manifest.architecture
         self._bos, self._eos = manifest.tokens.bos, manifest.tokens.eos
         self.slots = slots
         self.vocabulary_size = manifest.architecture.vocabulary_size
@@ -47,10 +52,13 @@ class SlotCache:
         self._source_last_index = np.zeros(slots, np.int32)
         # How many rows the two maxima below belong to; 0 where they must be found again.
         self._rows_measured = 0
+        self._running_lengths = self.lengths[:0]
         self._num_tokens = 0
         self._max_length = np.full(1, _MIN_LENGTH, np.int32)
         self._max_source_length = np.full(1, _MIN_LENGTH, np.int32)
         self._return_logprobs = np.array(True)
+        self.returned_logprobs = True
+        """Whether the last step computed log-probabilities."""
         max_suppressed = _MAX_LISTED + manifest.limits.max_target_length
         self._suppressed: dict[int, Sequence[int]] = {}
         self._is_mask_ready = True
@@ -66,32 +74,14 @@ class SlotCache:
         self._logits = np.zeros(slots * self.vocabulary_size, np.float32)
         self.projects = True
         """Whether steps look at the whole vocabulary."""
+        self._sizes: StepSizes | None = None
         self._allowed_shape = runtime.allowed_shape
         groups, size = runtime.allowed_shape(self.vocabulary_size)
         self._num_allowed = self._allowed_groups = 0
         self._allowed_tokens = np.zeros((groups, size), np.int64)
         self._allowed_logits = np.zeros((slots * groups, size), np.float32)
-        self._self_kv, self._cross_kv, self._last_kv = self._allocate(
-            manifest, slots, runtime.cache_type
-        )
+        self._target, self._cross = _allocate(manifest, slots, runtime.cache_type)
         self._step = runtime.step(*self._buffers())
-
-    def _allocate(
-        self, manifest: Manifest, slots: int, dtype: np.dtype[Any]
-    ) -> tuple[dict[str, Array], dict[str, Array], dict[str, Array]]:
-        heads, size = self._shape.heads, self._shape.head_size
-        # The begin token is read too.
-        target = manifest.limits.max_target_length + 1
-        source = max(manifest.limits.max_source_length, _MIN_LENGTH)
-        own: dict[str, Array] = {}
-        cross: dict[str, Array] = {}
-        last: dict[str, Array] = {}
-        for layer in range(self._shape.decoder_layers):
-            for part in ("key", "value"):
-                own[f"self_{part}_{layer}"] = np.zeros((slots, heads, target, size), dtype)
-                cross[f"cross_{part}_{layer}"] = np.zeros((slots, heads, source, size), dtype)
-                last[f"last_{part}_{layer}"] = np.zeros((slots, 1, heads * size), np.float32)
-        return own, cross, last
 
     def _buffers(self) -> tuple[dict[str, Array], dict[str, Array]]:
         inputs: dict[str, Array] = {
@@ -107,11 +97,11 @@ class SlotCache:
             "num_logits": np.zeros(self.vocabulary_size, np.int64),
             "allowed_tokens": self._allowed_tokens,
             "projected_rows": np.arange(self.slots),
-            **self._self_kv,
-            **self._cross_kv,
-            **self._last_kv,
+            **self._target.arrays,
+            **self._cross.arrays,
+            **self._cross.last,
         }
-        written = {**self._self_kv, **self._cross_kv}
+        written = {**self._target.arrays, **self._cross.arrays}
         outputs: dict[str, Array] = {
             "next_tokens": self.tokens,
             "log_probabilities": self.log_probabilities,
@@ -125,18 +115,15 @@ class SlotCache:
 
     @property
     def bytes(self) -> int:
-        """Bytes of the keys and values."""
-        parts = (self._self_kv, self._cross_kv, self._last_kv)
+        """Bytes of what the decoder's layers keep of all rows."""
+        parts = (self._target.arrays, self._cross.arrays, self._cross.last)
         return sum(array.nbytes for part in parts for array in part.values())
 
     def join(self, row: int, cross_kv: CrossKV, index: int) -> None:
         """Copies a newly encoded source into a free row."""
-        length, heads = cross_kv.length(index), self._shape.heads
-        for cache, packed in zip(self._cross_kv.values(), cross_kv.packed, strict=True):
-            by_head = cross_kv.of_source(packed, index).reshape(length, heads, -1)  # [S, H, D]
-            cache[row, :, :length] = by_head.swapaxes(0, 1)
-        for cache, last in zip(self._last_kv.values(), cross_kv.last, strict=True):
-            cache[row] = last[index]
+        length = cross_kv.length(index)
+        self._cross.join(row, cross_kv, index)
+        self._target.start(row)
         self.tokens[row] = self._bos
         self.lengths[row] = 0
         self.source_lengths[row] = length
@@ -145,13 +132,8 @@ class SlotCache:
 
     def move(self, source: int, target: int) -> None:
         """Copies one row over another, no further than it is filled."""
-        length, source_length = self.lengths[source], self.source_lengths[source]
-        for cache in self._self_kv.values():
-            cache[target, :, :length] = cache[source, :, :length]
-        for cache in self._cross_kv.values():
-            cache[target, :, :source_length] = cache[source, :, :source_length]
-        for cache in self._last_kv.values():
-            cache[target] = cache[source]
+        self._target.copy(source, target, int(self.lengths[source]))
+        self._cross.copy(source, target, int(self.source_lengths[source]))
         for array in (self.tokens, self.lengths, self.source_lengths, self._source_last_index):
             array[target] = array[source]
         self.suppress(target, self._suppressed.get(source, ()))
@@ -160,21 +142,14 @@ class SlotCache:
 
     def branch(self, sources: Array, targets: Array) -> None:
         """Copies the targets of rows over other rows of the same source."""
-        length = int(self.lengths[sources].max())
-        for cache in self._self_kv.values():
-            cache[targets, :, :length] = cache[sources, :, :length]
+        self._target.copy(sources, targets, int(self.lengths[sources].max()))
         self.lengths[targets] = self.lengths[sources]
         self._rows_measured = 0
 
     def clear(self) -> None:
         """Empties all rows, no further than they are filled."""
-        length, source_length = self.lengths.max(), self.source_lengths.max()
-        for cache in self._self_kv.values():
-            cache[:, :, :length] = 0
-        for cache in self._cross_kv.values():
-            cache[:, :, :source_length] = 0
-        for cache in self._last_kv.values():
-            cache[:] = 0
+        self._target.clear(int(self.lengths.max()))
+        self._cross.clear(int(self.source_lengths.max()))
         for array in (self.tokens, self.log_probabilities, self.lengths, self.source_lengths):
             array[:] = 0
         self._source_last_index[:] = 0
@@ -215,6 +190,7 @@ class SlotCache:
         # The rest of the last group holds older tokens: nobody reads their logits.
         self._allowed_tokens.reshape(-1)[: len(allowed)] = allowed
         self.projects = projects
+        self._sizes = None
 
     def top_tokens(self, rows: Sequence[int] | Array) -> tuple[Array, Array]:
         """Gives the top tokens of rows ``[..]`` and their log-probabilities, ``[.., K]`` each."""
@@ -237,20 +213,23 @@ class SlotCache:
 
     def advance(self, rows: int, *, return_logprobs: bool = True) -> None:
         """Runs one step: each row reads its newest token, and its next token takes that place."""
-        self._return_logprobs[...] = return_logprobs
+        if return_logprobs is not self.returned_logprobs:
+            self._return_logprobs[...] = self.returned_logprobs = return_logprobs
         if rows != self._rows_measured:
             self._measure(rows)
         self._max_length[0] = max(self._num_tokens + 1, _MIN_LENGTH)
         if not self._is_mask_ready or rows > self._mask_rows:
             self._write_mask(rows)
-        if self.projects:
-            groups = self._allowed_groups
-            sizes = StepSizes(self._mask_width, self.top_k, self.num_logits, groups)
-        else:
-            sizes = StepSizes(allowed_groups=self._allowed_groups, projects=False)
-        self._step.run(rows, sizes)
-        self.lengths[:rows] += 1
+        if self._sizes is None:
+            self._sizes = self._step_sizes()
+        self._step.run(rows, self._sizes)
+        self._running_lengths += 1
         self._num_tokens += 1
+
+    def _step_sizes(self) -> StepSizes:
+        if not self.projects:
+            return StepSizes(allowed_groups=self._allowed_groups, projects=False)
+        return StepSizes(self._mask_width, self.top_k, self.num_logits, self._allowed_groups)
 
     def assert_idle(self) -> None:
         """Checks that no row has left a mask or a request behind; for tests of leaks.
@@ -277,9 +256,24 @@ class SlotCache:
                 self._bias_tokens[begin : begin + len(tokens)] = tokens
                 self._bias_values[begin : begin + len(tokens)] = MASKED_LOGIT
         self._is_mask_ready, self._mask_rows, self._mask_width = True, rows, width
+        self._sizes = None
 
     def _measure(self, rows: int) -> None:
         """Finds the longest of the rows; not needed while the same ones run on."""
         self._num_tokens = int(self.lengths[:rows].max())
         self._max_source_length[0] = max(int(self.source_lengths[:rows].max()), _MIN_LENGTH)
+        self._running_lengths = self.lengths[:rows]
         self._rows_measured = rows
+
+
+def _allocate(
+    manifest: Manifest, slots: int, dtype: np.dtype[Any]
+) -> tuple[TargetState, CrossAttentionCache]:
+    """Allocates what the decoder's layers keep, from the model's limits."""
+    shape, limits = manifest.architecture, manifest.limits
+    source = max(limits.max_source_length, _MIN_LENGTH)
+    cross = CrossAttentionCache(shape, slots, source, dtype)
+    if shape.cell_width:
+        return CellState(shape, slots), cross
+    # The begin token is read too.
+    return SelfAttentionCache(shape, slots, limits.max_target_length + 1, dtype), cross

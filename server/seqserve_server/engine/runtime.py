@@ -74,8 +74,8 @@ class Runtime:
     @property
     def cache_type(self) -> np.dtype[Any]:
         """The type of cached keys and values."""
-        [name] = [entry.type for entry in self._decoder.get_inputs() if entry.name == "self_key_0"]
-        return np.dtype(_CACHE_TYPES[name])
+        types = {entry.name: entry.type for entry in self._decoder.get_inputs()}
+        return np.dtype(_CACHE_TYPES[types["cross_key_0"]])
 
     def allowed_shape(self, tokens: int) -> tuple[int, int]:
         """Gives the shape ``[G, 64]`` in which a step takes a number of allowed tokens.
@@ -106,7 +106,8 @@ class Runtime:
             target: int64 ``[B, T + 1]``, the begin token first.
             outputs: Names of the outputs wanted: ``log_probabilities`` ``[B, T]``,
                 ``encoder_attention`` ``[L, B, H, S, S]``, ``decoder_attention``
-                ``[L, B, H, T, T]``, ``cross_attention`` ``[L, B, H, T, S]``.
+                ``[L, B, H, T, T]`` (no layers where the decoder is recurrent),
+                ``cross_attention`` ``[L, B, H, T, S]``.
 
         Raises:
             NoScorer: There is no scorer graph.
@@ -142,7 +143,8 @@ class Runtime:
         """Refuses a decoder graph that lacks an input or output; gives its group size."""
         entries = (*self._decoder.get_inputs(), *self._decoder.get_outputs())
         shapes = {entry.name: entry.shape for entry in entries}
-        missing = INPUTS_AND_OUTPUTS - shapes.keys()
+        past = "cell_0" if self.manifest.architecture.cell_width else "self_key_0"
+        missing = {*INPUTS_AND_OUTPUTS, past} - shapes.keys()
         if missing:
             raise ArtifactError(
                 f"{self._folder / 'decoder.onnx'}: has no {', '.join(sorted(missing))}; an older"

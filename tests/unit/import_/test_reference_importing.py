@@ -67,7 +67,7 @@ def test_the_manifest_tells_what_was_imported_and_proved(imported: Path, folder:
     assert manifest.architecture.config == config.to_dict()
     assert (manifest.tokens.bos, manifest.tokens.eos, manifest.tokens.unk) == (95, 0, 3)
     assert (manifest.limits.max_source_length, manifest.limits.max_target_length) == (24, 23)
-    assert manifest.provenance.command == f"seqserve import {folder.name}"
+    assert manifest.provenance.command == f"seqserve import marian-{MARIAN_SEED}"
     assert manifest.description.startswith("marian, ")
     assert manifest.licence == "MIT"
     proof = manifest.verification

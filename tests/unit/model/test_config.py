@@ -9,6 +9,7 @@ import pytest
 from seqserve.errors import OptionError
 from seqserve_model.config import (
     Activation,
+    DecoderCell,
     Norm,
     NormPosition,
     PositionScheme,
@@ -29,6 +30,7 @@ def test_configuration_survives_json() -> None:
         norm=Norm.RMS,
         activation=Activation.SWIGLU,
         positions=PositionScheme.ROTARY,
+        decoder_cell=DecoderCell.SSRU,
         tied_output=False,
     )
     assert TransformerConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
@@ -80,6 +82,8 @@ def test_refuses_what_a_file_may_not_hold(values: dict[str, Any], message: str) 
         ({"attention_dropout": -0.1}, "model.attention_dropout is -0.1"),
         ({"dropout": float("nan")}, "model.dropout is nan"),
         ({"width": 12, "heads": 4, "positions": PositionScheme.ROTARY}, "even"),
+        ({"width": 9, "heads": 3, "positions": PositionScheme.MARIAN}, "even width .* not 9"),
+        ({"width": 2, "heads": 1, "positions": PositionScheme.MARIAN}, "at least 4, not 2"),
         ({"rotary_base": 1.0, "positions": PositionScheme.ROTARY}, "model.rotary_base is 1.0"),
         ({"relative_buckets": 3, "positions": PositionScheme.T5}, "model.relative_buckets is 3"),
         (

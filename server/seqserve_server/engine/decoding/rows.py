@@ -75,6 +75,9 @@ class Rows:
             *self.sampling,
         )
         self._top_tokens: dict[int, list[TopTokens]] = {}
+        # Where the tokens of each row begin in the flat array, less one.
+        self._before = np.arange(slots) * max_tokens - 1
+        self._flat_tokens = self.tokens.reshape(-1)
 
     def join(self, rows: Sequence[int], pool: HypothesisPool) -> None:
         """Starts the rows of a request, each empty; the beams of one search lie side by side."""
@@ -157,6 +160,10 @@ class Rows:
         """
         self.tokens[rows, lengths - 1] = tokens
         self.log_probabilities[rows, lengths - 1] = log_probabilities
+
+    def append_best(self, count: int, lengths: Array, tokens: Array) -> None:
+        """Appends one token to each of the leading rows, where nobody asks for its probability."""
+        self._flat_tokens[self._before[:count] + lengths] = tokens
 
     def append_top(self, row: int, top_tokens: TopTokens) -> None:
         """Keeps the top tokens of the step that gave a row its newest token."""

@@ -7,12 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 from tests.unit.server.engine.fake_runtime import (
     BOS,
     EOS,
     GROUP,
     MAX_SOURCE,
     MAX_TARGET,
+    RECURRENT,
     VOCABULARY_SIZE,
     FakeRuntime,
     make_manifest,
@@ -57,6 +59,13 @@ class IdleRuntime(FakeRuntime):
 SOURCES = [[7, 8, 9], [11, 12], [20, 21, 22, 23, 24, 25]]
 
 
+@pytest.fixture(params=["attention", "ssru"])
+def runtime(request: pytest.FixtureRequest) -> FakeRuntime:
+    """A model whose decoder keeps the past of a target in either way."""
+    changes = {"architecture": RECURRENT} if request.param == "ssru" else {}
+    return FakeRuntime(make_manifest(**changes))
+
+
 def filled(runtime: FakeRuntime, slots: int = 3) -> SlotCache:
     """Makes a cache that holds one source in each row."""
     cache = SlotCache(runtime, slots)
@@ -83,14 +92,13 @@ def alone(source: list[int], steps: int) -> list[int]:
     return tokens[1:]
 
 
-def test_each_row_decodes_as_alone() -> None:
-    cache = filled(FakeRuntime())
+def test_each_row_decodes_as_alone(runtime: FakeRuntime) -> None:
+    cache = filled(runtime)
     assert run(cache, 5, 3) == [alone(source, 5) for source in SOURCES]
     assert cache.lengths.tolist() == [5, 5, 5]
 
 
-def test_only_the_leading_rows_run() -> None:
-    runtime = FakeRuntime()
+def test_only_the_leading_rows_run(runtime: FakeRuntime) -> None:
     cache = filled(runtime)
     cache.advance(2)
     assert runtime.rows == [2]
@@ -98,8 +106,8 @@ def test_only_the_leading_rows_run() -> None:
     assert cache.tokens[2, 0] == BOS
 
 
-def test_a_row_that_moves_continues_where_it_was() -> None:
-    cache = filled(FakeRuntime())
+def test_a_row_that_moves_continues_where_it_was(runtime: FakeRuntime) -> None:
+    cache = filled(runtime)
     run(cache, 3, 3)
     cache.move(2, 0)
     moved, stayed = run(cache, 4, 2)
@@ -168,8 +176,8 @@ def test_steps_take_allowed_tokens_in_groups_until_others_are_requested() -> Non
     assert cache.allowed_logits(2).tolist() == []
 
 
-def test_a_step_that_does_not_project_keeps_the_newest_tokens() -> None:
-    cache = filled(FakeRuntime())
+def test_a_step_that_does_not_project_keeps_the_newest_tokens(runtime: FakeRuntime) -> None:
+    cache = filled(runtime)
     request(cache, projects=False)
     for step in range(3):
         before = cache.tokens[:, 0].tolist()
@@ -204,8 +212,7 @@ def test_a_moved_row_keeps_its_own_mask() -> None:
     assert runtime.masked() == [[7], [], []]
 
 
-def test_a_branch_copies_the_target_of_a_row() -> None:
-    runtime = FakeRuntime()
+def test_a_branch_copies_the_target_of_a_row(runtime: FakeRuntime) -> None:
     cache = SlotCache(runtime, 4)
     for row in range(4):
         cache.join(row, runtime.encode([SOURCES[0]]), 0)
@@ -219,16 +226,14 @@ def test_a_branch_copies_the_target_of_a_row() -> None:
     assert first == second == last
 
 
-def test_a_new_row_in_a_used_slot_decodes_as_alone() -> None:
-    runtime = FakeRuntime()
+def test_a_new_row_in_a_used_slot_decodes_as_alone(runtime: FakeRuntime) -> None:
     cache = filled(runtime)
     run(cache, 6, 3)
     cache.join(0, runtime.encode([[30, EOS], [31, EOS]]), 1)
     assert run(cache, 3, 1) == [alone([31, EOS], 3)]
 
 
-def test_a_source_and_a_target_of_maximum_length_fit() -> None:
-    runtime = FakeRuntime()
+def test_a_source_and_a_target_of_maximum_length_fit(runtime: FakeRuntime) -> None:
     cache = SlotCache(runtime, 1)
     source = [5] * (MAX_SOURCE - 1) + [EOS]
     cache.join(0, runtime.encode([source]), 0)
@@ -246,9 +251,8 @@ def test_a_source_of_one_token_runs_in_a_model_of_maximum_length_one() -> None:
 # The step of FakeRuntime checks the maximum lengths that it is given.
 
 
-def test_maximum_lengths_are_found_again_when_shorter_rows_join() -> None:
+def test_maximum_lengths_are_found_again_when_shorter_rows_join(runtime: FakeRuntime) -> None:
     """The number of rows stays the same, so only the joining shows that they are others."""
-    runtime = FakeRuntime()
     cache = filled(runtime)
     run(cache, 3, 3)
     inputs = runtime.inputs
@@ -259,8 +263,7 @@ def test_maximum_lengths_are_found_again_when_shorter_rows_join() -> None:
     assert (inputs["max_length"][0], inputs["max_source_length"][0]) == (2, 2)
 
 
-def test_maximum_lengths_are_found_again_when_a_longer_row_joins() -> None:
-    runtime = FakeRuntime()
+def test_maximum_lengths_are_found_again_when_a_longer_row_joins(runtime: FakeRuntime) -> None:
     cache = filled(runtime)
     run(cache, 2, 2)
     source = [5] * (MAX_SOURCE - 1) + [EOS]
@@ -270,8 +273,8 @@ def test_maximum_lengths_are_found_again_when_a_longer_row_joins() -> None:
     assert second == alone(source, 3)
 
 
-def test_maximum_lengths_are_found_again_when_rows_move() -> None:
-    cache = filled(FakeRuntime())
+def test_maximum_lengths_are_found_again_when_rows_move(runtime: FakeRuntime) -> None:
+    cache = filled(runtime)
     run(cache, 2, 2)
     # Row 2 has the longest source and has run no step; row 0 has run two.
     cache.move(2, 0)
@@ -299,8 +302,16 @@ def test_bytes_count_keys_and_values() -> None:
     assert SlotCache(FakeRuntime(), 5).bytes == 5 * per_slot
 
 
-def test_clear_empties_every_buffer() -> None:
-    used, new = FakeRuntime(), FakeRuntime()
+def test_bytes_of_a_recurrent_decoder_do_not_grow_with_the_target() -> None:
+    # 2 layers x (the state, key and value of source and last source token) x 4 bytes
+    per_slot = 2 * (MAX_TARGET + 2 + 2 * (MAX_SOURCE + 1)) * 4
+    limits = Limits(max_source_length=MAX_SOURCE, max_target_length=1000)
+    manifest = make_manifest(architecture=RECURRENT, limits=limits)
+    assert SlotCache(FakeRuntime(manifest), 5).bytes == 5 * per_slot
+
+
+def test_clear_empties_every_buffer(runtime: FakeRuntime) -> None:
+    used, new = runtime, FakeRuntime(runtime.manifest)
     cache = filled(used)
     run(cache, 4, 3)
     cache.clear()

@@ -268,6 +268,20 @@ def test_a_decoder_graph_of_an_older_release_is_refused(artifact: Path, manifest
         load(artifact, manifest)
 
 
+@pytest.mark.parametrize(
+    ("fixture", "cell_width", "missing"),
+    [("tiny_artifact", 32, "cell_0"), ("tiny_ssru_artifact", None, "self_key_0")],
+)
+def test_a_decoder_that_is_not_what_its_manifest_says_is_refused(
+    request: pytest.FixtureRequest, fixture: str, cell_width: int | None, missing: str
+) -> None:
+    folder = request.getfixturevalue(fixture)
+    manifest = Manifest.load(folder)
+    architecture = dataclasses.replace(manifest.architecture, cell_width=cell_width)
+    with pytest.raises(ArtifactError, match=f"has no {missing}; .* export"):
+        load(folder, dataclasses.replace(manifest, architecture=architecture))
+
+
 @pytest.mark.parity
 def test_keys_and_values_have_the_type_of_the_graph(
     tiny_runtime: Runtime, tiny_row_scaled_artifact: Path

@@ -104,8 +104,10 @@ class AnswerSize:
         """Bounds the weights of all layers and heads for a target."""
         shape = manifest.architecture
         source, target = source_tokens, target_tokens
-        own = shape.encoder_layers * source * source + shape.decoder_layers * target * target
-        weights = own + shape.decoder_layers * target * source
+        # A recurrent decoder has no weights of its own.
+        own = 0 if shape.cell_width else target
+        decoder = shape.decoder_layers * target * (own + source)
+        weights = shape.encoder_layers * source * source + decoder
         names = (source + target) * (tokenizer.token_bytes + _STRING)
         return cls({"target": _ANSWER_BYTES + shape.heads * weights * _FLOAT + names})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -147,7 +148,11 @@ def test_the_weights_of_all_heads_are_estimated() -> None:
     shape = MODEL.manifest.architecture
     own = shape.encoder_layers * 5 * 5 + shape.decoder_layers * (7 * 7 + 7 * 5)
     written = weights_of(bytes(4 * shape.heads * own), shape.heads, 1, 1)
-    assert written.ByteSize() <= AnswerSize.attended(MODEL.manifest, TOKENIZER, 5, 7).each
+    size = AnswerSize.attended(MODEL.manifest, TOKENIZER, 5, 7).each
+    assert written.ByteSize() <= size
+    recurrent = replace(MODEL.manifest, architecture=replace(shape, cell_width=8))
+    weights_less = shape.decoder_layers * shape.heads * 7 * 7
+    assert AnswerSize.attended(recurrent, TOKENIZER, 5, 7).each == size - 4 * weights_less
 
 
 def test_a_call_needs_memory_for_each_source() -> None:
