@@ -48,7 +48,14 @@ SET: dict[str, Any] = {
     "vocabulary_allow": ["a"],
     "time_limit_ms": 1500,
 }
-REFUSED = {"return_scores", "return_token_scores", "return_top_tokens", "return_attention"}
+REFUSED = {
+    "return_scores",
+    "return_token_scores",
+    "return_top_tokens",
+    "return_attention",
+    "segmentation",
+    "segmentation_language",
+}
 
 
 def made(**values: Any) -> Any:
