@@ -53,9 +53,9 @@ class Marian:
         scores = [line.partition("WordScores=")[2] for line in lines]
         return [[float(found) for found in _NUMBER.findall(line)] for line in scores]
 
-    def translate(self, sources: Sequence[str], *options: str) -> list[str]:
-        """Translates sentences."""
-        batches = ["--mini-batch", "32", "--maxi-batch", "100", "--maxi-batch-sort", "src"]
+    def translate(self, sources: Sequence[str], *options: str, rows: int = 32) -> list[str]:
+        """Translates sentences, some rows at a time."""
+        batches = ["--mini-batch", str(rows), "--maxi-batch", "100", "--maxi-batch-sort", "src"]
         return self._run("decode", "--input", self._written("source", sources), *batches, *options)
 
     def converted(self, gemm_type: str) -> Marian:
