@@ -74,6 +74,17 @@ class Marian:
         return _run([verb, *files, "--cpu-threads", "1", "--workspace", "500", *options])
 
 
+def train(folder: Path, text: Path, *options: str) -> Marian:
+    """Trains a small model to copy a text, for some updates; its vocabulary too."""
+    model, vocabulary = folder / "model.npz", folder / "vocab.spm"
+    files = ["-m", str(model), "-v", *[str(vocabulary)] * 2, "--train-sets", *[str(text)] * 2]
+    sizes = ["--dim-emb", "64", "--transformer-heads", "4", "--transformer-dim-ffn", "128"]
+    sizes += ["--enc-depth", "2", "--dec-depth", "1", "--dim-vocabs", "320", "320"]
+    rest = ["--after", "20u", "--learn-rate", "0.01", "--mini-batch", "32", "--workspace", "300"]
+    _run(["train", "--type", "transformer", *files, *sizes, *rest, "--cpu-threads", "1", *options])
+    return Marian(model, vocabulary, folder)
+
+
 def dequantised(folder: Path, place: Path) -> Marian:
     """Writes a model of Firefox as floats, which is all that Marian itself reads of it."""
     [model] = folder.glob("model.*.bin")

@@ -18,6 +18,7 @@ from seqserve import Client
 from seqserve_import.command import main
 from seqserve_import.importing import Loaded, load
 from seqserve_import.marian.checkpoint import open_checkpoint
+from seqserve_import.marian.weights import Bin
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.offline import Offline
 
@@ -80,6 +81,32 @@ def test_scores_of_every_kind_of_network_are_marians(shape: Shape, tmp_path: Pat
     assert min(min(row) for row in expected) < -4, "all tokens are equally probable"
     # Five decimals are printed.
     assert largest_difference(found, expected) < 1e-4
+
+
+def test_what_marian_has_trained_is_found_and_scored_as_there(tmp_path: Path) -> None:
+    before = ["--transformer-preprocess", "n", "--transformer-postprocess", "da"]
+    norms = [*before, "--transformer-postprocess-top", "n", "--transformer-postprocess-emb", "nd"]
+    cell = ["--transformer-decoder-autoreg", "rnn", "--dec-cell", "ssru"]
+    marian = native_marian.train(tmp_path, marian_models.SENTENCES, *norms, *cell)
+    checkpoint = open_checkpoint(tmp_path)
+    # That of a beam, as Marian has it.
+    assert checkpoint.generation.number("num_beams") == 12
+    texts, targets = SENTENCES[:20], SENTENCES[20:40]
+    found = scores(load(checkpoint), texts, targets)
+    assert largest_difference(found, marian.score(texts, targets)) < 1e-4
+
+
+@pytest.mark.parametrize("gemm_type", ["float32", "intgemm8"])
+def test_what_marian_has_converted_is_read(gemm_type: str, tmp_path: Path) -> None:
+    shape = Shape(tied="none")
+    folder = marian_models.write(tmp_path, shape)
+    Marian(folder / "model.npz", folder / "vocab.spm", tmp_path).converted(gemm_type)
+    read = Bin(tmp_path / f"model.{gemm_type}.bin")
+    weights = marian_models.arrays(shape)
+    assert set(read.names()) == set(weights)
+    for name, weight in weights.items():
+        step = abs(weight).max() / 127 if gemm_type == "intgemm8" else 0.0
+        assert abs(read.tensor(name).numpy() - weight).max() <= 0.51 * step
 
 
 class Student:
