@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,22 +13,24 @@ from seqserve.errors import OptionError
 from seqserve_export.artifact import Description, write_artifact
 from seqserve_export.calibration import calibrate
 from seqserve_export.export import report
-from seqserve_export.parity import judge, verify
+from seqserve_export.parity import Proof, judge, verify
 from seqserve_export.precision import Caches, Precision, Scales
-from seqserve_export.quantization import quantize
-from seqserve_export.self_test import choose_self_test
+from seqserve_export.quantization import Calibration, quantize
+from seqserve_export.scales import choose_scales
 from seqserve_import.checkpoint import Checkpoint, CheckpointError
 from seqserve_import.families import family_of
+from seqserve_import.family import Family
 from seqserve_import.generation import recommended_options
 from seqserve_import.languages import template_of
 from seqserve_import.options import ImportOptions
 from seqserve_import.sentences import read_sentences, write_sentences
 from seqserve_import.tokenizers.convert import convert, convert_target
 from seqserve_import.weights import load_model
+from seqserve_model.config import TransformerConfig
 from seqserve_model.data import Pair
 from seqserve_model.revision import current_commit
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.manifest import Provenance, Template, Verification
+from seqserve_server.contract.manifest import Provenance, Quantization, Template
 from seqserve_server.contract.tokenizer import Tokenizer
 
 _MAX_DECODING_LENGTH = 128
@@ -39,54 +42,95 @@ _FILLERS = ("<mask", "madeupword")
 def import_checkpoint(options: ImportOptions) -> Path:
     """Imports a checkpoint; returns the artifact's folder.
 
+    Its weights are read anew for each stage, because they are mapped: so the memory for them is
+    needed once, whether torch holds them or ONNX Runtime.
+
     Raises:
         CheckpointError: The checkpoint is damaged, or of a kind that cannot be imported.
         OptionError: The data or the place do not fit.
         ParityError: The artifact and the model differ; nothing was written.
     """
     torch.set_num_threads(options.threads)
+    plan = _plan(options)
+    repository, description = options.model_repository, plan.description
+    return write_artifact(plan.open_model, plan.tokenizer, repository, description, plan.prove)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """Everything that an import needs to know, but no weights."""
+
+    options: ImportOptions
+    family: Family
+    tokenizer: Tokenizer
+    pairs: list[Pair]
+    description: Description
+    calibration: Calibration | None
+    """None where nothing is rounded."""
+
+    def open_original(self) -> Transformer:
+        """Reads the model at full precision."""
+        return load_model(Checkpoint(self.options.folder), self.family)
+
+    def open_model(self) -> Transformer:
+        """Reads the model, and rounds it if so requested."""
+        chosen = self.description.quantization
+        if self.calibration is None or chosen is None:
+            return self.open_original()
+        scales, caches = Scales(chosen.scales), Caches(chosen.caches)
+        return quantize(self.open_original(), self.calibration, scales, caches)
+
+    def prove(self, folder: Path) -> Proof:
+        """Proves the artifact in a folder."""
+        options = self.options
+        proof = verify(
+            self.open_model,
+            folder,
+            self.pairs,
+            data=options.data.name if options.data else "written by the model",
+            threads=options.threads,
+            open_original=self.open_original if self.calibration else None,
+            max_decoding_length=_longest(self.family.config),
+        )
+        report(proof.verification)
+        judge(proof.verification, options.precision.value)
+        return proof
+
+
+def _plan(options: ImportOptions) -> _Plan:
+    """Reads the checkpoint once, and finds the sentences and the scales."""
     checkpoint = Checkpoint(options.folder)
     loaded = load(checkpoint)
-    original, tokenizer = loaded.model, loaded.tokenizer
+    model, tokenizer = loaded.model, loaded.tokenizer
     if options.data:
         pairs = read_sentences(options.data, options.sentences)
     else:
-        pairs = write_sentences(original, tokenizer, loaded.suppressed, options.sentences)
-    model = original
+        pairs = write_sentences(model, tokenizer, loaded.suppressed, options.sentences)
+    calibration = quantization = None
     if options.precision is Precision.INT8:
-        model = _quantized(original, tokenizer, pairs)
-    longest = min(_MAX_DECODING_LENGTH, original.config.max_target_length)
-
-    def prove(folder: Path) -> Verification:
-        verification = verify(
-            model,
-            folder,
-            pairs,
-            data=options.data.name if options.data else "written by the model",
-            threads=options.threads,
-            original=original,
-            max_decoding_length=longest,
-        )
-        report(verification)
-        judge(verification, options.precision.value)
-        return verification
-
-    return write_artifact(
-        model,
-        tokenizer,
-        options.model_repository,
-        _description(options, checkpoint, loaded),
-        prove,
-        lambda folder: choose_self_test(
-            model, folder, pairs, threads=options.threads, max_decoding_length=longest
-        ),
+        limit = model.config.max_source_length
+        sources = [tokenizer.truncate(tokenizer.encode(pair.source), limit) for pair in pairs]
+        calibration = calibrate(model, sources, _longest(model.config))
+        quantization = choose_scales(model, calibration, sources)
+    return _Plan(
+        options=options,
+        family=loaded.family,
+        tokenizer=tokenizer,
+        pairs=pairs,
+        description=_description(options, checkpoint, loaded, quantization),
+        calibration=calibration,
     )
+
+
+def _longest(config: TransformerConfig) -> int:
+    return min(_MAX_DECODING_LENGTH, config.max_target_length)
 
 
 class Loaded(NamedTuple):
     """A checkpoint as our model, in evaluation mode."""
 
     model: Transformer
+    family: Family
     tokenizer: Tokenizer
     suppressed: list[int]
     """Tokens that the model cannot generate."""
@@ -110,8 +154,9 @@ def load(checkpoint: Checkpoint) -> Loaded:
         raise CheckpointError(f"{checkpoint.folder}: {error}") from None
     named = {token_id: token for token, token_id in raw.get_vocab().items() if token_id < size}
     suppressed = _suppressed(checkpoint, named, size)
-    model = load_model(checkpoint, family.without(suppressed, tokenizer.unk_id))
-    return Loaded(model, tokenizer, suppressed, template_of(checkpoint, named))
+    family = family.without(suppressed, tokenizer.unk_id)
+    model = load_model(checkpoint, family)
+    return Loaded(model, family, tokenizer, suppressed, template_of(checkpoint, named))
 
 
 def _suppressed(checkpoint: Checkpoint, named: Mapping[int, str], size: int) -> list[int]:
@@ -131,14 +176,12 @@ def _suppressed(checkpoint: Checkpoint, named: Mapping[int, str], size: int) -> 
     return sorted(nameless | fillers | excluded)
 
 
-def _quantized(model: Transformer, tokenizer: Tokenizer, pairs: Sequence[Pair]) -> Transformer:
-    limit = model.config.max_source_length
-    sources = [tokenizer.truncate(tokenizer.encode(pair.source), limit) for pair in pairs]
-    found = calibrate(model, sources, min(_MAX_DECODING_LENGTH, model.config.max_target_length))
-    return quantize(model, found, Scales.STATIC, Caches.FLOAT)
-
-
-def _description(options: ImportOptions, checkpoint: Checkpoint, loaded: Loaded) -> Description:
+def _description(
+    options: ImportOptions,
+    checkpoint: Checkpoint,
+    loaded: Loaded,
+    quantization: Quantization | None,
+) -> Description:
     model = loaded.model
     weights = sum(parameter.numel() for parameter in model.parameters())
     kind = checkpoint.config.text("model_type")
@@ -157,4 +200,5 @@ def _description(options: ImportOptions, checkpoint: Checkpoint, loaded: Loaded)
         generation=recommended_options(
             checkpoint.generation, loaded.tokenizer, model.config.max_target_length
         ),
+        quantization=quantization,
     )

@@ -8,6 +8,9 @@ target.
 
 from __future__ import annotations
 
+import contextlib
+import math
+import mmap
 from collections.abc import Sequence
 from typing import Any
 
@@ -88,8 +91,8 @@ class SlotCache:
         last: dict[str, Array] = {}
         for layer in range(self._shape.decoder_layers):
             for part in ("key", "value"):
-                own[f"self_{part}_{layer}"] = np.zeros((slots, heads, target, size), dtype)
-                cross[f"cross_{part}_{layer}"] = np.zeros((slots, heads, source, size), dtype)
+                own[f"self_{part}_{layer}"] = _untouched((slots, heads, target, size), dtype)
+                cross[f"cross_{part}_{layer}"] = _untouched((slots, heads, source, size), dtype)
                 last[f"last_{part}_{layer}"] = np.zeros((slots, 1, heads * size), np.float32)
         return own, cross, last
 
@@ -283,3 +286,14 @@ class SlotCache:
         self._num_tokens = int(self.lengths[:rows].max())
         self._max_source_length[0] = max(int(self.source_lengths[:rows].max()), _MIN_LENGTH)
         self._rows_measured = rows
+
+
+def _untouched(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Allocates zeros that take memory page by page, as they are written.
+
+    Those of numpy would take it in huge pages: a row that is hardly filled takes all it could hold.
+    """
+    memory = mmap.mmap(-1, math.prod(shape) * dtype.itemsize)
+    with contextlib.suppress(AttributeError, OSError):  # a system without them
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(memory, dtype).reshape(shape)
