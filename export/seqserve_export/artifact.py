@@ -106,9 +106,10 @@ def _check(model: Transformer, description: Description) -> None:
     config = model.config
     # The operators of the decoder step support no other head sizes.
     multiple = 16 if config.positions is PositionScheme.ROTARY else 8
-    if config.head_size % multiple:
+    size = config.decoder.head_size
+    if size % multiple:
         raise OptionError(
-            f"a head of the model has the size {config.head_size}; to export a model with"
+            f"a head of the model has the size {size}; to export a model with"
             f" {config.positions.value} positions it must be a multiple of {multiple}: choose"
             " model.width and model.heads accordingly"
         )
@@ -127,9 +128,11 @@ def _manifest(
         architecture=contract.Architecture(
             encoder_layers=config.encoder_layers,
             decoder_layers=config.decoder_layers,
-            heads=config.heads,
-            head_size=config.head_size,
+            heads=config.decoder.heads,
+            head_size=config.decoder.head_size,
             vocabulary_size=config.vocabulary_size,
+            encoder_heads=config.heads,
+            source_vocabulary_size=config.source_vocabulary_size or None,
             config=config.to_dict(),
         ),
         limits=contract.Limits(

@@ -127,7 +127,7 @@ def _step_arguments(values: Sequence[Any]) -> tuple[StepRows, StepOptions, list[
 
 def _caches(model: Transformer, rows: int, layer: int) -> list[Input]:
     """Lists the caches of a layer, as :class:`LayerCaches` does."""
-    config = model.config
+    config = model.config.decoder
     is_int8 = cache_scales(model.decoder_layers[0].self_attention) is not None
 
     def cache(capacity: int) -> Tensor:

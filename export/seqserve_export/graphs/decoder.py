@@ -60,7 +60,7 @@ class DecoderGraph(nn.Module):
     def __init__(self, model: Transformer) -> None:
         """Joins the projections of each self-attention, and tabulates position biases."""
         super().__init__()
-        self.model, self.heads = model, model.config.heads
+        self.model, self.heads = model, model.config.decoder.heads
         self.target_projections = qkv_projections(model.decoder_layers)
         self.positions = StepPositions(model)
         # A float projection of a matrix with its bias is one node, Gemm; integers take any shape.

@@ -87,7 +87,9 @@ def _replaced(precompiled: normalizers.Precompiled) -> tuple[list[int], list[int
 
     A mark composes with the one character that another has become, not with the last of several.
     """
-    spaces, one, several = [], [], []
+    spaces: list[int] = []
+    one: list[int] = []
+    several: list[int] = []
     for code in _REPLACEABLE:
         found = precompiled.normalize_str(chr(code))
         if found != chr(code):

@@ -10,14 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import typing
 from collections.abc import Iterator
-from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import UnionType
 from typing import Any
 
 from seqserve_server.contract.errors import ArtifactError
+from seqserve_server.contract.json_fields import build
 
 FORMAT = 2
 """Format version of artifacts; a server refuses all others."""
@@ -48,10 +47,21 @@ class Architecture:
     encoder_layers: int
     decoder_layers: int
     heads: int
+    """Of each attention of the decoder."""
     head_size: int
     vocabulary_size: int
+    """Tokens of targets."""
     config: dict[str, Any]
     """Full configuration of the torch model."""
+    encoder_heads: int | None = None
+    """Of each attention of the encoder; None for as many as the decoder has."""
+    source_vocabulary_size: int | None = None
+    """Tokens of sources if they have a vocabulary of their own; None for a joint one."""
+
+    @property
+    def source_tokens(self) -> int:
+        """Number of tokens of sources."""
+        return self.source_vocabulary_size or self.vocabulary_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,11 +113,19 @@ class Template:
         return {"source": self.source_languages, "target": self.target_languages}
 
     @property
-    def tokens(self) -> set[str]:
-        """Every token that it may add."""
+    def source_tokens(self) -> set[str]:
+        """Every token that it may add to a source."""
+        return self._filled([*self.source_prefix, *self.source_suffix])
+
+    @property
+    def target_tokens(self) -> set[str]:
+        """Every token that it may add to a target."""
+        return self._filled(self.target_prefix)
+
+    def _filled(self, elements: list[str]) -> set[str]:
         languages = {f"{{{role}}}": known for role, known in self.languages.items()}
         found: set[str] = set()
-        for element in (*self.source_prefix, *self.source_suffix, *self.target_prefix):
+        for element in elements:
             found.update(languages[element].values() if element in languages else [element])
         return found
 
@@ -230,7 +248,7 @@ class Manifest:
                 f"{path}: format is {values.get('format')!r:.80}; this server reads format"
                 f" {FORMAT}. Export the model again, or take the release that wrote it"
             )
-        manifest: Manifest = _build(cls, values, str(path), "")
+        manifest: Manifest = build(cls, values, str(path))
         for name, problem in (*manifest._wrong_names(), *manifest._wrong_numbers()):
             raise ArtifactError(f"{path}: {name}: {problem}")
         return manifest
@@ -263,8 +281,12 @@ class Manifest:
                 yield name, f"{value!r:.80} is less than 1"
             if isinstance(value, int) and value > _MAX_NUMBER:
                 yield name, f"{value!r:.80} is more than {_MAX_NUMBER}"
+        size = self.architecture.vocabulary_size
+        sizes = dict.fromkeys(asdict(self.tokens), size)
+        # These are read as sources too.
+        sizes |= dict.fromkeys(("pad", "eos"), min(size, self.architecture.source_tokens))
         for name, token_id in asdict(self.tokens).items():
-            if not 0 <= token_id < self.architecture.vocabulary_size:
+            if not 0 <= token_id < sizes[name]:
                 yield f"tokens.{name}", f"{token_id} is not a token id"
 
 
@@ -306,48 +328,3 @@ def digest_of(path: Path) -> FileDigest:
     with path.open("rb") as file:
         sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     return FileDigest(sha256=sha256, bytes=path.stat().st_size)
-
-
-def _build(kind: Any, values: Any, path: str, prefix: str) -> Any:
-    """Builds a dataclass from JSON values; refuses missing, unknown and mistyped fields."""
-    if not isinstance(values, dict):
-        raise ArtifactError(f"{path}: {prefix.rstrip('.')}: not an object")
-    hints = typing.get_type_hints(kind)
-    known = {entry.name for entry in fields(kind)}
-    for name in sorted(set(values) - known):
-        raise ArtifactError(f"{path}: {prefix}{name:.80}: not known to this server")
-    built = {}
-    for entry in fields(kind):
-        where = f"{prefix}{entry.name}"
-        if entry.name in values:
-            built[entry.name] = _value(hints[entry.name], values[entry.name], path, where)
-        elif entry.default is MISSING and entry.default_factory is MISSING:
-            raise ArtifactError(f"{path}: {where}: missing")
-    return kind(**built)
-
-
-def _value(hint: Any, value: Any, path: str, where: str) -> Any:
-    if typing.get_origin(hint) is UnionType:
-        if value is None:
-            return None
-        hint, _ = typing.get_args(hint)  # X | None
-    if is_dataclass(hint):
-        return _build(hint, value, path, where + ".")
-    if typing.get_origin(hint) is dict:
-        if not isinstance(value, dict):
-            raise ArtifactError(f"{path}: {where}: not an object")
-        kind = typing.get_args(hint)[1]
-        return {
-            name: entry if kind is Any else _value(kind, entry, path, f"{where}.{name:.80}")
-            for name, entry in value.items()
-        }
-    if typing.get_origin(hint) is list:
-        if not isinstance(value, list):
-            raise ArtifactError(f"{path}: {where}: not a list")
-        [kind] = typing.get_args(hint)
-        return [_value(kind, entry, path, where) for entry in value]
-    if hint is float and type(value) is int:
-        return float(value)
-    if type(value) is not hint:
-        raise ArtifactError(f"{path}: {where}: {value!r:.80} is not of type {hint.__name__}")
-    return value

@@ -91,10 +91,10 @@ class AnswerSize:
         """Bounds the weights of all layers and heads for a target."""
         shape = manifest.architecture
         source, target = source_tokens, target_tokens
-        own = shape.encoder_layers * source * source + shape.decoder_layers * target * target
-        weights = own + shape.decoder_layers * target * source
+        read = shape.encoder_layers * (shape.encoder_heads or shape.heads) * source * source
+        written = shape.decoder_layers * shape.heads * target * (target + source)
         names = (source + target) * (tokenizer.token_bytes + _STRING)
-        return cls({"target": _ANSWER_BYTES + shape.heads * weights * _FLOAT + names})
+        return cls({"target": _ANSWER_BYTES + (read + written) * _FLOAT + names})
 
     @property
     def each(self) -> int:

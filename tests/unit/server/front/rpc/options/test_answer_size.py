@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -102,10 +103,13 @@ def test_an_answer_is_not_larger_than_estimated(
 
 
 def test_the_weights_of_all_heads_are_estimated() -> None:
-    shape = MODEL.manifest.architecture
-    own = shape.encoder_layers * 5 * 5 + shape.decoder_layers * (7 * 7 + 7 * 5)
-    written = weights_of(bytes(4 * shape.heads * own), shape.heads, 1, 1)
-    assert written.ByteSize() <= AnswerSize.attended(MODEL.manifest, TOKENIZER, 5, 7).each
+    for encoder_heads in (None, 9):
+        shape = replace(MODEL.manifest.architecture, encoder_heads=encoder_heads)
+        read = shape.encoder_layers * 5 * 5 * (encoder_heads or shape.heads)
+        decoded = shape.decoder_layers * (7 * 7 + 7 * 5) * shape.heads
+        written = weights_of(bytes(4 * (read + decoded)), shape.heads, 1, 1)
+        manifest = replace(MODEL.manifest, architecture=shape)
+        assert written.ByteSize() <= AnswerSize.attended(manifest, TOKENIZER, 5, 7).each
 
 
 def test_a_call_needs_memory_for_each_source() -> None:
