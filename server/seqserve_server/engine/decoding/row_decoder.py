@@ -50,11 +50,15 @@ class RowDecoder:
         for row in inspected:
             if rows.states[row].needs_proposals:
                 self._choose(row, tokens, log_probabilities)
+        is_longest = (lengths >= rows.max_lengths[:count]) & mine
+        forced = (is_longest & (rows.forced_ends[:count] >= 0)).nonzero()[0]
+        if forced.size:
+            tokens[forced], log_probabilities[forced] = rows.forced_ends[forced], 0.0
         rows.append(self._all[:count], lengths, tokens, log_probabilities)
         # Forced tokens have no log-probability.
         found = np.nan_to_num(log_probabilities) if inspected else log_probabilities
         np.add(rows.scores[:count], found, out=rows.scores[:count], where=mine)
-        done = ((tokens == self._eos) | (lengths >= rows.max_lengths[:count])) & mine
+        done = ((tokens == self._eos) & mine) | is_longest
         for row in inspected:
             done[row] = self._ends(row, int(lengths[row]))
         ended: list[int] = done.nonzero()[0].tolist()

@@ -54,6 +54,8 @@ class Rows:
         self.scores = np.zeros(slots)
         """Sums of the log-probabilities, forced tokens left out."""
         self.max_lengths = np.zeros(slots, np.int32)
+        self.forced_ends = np.zeros(slots, np.int32)
+        """Token that each row ends with at its maximum length; -1 where any may come."""
         self.has_no_beam = np.zeros(slots, np.bool_)
         self.num_without_beam = 0
         self.is_inspected = np.zeros(slots, np.bool_)
@@ -68,6 +70,7 @@ class Rows:
             self.log_probabilities,
             self.scores,
             self.max_lengths,
+            self.forced_ends,
             self.has_no_beam,
             self.is_inspected,
             self.samples,
@@ -86,6 +89,7 @@ class Rows:
         for row in rows:
             self.scores[row] = 0.0
             self.max_lengths[row] = options.max_decoding_length
+            self.forced_ends[row] = pool.constraints.forced_end if options.force_end_token else -1
             if size == 1:
                 self.has_no_beam[row] = True
                 self.num_without_beam += 1

@@ -47,6 +47,7 @@ SET: dict[str, Any] = {
     "terms": [{"source": "tea", "target": "Tee"}],
     "vocabulary_allow": ["a"],
     "time_limit_ms": 1500,
+    "force_end_token": True,
 }
 REFUSED = {"return_scores", "return_token_scores", "return_top_tokens", "return_attention"}
 
