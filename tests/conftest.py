@@ -70,7 +70,10 @@ _EXPORTS = {
     "fp32": "tiny_artifact",
     "int8": "tiny_int8_artifact",
     "row-scaled": "tiny_row_scaled_artifact",
+    "ssru": "tiny_ssru_artifact",
     "babble": "repository",
+    "marian": "imported_marian",
+    "nllb": "imported_nllb",
 }
 """The fixture that gives each export."""
 
@@ -97,6 +100,17 @@ def tiny_int8_artifact(exporter: Exporter) -> Path:
 def tiny_row_scaled_artifact(exporter: Exporter) -> Path:
     """``tiny/1`` in int8 with a scale for each row and int8 caches, without a scorer."""
     return exporter.repository("row-scaled") / "tiny" / "1"
+
+
+@pytest.fixture(scope="session")
+def tiny_ssru_artifact(exporter: Exporter) -> Path:
+    """``tiny/1`` with a recurrent decoder, fp32. Not to be changed."""
+    return exporter.repository("ssru") / "tiny" / "1"
+
+
+@pytest.fixture(scope="session")
+def tiny_ssru_model(tiny_tokenizer: Tokenizer) -> Transformer:
+    return tiny.make_ssru_model(tiny_tokenizer)
 
 
 @pytest.fixture(scope="session")

@@ -16,13 +16,17 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests import tiny
 
+if TYPE_CHECKING:
+    from seqserve_model.transformer import Transformer
+
 _ROOT = Path(__file__).parents[1]
 CACHE = _ROOT / "build" / "exported-for-tests"
-_SOURCES = tuple(_ROOT / name for name in ("model", "export", "server", "tests"))
-_LIBRARIES = ("torch", "onnx", "onnxscript", "tokenizers")
+_SOURCES = tuple(_ROOT / name for name in ("model", "export", "import", "server", "tests"))
+_LIBRARIES = ("torch", "onnx", "onnxscript", "tokenizers", "transformers")
 _STAMP = "sources.json"
 
 
@@ -47,12 +51,18 @@ def _export_row_scaled(repository: Path) -> None:
         _export_tiny(repository, Scales.ROW, Caches.INT8)
 
 
-def _export_tiny(repository: Path, *scheme: object) -> None:
+def _export_ssru(repository: Path) -> None:
+    _export_tiny(repository, make_model=tiny.make_ssru_model)
+
+
+def _export_tiny(
+    repository: Path, *scheme: object, make_model: Callable[..., Transformer] = tiny.make_model
+) -> None:
     from seqserve_export.artifact import write_artifact
     from seqserve_export.quantization import quantize
 
     tokenizer = tiny.make_tokenizer()
-    model = tiny.make_model(tokenizer)
+    model = make_model(tokenizer)
     if scheme:
         model = quantize(model, tiny.make_calibration(model, tokenizer), *scheme)
     write_artifact(model, tokenizer, repository, tiny.make_description(), verify=None)
@@ -64,11 +74,36 @@ def _export_babble(repository: Path) -> None:
     export_babble(repository, tiny.make_tokenizer(), tiny.make_description())
 
 
+def _import_marian(repository: Path) -> None:
+    """Imports with the scorer; the artifact is proved by sentences that the model wrote."""
+    _import("marian", 12, repository, "--licence", "MIT", "--sentences", "40")
+
+
+def _import_nllb(repository: Path) -> None:
+    _import("nllb", 12, repository, "--sentences", "30")
+
+
+def _import(family: str, seed: int, repository: Path, *options: str) -> None:
+    """Makes a checkpoint, and an artifact of its family's name by ``seqserve import``."""
+    from tests import checkpoints
+
+    from seqserve_import.command import main
+
+    checkpoint = repository.parent / f"{family}-{seed}"
+    checkpoint.mkdir(parents=True)
+    checkpoints.save(checkpoints.make(family, seed), checkpoint)
+    arguments = ["--name", family, "--model-repository", str(repository), "--threads", "1"]
+    assert main([str(checkpoint), *arguments, *options]) == 0
+
+
 EXPORTS: dict[str, Callable[[Path], None]] = {
     "fp32": _export_fp32,
     "int8": _export_int8,
     "row-scaled": _export_row_scaled,
+    "ssru": _export_ssru,
     "babble": _export_babble,
+    "marian": _import_marian,
+    "nllb": _import_nllb,
 }
 """What can be exported: each writes one version to a repository."""
 
@@ -141,7 +176,7 @@ def _stamp(sources: Iterable[Path]) -> dict[str, dict[str, str]]:
 
 
 def _loaded_sources() -> list[Path]:
-    """Lists the files of model, export, server and tests that this process has imported."""
+    """Lists our files that this process has imported."""
     files = [Path(getattr(module, "__file__", None) or "/") for module in sys.modules.values()]
     ours = {file for file in files if any(file.is_relative_to(folder) for folder in _SOURCES)}
     return sorted(file.relative_to(_ROOT) for file in ours)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from seqserve_export.artifact import Description
@@ -25,7 +25,7 @@ def make_tokenizer() -> Tokenizer:
     return learn_vocabulary(SENTENCES, size=384, characters=64)
 
 
-def make_model(tokenizer: Tokenizer) -> Transformer:
+def make_model(tokenizer: Tokenizer, **changes: Any) -> Transformer:
     """Makes a model whose targets vary, do not repeat one token, and end now and then."""
     import torch
     from tests.random_weights import random_model
@@ -33,18 +33,32 @@ def make_model(tokenizer: Tokenizer) -> Transformer:
     from seqserve_model.config import TransformerConfig
 
     torch.set_num_threads(1)
-    config = TransformerConfig(
-        vocabulary_size=tokenizer.vocabulary_size,
-        width=32,
-        heads=2,
-        feed_forward_width=64,
-        encoder_layers=2,
-        decoder_layers=1,
-        dropout=0.0,
-        max_source_length=24,
-        max_target_length=20,
+    shape: dict[str, Any] = {
+        "vocabulary_size": tokenizer.vocabulary_size,
+        "width": 32,
+        "heads": 2,
+        "feed_forward_width": 64,
+        "encoder_layers": 2,
+        "decoder_layers": 1,
+        "dropout": 0.0,
+        "max_source_length": 24,
+        "max_target_length": 20,
+    }
+    return random_model(TransformerConfig(**shape | changes))
+
+
+def make_ssru_model(tokenizer: Tokenizer) -> Transformer:
+    """Makes a model with a recurrent decoder and the other conventions of Marian's students."""
+    from seqserve_model.config import DecoderCell, PositionScheme
+
+    return make_model(
+        tokenizer,
+        encoder_layers=1,
+        decoder_layers=2,
+        decoder_cell=DecoderCell.SSRU,
+        positions=PositionScheme.MARIAN,
+        zero_start=True,
     )
-    return random_model(config)
 
 
 def make_description() -> Description:

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,16 @@ from seqserve.errors import OptionError
 from seqserve_export.graph_files import write_graphs
 from seqserve_export.quantization import precision_of
 from seqserve_export.tracing import OPSET
-from seqserve_model.config import PositionScheme
+from seqserve_model.config import DecoderCell, PositionScheme
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract import manifest as contract
 from seqserve_server.contract.manifest import (
     Manifest,
     Provenance,
     SelfTest,
-    Template,
     Verification,
 )
+from seqserve_server.contract.template import Template
 from seqserve_server.contract.tokenizer import Tokenizer
 
 MIN_ONNXRUNTIME = "1.23"
@@ -35,6 +35,9 @@ Verify = Callable[[Path], Verification]
 
 ChooseSelfTest = Callable[[Path], SelfTest | None]
 """Finds a sentence for the self-test of the artifact in a folder."""
+
+Finish = Callable[[Path, Manifest], object]
+"""Adds files to the artifact in a folder, and writes its manifest again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +60,11 @@ def write_artifact(
     description: Description,
     verify: Verify | None,
     choose_self_test: ChooseSelfTest | None = None,
+    finish: Finish | None = None,
 ) -> Path:
     """Exports a model into ``repository/<name>/<version>`` and returns this folder.
+
+    ``finish`` adds what is not the model's own, such as a shortlist.
 
     It is built and verified in a draft folder next to the target and then renamed, so that a server
     that watches the repository never sees half an artifact. The model is in evaluation mode;
@@ -72,10 +78,7 @@ def write_artifact(
     folder = repository / description.name / str(description.version)
     if folder.exists():
         raise OptionError(f"{folder} exists already; take another --model-version or remove it")
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    # Named so that no server takes it for a version.
-    draft = Path(tempfile.mkdtemp(prefix=".export-", dir=folder.parent))
-    try:
+    with draft_of(folder) as draft:
         files = write_graphs(model, draft)
         files += tokenizer.save(draft / "tokenizer.json")
         manifest = _manifest(model, description, draft, files)
@@ -85,6 +88,19 @@ def write_artifact(
         if choose_self_test is not None:
             manifest = replace(manifest, self_test=choose_self_test(draft))
         manifest.write(draft)
+        if finish is not None:
+            finish(draft, manifest)
+    return folder
+
+
+@contextlib.contextmanager
+def draft_of(folder: Path) -> Iterator[Path]:
+    """Gives a folder to write in, which becomes ``folder`` at the end, or vanishes on an error."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # Named so that no server takes it for a version.
+    draft = Path(tempfile.mkdtemp(prefix=".export-", dir=folder.parent))
+    try:
+        yield draft
         draft.chmod(0o755)
         os.rename(draft, folder)
     finally:
@@ -92,7 +108,6 @@ def write_artifact(
         # A first version that failed leaves no model without versions behind.
         with contextlib.suppress(OSError):
             folder.parent.rmdir()
-    return folder
 
 
 def _check(model: Transformer, description: Description) -> None:
@@ -134,6 +149,7 @@ def _manifest(
             encoder_heads=config.heads,
             source_vocabulary_size=config.source_vocabulary_size or None,
             config=config.to_dict(),
+            cell_width=config.width if config.decoder_cell is DecoderCell.SSRU else None,
         ),
         limits=contract.Limits(
             max_source_length=config.max_source_length, max_target_length=config.max_target_length

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -15,6 +16,7 @@ from seqserve_export.graphs.encoder import EncoderGraph
 from seqserve_export.graphs.scorer import ScorerGraph
 from seqserve_export.quantization import cache_scales
 from seqserve_export.shortlist import GROUP
+from seqserve_model.config import DecoderCell
 from seqserve_model.transformer import Transformer
 
 
@@ -104,46 +106,60 @@ def _decoder(model: Transformer) -> Program:
             "logits",
             "allowed_logits",
             *(
-                f"new_{kind}_{part}_{layer}"
+                f"new_{name}_{layer}"
                 for layer in layers
-                for kind in ("self", "cross")
-                for part in ("key", "value")
+                for name in (*_past_names(model), "cross_key", "cross_value")
             ),
         ],
-        arguments=_step_arguments,
+        arguments=partial(_step_arguments, len(_past_names(model))),
     )
 
 
-def _step_arguments(values: Sequence[Any]) -> tuple[StepRows, StepOptions, list[LayerCaches]]:
+def _past_names(model: Transformer) -> tuple[str, ...]:
+    """Names what a decoder layer keeps of the target."""
+    if model.config.decoder_cell is DecoderCell.SSRU:
+        return ("cell",)
+    return "self_key", "self_value"
+
+
+def _step_arguments(
+    past: int, values: Sequence[Any]
+) -> tuple[StepRows, StepOptions, list[LayerCaches]]:
     rows, options = len(StepRows._fields), len(StepRows._fields) + len(StepOptions._fields)
-    size = len(LayerCaches._fields)
+    size = past + len(LayerCaches._fields) - 1
     layers = range(options, len(values), size)
     return (
         StepRows(*values[:rows]),
         StepOptions(*values[rows:options]),
-        [LayerCaches(*values[start : start + size]) for start in layers],
+        [
+            LayerCaches(tuple(values[start : start + past]), *values[start + past : start + size])
+            for start in layers
+        ],
     )
 
 
 def _caches(model: Transformer, rows: int, layer: int) -> list[Input]:
     """Lists the caches of a layer, as :class:`LayerCaches` does."""
     config = model.config.decoder
-    is_int8 = cache_scales(model.decoder_layers[0].self_attention) is not None
+    is_int8 = cache_scales(model.decoder_layers[0].cross_attention) is not None
 
     def cache(capacity: int) -> Tensor:
         dtype = torch.int8 if is_int8 else torch.float32
         return torch.zeros(rows, config.heads, capacity, config.head_size, dtype=dtype)
 
+    is_recurrent = config.decoder_cell is DecoderCell.SSRU
+    past = torch.zeros(rows, config.width) if is_recurrent else cache(config.max_target_length + 1)
+    cross, last = cache(16), torch.zeros(rows, 1, config.heads * config.head_size)
     kinds = (
-        ("self", cache(config.max_target_length + 1), (0,)),
-        ("cross", cache(16), (0, 2)),
-        ("last", torch.zeros(rows, 1, config.heads * config.head_size), (0,)),
+        (_past_names(model), past, (0,)),
+        (("cross_key", "cross_value"), cross, (0, 2)),
+        (("last_key", "last_value"), last, (0,)),
     )
     return [
         # A clone, because the exporter takes equal tensors for one input.
-        Input(f"{kind}_{part}_{layer}", example.clone(), free)
-        for kind, example, free in kinds
-        for part in ("key", "value")
+        Input(f"{name}_{layer}", example.clone(), free)
+        for names, example, free in kinds
+        for name in names
     ]
 
 

@@ -99,11 +99,10 @@ class QuantizedLinear(nn.Module):
     def joined(cls, parts: Sequence[QuantizedLinear]) -> QuantizedLinear:
         """Joins projections of one and the same input into one, K → N + N + .."""
         first = parts[0]
-        biases = [part.bias for part in parts if part.bias is not None]
         return cls(
             torch.cat([part.weight for part in parts]),
             torch.cat([part.weight_scale for part in parts]),
-            torch.cat(biases) if biases else None,
+            joint_bias(parts),
             first.input_scale,
             first.zero_point,
         )
@@ -152,6 +151,16 @@ class QuantizedLinear(nn.Module):
         # Counted from the first axis: from the last, ONNX Runtime errs where there are no rows.
         largest = (x.abs() if self.zero_point else x).amax(x.dim() - 1, keepdim=True)
         return (largest * (1 / (_MAX_UINT8 - self.zero_point))).clamp(min=_MIN_SCALE)
+
+
+def joint_bias(parts: Sequence[nn.Linear] | Sequence[QuantizedLinear]) -> Tensor | None:
+    """Joins the biases of projections, zeros where one has none; None where none has any."""
+    if all(part.bias is None for part in parts):
+        return None
+    biases = []
+    for part in parts:
+        biases.append(torch.zeros(len(part.weight)) if part.bias is None else part.bias)
+    return torch.cat(biases)
 
 
 class RoundedCache(nn.Module):

@@ -1,1 +1,1 @@
-"""Turns checkpoints of Hugging Face into artifacts that a server can load."""
+"""Turns checkpoints of Hugging Face and of Marian into artifacts that a server can load."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -26,7 +27,6 @@ _OTHERS = {
     "flax_model.msgpack": "weights of Flax",
     "*.gguf": "weights in GGUF",
     "model.bin": "a model of CTranslate2",
-    "*.npz": "weights of Marian itself",
 }
 _ROWS_COMPARED = 1 << 14
 
@@ -141,6 +141,10 @@ class _Weights(Protocol):
 
 class Checkpoint:
     """A folder of a model of Hugging Face."""
+
+    input_limits: Mapping[str, float] = MappingProxyType({})
+    """The largest absolute input of projections on real text, by the names of their weights, where
+    the makers of the checkpoint have measured it."""
 
     def __init__(self, folder: Path) -> None:
         """Reads the settings and finds the weights.

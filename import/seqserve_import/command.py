@@ -10,7 +10,8 @@ from seqserve_import.options import ImportOptions
 from seqserve_model.waiting import let_threads_sleep
 
 _EPILOG = """\
-families: Marian (OPUS-MT), M2M-100, NLLB, T5 (1.1, Flan, mT5, ByT5, MADLAD), BART, mBART, Pegasus
+families: Marian (OPUS-MT), M2M-100, NLLB, T5 (1.1, Flan, mT5, ByT5, MADLAD), BART, mBART, Pegasus;
+          of files of their own: Marian, and the models of Firefox
 
 examples:
   seqserve import opus-mt-en-de --name en-de-opus --licence CC-BY-4.0
@@ -25,9 +26,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.argv[1:] if argv is None else argv,
         prog="seqserve import",
         description=(
-            "Turns a checkpoint of Hugging Face, a folder on this machine, into ONNX files, and\n"
-            "proves it: torch and the artifact decode the same sentences, and nothing is written\n"
-            "unless they agree token by token. Nothing is downloaded."
+            "Turns a checkpoint of Hugging Face or Marian, a folder on this machine, into ONNX\n"
+            "files, and proves it: torch and the artifact decode the same sentences, and nothing\n"
+            "is written unless they agree token by token. Nothing is downloaded."
         ),
         epilog=_EPILOG,
     )

@@ -40,6 +40,8 @@ class Family:
     """Weights that the checkpoint need not hold, by our names."""
     unused: Sequence[str] = ()
     """Weights that a checkpoint may hold and that its own model does not read either."""
+    first_layer: int = 0
+    """The number of the first layer in the names of the checkpoint."""
 
     def without(self, tokens: Sequence[int], unk_id: int) -> Family:
         """Gives the family of a model that never generates some tokens.

@@ -25,6 +25,7 @@ def recommended_options(
     """
     found: dict[str, Any] = {
         "no_repeat_ngram_size": generation.number("no_repeat_ngram_size", 0),
+        "disable_unk": generation.flag("disable_unk", False),
         "min_decoding_length": max(0, generation.number("min_length", 0) - _START),
     }
     beams = generation.number("num_beams", 1)

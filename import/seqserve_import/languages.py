@@ -11,7 +11,7 @@ import langcodes
 
 from seqserve_import.checkpoint import Checkpoint, Settings
 from seqserve_import.tokenizers.languages import M2M100, MBART50, NLLB
-from seqserve_server.contract.manifest import Template
+from seqserve_server.contract.template import Template
 
 Tokens = Collection[str]
 
@@ -140,6 +140,7 @@ def _aliases(codes: Iterable[str]) -> dict[str, str]:
 _FAMILIES: Mapping[str, Callable[[Checkpoint, Tokens], Template]] = {
     "m2m_100": _m2m100,
     "marian": _marian,
+    "marian-native": _marian,
     "mbart": _mbart,
     "mt5": _t5,
     "t5": _t5,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 import torch
@@ -24,7 +23,7 @@ def load_model(checkpoint: Checkpoint, family: Family) -> Transformer:
         model = Transformer(family.config)
     used: set[str] = set()
     for name, parameter in list(model.named_parameters()):
-        theirs = _their_name(family.names, name)
+        theirs = _their_name(family, name)
         if theirs in checkpoint.names:
             used.add(theirs)
             tensor = _changed(family, name, checkpoint.tensor(theirs))
@@ -35,7 +34,7 @@ def load_model(checkpoint: Checkpoint, family: Family) -> Transformer:
         if tensor.shape != parameter.shape:
             raise CheckpointError(
                 f"{checkpoint.folder}: the weight {theirs} has the shape"
-                f" {list(checkpoint.shape(theirs))}; by config.json it must make"
+                f" {list(checkpoint.shape(theirs))}; by {checkpoint.config.path.name} it must make"
                 f" {list(parameter.shape)}"
             )
         module, _, leaf = name.rpartition(".")
@@ -46,13 +45,22 @@ def load_model(checkpoint: Checkpoint, family: Family) -> Transformer:
     return model.eval()
 
 
-def _their_name(names: Mapping[str, str], ours: str) -> str:
+def input_limits(checkpoint: Checkpoint, family: Family, model: Transformer) -> dict[str, float]:
+    """Gives the largest absolute inputs that a checkpoint knows, by our names of projections."""
+    limits = checkpoint.input_limits
+    projections = (name for name, found in model.named_modules() if isinstance(found, nn.Linear))
+    theirs = {name: _their_name(family, f"{name}.weight") for name in projections}
+    return {name: limits[found] for name, found in theirs.items() if found in limits}
+
+
+def _their_name(family: Family, ours: str) -> str:
     """Finds the name of one of our weights in the checkpoint, by that of its module if need be."""
     layer = re.search(r"_layers\.(\d+)", ours)
     pattern = ours.replace(layer[0], "_layers.*") if layer else ours
     module, _, leaf = pattern.rpartition(".")
+    names = family.names
     theirs = names.get(pattern) or f"{names.get(module, module)}.{leaf}"
-    return theirs.replace("*", layer[1]) if layer else theirs
+    return theirs.replace("*", str(int(layer[1]) + family.first_layer)) if layer else theirs
 
 
 def _changed(family: Family, name: str, tensor: Tensor) -> Tensor:
@@ -66,6 +74,7 @@ def _check_left_over(checkpoint: Checkpoint, family: Family, used: set[str]) -> 
     for name in sorted(checkpoint.names - used):
         if not any(fnmatchcase(name, pattern) for pattern in family.unused):
             raise CheckpointError(
-                f"{checkpoint.folder}: the weight {name} is left over: config.json tells of a"
-                " network without it, or of a kind of model that is not known here"
+                f"{checkpoint.folder}: the weight {name} is left over:"
+                f" {checkpoint.config.path.name} tells of a network without it, or of a kind of"
+                " model that is not known here"
             )

@@ -54,11 +54,21 @@ class PositionScheme(Enum):
     """How the model knows the order of its tokens; see :mod:`seqserve_model.positions`."""
 
     SINUSOIDAL = "sinusoidal"
+    MARIAN = "marian"
     LEARNED = "learned"
     RELATIVE = "relative"
     T5 = "t5"
     ROTARY = "rotary"
     ALIBI = "alibi"
+
+
+class DecoderCell(Enum):
+    """How a decoder layer reads the target tokens before its own."""
+
+    ATTENTION = "attention"
+    """Self-attention to all of them, as in the paper; its cache grows with the target."""
+    SSRU = "ssru"
+    """A recurrent unit with one vector of state; see :mod:`seqserve_model.ssru`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +101,8 @@ class TransformerConfig:
     """Deep: the encoder runs once per request."""
     decoder_layers: int = 2
     """Shallow: the decoder runs once per token (Kasai et al. 2021)."""
+    decoder_cell: DecoderCell = DecoderCell.ATTENTION
+    """As in the paper."""
     dropout: float = 0.1
     """On embeddings, inside the feed-forward layer and on every sublayer's output (§5.4)."""
     attention_dropout: float = 0.0
@@ -125,6 +137,8 @@ class TransformerConfig:
     """Whether each token's logit has a bias, as in Marian."""
     scaled_embeddings: bool = True
     """Embeddings are multiplied by √width (§3.4)."""
+    zero_start: bool = False
+    """Whether the decoder starts from zeros, as in Marian, not from the begin token's embedding."""
     max_source_length: int = 128
     """Tokens, the end token counted."""
     max_target_length: int = 128
@@ -169,6 +183,10 @@ class TransformerConfig:
         return next((name, size) for name in names if (size := getattr(self, name)))
 
     def _check_positions(self) -> None:
+        if self.positions is PositionScheme.MARIAN and (self.width % 2 or self.width < 4):
+            raise OptionError(
+                f"model.positions: marian needs an even width of at least 4, not {self.width}"
+            )
         if self.positions is PositionScheme.ROTARY:
             for size in (self.head_size, self.decoder.head_size):
                 if size % 2:

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqserve_model.attention import MultiHeadAttention
-from seqserve_model.config import Activation, Norm, NormPosition, TransformerConfig
+from seqserve_model.config import Activation, DecoderCell, Norm, NormPosition, TransformerConfig
+from seqserve_model.ssru import SSRU
 
 Sublayer = Callable[[Tensor], Tensor]
 """Maps ``[B, T, W]`` to ``[B, T, W]``."""
@@ -107,23 +108,26 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, attention to the memory, then feed-forward.
+    """Causal self-attention or SSRU, attention to the memory, then feed-forward.
 
-    The caller passes both attentions as functions and keeps past keys and values itself.
+    The caller passes the first two as functions and keeps what they remember itself.
     """
 
     def __init__(self, config: TransformerConfig) -> None:
         """Makes the three sublayers."""
         super().__init__()
-        self.self_attention = make_attention(config)
+        if config.decoder_cell is DecoderCell.SSRU:
+            self.ssru = SSRU(config.width, config.max_target_length + 1)
+        else:
+            self.self_attention = make_attention(config)
         self.cross_attention = make_attention(config)
         self.feed_forward = FeedForward(config)
         self.self_residual = Residual(config)
         self.cross_residual = Residual(config)
         self.feed_forward_residual = Residual(config)
 
-    def forward(self, x: Tensor, attend_target: Sublayer, attend_memory: Sublayer) -> Tensor:
+    def forward(self, x: Tensor, read_target: Sublayer, attend_memory: Sublayer) -> Tensor:
         """Maps ``[B, T, W]`` to ``[B, T, W]``."""
-        x = self.self_residual(x, attend_target)
+        x = self.self_residual(x, read_target)
         x = self.cross_residual(x, attend_memory)
         return self.feed_forward_residual(x, self.feed_forward)  # type: ignore[no-any-return]

@@ -1,9 +1,10 @@
-"""Position schemes: six ways to encode the order of tokens, behind one interface.
+"""Position schemes: seven ways to encode the order of tokens, behind one interface.
 
 ========== ========================================== ==============================================
 scheme     where it acts                              source
 ========== ========================================== ==============================================
 sinusoidal added to the embeddings                    Vaswani et al. 2017, §3.5
+marian     added to the embeddings                    Junczys-Dowmunt et al. 2018
 learned    added to the embeddings                    Gehring et al. 2017; Vaswani et al. 2017, §3.5
 relative   added to keys and values, by distance      Shaw et al. 2018, §3.2
 t5         added to the logits, by bucketed distance  Raffel et al. 2020, §2.1
@@ -24,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from seqserve.errors import SeqserveError
-from seqserve_model.config import PositionScheme, TransformerConfig
+from seqserve_model.config import DecoderCell, PositionScheme, TransformerConfig
 
 
 class Positions(nn.Module):
@@ -79,13 +80,25 @@ def sinusoids(length: int, width: int) -> Tensor:
     return table
 
 
+def marian_sinusoids(length: int, width: int) -> Tensor:
+    """Computes Marian's table, ``[length, width]``: all sines, then all cosines.
+
+    The longest wavelength is 10,000 times the shortest; in the paper it is a bit less. Source:
+    SinusoidalPositionEmbeddings in Marian's src/tensors/cpu/tensor_operators.cpp.
+    """
+    position = torch.arange(length, dtype=torch.float64)[:, None]
+    column = torch.arange(width // 2, dtype=torch.float64)
+    angle = position / 10_000 ** (column / (width // 2 - 1))  # [length, W / 2]
+    return torch.cat((angle.sin(), angle.cos()), dim=1).to(torch.get_default_dtype())
+
+
 class SinusoidalPositions(Positions):
     """A fixed wave for each dimension, added to the embeddings."""
 
-    def __init__(self, length: int, width: int) -> None:
-        """Computes the table once; it is no parameter and is not saved."""
+    def __init__(self, table: Tensor) -> None:
+        """Takes the waves ``[length, W]``; they are no parameter and are not saved."""
         super().__init__()
-        self.register_buffer("table", sinusoids(length, width), persistent=False)
+        self.register_buffer("table", table, persistent=False)
         self.table: Tensor  # [length, W]
 
     def embed(self, x: Tensor, start: int) -> Tensor:
@@ -229,14 +242,21 @@ class AlibiPositions(Positions):
 
 
 def make_positions(config: TransformerConfig, *, layers: int, causal: bool) -> Positions:
-    """Makes the positions of one stack of L layers; ``causal`` if it is the decoder's."""
+    """Makes the positions of one stack of L layers; ``causal`` if it is the decoder's.
+
+    Schemes that act in self-attention do nothing in a decoder that has none.
+    """
     # The decoder reads the begin token before the longest target, hence one more.
     length = max(config.max_source_length, config.max_target_length) + 1
     match config.positions:
         case PositionScheme.SINUSOIDAL:
-            return SinusoidalPositions(length, config.width)
+            return SinusoidalPositions(sinusoids(length, config.width))
+        case PositionScheme.MARIAN:
+            return SinusoidalPositions(marian_sinusoids(length, config.width))
         case PositionScheme.LEARNED:
             return LearnedPositions(length, config.width)
+        case _ if causal and config.decoder_cell is DecoderCell.SSRU:
+            return Positions()
         case PositionScheme.RELATIVE:
             return RelativePositions(
                 layers, config.heads, config.head_size, config.relative_distance

@@ -27,8 +27,8 @@ from seqserve_model.attention import (
     padding_mask,
     scaled_dot_product_attention,
 )
-from seqserve_model.config import NormPosition, TransformerConfig
-from seqserve_model.layers import DecoderLayer, EncoderLayer, make_norm
+from seqserve_model.config import DecoderCell, NormPosition, TransformerConfig
+from seqserve_model.layers import DecoderLayer, EncoderLayer, Sublayer, make_norm
 from seqserve_model.positions import Positions, make_positions
 
 
@@ -37,17 +37,18 @@ class AttentionRecord:
     """Attention weights of every layer, filled by a pass that gets one as an argument."""
 
     encoder: list[Tensor] = field(default_factory=list)  # L × [B, H, S, S]
-    decoder: list[Tensor] = field(default_factory=list)  # L × [B, H, T, T]
+    decoder: list[Tensor] = field(default_factory=list)  # L × [B, H, T, T]; SSRU leaves it empty
     cross: list[Tensor] = field(default_factory=list)  # L × [B, H, T, S]
 
 
 @dataclass(slots=True, kw_only=True)
 class DecoderState:
-    """Keys and values of memory and past tokens, kept between the calls of a decoder."""
+    """What a decoder keeps of memory and past tokens between its calls."""
 
     memory: list[tuple[Tensor, Tensor]]  # L × (key, value) [B, H, S, D]
     memory_mask: Tensor  # [B, 1, 1, S]
     past: list[tuple[Tensor, Tensor] | None]  # L × (key, value) [B, H, T, D]
+    cells: list[Tensor]  # L × [B, W], in place of the past where layers are recurrent
     length: int = 0  # target tokens read so far
 
     def extend(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -215,10 +216,12 @@ class Transformer(nn.Module):
 
     def begin(self, memory: Tensor, source_lengths: Tensor) -> DecoderState:
         """Starts decoding: projects the memory ``[B, S, W]`` to each layer's keys and values."""
+        start = memory.new_zeros(memory.size(0), self.config.width)
         return DecoderState(
             memory=[project_memory(layer.cross_attention, memory) for layer in self.decoder_layers],
             memory_mask=padding_mask(source_lengths, memory.size(1)),
             past=[None] * len(self.decoder_layers),
+            cells=[start] * len(self.decoder_layers),
         )
 
     def advance(
@@ -231,13 +234,15 @@ class Transformer(nn.Module):
         """
         mask = causal_mask(target.size(1), state.length + target.size(1), target.device)
         own, cross = (record.decoder, record.cross) if record else (None, None)
-        x = self.embed_tokens(self.target_embedding, target)
+        x = self.embed_target(target)
         x = self.decoder_positions.embed(x, state.length)
         x = self.dropout(self.decoder_embedding_norm(x))
         for index, layer in enumerate(self.decoder_layers):
-            attend_target = partial(self._attend_target, index, state, mask, own)
+            read_target: Sublayer = partial(self._attend_target, index, state, mask, own)
+            if self.config.decoder_cell is DecoderCell.SSRU:
+                read_target = partial(self._recur, index, state)
             attend_memory = partial(self._attend_memory, index, state, cross)
-            x = layer(x, attend_target, attend_memory)
+            x = layer(x, read_target, attend_memory)
         state.length += target.size(1)
         return self.decoder_norm(x)  # type: ignore[no-any-return]
 
@@ -245,6 +250,13 @@ class Transformer(nn.Module):
         """Looks up tokens ``[..]`` and scales their embeddings ``[.., W]`` (§3.4)."""
         scale = math.sqrt(self.config.width) if self.config.scaled_embeddings else 1.0
         return embedding(tokens) * scale  # type: ignore[no-any-return]
+
+    def embed_target(self, tokens: Tensor) -> Tensor:
+        """Looks up target tokens ``[..]``: ``[.., W]``, zeros at the start if so configured."""
+        x = self.embed_tokens(self.target_embedding, tokens)
+        if self.config.zero_start:
+            x = x.masked_fill((tokens == self.config.bos_id)[..., None], 0.0)
+        return x
 
     def _attend_source(
         self, layer: int, mask: Tensor, record: list[Tensor] | None, x: Tensor
@@ -262,6 +274,11 @@ class Transformer(nn.Module):
         query, key, value = project_self(attention, place, x)
         key, value = state.extend(layer, *attention.remember(key, value))
         return attend(attention, query, key, value, mask, place, record)
+
+    def _recur(self, layer: int, state: DecoderState, x: Tensor) -> Tensor:
+        cell = self.decoder_layers[layer].ssru
+        y, state.cells[layer] = cell(x, state.cells[layer])
+        return y  # type: ignore[no-any-return]
 
     def _attend_memory(
         self, layer: int, state: DecoderState, record: list[Tensor] | None, x: Tensor

@@ -15,7 +15,7 @@ from seqserve.v1 import generation_pb2, generation_pb2_grpc
 CALLER = "x-caller"
 """The metadata key that identifies the client."""
 
-_PATIENCE_S = 30.0
+_PATIENCE_S = 120.0
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from enum import IntEnum
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 PATH = "/seqserve.v1.GenerationService/Generate"
 MOST_IN_FRAME = 16_384
-_PATIENCE_S = 5.0
+_PATIENCE_S = 60.0
 
 
 class Kind(IntEnum):

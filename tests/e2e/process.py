@@ -19,7 +19,7 @@ from types import TracebackType
 
 from prometheus_client.parser import text_string_to_metric_families
 
-PATIENCE_S = 40.0
+PATIENCE_S = 120.0
 """How long a test waits for a state that must come; only a failing test waits so long."""
 
 # A proxy of the machine cannot reach this process.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import re
 import socket
 import threading
@@ -42,10 +43,8 @@ ALL = {"return_attention": True, "return_top_tokens": 64, "return_token_scores":
 WIDEST = {"beam_size": 32, "num_hypotheses": 32, **ALL}
 CALLERS = 4
 """Their shares together are nearly all of the memory for answers."""
-UNREAD = 60
-"""Calls of each, which is more than its share."""
-AT_ONCE = 10
-"""Calls that it makes before it waits until they are answered, so that the queue takes them all."""
+AT_ONCE = 4
+"""Calls that one makes before it waits until they are answered, so that the queue takes them."""
 ROOM = 0.75
 """Part of the limit that the worst calls may use."""
 KEPT_MB = 24.0
@@ -75,22 +74,49 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         assert "Traceback" not in server.stderr
 
 
+class Unread:
+    """Calls of one connection, whose answers have no window."""
+
+    def __init__(self, server: ServerProcess, connection: socket.socket, caller: str) -> None:
+        self._server = server
+        self._connection = connection
+        self._caller = caller
+        self._streams = itertools.count(1, 2)
+
+    def call(self, method: str, request: Message) -> int:
+        """Makes a call and gives its stream."""
+        stream = next(self._streams)
+        headers = call(**{":path": SERVICE + method, "x_caller": self._caller})
+        data = message(request.SerializeToString())
+        asked = frame(Kind.DATA, data, flags=END_STREAM, stream=stream)
+        self._connection.sendall(opened(stream, headers) + asked)
+        return stream
+
+    def fill_share(self, version: int) -> list[int]:
+        """Asks for the largest answers until a call waits for memory; gives the streams."""
+        waiting = self._server.value("answers_waiting")
+        streams: list[int] = []
+
+        def is_full() -> bool:
+            if self._server.is_idle():
+                streams.extend(self.call("Attention", attention(version)) for _ in range(AT_ONCE))
+            return self._server.value("answers_waiting") > waiting
+
+        until(is_full)
+        return streams
+
+    def cancel(self, stream: int) -> None:
+        self._connection.sendall(reset(stream))
+
+
 @contextlib.contextmanager
-def unread(server: ServerProcess, method: str, requests: list[Message], caller: str) -> Any:
-    """Makes calls whose answers have no window, and gives the connection."""
+def unread(server: ServerProcess, caller: str) -> Iterator[Unread]:
+    """Connects a caller that reads none of its answers."""
     with connected(server.target) as connection:
         drained = threading.Thread(target=_drain, args=(connection,), daemon=True)
         drained.start()
         connection.sendall(HELLO + NO_WINDOW)
-        for number, request in enumerate(requests):
-            if number and number % AT_ONCE == 0:
-                until(server.is_idle)
-            headers = call(**{":path": SERVICE + method, "x_caller": caller})
-            data = message(request.SerializeToString())
-            stream = 2 * number + 1
-            asked = frame(Kind.DATA, data, flags=END_STREAM, stream=stream)
-            connection.sendall(opened(stream, headers) + asked)
-        yield connection
+        yield Unread(server, connection, caller)
         connection.shutdown(socket.SHUT_RDWR)
         drained.join()
 
@@ -134,16 +160,16 @@ async def test_cancelled_batches_give_their_memory_back(server: ServerProcess) -
     asked = generation_pb2.GenerateBatchRequest(
         model=NAME,
         version=2,
-        sources=[LONG] * 400,
-        options=options(return_attention=True, return_token_scores=True),
+        sources=[LONG] * 64,
+        options=options(**ALL),
     )
     async with grpc.aio.insecure_channel(server.target) as channel:
         stub: Any = generation_pb2_grpc.GenerationServiceStub(channel)
         calls = [
             stub.GenerateBatch(asked, metadata=[("x-caller", str(number))]) for number in range(3)
         ]
-        enough = server.value("generated_tokens_total") + 40_000
-        await asyncio.to_thread(until, lambda: server.value("generated_tokens_total") > enough)
+        enough_mb = before_mb + 2 * KEPT_MB
+        await asyncio.to_thread(until, lambda: anonymous_mb(server.pid) > enough_mb)
         for each in calls:
             each.cancel()
     began_s = time.monotonic()
@@ -157,19 +183,18 @@ def test_the_worst_permitted_calls_fit_the_memory_of_the_compose_file(
 ) -> None:
     # Pages of the caches stay once they were used.
     idle_mb = memory_mb(server) + server.value("cache_bytes") / 1e6
-    widest = [
-        generation_pb2.GenerateRequest(
-            model=NAME, version=version, source=LONG, options=options(**WIDEST)
-        )
-        for version in (1, 2, 1, 2)
-    ]
     with Peak(server) as peak, contextlib.ExitStack() as callers:
-        callers.enter_context(unread(server, "Generate", list(widest), "widest"))
+        widest = callers.enter_context(unread(server, "widest"))
+        for version in (1, 2, 1, 2):
+            asked = generation_pb2.GenerateRequest(
+                model=NAME, version=version, source=LONG, options=options(**WIDEST)
+            )
+            widest.call("Generate", asked)
+        until(lambda: server.rows_in_use() > 0)
         for number in range(CALLERS):
-            asked: list[Message] = [attention(1 + number % 2)] * UNREAD
-            callers.enter_context(unread(server, "Attention", asked, f"caller-{number}"))
+            callers.enter_context(unread(server, f"caller-{number}")).fill_share(1 + number % 2)
         # What had memory is answered then, and waits to be read.
-        until(lambda: server.value("answers_waiting") > 0 and server.is_idle())
+        until(server.is_idle)
         held_mb = server.value("answer_bytes") / 1e6
     print(f"\n{peak.megabytes:.0f} MB at most, {held_mb:.0f} MB of answers reserved")
     assert held_mb > 150
@@ -182,17 +207,17 @@ def test_the_worst_permitted_calls_fit_the_memory_of_the_compose_file(
 def test_a_caller_that_does_not_read_holds_its_share_and_others_are_served(
     server: ServerProcess,
 ) -> None:
-    with unread(server, "Attention", [attention(2)] * UNREAD, "unread") as connection:
-        until(lambda: server.value("answers_waiting") > 0 and server.is_idle())
-        share = server.value("answer_bytes")
-        assert share < 128e6
+    with unread(server, "unread") as caller:
+        first, *_ = caller.fill_share(version=2)
+        until(server.is_idle)
+        assert server.value("answer_bytes") < 128e6
         with grpc.insecure_channel(server.target) as channel:
             stub: Any = generation_pb2_grpc.GenerationServiceStub(channel)
             assert len(stub.Attention(attention(2), metadata=[("x-caller", "other")]).cross.weights)
         # A call that is over lets the next one begin.
         waiting = server.value("answers_waiting")
-        connection.sendall(reset(1))
-        until(lambda: server.value("answers_waiting") == waiting - 1)
+        caller.cancel(first)
+        until(lambda: server.value("answers_waiting") < waiting)
     until(lambda: server.value("answers_waiting") == 0)
 
 

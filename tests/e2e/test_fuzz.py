@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from seqserve._transport.details import METADATA_KEY, read_details
 
-from .process import ServerProcess, until
+from .process import PATIENCE_S, ServerProcess, until
 from .wild import Rpc, damaged, messages, metadata, rpcs_of
 
 EXAMPLES = 250
@@ -28,7 +28,6 @@ EXAMPLES = 250
 MANY = 20
 """Factor of the number of examples in the long run."""
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-PATIENCE_S = 10.0
 WATCHED_S = 0.05
 
 NAME = "tiny"

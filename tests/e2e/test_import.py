@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 from tests import checkpoints
+from tests.exported import Exporter
 
 from seqserve import Client
 from seqserve.errors import InvalidArgument
-from seqserve_import.command import main
 
 from .process import ServerProcess
 
@@ -23,29 +23,29 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def theirs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
-    """A small NLLB with random weights, and its folder."""
-    model, folder = checkpoints.make("nllb", 12), tmp_path_factory.mktemp("nllb")
-    checkpoints.save(model, folder)
-    return model, folder
+def theirs() -> Any:
+    """The network whose checkpoint was imported."""
+    return checkpoints.make("nllb", 12)
+
+
+@pytest.fixture(scope="session")
+def imported_nllb(exporter: Exporter) -> Path:
+    """A model repository that ``seqserve import`` made. Not to be changed."""
+    return exporter.repository("nllb")
 
 
 @pytest.fixture(scope="module")
-def client(theirs: tuple[Any, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    models = tmp_path_factory.mktemp("models")
-    options = ["--name", "nllb", "--model-repository", str(models), "--sentences", "30"]
-    assert main([str(theirs[1]), *options, "--threads", "1"]) == 0
+def client(imported_nllb: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     folder = tmp_path_factory.mktemp("server")
-    with ServerProcess(models, folder) as server, Client(server.target) as client:
+    with ServerProcess(imported_nllb, folder) as server, Client(server.target) as client:
         yield client
 
 
 @pytest.mark.parametrize("text", ["t20 t21 t22", "t40", "t33 t9 t71 t25 t60"])
 @torch.inference_mode()
-def test_answers_are_those_of_generate(theirs: tuple[Any, Path], client: Client, text: str) -> None:
-    model, _ = theirs
-    source = [ENG, *(int(word[1:]) for word in text.split()), model.config.eos_token_id]
-    [expected] = model.generate(
+def test_answers_are_those_of_generate(theirs: Any, client: Client, text: str) -> None:
+    source = [ENG, *(int(word[1:]) for word in text.split()), theirs.config.eos_token_id]
+    [expected] = theirs.generate(
         torch.tensor([source]),
         forced_bos_token_id=DEU,
         num_beams=1,
@@ -55,7 +55,7 @@ def test_answers_are_those_of_generate(theirs: tuple[Any, Path], client: Client,
     answer = client.generate(
         text, source_language="en", target_language="deu_Latn", max_decoding_length=TOKENS
     )
-    ends = {model.config.eos_token_id, model.config.pad_token_id}
+    ends = {theirs.config.eos_token_id, theirs.config.pad_token_id}
     # The first one starts the target.
     assert list(answer.token_ids) == [token for token in expected[1:] if token not in ends]
     assert answer.token_ids[0] == DEU and "deu_Latn" not in answer.text

@@ -34,7 +34,9 @@ NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 @pytest.mark.parametrize("is_told_to_all", [False, True], ids=["the server", "its group"])
 def test_no_accepted_call_is_lost(repository: Path, tmp_path: Path, is_told_to_all: bool) -> None:
-    with ServerProcess(repository, tmp_path, "--slots", "4", "--workers", "2") as server:
+    # Then none is refused because the machine is slow.
+    options = ("--slots", "4", "--workers", "2", "--max-queue-s", "60", "--drain-timeout-s", "120")
+    with ServerProcess(repository, tmp_path, *options) as server:
         # SIGINT is Ctrl-C in a terminal; SIGTERM stops a service.
         end = server.signal_all if is_told_to_all else server.signal
         results = asyncio.run(end_under_load(server, end))
@@ -50,9 +52,9 @@ async def end_under_load(
     server: ServerProcess, end: Callable[[signal.Signals], None]
 ) -> list[Result]:
     """Sends so many calls that some must wait, stops the server meanwhile, and calls once more."""
-    async with AsyncClient(server.target, retry=ONCE) as client:
+    async with AsyncClient(server.target, retry=ONCE, timeout_s=PATIENCE_S) as client:
         calls = [asyncio.create_task(client.generate(SOURCE, **LONG)) for _ in range(CALLS)]
-        await until_taken(server, CALLS)
+        await asyncio.to_thread(until, lambda: taken(server) == CALLS)
         end(signal.SIGTERM)
         await asyncio.to_thread(until, lambda: server.get("/readyz")[0] == 503)
         assert server.get("/healthz")[0] == 200
@@ -64,9 +66,9 @@ async def end_under_load(
         return await asyncio.gather(*calls)
 
 
-async def until_taken(server: ServerProcess, calls: int) -> None:
-    while server.rows_in_use() + server.value("queue_depth") < calls:
-        await asyncio.sleep(0.01)
+def taken(server: ServerProcess) -> float:
+    """Counts the calls that run or wait."""
+    return server.rows_in_use() + server.value("queue_depth")
 
 
 def test_calls_beyond_the_drain_timeout_get_unavailable(repository: Path, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ TOKENS = 2000
 TEXT = "Nobody waits for our old train and the coffee tastes good near a quiet garden"
 """Tokens of each answer, so that decoding takes most of the time."""
 LENGTHS = {"min_decoding_length": TOKENS, "max_decoding_length": TOKENS}
-ENDLESS = {"min_decoding_length": 20_000, "max_decoding_length": 20_000, "timeout_s": 30.0}
+ENDLESS = {"min_decoding_length": 20_000, "max_decoding_length": 20_000, "timeout_s": PATIENCE_S}
 
 
 @pytest.fixture(scope="module")

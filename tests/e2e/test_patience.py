@@ -14,7 +14,7 @@ import pytest
 
 from .process import PATIENCE_S, ServerProcess, until
 
-LINES = 600
+LINES = 300
 OUTAGE_S = 4.0
 """Longer than any fixed number of attempts with short delays would last."""
 COMMAND = [sys.executable, "-m", "seqserve", "generate", "--max-decoding-length", "100"]

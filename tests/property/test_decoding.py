@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from tests.reading import Reading
 from tests.reference import Reference
@@ -30,6 +31,7 @@ from seqserve_server.engine.queue.score_queue import ScoreQueue
 from seqserve_server.engine.request import Request
 from seqserve_server.engine.runtime import Runtime
 from seqserve_server.engine.scorer import Scorer
+from seqserve_server.engine.shortlist import Shortlist
 from seqserve_server.engine.worker import Worker
 
 EOS, WORDS = 2, 384
@@ -65,6 +67,11 @@ samplings = st.builds(
 
 vocabularies = st.sampled_from([{*LIKELY, *range(EOS, WORDS, gap)} for gap in (2, 40)])
 few_words = st.sets(likely, min_size=1, max_size=3)
+
+
+SHORTLIST = Shortlist.of(
+    [EOS, *LIKELY[:3]], {word: [word, *LIKELY[word % 9 :][:3]] for word in range(4, WORDS)}
+)
 
 
 def mostly(value: object, *strategies: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
@@ -109,6 +116,7 @@ def option_sets(draw: st.DrawFn) -> DecodingOptions:
         return_scores=draw(mostly(True, st.booleans())),
         return_token_scores=draw(st.booleans()),
         return_top_tokens=draw(mostly(0, st.integers(1, 4))),
+        shortlist=draw(mostly(True, st.booleans())),
     )
     if kind in ("beam", "draft"):
         beta = draw(st.sampled_from([0.3, 0.9])) if kind == "draft" and prefix else 0.0
@@ -306,10 +314,13 @@ def test_mixed_requests_decode_as_alone(
     assert_as_alone(tiny_runtime, day, plan)
 
 
+def opened(folder: Path) -> Runtime:
+    return Runtime(folder, Manifest.load(folder), Provider.CPU, threads=1)
+
+
 @pytest.fixture(scope="module")
 def rounded(tiny_int8_artifact: Path) -> Runtime:
-    manifest = Manifest.load(tiny_int8_artifact)
-    return Runtime(tiny_int8_artifact, manifest, Provider.CPU, threads=1)
+    return opened(tiny_int8_artifact)
 
 
 @settings(SETTINGS, max_examples=4)
@@ -323,23 +334,86 @@ def test_mixed_requests_decode_as_alone_where_all_is_rounded(
     assert_as_alone(rounded, day, plan)
 
 
+@pytest.fixture(scope="module", params=["tiny_artifact", "tiny_int8_artifact"])
+def listed(request: pytest.FixtureRequest) -> Runtime:
+    """A model whose sources may become few tokens, some of which it likes to say."""
+    runtime = opened(request.getfixturevalue(request.param))
+    runtime.shortlist = SHORTLIST
+    return runtime
+
+
+@settings(SETTINGS, max_examples=6)
+@days
+def test_mixed_requests_decode_as_alone_with_and_without_a_shortlist(
+    listed: Runtime, plan: list[Arrival], workers: int, slots: int, budget_tokens: int
+) -> None:
+    day = Day(listed, workers, slots, budget_tokens)
+    day.run(plan)
+    day.assert_empty()
+    assert_as_alone(listed, day, plan)
+
+
+@settings(SETTINGS, max_examples=20)
+@given(source=sources, options=with_terms())
+def test_a_shortlist_and_the_same_tokens_allowed_give_the_same(
+    listed: Runtime, source: tuple[int, ...], options: DecodingOptions
+) -> None:
+    assume(not options.vocabulary)
+    needed = {EOS, *options.end_ids, *options.prefix, *chain(*options.terms)}
+    words = SHORTLIST.candidates(source, needed, WORDS).tolist()
+    allowed = replace(options, vocabulary=tuple(words), shortlist=False)
+    found = alone(listed, source, replace(options, shortlist=True))
+    assert repr(found) == repr(alone(listed, source, allowed))
+    assert {word for one in found.hypotheses for word in one.token_ids} <= set(words)
+
+
 @pytest.fixture(scope="module")
-def reference(
-    tiny_model: Transformer,
-) -> Callable[[tuple[int, ...], DecodingOptions], Reference]:
-    return lambda source, options: Reference(Reading(tiny_model, list(source), options), spelt)
+def recurrent(tiny_ssru_artifact: Path) -> Runtime:
+    manifest = Manifest.load(tiny_ssru_artifact)
+    return Runtime(tiny_ssru_artifact, manifest, Provider.CPU, threads=1)
+
+
+@settings(SETTINGS, max_examples=10)
+@days
+def test_mixed_requests_decode_as_alone_where_the_decoder_is_recurrent(
+    recurrent: Runtime, plan: list[Arrival], workers: int, slots: int, budget_tokens: int
+) -> None:
+    day = Day(recurrent, workers, slots, budget_tokens)
+    day.run(plan)
+    day.assert_empty()
+    assert_as_alone(recurrent, day, plan)
+
+
+requests = given(source=sources, options=option_sets() | option_sets() | running_out())
 
 
 @settings(SETTINGS, max_examples=35)
-@given(source=sources, options=option_sets() | option_sets() | running_out())
+@requests
 def test_request_decodes_as_the_reference(
     tiny_runtime: Runtime,
-    reference: Callable[[tuple[int, ...], DecodingOptions], Reference],
+    tiny_model: Transformer,
     source: tuple[int, ...],
     options: DecodingOptions,
 ) -> None:
-    found = alone(tiny_runtime, source, options)
-    ought = reference(source, options)
+    assert_as_reference(tiny_runtime, tiny_model, source, options)
+
+
+@settings(SETTINGS, max_examples=35)
+@requests
+def test_request_decodes_as_the_reference_where_the_decoder_is_recurrent(
+    recurrent: Runtime,
+    tiny_ssru_model: Transformer,
+    source: tuple[int, ...],
+    options: DecodingOptions,
+) -> None:
+    assert_as_reference(recurrent, tiny_ssru_model, source, options)
+
+
+def assert_as_reference(
+    runtime: Runtime, model: Transformer, source: tuple[int, ...], options: DecodingOptions
+) -> None:
+    found = alone(runtime, source, options)
+    ought = Reference(Reading(model, list(source), options), spelt)
     if ought.margin > NEAR:
         assert len(found.hypotheses) == len(ought.answer.hypotheses)
         for one, other in zip(found.hypotheses, ought.answer.hypotheses, strict=True):

@@ -21,12 +21,15 @@ from seqserve_server.contract.errors import Bound, Draining, QueueFull
 from seqserve_server.contract.limits import QueueLimits
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, Priority
+from seqserve_server.engine.packing import CrossKV, EncodedSource
 from seqserve_server.engine.queue.fair_queue import MAX_NORMAL_IN_A_ROW
 from seqserve_server.engine.queue.scheduler import Scheduler
 from seqserve_server.engine.request import Request, RequestState
 
 WORKERS, SLOTS, MAX_QUEUE, MAX_TOKENS = 3, 4, 8, 40
 CLIENTS = ["a", "b", "c"]
+
+ENCODED = EncodedSource(CrossKV([], [], []), 0)
 
 workers = st.integers(0, WORKERS - 1)
 
@@ -144,13 +147,27 @@ class SchedulerMachine(RuleBasedStateMachine):
         assert not (self.stopped and taken)
         assert self.slots(taken) <= SLOTS - busy
         assert not taken or busy + self.slots(taken[:-1]) < share, "more than its share"
-        assert len(taken) < 2 or sum(len(one.spec.source) for one in taken) <= budget
+        new = [one for one in taken if one.encoded is None]
+        assert len(taken) < 2 or sum(len(one.spec.source) for one in new) <= budget
         for request in taken:
+            request.encoded = None
             self.assert_fair(request)
             self.waiting.remove(request)
             for one in self.waiting:
                 self.before[one].append(request)
         rows += taken
+
+    @rule(budget=st.integers(1, 30), fails=st.booleans())
+    def encode_ahead(self, budget: int, fails: bool) -> None:
+        """Encodes the sources of waiting requests; they wait on as before."""
+        ahead = self.scheduler.take_ahead(budget)
+        assert set(ahead) <= set(self.waiting)
+        assert all(request.encoded is None for request in ahead), "it was encoded before"
+        assert sum(len(request.spec.source) for request in ahead) <= budget
+        assert not set(self.scheduler.take_ahead(budget)) & set(ahead), "two workers encode it"
+        for request in ahead:
+            request.encoded = None if fails else ENCODED
+        self.scheduler.note_encoded(self.waiting)
 
     @property
     def running(self) -> list[Request]:

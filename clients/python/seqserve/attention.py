@@ -70,7 +70,10 @@ class AttentionResult:
     encoder: AttentionWeights
     """Source tokens to source tokens, in the encoder."""
     decoder: AttentionWeights
-    """Target tokens to the begin token and the target tokens before them, in the decoder."""
+    """Target tokens to the begin token and the target tokens before them, in the decoder.
+
+    It has no layers where the decoder is recurrent (SSRU) and so attends to the source alone.
+    """
     cross: AttentionWeights
     """Target tokens to source tokens."""
 

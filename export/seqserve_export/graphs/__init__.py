@@ -5,9 +5,9 @@ graph   in                                   out
 ======= ==================================== ===================================================
 encoder source tokens, one source after the  cross K/V of each decoder layer
         other
-decoder last tokens, lengths, caches         next tokens, their log-probabilities, the top-k
-                                             tokens, logits of all or of some tokens, caches with
-                                             one more entry
+decoder last tokens, lengths, caches or      next tokens, their log-probabilities, the top-k
+        states of the target                 tokens, logits of all or of some tokens, caches with
+                                             one more entry or new states
 scorer  a source and a known target          log-probability of each target token, attention
                                              weights of every layer
 ======= ==================================== ===================================================

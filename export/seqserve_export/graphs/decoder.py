@@ -9,10 +9,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seqserve_export import operators
-from seqserve_export.graphs.projections import qkv_projections
+from seqserve_export.graphs.projections import qkv_projections, ssru_projections
 from seqserve_export.graphs.step_positions import StepPositions
 from seqserve_export.quantization import cache_scales, precision_of
 from seqserve_export.shortlist import project_tokens
+from seqserve_model import ssru
+from seqserve_model.config import DecoderCell
+from seqserve_model.layers import Sublayer
 from seqserve_model.positions import LearnedPositions, RotaryPositions, SinusoidalPositions
 from seqserve_model.transformer import Transformer
 
@@ -46,8 +49,8 @@ class StepOptions(NamedTuple):
 class LayerCaches(NamedTuple):
     """The caches of one layer."""
 
-    self_key: Tensor  # [B, H, C, D]
-    self_value: Tensor  # [B, H, C, D]
+    past: tuple[Tensor, ...]
+    """Keys and values of the target, ``[B, H, C, D]`` each; or the state of an SSRU ``[B, W]``."""
     cross_key: Tensor  # [B, H, S, D]
     cross_value: Tensor  # [B, H, S, D]
     last_key: Tensor  # cross key of the last source token, [B, 1, A]
@@ -58,10 +61,12 @@ class DecoderGraph(nn.Module):
     """Advances every running row by one token."""
 
     def __init__(self, model: Transformer) -> None:
-        """Joins the projections of each self-attention, and tabulates position biases."""
+        """Joins the projections of each layer's first part, and tabulates position biases."""
         super().__init__()
         self.model, self.heads = model, model.config.decoder.heads
-        self.target_projections = qkv_projections(model.decoder_layers)
+        self.is_recurrent = model.config.decoder_cell is DecoderCell.SSRU
+        join = ssru_projections if self.is_recurrent else qkv_projections
+        self.target_projections = join(model.decoder_layers)
         self.positions = StepPositions(model)
         # A float projection of a matrix with its bias is one node, Gemm; integers take any shape.
         self.is_flat = precision_of(model) == "fp32"
@@ -74,15 +79,17 @@ class DecoderGraph(nn.Module):
         Returns:
             Next token int64 ``[P, 1]``, its log-probability ``[P]``, the top-k tokens int64
             ``[P, K]``, best first, their log-probabilities ``[P, K]``, logits ``[P, N]``, logits of
-            the allowed tokens without biases ``[B, G, 64]``, then the self and cross caches of each
-            layer.
+            the allowed tokens without biases ``[B, G, 64]``, then of each layer its past and its
+            cross caches.
         """
         x = self._embed(rows)
         updated: list[Tensor] = []
         for index, (layer, cache) in enumerate(zip(self.model.decoder_layers, caches, strict=True)):
-            attend_target = partial(self._attend_target, index, rows, cache, updated)
+            read_target: Sublayer = partial(self._attend_target, index, rows, cache, updated)
+            if self.is_recurrent:
+                read_target = partial(self._recur, index, cache, updated)
             attend_memory = partial(self._attend_memory, index, rows, cache, updated)
-            x = layer(x, attend_target, attend_memory)
+            x = layer(x, read_target, attend_memory)
         features = self.model.decoder_norm(x)
         if not self.is_flat:
             features = features.squeeze(1)  # [B, W]
@@ -103,7 +110,7 @@ class DecoderGraph(nn.Module):
             tokens = tokens.squeeze(1)
         else:
             lengths = lengths[:, None]
-        x = self.model.embed_tokens(self.model.target_embedding, tokens)
+        x = self.model.embed_target(tokens)
         scheme = self.model.decoder_positions
         if isinstance(scheme, SinusoidalPositions | LearnedPositions):
             x = x + F.embedding(lengths, scheme.table)
@@ -121,11 +128,12 @@ class DecoderGraph(nn.Module):
         attention = self.model.decoder_layers[index].self_attention
         scheme = self.model.decoder_positions
         qkv = self._as_step(self.target_projections[index](x))  # [B, 1, 3A]
+        own_key, own_value = cache.past
         heads, key, value, *weights = operators.cached_attention(
             qkv,
             None,
             None,
-            (cache.self_key, cache.self_value),
+            (own_key, own_value),
             rows.lengths,
             rows.max_length,
             self.heads,
@@ -138,6 +146,14 @@ class DecoderGraph(nn.Module):
         if weights:
             heads = heads + self.positions.values(index, weights[0], rows.lengths, rows.max_length)
         return attention.output(self._as_rows(heads))  # type: ignore[no-any-return]
+
+    def _recur(self, index: int, cache: LayerCaches, updated: list[Tensor], x: Tensor) -> Tensor:
+        joint = self.target_projections[index](x)
+        candidate, forget = (joint if self.is_flat else joint.squeeze(1)).chunk(2, dim=-1)
+        [state] = cache.past
+        y, state = ssru.step(candidate, forget, state)
+        updated.append(state)
+        return y if self.is_flat else y[:, None]
 
     def _attend_memory(
         self, index: int, rows: StepRows, cache: LayerCaches, updated: list[Tensor], x: Tensor

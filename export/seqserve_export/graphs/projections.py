@@ -1,16 +1,15 @@
-"""Attention projections laid out as the graphs compute them."""
+"""Projections laid out as the graphs compute them: those of one input are joined."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from seqserve_export import operators
-from seqserve_export.quantization import QuantizedLinear, cache_scales
-from seqserve_model.attention import MultiHeadAttention
+from seqserve_export.quantization import QuantizedLinear, cache_scales, joint_bias
 from seqserve_model.layers import DecoderLayer, EncoderLayer
 
 Projection = Callable[[Tensor], Tensor]
@@ -21,21 +20,30 @@ def qkv_projections(
     layers: Sequence[EncoderLayer] | Sequence[DecoderLayer],
 ) -> Sequence[Projection]:
     """Joins query, key and value of each self-attention into one projection, W → 3A."""
-    linears = nn.ModuleList(_qkv_projection(layer.self_attention) for layer in layers)
+    attentions = [layer.self_attention for layer in layers]
+    return _joined((each.query, each.key, each.value) for each in attentions)
+
+
+def ssru_projections(layers: Sequence[DecoderLayer]) -> Sequence[Projection]:
+    """Joins candidate and forget gate of each SSRU into one projection, W → 2W."""
+    return _joined((layer.ssru.input, layer.ssru.forget) for layer in layers)
+
+
+def _joined(layers: Iterable[Sequence[nn.Linear]]) -> Sequence[Projection]:
+    """Joins the projections of each layer, which have one input, into one."""
     # A cast, because torch does not type the entries of a ModuleList.
-    return cast(Sequence[Projection], linears)
+    return cast(Sequence[Projection], nn.ModuleList(_joint(parts) for parts in layers))
 
 
-def _qkv_projection(attention: MultiHeadAttention) -> nn.Module:
-    parts = (attention.query, attention.key, attention.value)
-    if isinstance(attention.query, QuantizedLinear):
+def _joint(parts: Sequence[nn.Linear]) -> nn.Module:
+    if isinstance(parts[0], QuantizedLinear):
         return QuantizedLinear.joined(cast(Sequence[QuantizedLinear], parts))
-    has_bias = attention.query.bias is not None
-    linear = nn.Linear(attention.query.in_features, 3 * attention.query.out_features, has_bias)
-    linear.weight = nn.Parameter(torch.cat([part.weight for part in parts]))
-    if has_bias:
-        linear.bias = nn.Parameter(torch.cat([part.bias for part in parts]))
-    return linear
+    bias, outputs = joint_bias(parts), sum(part.out_features for part in parts)
+    joint = nn.Linear(parts[0].in_features, outputs, bias is not None)
+    joint.weight = nn.Parameter(torch.cat([part.weight for part in parts]))
+    if bias is not None:
+        joint.bias = nn.Parameter(bias)
+    return joint
 
 
 class CrossProjection(nn.Module):

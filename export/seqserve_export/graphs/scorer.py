@@ -26,12 +26,16 @@ class ScorerGraph(nn.Module):
         Returns:
             Log-probabilities ``[B, T]`` of the tokens, and the attention weights of encoder
             ``[L, B, H, S, S]``, decoder ``[L, B, H, T, T]`` and cross ``[L, B, H, T, S]``. Row t
-            of the last two belongs to the step that chose token t.
+            of the last two belongs to the step that chose token t. A recurrent decoder has no
+            weights of its own: ``[0, B, H, T, T]``.
         """
         record = AttentionRecord()
         memory = self.model.encode(source, source_lengths, record)
         state = self.model.begin(memory, source_lengths)
         logits = self.model.project(self.model.advance(target[:, :-1], state, record))
         logprobs = torch.log_softmax(logits, -1).gather(2, target[:, 1:, None]).squeeze(2)
-        weights = (record.encoder, record.decoder, record.cross)
-        return (logprobs, *(torch.stack(layers) for layers in weights))  # type: ignore[return-value]
+        encoder, cross = torch.stack(record.encoder), torch.stack(record.cross)
+        if record.decoder:
+            return logprobs, encoder, torch.stack(record.decoder), cross
+        batch, heads, length, _ = record.cross[0].shape
+        return logprobs, encoder, cross.new_zeros(0, batch, heads, length, length), cross

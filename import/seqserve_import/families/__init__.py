@@ -9,6 +9,7 @@ from seqserve_import.checkpoint import Checkpoint, CheckpointError
 from seqserve_import.families.bart import bart, mbart
 from seqserve_import.families.m2m100 import m2m100
 from seqserve_import.families.marian import marian
+from seqserve_import.families.marian_native import marian_native
 from seqserve_import.families.pegasus import pegasus
 from seqserve_import.families.t5 import t5
 from seqserve_import.family import Family
@@ -22,8 +23,10 @@ FAMILIES: Mapping[str, Callable[[Checkpoint], Family]] = {
     "bart": bart,
     "mbart": mbart,
     "pegasus": pegasus,
+    "marian-native": marian_native,
 }
-"""NLLB is of the type m2m_100; Flan-T5, ByT5 and MADLAD are of the type t5."""
+"""NLLB is of the type m2m_100; Flan-T5, ByT5 and MADLAD are of the type t5. The last one stands for
+Marian's own files, which name no type."""
 
 _HEADS = ("ForConditionalGeneration", "MTModel")
 

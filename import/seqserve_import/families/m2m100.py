@@ -18,16 +18,16 @@ def m2m100(checkpoint: Checkpoint) -> Family:
     config = checkpoint.config
     first = config.number("pad_token_id") + 1
     length = config.number("max_position_embeddings")
-    table = with_spare_row(_sinusoids(first + length, config.number("d_model"))[first:])
+    table = with_spare_row(sinusoids(first + length, config.number("d_model"))[first:])
     tables = dict.fromkeys(("encoder_positions.table", "decoder_positions.table"), table)
     return bart_like(checkpoint, computed=tables, norm_position=NormPosition.PRE)
 
 
-def _sinusoids(length: int, width: int) -> Tensor:
-    """Computes the table of fairseq, ``[length, width]``: sines, then cosines.
+def sinusoids(length: int, width: int) -> Tensor:
+    """Computes the table of fairseq and of Marian, ``[length, width]``: sines, then cosines.
 
-    The longest wavelength is 10,000 times the shortest. Rounded as fairseq rounds, because that is
-    what the models were trained with.
+    The longest wavelength is 10,000 times the shortest. Rounded as both round, because that is what
+    the models were trained with.
     """
     half = width // 2
     rates = torch.exp(torch.arange(half).float() * -(math.log(10_000) / (half - 1)))

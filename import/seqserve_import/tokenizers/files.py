@@ -1,8 +1,11 @@
-"""Reads the JSON files that describe a checkpoint's tokenizer."""
+"""Reads the files that describe a checkpoint's tokenizer."""
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +15,20 @@ AGAIN = "copy it again from where the checkpoint is from"
 
 
 def read_bytes(path: Path) -> bytes:
-    """Returns the content of a file.
+    """Returns the content of a file; what is compressed as ``….gz`` is expanded.
 
     Raises:
         OptionError: The file is missing or cannot be read.
     """
     try:
-        return path.read_bytes()
+        content = path.read_bytes()
+        return gzip.decompress(content) if path.suffix == ".gz" else content
     except FileNotFoundError:
         raise OptionError(f"{path}: is missing; the tokenizer needs it, {AGAIN}") from None
     except OSError as error:
-        raise OptionError(f"{path}: cannot be read: {error.strerror}") from None
+        raise OptionError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (EOFError, zlib.error) as error:
+        raise OptionError(f"{path}: cannot be expanded: {error}; {AGAIN}") from None
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -59,7 +65,15 @@ def read_vocabulary(path: Path) -> list[str]:
     Raises:
         OptionError: The ids are not 0, 1, 2 and so on, each for one token.
     """
-    ids = read_object(path)
+    return in_order_of_ids(path, read_object(path))
+
+
+def in_order_of_ids(path: Path, ids: Mapping[str, Any]) -> list[str]:
+    """Returns tokens in the order of their ids.
+
+    Raises:
+        OptionError: The ids are not 0, 1, 2 and so on, each for one token.
+    """
     if not ids or sorted(ids.values(), key=str) != sorted(range(len(ids)), key=str):
         raise OptionError(f"{path}: its ids are not 0 to {len(ids) - 1}, once each; {AGAIN}")
     return sorted(ids, key=ids.__getitem__)

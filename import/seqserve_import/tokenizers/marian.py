@@ -7,6 +7,7 @@ in ``target_vocab.json``.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import tokenizers
@@ -24,7 +25,8 @@ def convert(folder: Path) -> tokenizers.Tokenizer:
 
     The target languages of a multilingual model, such as ``>>fra<<``, are one token each.
     """
-    return _side(folder / "source.spm", folder / "vocab.json", read_rows(folder))
+    tokens = read_vocabulary(folder / "vocab.json")
+    return side(folder / "source.spm", tokens, read_rows(folder))
 
 
 def convert_target(folder: Path) -> tokenizers.Tokenizer | None:
@@ -33,11 +35,15 @@ def convert_target(folder: Path) -> tokenizers.Tokenizer | None:
     source, target = folder / "source.spm", folder / "target.spm"
     if not separate.exists() and read_pieces(source) == read_pieces(target):
         return None
+    vocabulary = separate if separate.exists() else folder / "vocab.json"
     rows = read_rows(folder, "decoder_vocab_size") or read_rows(folder)
-    return _side(target, separate if separate.exists() else folder / "vocab.json", rows)
+    return side(target, read_vocabulary(vocabulary), rows)
 
 
-def _side(spm: Path, vocabulary: Path, rows: int) -> tokenizers.Tokenizer:
-    tokens = read_vocabulary(vocabulary)
+def side(spm: Path, tokens: Sequence[str], rows: int = 0) -> tokenizers.Tokenizer:
+    """Returns the tokenizer of one side, whose pieces are in one file and its ids in another.
+
+    ``rows`` is the number of its embeddings, if some may have no token.
+    """
     languages = [token for token in tokens if _LANGUAGE.fullmatch(token)]
     return segmenter(spm, read_pieces(spm), tokens, (PAD, EOS, UNK), languages, rows)

@@ -133,8 +133,9 @@ class TargetScored(NamedTuple):
     token_scores: list[float]
     """Log-probability of each token."""
     weights: list[bytes]
-    """Attention weights of the encoder ``[L, H, S, S]``, the decoder ``[L, H, T, T]`` and the
-    cross-attention ``[L, H, T, S]``, float32; empty unless asked for."""
+    """Attention weights of the encoder ``[L, H, S, S]``, the decoder ``[L, H, T, T]`` (no layers
+    where it is recurrent) and the cross-attention ``[L, H, T, S]``, float32; empty unless asked
+    for."""
 
 
 class Failed(NamedTuple):

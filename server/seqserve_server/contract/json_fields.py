@@ -1,4 +1,4 @@
-"""Builds dataclasses from the values of a JSON file; refuses what does not fit, by its name."""
+"""Builds dataclasses from JSON values; refuses fields that are missing, unknown or mistyped."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from seqserve_server.contract.errors import ArtifactError
 
 
 def build(kind: Any, values: Any, path: str, prefix: str = "") -> Any:
-    """Builds a dataclass; refuses missing, unknown and mistyped fields.
+    """Builds a dataclass of a kind.
 
     Args:
         kind: The dataclass.
-        values: An object of the file, with an entry for each field.
-        path: The file, for messages.
-        prefix: Name of the object within the file, for messages; it ends with a dot.
+        values: What the JSON holds.
+        path: Names the file.
+        prefix: Of the names of its fields in messages.
 
     Raises:
-        ArtifactError: A value does not fit; the message names the field.
+        ArtifactError: The values do not fit; the message names the field.
     """
     if not isinstance(values, dict):
         raise ArtifactError(f"{path}: {prefix.rstrip('.')}: not an object")

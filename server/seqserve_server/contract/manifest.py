@@ -17,6 +17,7 @@ from typing import Any
 
 from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.contract.json_fields import build
+from seqserve_server.contract.template import Template
 
 FORMAT = 2
 """Format version of artifacts; a server refuses all others."""
@@ -57,6 +58,9 @@ class Architecture:
     """Of each attention of the encoder; None for as many as the decoder has."""
     source_vocabulary_size: int | None = None
     """Tokens of sources if they have a vocabulary of their own; None for a joint one."""
+    cell_width: int | None = None
+    """Width of the state that each decoder layer keeps of a target, where it is recurrent (SSRU);
+    None where it attends to the target and keeps keys and values."""
 
     @property
     def source_tokens(self) -> int:
@@ -82,52 +86,6 @@ class Limits:
     """Including the end token."""
     max_target_length: int
     """Without the end token."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Template:
-    """What the model reads beside the tokens of a text, and the languages that it knows.
-
-    Elements of the three lists are tokens as spelled in the vocabulary. ``{source}`` and
-    ``{target}`` stand for the token of the source language and of the target language.
-    """
-
-    source_prefix: list[str] = field(default_factory=list)
-    """Tokens before those of a source."""
-    source_suffix: list[str] = field(default_factory=list)
-    """Tokens after the end token of a source."""
-    target_prefix: list[str] = field(default_factory=list)
-    """Tokens that every target begins with."""
-    text_prefix: str = ""
-    """Text before a source whose languages are named; it contains ``{source}`` and ``{target}``."""
-    source_languages: dict[str, str] = field(default_factory=dict)
-    """Token or, for ``text_prefix``, name of each source language, by its code."""
-    target_languages: dict[str, str] = field(default_factory=dict)
-    """Token or, for ``text_prefix``, name of each target language, by its code."""
-    aliases: dict[str, str] = field(default_factory=dict)
-    """Other codes of languages, such as those of ISO 639, and the codes that they stand for."""
-
-    @property
-    def languages(self) -> dict[str, dict[str, str]]:
-        """The languages of each role: ``source`` and ``target``."""
-        return {"source": self.source_languages, "target": self.target_languages}
-
-    @property
-    def source_tokens(self) -> set[str]:
-        """Every token that it may add to a source."""
-        return self._filled([*self.source_prefix, *self.source_suffix])
-
-    @property
-    def target_tokens(self) -> set[str]:
-        """Every token that it may add to a target."""
-        return self._filled(self.target_prefix)
-
-    def _filled(self, elements: list[str]) -> set[str]:
-        languages = {f"{{{role}}}": known for role, known in self.languages.items()}
-        found: set[str] = set()
-        for element in elements:
-            found.update(languages[element].values() if element in languages else [element])
-        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +121,38 @@ class Verification:
     chrf_signature: str
     torch: str
     onnxruntime: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortlistVerification:
+    """Results of decoding the same sentences with and without the shortlist."""
+
+    data: str
+    """File of the sentences."""
+    sentences: int
+    sentences_equal: int
+    """Sentences whose translations are the same."""
+    candidates: float
+    """Tokens that a sentence may choose from, on average."""
+    bleu_with: float | None
+    """None, as the other scores, where the sentences came without references."""
+    bleu_without: float | None
+    chrf_with: float | None
+    chrf_without: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShortlistRecord:
+    """What ``shortlist.bin`` holds, and what it costs."""
+
+    frequent: int
+    """Tokens that every request may choose."""
+    best: int
+    """The most translations that a source token has."""
+    origin: str
+    """What it was made of."""
+    verification: ShortlistVerification | None
+    """None only while it is being proved, and for tests and benchmarks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +196,8 @@ class Manifest:
     """None if the export chose no sentence."""
     template: Template | None = None
     """None if the model reads nothing but the tokens of a text and the end token."""
+    shortlist: ShortlistRecord | None = None
+    """None if requests choose among all tokens."""
     generation: dict[str, Any] = field(default_factory=dict)
     """Decoding options of requests that do not set them, by the names of the API."""
     format: int = field(default=FORMAT)

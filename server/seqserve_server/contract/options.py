@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from seqserve_server.contract.limits import MAX_TOP_K
@@ -25,11 +25,12 @@ class Sampling(NamedTuple):
     """Seed of the random generator."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class DecodingOptions:
     """How to decode one request.
 
-    Fields with the name of a field of ``GenerationOptions`` have its meaning and default.
+    Fields with the name of a field of ``GenerationOptions`` have its meaning and default. Requests
+    share equal options, so what follows from the fields is computed once.
     """
 
     max_decoding_length: int
@@ -59,6 +60,8 @@ class DecodingOptions:
     """Token ids of each target that every hypothesis of a beam should contain."""
     vocabulary: tuple[int, ...] = ()
     """The only token ids that are generated, ascending and with the end tokens; all if empty."""
+    shortlist: bool = True
+    """Whether to choose from the shortlist of the model, where it has one and no ``vocabulary``."""
     return_scores: bool = True
     return_token_scores: bool = False
     return_top_tokens: int = 0
@@ -66,7 +69,7 @@ class DecodingOptions:
     time_limit_s: float = math.inf
     """Time from the arrival of the request after which it returns what is decoded by then."""
 
-    @property
+    @cached_property
     def rows(self) -> int:
         """Number of slots that the request takes."""
         if self.return_alternatives:
@@ -77,7 +80,7 @@ class DecodingOptions:
         """Tells whether all alternatives are equal at this length: the prefix, or less."""
         return self.return_alternatives and length <= len(self.prefix)
 
-    @property
+    @cached_property
     def needs_distribution(self) -> bool:
         """Whether the next token needs logits of all tokens, not only the top-k of the graph: the
         request changes logits, or samples from more than the graph returns."""
@@ -87,19 +90,18 @@ class DecodingOptions:
             or self.repetition_penalty != 1.0
             or self.prefix_bias_beta
             or self.terms
-            or self.vocabulary
         )
 
     def is_branching_token(self, length: int) -> bool:
         """Tells whether the last token at this length is the one in which alternatives differ."""
         return self.return_alternatives and length == len(self.prefix) + 1
 
-    @property
+    @cached_property
     def needs_attention(self) -> bool:
         """Whether the attention of finished hypotheses must be computed."""
         return self.return_attention or self.coverage_penalty > 0.0
 
-    @property
+    @cached_property
     def needs_proposals(self) -> bool:
         """Whether a token may come next that is not the graph's own choice."""
         return bool(
@@ -109,23 +111,23 @@ class DecodingOptions:
             or self.return_alternatives
         )
 
-    @property
+    @cached_property
     def is_inspected(self) -> bool:
         """Whether the search looks at its rows one by one: the next token, or the end, may differ
         from what the graph gives."""
         return bool(self.needs_proposals or self.end_ids or self.stops)
 
-    @property
+    @cached_property
     def may_suppress(self) -> bool:
         """Whether some tokens may be suppressed in its rows at some time."""
         return bool(self.min_decoding_length) or self.suppression_depends_on_output
 
-    @property
+    @cached_property
     def suppression_depends_on_output(self) -> bool:
         """Whether the suppressed tokens depend on the tokens so far, not on their number alone."""
         return bool(self.suppressed or self.no_repeat_ngram_size)
 
-    @property
+    @cached_property
     def is_plain(self) -> bool:
         """Whether the graph's own choice, the best token, is enough. A request that samples, takes
         several rows or returns the score of each token is not plain, yet need not be inspected."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import tokenizers
 
@@ -26,6 +27,14 @@ _OTHER_SIDE = " "
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
+class Pieces(NamedTuple):
+    """The tokens of a text."""
+
+    ids: list[int]
+    offsets: list[tuple[int, int]]
+    """Where each begins and ends in the text as it was given, in Unicode code points."""
+
+
 class Tokenizer:
     """Tokenizer of sources and targets.
 
@@ -38,6 +47,7 @@ class Tokenizer:
             in Marian and T5.
         eos_id: Ends a source and a target.
         unk_id: Replaces characters of a target that the vocabulary does not have.
+        is_joint: Whether sources and targets have one vocabulary.
     """
 
     def __init__(
@@ -64,6 +74,7 @@ class Tokenizer:
             OptionError: A control token is not in a vocabulary, another token is beyond ``size``,
                 or the vocabularies have different end tokens.
         """
+        self.is_joint = source_size is None
         self._source = _Side(tokenizer, size if source_size is None else source_size)
         is_one = target is None and source_size in (None, size)
         self._target = self._source if is_one else _Side(target or tokenizer, size)
@@ -138,6 +149,10 @@ class Tokenizer:
     def encode_target(self, text: str) -> list[int]:
         """Encodes a target; the last id is the end token."""
         return self._target.divide(text)
+
+    def pieces(self, text: str, *, is_target: bool = False) -> Pieces:
+        """Divides a source, or a target, without the tokens that are added to it."""
+        return (self._target if is_target else self._source).pieces(text)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Encodes many sources as :meth:`encode` does, on all cores."""
@@ -230,14 +245,21 @@ class _Side:
     def divide(self, text: str) -> list[int]:
         return self._with_end(self.library.encode(text, add_special_tokens=False).ids)
 
+    def pieces(self, text: str) -> Pieces:
+        encoding = self.library.encode(text, add_special_tokens=False)
+        return Pieces(self._without_controls(encoding.ids), encoding.offsets)
+
     def divide_all(self, texts: Sequence[str]) -> list[list[int]]:
         encodings = self.library.encode_batch_fast(list(texts), add_special_tokens=False)
         return [self._with_end(encoding.ids) for encoding in encodings]
 
     def _with_end(self, ids: list[int]) -> list[int]:
+        return [*self._without_controls(ids), self.eos_id]
+
+    def _without_controls(self, ids: list[int]) -> list[int]:
         # A unigram vocabulary lists special tokens among its pieces, so text can match them.
         unwritten, unk = self._unwritten_ids, self.unk_id
-        return [*(unk if id_ in unwritten else id_ for id_ in ids), self.eos_id]
+        return [unk if id_ in unwritten else id_ for id_ in ids]
 
     def _known_id_of(self, token: str) -> int:
         id_ = self.id_of(token)

@@ -32,6 +32,14 @@ class CrossKV:
         return packed[self.starts[index] : self.starts[index + 1]]
 
 
+@dataclass(frozen=True, slots=True)
+class EncodedSource:
+    """One of the sources that were encoded together."""
+
+    cross_kv: CrossKV
+    index: int
+
+
 def starts_of(sources: Sequence[Sequence[int]]) -> list[int]:
     """Gives where each source begins when they are packed, and where the last one ends."""
     starts = [0]

@@ -8,6 +8,7 @@ from enum import Enum
 from seqserve_server.contract.events import Event, Finished, Timeline
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, Spec
+from seqserve_server.engine.packing import EncodedSource
 
 
 class RequestState(Enum):
@@ -31,12 +32,19 @@ class Request:
     """Whether the call was cancelled because its deadline had come."""
     passed_rows: int = 0
     """Slots that later requests took first, because this one needs more than were free."""
+    is_ahead: bool = False
+    """Whether a worker encodes its source while it waits."""
+    encoded: EncodedSource | None = None
+    """Its encoded source, until it is copied into slots."""
     tokens_done: int = 0
     """Generated tokens when it left its slots, whether or not they reach the caller."""
     timeline: Timeline = field(init=False)
+    work: int = field(init=False)
+    """Expected cost in tokens."""
 
     def __post_init__(self) -> None:
         """Starts the timeline at the arrival of the call."""
+        self.work = self.spec.work
         self.timeline = Timeline(arrived_s=self.spec.arrived_s)
 
     @property

@@ -17,8 +17,10 @@ import onnxruntime as ort
 from seqserve_server.contract.errors import ArtifactError, NoScorer, ProviderError
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.provider import Provider
+from seqserve_server.engine import shortlist
 from seqserve_server.engine.external_data import check_references
 from seqserve_server.engine.packing import Array, CrossKV, pack, starts_of
+from seqserve_server.engine.shortlist import Shortlist
 from seqserve_server.engine.step import INPUTS_AND_OUTPUTS, Step
 
 _SCORER = "scorer.onnx"
@@ -59,6 +61,10 @@ class Runtime:
         self._encoder = self._open("encoder.onnx")
         self._decoder = self._open("decoder.onnx")
         self._group = self._check_steps()
+        size = manifest.architecture.vocabulary_size
+        has_shortlist = shortlist.FILE in manifest.files
+        self.shortlist = Shortlist.read(folder / shortlist.FILE, size) if has_shortlist else None
+        """The tokens that translate each source token; None where a model has no such list."""
         # Opened now, because its hash has just been checked.
         self._scorer = self._open(_SCORER) if _SCORER in manifest.files else None
 
@@ -74,16 +80,19 @@ class Runtime:
     @property
     def cache_type(self) -> np.dtype[Any]:
         """The type of cached keys and values."""
-        [name] = [entry.type for entry in self._decoder.get_inputs() if entry.name == "self_key_0"]
-        return np.dtype(_CACHE_TYPES[name])
+        types = {entry.name: entry.type for entry in self._decoder.get_inputs()}
+        return np.dtype(_CACHE_TYPES[types["cross_key_0"]])
 
     def allowed_shape(self, tokens: int) -> tuple[int, int]:
         """Gives the shape ``[G, 64]`` in which a step takes a number of allowed tokens.
 
-        It may have room for more. No group is shared by threads, because that would change the
-        order in which numbers are added up.
+        It has room for up to a fifth more, so that few numbers of groups are ever bound. No group
+        is shared by threads, because that would change the order in which numbers are added up.
         """
         groups = -(-tokens // self._group)
+        # Three binary digits, then zeros.
+        unit = 1 << max(groups.bit_length() - 3, 0)
+        groups = -(-groups // unit) * unit
         return max(groups, self._threads) if groups else 0, self._group
 
     def step(self, inputs: dict[str, Array], outputs: dict[str, Array]) -> Step:
@@ -106,7 +115,8 @@ class Runtime:
             target: int64 ``[B, T + 1]``, the begin token first.
             outputs: Names of the outputs wanted: ``log_probabilities`` ``[B, T]``,
                 ``encoder_attention`` ``[L, B, H, S, S]``, ``decoder_attention``
-                ``[L, B, H, T, T]``, ``cross_attention`` ``[L, B, H, T, S]``.
+                ``[L, B, H, T, T]`` (no layers where the decoder is recurrent),
+                ``cross_attention`` ``[L, B, H, T, S]``.
 
         Raises:
             NoScorer: There is no scorer graph.
@@ -142,7 +152,8 @@ class Runtime:
         """Refuses a decoder graph that lacks an input or output; gives its group size."""
         entries = (*self._decoder.get_inputs(), *self._decoder.get_outputs())
         shapes = {entry.name: entry.shape for entry in entries}
-        missing = INPUTS_AND_OUTPUTS - shapes.keys()
+        past = "cell_0" if self.manifest.architecture.cell_width else "self_key_0"
+        missing = {*INPUTS_AND_OUTPUTS, past} - shapes.keys()
         if missing:
             raise ArtifactError(
                 f"{self._folder / 'decoder.onnx'}: has no {', '.join(sorted(missing))}; an older"

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import onnxruntime as ort
 
 from seqserve_server.engine.packing import Array
+
+MASKED_LOGIT = np.float32(-1e30)
+"""Logit of a suppressed token: below any other, and finite, so that sums with it are numbers."""
 
 
 class StepSizes(NamedTuple):

@@ -20,13 +20,19 @@ from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.constraints import Detokenize
 from seqserve_server.engine.decoding.search import Search
 from seqserve_server.engine.observer import Observer
-from seqserve_server.engine.packing import CrossKV
+from seqserve_server.engine.packing import CrossKV, EncodedSource
 from seqserve_server.engine.queue.scheduler import Scheduler
 from seqserve_server.engine.request import Events, Request
 from seqserve_server.engine.runtime import Runtime
 
 # Only attention pays for padding: sources up to this many times as long as the shortest share it.
 _MAX_PADDED = 2
+
+# Sources of so many tokens together use a CPU as well as larger groups do: about four.
+_GROUP_TOKENS = 64
+_GROUP_SOURCES = 4
+# New sources wait for one more step, for others to be encoded with, for each so many running rows.
+_ROWS_FOR_A_STEP = 8
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +85,7 @@ class Worker:
         self._observer = observer
         self._idle_s = idle_s
         self._cache = SlotCache(runtime, slots)
-        self._search = Search(self._cache, runtime.manifest, detokenize)
+        self._search = Search(self._cache, runtime.manifest, detokenize, runtime.shortlist)
         # Lower bounds of when the next row is late. They do not rise when a row leaves, so they may
         # be too early, never too late.
         self._next_deadline_s = math.inf
@@ -91,6 +97,8 @@ class Worker:
         self._streaming: set[Request] = set()
         self._scoring: set[Request] = set()
         self._joining: list[Request] = []
+        # Steps for which sources have waited for others, to be encoded together.
+        self._steps_waited = 0
         self._without_token: list[Request] = []
         # An attribute, so that a fault later in the step loses no event.
         self._events: Events = []
@@ -98,7 +106,7 @@ class Worker:
 
     @property
     def cache_bytes(self) -> int:
-        """Bytes of the keys and values."""
+        """Bytes of keys, values and recurrent states."""
         return self._cache.bytes
 
     def warm_up(self, cross_kv: CrossKV) -> None:
@@ -186,17 +194,52 @@ class Worker:
         return [request for deadline_s, request in timed if deadline_s <= now_s]
 
     def _admit(self) -> None:
-        """Encodes new sources within the budget, sources of similar length together."""
+        """Gives free slots to new requests; encodes their sources, within the budget."""
         busy = self._busy_rows
+        if self._waits_for_company(busy):
+            return
         new = self._scheduler.take(
             busy=busy, free=self._cache.slots - busy, budget_tokens=self._max_source_tokens
         )
+        if not new:
+            return
+        now_s = time.monotonic()
         for request in new:
-            request.timeline.encode_began_s = time.monotonic()
+            request.timeline.encode_began_s = now_s
         # Known before they have a row, so that a fault while they are encoded ends them too.
         self._joining += new
-        for group in grouped_by_length(new):
+        sources = [request for request in new if request.encoded is None]
+        if sources:
+            self._encode_with_others(sources)
+        for request in new:
+            if request.encoded is not None:
+                self._join(request, request.encoded)
+
+    def _waits_for_company(self, busy: int) -> bool:
+        """Tells whether new sources should wait for the next step, to be encoded with others.
+
+        The more rows run, the longer they may wait, and the sooner others come.
+        """
+        waiting = self._scheduler.queue_depth
+        if (
+            not waiting
+            or waiting >= _GROUP_SOURCES
+            or self._steps_waited >= busy // _ROWS_FOR_A_STEP
+        ):
+            self._steps_waited = 0
+            return False
+        self._steps_waited += 1
+        return True
+
+    def _encode_with_others(self, new: list[Request]) -> None:
+        """Encodes sources, and those of waiting requests where that makes it cheaper."""
+        tokens = sum(len(request.spec.source) for request in new)
+        left = min(_GROUP_TOKENS, self._max_source_tokens) - tokens
+        ahead = self._scheduler.take_ahead(left) if left > 0 else []
+        for group in grouped_by_length(new + ahead):
             self._encode(group)
+        if ahead:
+            self._scheduler.note_encoded(ahead)
 
     def _encode(self, requests: list[Request]) -> None:
         """Encodes sources together; after a fault one by one, so that only the faulty one fails."""
@@ -213,10 +256,14 @@ class Worker:
             return
         duration_s = time.perf_counter() - began_s
         self._runtime_s += duration_s
-        self._join(requests, cross_kv)
+        for index, request in enumerate(requests):
+            request.encoded = EncodedSource(cross_kv, index)
         self._observer.encoded([len(request.spec.source) for request in requests], duration_s)
 
     def _fail_encoding(self, request: Request) -> None:
+        if request not in self._joining:
+            # It is tried again when it has a slot.
+            return
         _log.exception(
             "request %s: a source of %d tokens could not be encoded",
             request.spec.call_id,
@@ -226,24 +273,24 @@ class Worker:
         self._events.append((request, Failed(EngineFault("the source could not be encoded"))))
         self._scheduler.finish([request], answered=False)
 
-    def _join(self, requests: list[Request], cross_kv: CrossKV) -> None:
-        """Copies encoded sources into free rows, or rows after the last one."""
-        for index, request in enumerate(requests):
-            spec = request.generate
-            rows = [self._take_row(request) for _ in range(spec.rows)]
-            for row in rows:
-                self._cache.join(row, cross_kv, index)
-            self._search.join(rows, request)
-            if spec.deadline_s is not None:
-                self._next_deadline_s = min(self._next_deadline_s, spec.deadline_s)
-            self._next_limit_s = min(self._next_limit_s, spec.limit_s)
-            self._joining.remove(request)
-            self._without_token.append(request)
-            if spec.reports_progress:
-                self._streaming.add(request)
-            if spec.options.return_scores or not spec.options.is_plain:
-                self._scoring.add(request)
-            request.timeline.encode_ended_s = time.monotonic()
+    def _join(self, request: Request, source: EncodedSource) -> None:
+        """Copies an encoded source into free rows, or rows after the last one."""
+        spec = request.generate
+        rows = [self._take_row(request) for _ in range(spec.rows)]
+        for row in rows:
+            self._cache.join(row, source.cross_kv, source.index)
+        request.encoded = None
+        self._search.join(rows, request)
+        if spec.deadline_s is not None:
+            self._next_deadline_s = min(self._next_deadline_s, spec.deadline_s)
+        self._next_limit_s = min(self._next_limit_s, spec.limit_s)
+        self._joining.remove(request)
+        self._without_token.append(request)
+        if spec.reports_progress:
+            self._streaming.add(request)
+        if spec.options.return_scores or not spec.options.is_plain:
+            self._scoring.add(request)
+        request.timeline.encode_ended_s = time.monotonic()
 
     def _take_row(self, request: Request) -> int:
         if self._holes:

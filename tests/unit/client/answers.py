@@ -2,12 +2,13 @@
 
 The tokens of a given target score -0.5, -1.0, -1.5 and so on. There are two layers of two heads. In
 layer 1, head 0 attends to the token with the same index, head 1 to all tokens equally; in layer 0
-it is the other way round.
+it is the other way round. The decoder of the model ``ssru`` is recurrent and has no attention.
 """
 
 from __future__ import annotations
 
 import math
+import re
 
 from seqserve.v1 import generation_pb2
 
@@ -89,6 +90,20 @@ def scored(request: generation_pb2.ScoreRequest) -> generation_pb2.ScoreResponse
     )
 
 
+def tokenized(request: generation_pb2.TokenizeRequest) -> generation_pb2.TokenizeResponse:
+    words = list(re.finditer(r"\S+", request.text))
+    return generation_pb2.TokenizeResponse(
+        model=request.model or "capitals",
+        version=request.version or 2,
+        tokens=[f"▁{word[0]}" for word in words],
+        token_ids=range(10, 10 + len(words)),
+        begins=[word.start() for word in words],
+        ends=[word.end() for word in words],
+        length=len(words) + 1,
+        max_length=64,
+    )
+
+
 def attended(request: generation_pb2.AttentionRequest) -> generation_pb2.AttentionResponse:
     source = [*request.source.split(), "</s>"]
     target = [*(request.target or request.source.upper()).split(), "</s>"]
@@ -98,13 +113,15 @@ def attended(request: generation_pb2.AttentionRequest) -> generation_pb2.Attenti
         source_tokens=source,
         target_tokens=target,
         encoder=weights(len(source), len(source)),
-        decoder=weights(len(target), len(target)),
+        decoder=weights(len(target), len(target), 0 if request.model == "ssru" else 2),
         cross=weights(len(target), len(source)),
     )
 
 
-def weights(queries: int, keys: int) -> generation_pb2.AttentionWeights:
-    message = generation_pb2.AttentionWeights(layers=2, heads=2, queries=queries, keys=keys)
+def weights(queries: int, keys: int, layers: int = 2) -> generation_pb2.AttentionWeights:
+    message = generation_pb2.AttentionWeights(layers=layers, heads=2, queries=queries, keys=keys)
+    if not layers:
+        return message
     same = [float(key == min(query, keys - 1)) for query in range(queries) for key in range(keys)]
     alike = [1.0 / keys] * (queries * keys)
     message.weights.extend([*alike, *same, *same, *alike])

@@ -186,7 +186,9 @@ def test_every_alert_says_what_to_do_and_is_tried(rules: list[dict[str, Any]]) -
     assert all(rule["annotations"]["action"] for rule in alerts)
 
 
-@pytest.mark.skipif(not shutil.which("promtool"), reason="promtool (Prometheus) is not installed")
+@pytest.mark.skipif(
+    not shutil.which("promtool"), reason="promtool is not installed: apt-get install prometheus"
+)
 @pytest.mark.parametrize(
     "arguments",
     [["check", "config", "prometheus.yml"], ["test", "rules", "rules_test.yml"]],

@@ -169,9 +169,10 @@ def test_weights_that_the_run_lacks_are_refused(export) -> None:
         export("--weights", "averaged")
 
 
-def test_artifact_gives_the_model_back(tiny_artifact: Path, tiny_model: Transformer) -> None:
-    restored = dict(restore(tiny_artifact).named_parameters())
-    expected = dict(tiny_model.named_parameters())
+@pytest.mark.parametrize("name", ["tiny", "tiny_ssru"])
+def test_artifact_gives_the_model_back(request: pytest.FixtureRequest, name: str) -> None:
+    restored = dict(restore(request.getfixturevalue(f"{name}_artifact")).named_parameters())
+    expected = dict(request.getfixturevalue(f"{name}_model").named_parameters())
     assert restored.keys() == expected.keys()
     for name, weight in expected.items():
         assert torch.equal(restored[name], weight), name

@@ -21,6 +21,7 @@ from seqserve_export.precision import Caches, Scales
 from seqserve_export.quantization import Calibration, quantize
 from seqserve_model.config import (
     Activation,
+    DecoderCell,
     Norm,
     NormPosition,
     PositionScheme,
@@ -98,6 +99,27 @@ SHAPES: dict[str, dict[str, Any]] = {
         "shared_embeddings": False,
         "source_vocabulary_size": VOCABULARY_SIZE + 8,
     },
+    # As in Marian's students.
+    "ssru-marian-post-norm": {
+        "decoder_cell": DecoderCell.SSRU,
+        "positions": PositionScheme.MARIAN,
+        "zero_start": True,
+        "norm_position": NormPosition.POST,
+        "norm_epsilon": 1e-9,
+        "logits_bias": True,
+    },
+    "ssru-relative": {
+        "decoder_cell": DecoderCell.SSRU,
+        "positions": PositionScheme.RELATIVE,
+        "decoder_layers": 2,
+    },
+    "ssru-rotary-wide-heads": {
+        "decoder_cell": DecoderCell.SSRU,
+        "positions": PositionScheme.ROTARY,
+        "heads": 3,
+        "attention_width": 48,
+        "projection_bias": False,
+    },
     "relative-narrow-heads-geglu": {
         "positions": PositionScheme.RELATIVE,
         "activation": Activation.GEGLU,
@@ -123,6 +145,9 @@ ROUNDINGS = {
     "relative-gelu": (Scales.ROW, Caches.INT8),
     "t5-wide-heads-no-biases-geglu": (Scales.STATIC, Caches.INT8),
     "learned-embedding-norm-logits-bias": (Scales.STATIC, Caches.FLOAT),
+    "ssru-marian-post-norm": (Scales.STATIC, Caches.FLOAT),
+    "ssru-relative": (Scales.ROW, Caches.FLOAT),
+    "ssru-rotary-wide-heads": (Scales.STATIC, Caches.INT8),
     "relative-narrow-heads-geglu": (Scales.ROW, Caches.FLOAT),
 }
 
@@ -179,13 +204,16 @@ def assert_tokens_allowed_have_the_scores_of_all(folder: Path) -> None:
         cache.join(row, memory, row)
     draw = np.random.default_rng(9)
     for count in (VOCABULARY_SIZE, 70, 1):
-        tokens = draw.permutation(VOCABULARY_SIZE)[:count]
-        cache.request(top_k=0, logits=True, allowed=np.array(tokens), projects=True)
+        tokens = np.sort(draw.permutation(VOCABULARY_SIZE)[:count])
+        for row in range(1, len(sources)):
+            cache.limit(row, tokens)
+        cache.request(top_k=0, logits=True)
         cache.advance(len(sources))
         for row in range(len(sources)):
             logits = cache.logits(row)
             assert len(set(logits.tolist())) > VOCABULARY_SIZE // 2, "all logits are equal"
-            np.testing.assert_array_equal(cache.allowed_logits(row), logits[tokens])
+            _, found = cache.candidates(row) or (tokens, logits[tokens])
+            np.testing.assert_array_equal(found, logits[tokens])
 
 
 @pytest.mark.slow
@@ -288,17 +316,28 @@ LENGTHS = torch.tensor([5, 3])
 TARGET = torch.tensor([[1, 30, 40, 50, EOS], [1, 60, 70, EOS, 0]])
 
 
+@pytest.fixture(scope="module", params=["tiny", "tiny_ssru"])
+def model_name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def scored(tiny_runtime: Runtime) -> list[np.ndarray]:
+def scorer(request: pytest.FixtureRequest, model_name: str) -> Runtime:
+    folder = request.getfixturevalue(f"{model_name}_artifact")
+    return Runtime(folder, Manifest.load(folder), Provider.CPU, threads=1)
+
+
+@pytest.fixture(scope="module")
+def scored(scorer: Runtime) -> list[np.ndarray]:
     outputs = ["log_probabilities", "encoder_attention", "decoder_attention", "cross_attention"]
     lengths = LENGTHS.numpy().astype(np.int32)
-    return tiny_runtime.score(SOURCE.numpy(), lengths, TARGET.numpy(), outputs)
+    return scorer.score(SOURCE.numpy(), lengths, TARGET.numpy(), outputs)
 
 
 @pytest.fixture(scope="module")
-def exact_model(tiny_model: Transformer) -> Transformer:
-    """The tiny model in float64, so that only the graph's own rounding is left."""
-    return copy.deepcopy(tiny_model).double()
+def exact_model(request: pytest.FixtureRequest, model_name: str) -> Transformer:
+    """The model in float64, so that only the graph's own rounding is left."""
+    return copy.deepcopy(request.getfixturevalue(f"{model_name}_model")).double()
 
 
 @torch.no_grad()
@@ -319,15 +358,18 @@ def test_scorer_attention_equals_torch(exact_model: Transformer, scored: list[np
     exact_model.advance(TARGET[:, :-1], exact_model.begin(memory, LENGTHS), record)
     bound = rounding(path_terms(exact_model.config), 1.0)
     expected = (record.encoder, record.decoder, record.cross)
+    assert scored[2].shape == (len(record.decoder), 2, 2, 4, 4)
     for found, layers in zip(scored[1:], expected, strict=True):
+        if not layers:
+            continue  # the decoder is recurrent
         assert found.shape == (len(layers), *layers[0].shape)
         assert_close(torch.from_numpy(found), torch.stack(layers), bound)
         np.testing.assert_allclose(found.sum(-1), 1.0, atol=bound)
     assert (scored[3][:, 1, :, :, 3:] == 0).all(), "it attends to padding"
 
 
-def test_one_output_is_computed_alone(tiny_runtime: Runtime, scored: list[np.ndarray]) -> None:
-    [log_probabilities] = tiny_runtime.score(
+def test_one_output_is_computed_alone(scorer: Runtime, scored: list[np.ndarray]) -> None:
+    [log_probabilities] = scorer.score(
         SOURCE.numpy(), LENGTHS.numpy().astype(np.int32), TARGET.numpy(), ["log_probabilities"]
     )
     np.testing.assert_array_equal(log_probabilities, scored[0])

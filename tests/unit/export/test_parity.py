@@ -81,9 +81,9 @@ def test_better_bleu_is_no_fault(verification: Verification) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"max_logprob_difference": 0.6}, r"max log-probability difference is 0\.6, at most 0\.5"),
+        ({"max_logprob_difference": 1.2}, r"max log-probability difference is 1\.2, at most 1"),
         ({"bleu_torch": 30.0, "bleu_artifact": 29.7}, r"BLEU lost is 0\.3, at most 0\.2"),
-        ({"sentences_equal": 44}, r"share of equal sentences is 0\.977778, at least 0\.98"),
+        ({"sentences_equal": 42}, r"share of equal sentences is 0\.933333, at least 0\.95"),
         ({"top1_agreement": 0.96}, r"top-1 agreement is 0\.96, at least 0\.97 .* for int8"),
     ],
 )
@@ -97,7 +97,7 @@ def test_judge_refuses_integers_that_cost_too_much(
 def test_integers_may_cost_a_little(verification: Verification) -> None:
     rounded = dataclasses.replace(
         verification,
-        max_logprob_difference=0.4,
+        max_logprob_difference=0.8,
         bleu_torch=30.0,
         bleu_artifact=29.85,
         top1_agreement=0.975,

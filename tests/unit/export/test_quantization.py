@@ -189,11 +189,12 @@ def test_row_of_zeros_gives_the_bias() -> None:
         assert torch.equal(found, linear.bias.expand(2, -1))
 
 
-@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("biases", [(True,) * 3, (False,) * 3, (False, True, False)])
 @pytest.mark.parametrize("scales", Scales)
-def test_joined_projections_give_what_each_gives(scales: Scales, bias: bool) -> None:
+def test_joined_projections_give_what_each_gives(scales: Scales, biases: tuple[bool, ...]) -> None:
     torch.manual_seed(4)
-    linears = [nn.Linear(16, width, bias=bias).requires_grad_(False) for width in (3, 5, 2)]
+    sizes = zip((3, 5, 2), biases, strict=True)
+    linears = [nn.Linear(16, width, bias=bias).requires_grad_(False) for width, bias in sizes]
     parts = [QuantizedLinear.of(linear, SIGNED, scales) for linear in linears]
     x = normal(2, 3, 16)
     joined = QuantizedLinear.joined(parts)(x)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.exported import Exporter
 
 MakeCheckpoint = Callable[..., tuple[Any, Path]]
 
@@ -40,14 +41,6 @@ def make_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> MakeCheckpoint:
 
 
 @pytest.fixture(scope="session")
-def imported_marian(
-    make_checkpoint: MakeCheckpoint, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    """An artifact of ``seqserve import``, proved by sentences that the model wrote."""
-    from seqserve_import.command import main
-
-    _, folder = make_checkpoint("marian", MARIAN_SEED)
-    repository = tmp_path_factory.mktemp("models")
-    arguments = ["--name", "opus", "--model-repository", str(repository), "--licence", "MIT"]
-    assert main([str(folder), *arguments, "--sentences", "40", "--threads", "1"]) == 0
-    return repository / "opus" / "1"
+def imported_marian(exporter: Exporter) -> Path:
+    """An artifact of ``seqserve import``. Not to be changed."""
+    return exporter.repository("marian") / "marian" / "1"

@@ -149,7 +149,6 @@ def test_a_damaged_file_is_named(tmp_path: Path, kind: str, damage: Any, message
         ("tf_model.h5", "tf_model.h5 is weights of TensorFlow"),
         ("flax_model.msgpack", "flax_model.msgpack is weights of Flax"),
         ("model.bin", "model.bin is a model of CTranslate2"),
-        ("model.npz", "model.npz is weights of Marian itself"),
     ],
 )
 def test_files_of_another_program_are_named(tmp_path: Path, name: str, message: str) -> None:

@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from seqserve_import.checkpoint import Checkpoint, CheckpointError
 from seqserve_import.languages import template_of
-from seqserve_server.contract.manifest import Template
+from seqserve_server.contract.template import Template
 
 
 @pytest.fixture

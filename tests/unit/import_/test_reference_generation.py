@@ -22,7 +22,7 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.offline import Offline
 
 # Each takes some seconds, so that most are left to those who compare.
-QUICK = {"marian", "flan"}
+QUICK = {"marian"}
 # Of small models whose targets vary.
 # NLLB, mBART and Pegasus are these networks with other settings; their scores are compared.
 SEEDS = {

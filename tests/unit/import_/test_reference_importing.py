@@ -19,7 +19,8 @@ from seqserve_import import importing
 from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.command import main
 from seqserve_import.importing import load
-from seqserve_server.contract.manifest import Manifest, Template
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.template import Template
 from seqserve_server.engine.offline import Offline
 
 SENTENCES = "t20 t21 t22\tt5 t6\nt40 t41\tt7\n\nt50\tt8 t9\n"
@@ -67,7 +68,7 @@ def test_the_manifest_tells_what_was_imported_and_proved(imported: Path, folder:
     assert manifest.architecture.config == config.to_dict()
     assert (manifest.tokens.bos, manifest.tokens.eos, manifest.tokens.unk) == (95, 0, 3)
     assert (manifest.limits.max_source_length, manifest.limits.max_target_length) == (24, 23)
-    assert manifest.provenance.command == f"seqserve import {folder.name}"
+    assert manifest.provenance.command == f"seqserve import marian-{MARIAN_SEED}"
     assert manifest.description.startswith("marian, ")
     assert manifest.licence == "MIT"
     proof = manifest.verification

@@ -9,6 +9,7 @@ import pytest
 from seqserve.errors import OptionError
 from seqserve_model.config import (
     Activation,
+    DecoderCell,
     Norm,
     NormPosition,
     PositionScheme,
@@ -29,6 +30,7 @@ def test_configuration_survives_json() -> None:
         norm=Norm.RMS,
         activation=Activation.SWIGLU,
         positions=PositionScheme.ROTARY,
+        decoder_cell=DecoderCell.SSRU,
         tied_output=False,
     )
     assert TransformerConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
@@ -106,6 +108,8 @@ def test_refuses_what_a_file_may_not_hold(values: dict[str, Any], message: str) 
             {"width": 12, "heads": 3, "decoder_heads": 4, "positions": PositionScheme.ROTARY},
             "even size, not 3",
         ),
+        ({"width": 9, "heads": 3, "positions": PositionScheme.MARIAN}, "even width .* not 9"),
+        ({"width": 2, "heads": 1, "positions": PositionScheme.MARIAN}, "at least 4, not 2"),
         ({"rotary_base": 1.0, "positions": PositionScheme.ROTARY}, "model.rotary_base is 1.0"),
         ({"relative_buckets": 3, "positions": PositionScheme.T5}, "model.relative_buckets is 3"),
         (

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from seqserve_model.config import PositionScheme, TransformerConfig
+from seqserve_model.config import DecoderCell, PositionScheme, TransformerConfig
 from seqserve_model.search import greedy
 from seqserve_model.transformer import Transformer
 
@@ -35,15 +36,25 @@ def reversals(rows: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 @pytest.mark.parametrize(
-    "positions",
+    "shape",
     [
-        pytest.param(scheme, marks=() if scheme in QUICK else pytest.mark.parity)
-        for scheme in PositionScheme
+        *(
+            pytest.param(
+                {"positions": scheme},
+                id=scheme.value,
+                marks=() if scheme in QUICK else pytest.mark.parity,
+            )
+            for scheme in PositionScheme
+        ),
+        pytest.param(
+            {"decoder_cell": DecoderCell.SSRU, "zero_start": True},
+            id="ssru",
+            marks=pytest.mark.parity,
+        ),
     ],
-    ids=lambda p: p.value,
 )
 def test_learns_to_reverse(
-    make_config: Callable[..., TransformerConfig], positions: PositionScheme
+    make_config: Callable[..., TransformerConfig], shape: dict[str, Any]
 ) -> None:
     config = make_config(
         vocabulary_size=FIRST + SYMBOLS,
@@ -51,7 +62,7 @@ def test_learns_to_reverse(
         feed_forward_width=64,
         encoder_layers=1,
         decoder_layers=1,
-        positions=positions,
+        **shape,
     )
     model = Transformer(config)
     optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), fused=True)

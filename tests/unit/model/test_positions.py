@@ -24,6 +24,7 @@ from seqserve_model.positions import (
     alibi_slopes,
     distances,
     make_positions,
+    marian_sinusoids,
     sinusoids,
 )
 
@@ -38,7 +39,8 @@ pytestmark = pytest.mark.usefixtures("double")
 def scheme(name: str, *, causal: bool = True) -> Positions:
     """Makes a scheme for a stack of two layers."""
     made: dict[str, Callable[[], Positions]] = {
-        "sinusoidal": lambda: SinusoidalPositions(LENGTH, W),
+        "sinusoidal": lambda: SinusoidalPositions(sinusoids(LENGTH, W)),
+        "marian": lambda: SinusoidalPositions(marian_sinusoids(LENGTH, W)),
         "learned": lambda: LearnedPositions(LENGTH, W),
         "relative": lambda: RelativePositions(2, H, D, 3),
         "t5": lambda: T5Positions(H, 8, 12, causal=causal),
@@ -63,6 +65,17 @@ def test_sinusoids_are_the_formula_of_the_paper(width: int) -> None:
             angle = position / 10_000 ** ((column - column % 2) / width)
             expected[position, column] = math.cos(angle) if column % 2 else math.sin(angle)
     assert_same(sinusoids(LENGTH, width), expected)
+
+
+@pytest.mark.parametrize("width", [4, 8, 24])
+def test_sinusoids_of_marian_are_its_formula(width: int) -> None:
+    expected = torch.zeros(LENGTH, width)
+    for position in range(LENGTH):
+        for column in range(width // 2):
+            angle = position * math.exp(-column * math.log(10_000) / (width // 2 - 1))
+            expected[position, column] = math.sin(angle)
+            expected[position, width // 2 + column] = math.cos(angle)
+    assert_same(marian_sinusoids(LENGTH, width), expected)
 
 
 def test_learned_positions_are_trained() -> None:

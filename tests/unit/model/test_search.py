@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seqserve_model.config import PositionScheme
+from seqserve_model.config import DecoderCell, PositionScheme
 from seqserve_model.positions import PositionError
 from seqserve_model.search import greedy
 from seqserve_model.transformer import Transformer
@@ -47,11 +47,18 @@ def restless(make_model: MakeModel, **changes: object) -> Transformer:
     return model
 
 
-@pytest.mark.parametrize("positions", PositionScheme, ids=lambda p: p.value)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        *({"positions": scheme} for scheme in PositionScheme),
+        {"decoder_cell": DecoderCell.SSRU, "zero_start": True},
+    ],
+    ids=str,
+)
 def test_batch_with_caches_equals_each_row_without(
-    make_model: MakeModel, positions: PositionScheme
+    make_model: MakeModel, shape: dict[str, Any]
 ) -> None:
-    model = restless(make_model, positions=positions)
+    model = restless(make_model, **shape)
     lengths = torch.randint(1, 8, (24,))
     source = torch.randint(0, 5, (24, 7))
     expected = [without_cache(model, row[:n]) for row, n in zip(source, lengths, strict=True)]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from enum import Enum
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from seqserve_model.config import (
     Activation,
+    DecoderCell,
     Norm,
     NormPosition,
     PositionScheme,
@@ -24,18 +26,31 @@ MakeTokens = Callable[..., Tensor]
 
 pytestmark = pytest.mark.usefixtures("double")
 
-every_scheme = pytest.mark.parametrize("positions", PositionScheme, ids=lambda p: p.value)
+Shape = dict[str, Enum]
 
-SHAPES = [
+SCHEMES: list[Shape] = [{"positions": positions} for positions in PositionScheme]
+SSRU: Shape = {"decoder_cell": DecoderCell.SSRU}
+SHAPES: list[Shape] = [
     {"positions": positions, "norm_position": place, "norm": norm, "activation": activation}
     for positions, place, norm, activation in itertools.product(
         PositionScheme, NormPosition, Norm, Activation
     )
+] + [
+    {**SSRU, "positions": positions, "norm_position": place}
+    for positions, place in itertools.product(PositionScheme, NormPosition)
 ]
 
 
-def name_of(shape: dict[str, PositionScheme]) -> str:
-    return "-".join(value.value for value in shape.values())
+def name_of(shape: Shape) -> str:
+    return "-".join(str(value.value) for value in shape.values())
+
+
+every_scheme = pytest.mark.parametrize("shape", SCHEMES, ids=name_of)
+every_scheme_and_cell = pytest.mark.parametrize(
+    "shape",
+    [*SCHEMES, SSRU, {**SSRU, "positions": PositionScheme.RELATIVE}],
+    ids=name_of,
+)
 
 
 def begin(model: Transformer, source: Tensor, lengths: Tensor) -> DecoderState:
@@ -48,7 +63,7 @@ def begin(model: Transformer, source: Tensor, lengths: Tensor) -> DecoderState:
 @pytest.mark.parametrize("shape", SHAPES, ids=name_of)
 @torch.no_grad()
 def test_cached_steps_equal_one_pass(
-    make_model: MakeModel, make_tokens: MakeTokens, shape: dict[str, PositionScheme]
+    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape
 ) -> None:
     model = make_model(**shape)
     source, lengths, target = make_tokens(3, 6), torch.tensor([6, 2, 4]), make_tokens(3, 7)
@@ -86,6 +101,23 @@ def test_biases_of_logits_are_added(make_model: MakeModel, make_tokens: MakeToke
     assert_same(biased, model(source, lengths, target) + bias)
 
 
+@pytest.mark.parametrize("cell", DecoderCell)
+@torch.no_grad()
+def test_a_start_from_zeros_does_not_read_the_begin_token(
+    make_model: MakeModel, make_tokens: MakeTokens, cell: DecoderCell
+) -> None:
+    model = make_model(zero_start=True, decoder_cell=cell, tied_output=False)
+    source, lengths = make_tokens(3, 6), torch.tensor([6, 2, 4])
+    target = torch.cat((torch.ones(3, 1, dtype=torch.int64), make_tokens(3, 4)), dim=1)
+    before = model(source, lengths, target)
+    model.target_embedding.weight[1] += 1.0
+    assert_same(model(source, lengths, target), before)
+    model.target_embedding.weight[1] = 0.0
+    other = make_model(zero_start=False, decoder_cell=cell, tied_output=False)
+    other.load_state_dict(model.state_dict())
+    assert_same(other(source, lengths, target), before)
+
+
 @torch.no_grad()
 def test_normed_embeddings_have_no_size(make_model: MakeModel, make_tokens: MakeTokens) -> None:
     model = make_model(
@@ -103,12 +135,12 @@ def test_a_model_without_biases_has_those_of_its_norms_alone(make_model: MakeMod
     assert any(name.endswith("bias") for name in names)
 
 
-@every_scheme
+@every_scheme_and_cell
 @torch.no_grad()
 def test_decode_and_forward_agree(
-    make_model: MakeModel, make_tokens: MakeTokens, positions: PositionScheme
+    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape
 ) -> None:
-    model = make_model(positions=positions)
+    model = make_model(**shape)
     source, lengths, target = make_tokens(3, 6), torch.tensor([6, 2, 4]), make_tokens(3, 5)
     expected = model(source, lengths, target)
     assert torch.equal(model.decode(target, model.encode(source, lengths), lengths), expected)
@@ -118,12 +150,12 @@ def test_decode_and_forward_agree(
 # Rows do not see each other, nor their padding, nor their future
 
 
-@every_scheme
+@every_scheme_and_cell
 @torch.no_grad()
 def test_row_in_a_batch_is_the_row_alone(
-    make_model: MakeModel, make_tokens: MakeTokens, positions: PositionScheme
+    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape
 ) -> None:
-    model = make_model(positions=positions)
+    model = make_model(**shape)
     source, lengths, target = make_tokens(4, 7), torch.tensor([3, 7, 1, 5]), make_tokens(4, 5)
     together = model(source, lengths, target)
     for row, length in enumerate(lengths.tolist()):
@@ -131,7 +163,7 @@ def test_row_in_a_batch_is_the_row_alone(
         assert_same(together[row], alone[0])
 
 
-@every_scheme
+@every_scheme_and_cell
 @given(
     lengths=st.lists(st.integers(0, 5), min_size=1, max_size=3),
     padding=st.integers(0, 4),
@@ -142,12 +174,12 @@ def test_row_in_a_batch_is_the_row_alone(
 def test_right_padding_never_matters(
     make_model: MakeModel,
     make_tokens: MakeTokens,
-    positions: PositionScheme,
+    shape: Shape,
     lengths: list[int],
     padding: int,
     seed: int,
 ) -> None:
-    model = make_model(positions=positions)
+    model = make_model(**shape)
     torch.manual_seed(seed)
     rows, kept = len(lengths), torch.tensor(lengths)
     source, target = make_tokens(rows, 5), make_tokens(rows, 4)
@@ -157,19 +189,19 @@ def test_right_padding_never_matters(
     assert_same(before, after)
 
 
-@every_scheme
+@every_scheme_and_cell
 @given(now=st.integers(1, 5), later=st.integers(1, 4), seed=st.integers(0, 999))
 @settings(deadline=None, max_examples=15)
 @torch.no_grad()
 def test_future_tokens_never_influence(
     make_model: MakeModel,
     make_tokens: MakeTokens,
-    positions: PositionScheme,
+    shape: Shape,
     now: int,
     later: int,
     seed: int,
 ) -> None:
-    model = make_model(positions=positions)
+    model = make_model(**shape)
     torch.manual_seed(seed)
     source, lengths, target = make_tokens(2, 5), torch.tensor([5, 3]), make_tokens(2, now + later)
     changed = torch.cat((target[:, :now], make_tokens(2, later)), dim=1)
@@ -177,11 +209,11 @@ def test_future_tokens_never_influence(
     assert_same(before, after)
 
 
-@every_scheme
+@every_scheme_and_cell
 def test_empty_source_is_finite_and_trains(
-    make_model: MakeModel, make_tokens: MakeTokens, positions: PositionScheme
+    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape
 ) -> None:
-    model = make_model(positions=positions)
+    model = make_model(**shape)
     logits = model(make_tokens(2, 5), torch.tensor([0, 5]), make_tokens(2, 4))
     logits.square().mean().backward()
     assert logits.isfinite().all()
@@ -190,12 +222,12 @@ def test_empty_source_is_finite_and_trains(
         assert parameter.grad.isfinite().all(), name
 
 
-@every_scheme
+@every_scheme_and_cell
 @torch.no_grad()
 def test_order_of_tokens_matters(
-    make_model: MakeModel, make_tokens: MakeTokens, positions: PositionScheme
+    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape
 ) -> None:
-    model = make_model(positions=positions)
+    model = make_model(**shape)
     tokens, end, begin = make_tokens(1, 5), torch.tensor([[2]]), torch.tensor([[1]])
     # ALiBi falls alike to both sides: without the end token a source equals its mirror image.
     straight, turned = (torch.cat((part, end), dim=1) for part in (tokens, tokens.flip(1)))
@@ -224,10 +256,10 @@ def test_equal_tokens_differ_by_distance_only(make_model: MakeModel, positions: 
 def test_record_holds_the_weights_of_the_same_pass(
     make_model: MakeModel,
     make_tokens: MakeTokens,
-    positions: PositionScheme,
+    shape: Shape,
     norm_position: NormPosition,
 ) -> None:
-    model = make_model(positions=positions, norm_position=norm_position, decoder_layers=3)
+    model = make_model(**shape, norm_position=norm_position, decoder_layers=3)
     source, lengths, target = make_tokens(3, 6), torch.tensor([6, 2, 4]), make_tokens(3, 5)
     record = AttentionRecord()
     memory = model.encode(source, lengths, record)
@@ -253,9 +285,9 @@ def test_record_holds_the_weights_of_the_same_pass(
 @every_scheme
 @torch.no_grad()
 def test_record_of_cached_steps_is_the_last_row_of_the_pass(
-    make_model: MakeModel, make_tokens: MakeTokens, positions: PositionScheme
+    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape
 ) -> None:
-    model = make_model(positions=positions)
+    model = make_model(**shape)
     source, lengths, target = make_tokens(2, 5), torch.tensor([5, 3]), make_tokens(2, 4)
     whole, step = AttentionRecord(), AttentionRecord()
     model.advance(target, begin(model, source, lengths), whole)
@@ -265,6 +297,19 @@ def test_record_of_cached_steps_is_the_last_row_of_the_pass(
     for kept, expected in ((step.decoder, whole.decoder), (step.cross, whole.cross)):
         for ours, theirs in zip(kept, expected, strict=True):
             assert_same(ours, theirs[:, :, -1:])
+
+
+@torch.no_grad()
+def test_record_of_a_recurrent_decoder_has_the_weights_of_its_memory(
+    make_model: MakeModel, make_tokens: MakeTokens
+) -> None:
+    model = make_model(**SSRU)
+    source, lengths, target = make_tokens(3, 6), torch.tensor([6, 2, 4]), make_tokens(3, 5)
+    record = AttentionRecord()
+    features = model.advance(target, begin(model, source, lengths), record)
+    assert_same(model.project(features), model(source, lengths, target))
+    assert record.decoder == []
+    assert [weights.shape for weights in record.cross] == [(3, 4, 5, 6)] * 2
 
 
 # Dropout and what is saved
@@ -280,19 +325,19 @@ def test_dropout_acts_in_training_only(make_model: MakeModel, make_tokens: MakeT
 
 @every_scheme
 def test_attention_weights_are_dropped_in_every_scheme(
-    make_model: MakeModel, make_tokens: MakeTokens, positions: PositionScheme
+    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape
 ) -> None:
-    model = make_model(attention_dropout=0.5, positions=positions).train()
+    model = make_model(**shape, attention_dropout=0.5).train()
     source, lengths = make_tokens(2, 5), torch.tensor([5, 3])
     assert not torch.equal(model.encode(source, lengths), model.encode(source, lengths))
 
 
-@every_scheme
+@every_scheme_and_cell
 @torch.no_grad()
 def test_weights_alone_restore_a_model(
-    make_model: MakeModel, make_tokens: MakeTokens, positions: PositionScheme
+    make_model: MakeModel, make_tokens: MakeTokens, shape: Shape
 ) -> None:
-    model = make_model(positions=positions)
+    model = make_model(**shape)
     copy = Transformer(TransformerConfig.from_dict(model.config.to_dict())).eval()
     copy.load_state_dict({name: weight.clone() for name, weight in model.state_dict().items()})
     inputs = make_tokens(2, 5), torch.tensor([5, 3]), make_tokens(2, 4)

@@ -39,7 +39,7 @@ class Kind(Enum):
     ENCODER = "encoder"
     """Source tokens to source tokens."""
     DECODER = "decoder"
-    """Target tokens to the target tokens before them."""
+    """Target tokens to the target tokens before them; recurrent decoders have none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +87,10 @@ def main(argv: list[str]) -> int:
 
 def _map_of(result: AttentionResult, options: AttentionOptions) -> Iterable[str]:
     rows, columns, weights = _parts(result, options.kind)
+    model = f"{result.model}/{result.version}"
+    if not weights.layers:
+        kind = options.kind.value
+        raise OptionError(f"--kind: {model} has no {kind} attention: its decoder is recurrent")
     layer = weights.layers - 1 if options.layer is None else options.layer
     _check_index("--layer", layer, weights.layers)
     _check_index("--head", options.head or 0, weights.heads)
@@ -94,7 +98,6 @@ def _map_of(result: AttentionResult, options: AttentionOptions) -> Iterable[str]
         matrix, heads = weights.mean(layer), f"mean of {weights.heads} heads"
     else:
         matrix, heads = weights.of(layer, options.head), f"head {options.head}"
-    model = f"{result.model}/{result.version}"
     title = f"{model}: {options.kind.value} attention, layer {layer}, {heads}"
     if options.svg:
         return svg_map(matrix, rows, columns, title)

@@ -43,17 +43,30 @@ COMMANDS = {
         help="turn a checkpoint of Hugging Face into ONNX files, and prove them equal",
         extra="import",
     ),
+    "shortlist": Command(
+        module="seqserve_export.lexicon.command",
+        help="let a model choose among probable translations only, so that it is faster",
+        extra="train",
+    ),
     "serve": Command(
         module="seqserve_server.front.app", help="serve exported models over gRPC", extra="server"
     ),
     "generate": Command(
         module="seqserve.command.generate", help="generate from texts, or from the lines of a file"
     ),
+    "translate": Command(
+        module="seqserve.command.translate",
+        help="translate documents: text, Markdown, HTML, subtitles, JSON lines",
+        extra="translate",
+    ),
     "score": Command(
         module="seqserve.command.score", help="print the log-probability of every token of a target"
     ),
     "attention": Command(
         module="seqserve.command.attention", help="draw which tokens a model attended to"
+    ),
+    "tokenize": Command(
+        module="seqserve.command.tokenize", help="show the tokens that a model divides a text into"
     ),
     "models": Command(
         module="seqserve.command.models", help="list, load and unload models of a server"

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqserve_server.engine.cache import MASKED_LOGIT
 from seqserve_server.engine.packing import Array
+from seqserve_server.engine.step import MASKED_LOGIT
 
 # A lower total means that a token is suppressed, or that the beam it continues does not count.
 _MIN_TOTAL = float(MASKED_LOGIT) / 2

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from seqserve_server.contract.events import StopReason
 from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.engine.packing import Array
 
 Detokenize: TypeAlias = Callable[[Sequence[int]], str]
 """Gives the text of tokens."""
@@ -26,17 +27,20 @@ class Constraints:
     """Suppressed tokens, forced prefix and ends of one request."""
 
     def __init__(
-        self, options: DecodingOptions, eos: int, vocabulary_size: int, detokenize: Detokenize
+        self,
+        options: DecodingOptions,
+        eos: int,
+        candidates: Sequence[int] | Array,
+        detokenize: Detokenize,
     ) -> None:
-        """Takes what was asked for."""
+        """Takes what was asked for, and the tokens that the request may choose from."""
         self._options = options
         self.end_ids = frozenset(options.end_ids or (eos,))
         """Tokens that end a hypothesis."""
         self.forced_end = options.end_ids[0] if options.end_ids else eos
         """Token that ends a hypothesis of the maximum length, if the request wants one."""
         self._detokenize = detokenize
-        self._allowed = frozenset(options.vocabulary)
-        self._vocabulary_size = vocabulary_size
+        self._candidates = candidates
         is_forced = options.stops and options.prefix and not options.prefix_bias_beta
         # Characters of a forced prefix, which no stop sequence cuts.
         self._prefix_characters = len(detokenize(options.prefix)) if is_forced else 0
@@ -67,9 +71,8 @@ class Constraints:
         return found
 
     def _leaves_some(self, suppressed: set[int]) -> bool:
-        if self._allowed:
-            return not self._allowed <= suppressed
-        return len(suppressed) < self._vocabulary_size
+        is_fewer = len(suppressed) < len(self._candidates)
+        return is_fewer or not suppressed.issuperset(self._candidates)
 
     def forced(self, length: int) -> int | None:
         """Gives the token of the prefix that comes after ``length`` tokens; None after its end."""

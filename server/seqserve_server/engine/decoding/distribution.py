@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from seqserve_server.engine.cache import MASKED_LOGIT
 from seqserve_server.engine.decoding.logits import TokenLogprobs, largest
 from seqserve_server.engine.decoding.processors import Columns, Processor, column_of
 from seqserve_server.engine.packing import Array
+from seqserve_server.engine.step import MASKED_LOGIT
 
 
 class TopTokens(NamedTuple):

@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from seqserve_server.contract.terms import Term, begun, unmet
-from seqserve_server.engine.cache import MASKED_LOGIT
 from seqserve_server.engine.decoding.beam_step import Candidates
 from seqserve_server.engine.decoding.distribution import Distribution
 from seqserve_server.engine.packing import Array
+from seqserve_server.engine.step import MASKED_LOGIT
 
 
 class _Candidate(NamedTuple):

@@ -13,9 +13,9 @@ from typing import TypeAlias
 import numpy as np
 
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.engine.cache import MASKED_LOGIT
 from seqserve_server.engine.decoding.logits import log_softmax
 from seqserve_server.engine.packing import Array
+from seqserve_server.engine.step import MASKED_LOGIT
 
 Columns: TypeAlias = "Array | None"
 """The token of each column, rising, ``[N]``; None where column and token are the same."""

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.decoding.distribution import Distribution, TopTokens
 from seqserve_server.engine.decoding.rows import Rows
-from seqserve_server.engine.decoding.step_outputs import RequestedOutputs
 
 
 class Proposal(NamedTuple):
@@ -31,10 +30,9 @@ class Proposal(NamedTuple):
 class Proposals:
     """Reads the outputs of the last step, row by row."""
 
-    def __init__(self, rows: Rows, outputs: RequestedOutputs) -> None:
-        """Takes the rows, and what steps compute for them."""
+    def __init__(self, rows: Rows) -> None:
+        """Takes the rows."""
         self._rows = rows
-        self._outputs = outputs
 
     def of(self, row: int) -> Proposal:
         """Proposes the next token of a row."""
@@ -58,10 +56,8 @@ class Proposals:
         if not state.processors:
             tokens, log_probabilities = cache.top_tokens([row])
             return TopTokens(tokens[0], log_probabilities[0])
-        output, allowed = self._rows.output(row, length - 1), state.options.vocabulary
-        if not allowed:
-            return Distribution(cache.logits(row), output, state.processors)
-        columns, logits = self._outputs.allowed_logits(row, allowed)
+        output = self._rows.output(row, length - 1)
+        columns, logits = cache.candidates(row) or (None, cache.logits(row))
         return Distribution(logits, output, state.processors, columns)
 
 

@@ -17,6 +17,8 @@ from seqserve_server.engine.decoding.sampling import sample, sorted_for_sampling
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.request import Request
 
+_NONE = np.empty(0, np.int64)
+
 
 class RowDecoder:
     """One hypothesis a row. Rows of beam searches are left alone."""
@@ -40,29 +42,48 @@ class RowDecoder:
         rows, cache = self._rows, self._rows.cache
         if not rows.num_without_beam:
             return [], []
-        mine = rows.has_no_beam[:count]
         lengths, tokens = cache.lengths[:count], cache.tokens[:count, 0]
-        log_probabilities = cache.log_probabilities[:count].astype(np.float64)
-        sampling = rows.samples[:count].nonzero()[0]
-        if sampling.size:
-            self._sample(sampling, tokens, log_probabilities)
-        inspected = rows.is_inspected[:count].nonzero()[0].tolist()
-        for row in inspected:
-            if rows.states[row].needs_proposals:
-                self._choose(row, tokens, log_probabilities)
-        is_longest = (lengths >= rows.max_lengths[:count]) & mine
-        forced = (is_longest & (rows.forced_ends[:count] >= 0)).nonzero()[0]
-        if forced.size:
-            tokens[forced], log_probabilities[forced] = rows.forced_ends[forced], 0.0
-        rows.append(self._all[:count], lengths, tokens, log_probabilities)
-        # Forced tokens have no log-probability.
-        found = np.nan_to_num(log_probabilities) if inspected else log_probabilities
-        np.add(rows.scores[:count], found, out=rows.scores[:count], where=mine)
-        done = ((tokens == self._eos) & mine) | is_longest
+        inspected: list[int] = rows.is_inspected[:count].nonzero()[0].tolist()
+        if cache.returned_logprobs:
+            self._score(lengths, tokens, inspected)
+        else:
+            self._force_ends(lengths, tokens)
+            rows.append_best(count, lengths, tokens)
+        done = (tokens == self._eos) | (lengths >= rows.max_lengths[:count])
+        if rows.num_without_beam < count:
+            done &= rows.has_no_beam[:count]
         for row in inspected:
             done[row] = self._ends(row, int(lengths[row]))
         ended: list[int] = done.nonzero()[0].tolist()
         return ended, [answer for row in ended for answer in self._finish(row)]
+
+    def _score(self, lengths: Array, tokens: Array, inspected: list[int]) -> None:
+        """Chooses ``tokens [R]`` anew where rows ask for it; keeps log-probabilities and scores."""
+        rows, count = self._rows, len(tokens)
+        log_probabilities = rows.cache.log_probabilities[:count].astype(np.float64)
+        sampling = rows.samples[:count].nonzero()[0]
+        if sampling.size:
+            self._sample(sampling, tokens, log_probabilities)
+        for row in inspected:
+            if rows.states[row].needs_proposals:
+                self._choose(row, tokens, log_probabilities)
+        log_probabilities[self._force_ends(lengths, tokens)] = 0.0
+        rows.append(self._all[:count], lengths, tokens, log_probabilities)
+        # Forced tokens have no log-probability.
+        found = np.nan_to_num(log_probabilities) if inspected else log_probabilities
+        mine = rows.has_no_beam[:count]
+        np.add(rows.scores[:count], found, out=rows.scores[:count], where=mine)
+
+    def _force_ends(self, lengths: Array, tokens: Array) -> Array:
+        """Gives rows that want it the end token at their maximum length; returns these rows."""
+        rows, count = self._rows, len(tokens)
+        if not rows.num_forced_ends:
+            return _NONE
+        ends = rows.forced_ends[:count]
+        is_longest = (lengths >= rows.max_lengths[:count]) & rows.has_no_beam[:count]
+        forced: Array = (is_longest & (ends >= 0)).nonzero()[0]
+        tokens[forced] = ends[forced]
+        return forced
 
     def _sample(self, sampling: Array, tokens: Array, log_probabilities: Array) -> None:
         """Samples for all rows that do so among the top tokens of the graph."""

@@ -54,8 +54,9 @@ class Rows:
         self.scores = np.zeros(slots)
         """Sums of the log-probabilities, forced tokens left out."""
         self.max_lengths = np.zeros(slots, np.int32)
-        self.forced_ends = np.zeros(slots, np.int32)
+        self.forced_ends = np.full(slots, -1, np.int32)
         """Token that each row ends with at its maximum length; -1 where any may come."""
+        self.num_forced_ends = 0
         self.has_no_beam = np.zeros(slots, np.bool_)
         self.num_without_beam = 0
         self.is_inspected = np.zeros(slots, np.bool_)
@@ -78,6 +79,9 @@ class Rows:
             *self.sampling,
         )
         self._top_tokens: dict[int, list[TopTokens]] = {}
+        # Where the tokens of each row begin in the flat array, less one.
+        self._before = np.arange(slots) * max_tokens - 1
+        self._flat_tokens = self.tokens.reshape(-1)
 
     def join(self, rows: Sequence[int], pool: HypothesisPool) -> None:
         """Starts the rows of a request, each empty; the beams of one search lie side by side."""
@@ -89,7 +93,9 @@ class Rows:
         for row in rows:
             self.scores[row] = 0.0
             self.max_lengths[row] = options.max_decoding_length
-            self.forced_ends[row] = pool.constraints.forced_end if options.force_end_token else -1
+            if options.force_end_token:
+                self.forced_ends[row] = pool.constraints.forced_end
+                self.num_forced_ends += 1
             if size == 1:
                 self.has_no_beam[row] = True
                 self.num_without_beam += 1
@@ -120,12 +126,15 @@ class Rows:
             self._top_tokens[target] = self._top_tokens.pop(source)
         state.beams[state.beams.index(source)] = target
         self.has_no_beam[source] = self.is_inspected[source] = self.samples[source] = False
+        self.forced_ends[source] = -1
 
     def leave(self, row: int) -> RowState | None:
         """Forgets a row, and ends its beam search; gives its state, None where no row was there."""
         self.cache.release(row)
         self._top_tokens.pop(row, None)
         self.num_without_beam -= int(self.has_no_beam[row])
+        self.num_forced_ends -= int(self.forced_ends[row] >= 0)
+        self.forced_ends[row] = -1
         self.has_no_beam[row] = self.is_inspected[row] = self.samples[row] = False
         state = self.states.pop(row, None)
         if state is not None:
@@ -161,6 +170,10 @@ class Rows:
         """
         self.tokens[rows, lengths - 1] = tokens
         self.log_probabilities[rows, lengths - 1] = log_probabilities
+
+    def append_best(self, count: int, lengths: Array, tokens: Array) -> None:
+        """Appends one token to each of the leading rows, where nobody asks for its probability."""
+        self._flat_tokens[self._before[:count] + lengths] = tokens
 
     def append_top(self, row: int, top_tokens: TopTokens) -> None:
         """Keeps the top tokens of the step that gave a row its newest token."""

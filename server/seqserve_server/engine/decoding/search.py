@@ -7,7 +7,10 @@ requests ask for it; a chooser takes the next token: :mod:`row_decoder` or :mod:
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import NamedTuple
+
+import numpy as np
 
 from seqserve_server.contract.events import Finished
 from seqserve_server.contract.limits import MAX_TOP_K
@@ -20,7 +23,9 @@ from seqserve_server.engine.decoding.proposals import Proposals
 from seqserve_server.engine.decoding.row_decoder import RowDecoder
 from seqserve_server.engine.decoding.rows import Rows
 from seqserve_server.engine.decoding.step_outputs import RequestedOutputs, StepOutputs
+from seqserve_server.engine.packing import Array
 from seqserve_server.engine.request import Request
+from seqserve_server.engine.shortlist import Shortlist
 
 MAX_BEAM_SIZE = MAX_TOP_K // 2
 """Beams of a search: each step lists twice as many tokens."""
@@ -38,25 +43,35 @@ class Advance(NamedTuple):
 class Search:
     """The searches of all rows. Rows join, move and leave with those of the cache."""
 
-    def __init__(self, cache: SlotCache, manifest: Manifest, detokenize: Detokenize) -> None:
-        """Starts with no row."""
+    def __init__(
+        self,
+        cache: SlotCache,
+        manifest: Manifest,
+        detokenize: Detokenize,
+        shortlist: Shortlist | None = None,
+    ) -> None:
+        """Starts with no row; requests choose from the shortlist, where the model has one."""
         self._cache = cache
         self._eos = manifest.tokens.eos
         self._vocabulary_size = manifest.architecture.vocabulary_size
         self._detokenize = detokenize
+        self._shortlist = shortlist
         self._rows = Rows(cache, manifest.limits.max_target_length + 1)
         self._outputs = RequestedOutputs(cache)
-        self._proposals = Proposals(self._rows, self._outputs)
+        self._proposals = Proposals(self._rows)
         self._row_decoder = RowDecoder(self._rows, self._proposals, self._eos)
         self._beams: dict[int, BeamBatch] = {}
 
     def join(self, rows: list[int], request: Request) -> None:
         """Starts the rows of a request, as many as its options say."""
-        options = request.options
-        constraints = Constraints(options, self._eos, self._vocabulary_size, self._detokenize)
-        size = options.beam_size
+        options, size = request.options, request.options.beam_size
+        candidates = self._candidates(request)
+        choices = range(self._vocabulary_size) if candidates is None else candidates
+        constraints = Constraints(options, self._eos, choices, self._detokenize)
+        for row in rows:
+            self._cache.limit(row, candidates)
         self._rows.join(rows, HypothesisPool(request, constraints, len(rows) // size))
-        outputs = StepOutputs.of(options)
+        outputs = StepOutputs.of(options, is_limited=candidates is not None)
         for row in rows:
             self._rows.states[row].outputs = outputs
         self._outputs.add(outputs, len(rows))
@@ -64,6 +79,16 @@ class Search:
             if size not in self._beams:
                 self._beams[size] = BeamBatch(size, self._rows, self._proposals, self._eos)
             self._beams[size].start(rows)
+
+    def _candidates(self, request: Request) -> Array | None:
+        """Lists the tokens that a request may choose from, rising; None for all."""
+        options = request.options
+        if options.vocabulary:
+            return np.array(options.vocabulary)
+        if self._shortlist is None or not options.shortlist:
+            return None
+        wanted = {self._eos, *options.end_ids, *options.prefix, *chain(*options.terms)}
+        return self._shortlist.candidates(request.spec.source, wanted, self._vocabulary_size)
 
     def move(self, source: int, target: int) -> None:
         """Moves a row into the slot of one that has left."""

@@ -5,18 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import NamedTuple
 
-import numpy as np
-
 from seqserve_server.contract.limits import MAX_TOP_K
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.engine.cache import MASKED_LOGIT, SlotCache
-from seqserve_server.engine.packing import Array
+from seqserve_server.engine.cache import SlotCache
 
 # Steps list tokens in multiples of this, so that few bindings are made.
 _TOP_K_STEP = 2
-
-# Gathering more than this part of the output weight costs more than all of it, which is packed.
-_MAX_GATHERED = 1 / 4
 
 
 class StepOutputs(NamedTuple):
@@ -26,12 +20,15 @@ class StepOutputs(NamedTuple):
     """Top tokens."""
     logits: bool = False
     """Whether it needs the logits of all tokens, because its request changes them."""
-    allowed_tokens: tuple[int, ...] = ()
-    """The only tokens that it may generate; all where empty."""
 
     @classmethod
-    def of(cls, options: DecodingOptions) -> StepOutputs:
-        """Reads what a request needs from its options."""
+    def of(cls, options: DecodingOptions, *, is_limited: bool = False) -> StepOutputs:
+        """Reads what a request needs from its options.
+
+        Args:
+            options: Of the request.
+            is_limited: Whether it chooses among some tokens only, whose logits every step gives.
+        """
         if options.is_plain:
             return PLAIN
         top_k = options.return_top_tokens
@@ -41,8 +38,7 @@ class StepOutputs(NamedTuple):
             top_k = max(top_k, options.num_hypotheses)
         if options.sampling and options.sampling.top_k <= MAX_TOP_K:
             top_k = max(top_k, options.sampling.top_k)
-        logits = options.needs_distribution and not options.vocabulary
-        return cls(top_k, logits, options.vocabulary)
+        return cls(top_k, options.needs_distribution and not is_limited)
 
 
 PLAIN = StepOutputs()
@@ -56,10 +52,6 @@ class RequestedOutputs:
         """Starts with no row."""
         self._cache = cache
         self._rows: Counter[StepOutputs] = Counter()
-        # Each list of allowed tokens as an array, with the columns of the tokens in the output.
-        self._columns: dict[tuple[int, ...], tuple[Array, Array]] = {}
-        self._gathered: Array = np.empty(0, np.int64)
-        self._returns_all = False
 
     @property
     def is_empty(self) -> bool:
@@ -79,36 +71,9 @@ class RequestedOutputs:
             del self._rows[outputs]
             self._request()
 
-    def allowed_logits(self, row: int, allowed: tuple[int, ...]) -> tuple[Array, Array]:
-        """Gives a row's allowed tokens and their logits in the last step, ``[N]`` each."""
-        tokens, columns = self._columns[allowed]
-        cache = self._cache
-        logits = (cache.logits(row) if self._returns_all else cache.allowed_logits(row))[columns]
-        if suppressed := cache.suppressed(row):
-            logits[np.isin(tokens, suppressed)] = MASKED_LOGIT
-        return tokens, logits
-
     def _request(self) -> None:
-        allowed = {outputs.allowed_tokens for outputs in self._rows} - {()}
-        if allowed != self._columns.keys():
-            self._gather(allowed)
         top_k = max((outputs.top_k for outputs in self._rows), default=0)
-        logits = self._returns_all or any(outputs.logits for outputs in self._rows)
-        is_any_free = any(not outputs.allowed_tokens for outputs in self._rows)
         self._cache.request(
             top_k=-(-top_k // _TOP_K_STEP) * _TOP_K_STEP,
-            logits=logits,
-            allowed=self._gathered,
-            projects=is_any_free or not allowed or self._returns_all,
+            logits=any(outputs.logits for outputs in self._rows),
         )
-
-    def _gather(self, allowed: set[tuple[int, ...]]) -> None:
-        """Decides which columns a step computes for rows that allow only some tokens."""
-        union = np.unique(np.concatenate([*allowed])) if allowed else np.empty(0, np.int64)
-        self._returns_all = len(union) > _MAX_GATHERED * self._cache.vocabulary_size
-        arrays = {tokens: np.array(tokens) for tokens in allowed}
-        self._columns = {
-            tokens: (array, array if self._returns_all else union.searchsorted(array))
-            for tokens, array in arrays.items()
-        }
-        self._gathered = union[:0] if self._returns_all else union

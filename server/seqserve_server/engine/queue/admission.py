@@ -107,7 +107,7 @@ class Admission:
         if not self._pace.is_known:
             return QueueFull(reason, _UNKNOWN_RETRY_S, bound)
         # The engine is shared with the other clients that wait.
-        spacing_s = self._pace.duration_s(request.spec.work) * max(self._queue.clients, 1)
+        spacing_s = self._pace.duration_s(request.work) * max(self._queue.clients, 1)
         return QueueFull(reason, self._wait_s(request), bound, spacing_s)
 
     def _wait_s(self, request: Request) -> float:

@@ -5,6 +5,9 @@ share of all rows, so that rows spread evenly over workers in whatever order the
 
 A beam needs several slots. If a worker has fewer free, later requests may pass the beam until they
 have taken as many slots as it needs; then the worker keeps its free slots for the beam.
+
+While no slot is free, rows leave one by one. So that sources are still encoded several at once,
+which is much cheaper, a worker that encodes a source encodes the next waiting ones with it.
 """
 
 from __future__ import annotations
@@ -12,10 +15,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
+from itertools import islice
 
 from seqserve_server.contract.limits import QueueLimits
 from seqserve_server.engine.queue.request_queue import RequestQueue
 from seqserve_server.engine.request import Request, RequestState
+
+_MAX_LOOK_AHEAD = 16
+"""Waiting requests among which sources to encode ahead are sought."""
 
 
 class Scheduler(RequestQueue):
@@ -36,6 +43,8 @@ class Scheduler(RequestQueue):
         # Rows are counted, not requests: a beam takes several.
         self._running_rows = 0
         self._cancelled: set[Request] = set()
+        # Source tokens of waiting requests that are encoded ahead.
+        self._tokens_ahead = 0
         # Lower bound of when the next waiting request is late. It does not rise when a request
         # leaves, so it may be too early, never too late.
         self._next_late_s = math.inf
@@ -45,10 +54,15 @@ class Scheduler(RequestQueue):
         """Slots in use, over all workers."""
         return self._running_rows
 
+    @property
+    def has_to_encode(self) -> bool:
+        """Whether requests wait, and none of them has been encoded ahead."""
+        return bool(self._queue.rows) and not self._tokens_ahead
+
     def assert_idle(self) -> None:
         """Checks that nothing is kept of requests and clients that have left."""
         super().assert_idle()
-        assert not (self._started_s or self._running_rows or self._cancelled)
+        assert not (self._started_s or self._running_rows or self._cancelled or self._tokens_ahead)
 
     def _add(self, request: Request) -> None:
         self._admission.check(request, self._clock(), self._slots - self._running_rows)
@@ -70,7 +84,8 @@ class Scheduler(RequestQueue):
         """Hands the next requests to a worker; they run from then on.
 
         The first one is handed out whenever enough slots are free, however long its source is;
-        further ones only within the token budget and within the worker's share of all rows.
+        further ones only within the worker's share of all rows, and within the budget of source
+        tokens that are yet to be encoded.
         """
         taken: list[Request] = []
         if not free or not self._queue:
@@ -78,11 +93,15 @@ class Scheduler(RequestQueue):
         with self._changed:
             now_s = self._clock()
             share = -(-(self._running_rows + self._queue.rows) // self._workers)
-            while free and busy < share and (request := self._next(free)):
-                budget_tokens -= len(request.spec.source)
+            while free and busy < share:
+                request, passed = self._next(free)
+                if request is None:
+                    break
+                if request.encoded is None:
+                    budget_tokens -= len(request.spec.source)
                 if taken and budget_tokens < 0:
                     break
-                self._begin(request, now_s)
+                self._begin(request, passed, now_s)
                 taken.append(request)
                 rows = request.spec.rows
                 busy += rows
@@ -91,26 +110,72 @@ class Scheduler(RequestQueue):
                 self._changed.notify()
         return taken
 
-    def _next(self, free: float) -> Request | None:
-        """Finds the next request for a worker with ``free`` slots."""
+    def take_ahead(self, budget_tokens: int) -> list[Request]:
+        """Gives waiting requests whose sources a worker should encode now, the next ones first.
+
+        There are none while slots are free for all that wait. The requests go on waiting; no
+        other worker takes them until :meth:`note_encoded`.
+
+        Args:
+            budget_tokens: Maximum number of their source tokens, and of those that wait encoded.
+        """
+        ahead: list[Request] = []
+        if self._queue.rows <= self._slots - self._running_rows:
+            return ahead
+        with self._changed:
+            left = budget_tokens - max(0, self._tokens_ahead - budget_tokens)
+            for request in islice(self._queue, _MAX_LOOK_AHEAD):
+                if not request.is_ahead:
+                    left -= len(request.spec.source)
+                    if left < 0:
+                        break
+                    request.is_ahead = True
+                    self._tokens_ahead += len(request.spec.source)
+                    ahead.append(request)
+        return ahead
+
+    def note_encoded(self, requests: Iterable[Request]) -> None:
+        """Lets workers take requests of :meth:`take_ahead`; those without a source come again."""
+        with self._changed:
+            for request in requests:
+                if request.encoded is None:
+                    self._end_ahead(request)
+            self._changed.notify()
+
+    def _end_ahead(self, request: Request) -> None:
+        """Counts a request no longer that runs, leaves or could not be encoded."""
+        if request.is_ahead:
+            request.is_ahead = False
+            self._tokens_ahead -= len(request.spec.source)
+
+    def _next(self, free: float) -> tuple[Request | None, list[Request]]:
+        """Finds the next request for a worker with ``free`` slots, and those that it passes."""
+        passed: list[Request] = []
         for request in self._queue:
+            if request.is_ahead and request.encoded is None:
+                # Another worker is encoding it.
+                continue
             rows = request.spec.rows
             if rows <= free:
-                return request
+                return request, passed
             if request.passed_rows >= rows:
-                return None
-        return None
-
-    def _begin(self, request: Request, now_s: float) -> None:
-        rows = request.spec.rows
-        for passed in self._queue:
-            if passed is request:
                 break
-            passed.passed_rows += rows
+            passed.append(request)
+        return None, []
+
+    def _begin(self, request: Request, passed: list[Request], now_s: float) -> None:
+        self._end_ahead(request)
+        rows = request.spec.rows
+        for other in passed:
+            other.passed_rows += rows
         self._queue.serve(request)
         request.state = RequestState.RUNNING
         self._started_s[request] = now_s
         self._running_rows += rows
+
+    def _leave(self, request: Request) -> None:
+        self._end_ahead(request)
+        super()._leave(request)
 
     def expire(self, now_s: float) -> list[Request]:
         """Removes waiting requests whose deadline or time limit has come."""
@@ -156,11 +221,11 @@ class Scheduler(RequestQueue):
                 self._running_rows -= rows
                 self._queue.forget(request)
                 if answered:
-                    self._pace.ended(request.spec.work, rows, self._clock() - started_s)
+                    self._pace.ended(request.work, rows, self._clock() - started_s)
 
     def wait_for_work(self, timeout_s: float) -> bool:
         """Blocks an idle worker until it can take a request; False after the timeout."""
         with self._changed:
             return self._changed.wait_for(
-                lambda: self._stopped or self._next(math.inf) is not None, timeout_s
+                lambda: self._stopped or self._next(math.inf)[0] is not None, timeout_s
             )

@@ -144,7 +144,7 @@ class ScoreQueue(RequestQueue):
             duration_s, self._ready_s = now_s - self._ready_s, now_s
             for request in scored:
                 # A small batch occupies the scorer as much as a full one.
-                self._pace.ended(request.spec.work, MAX_SCORE_BATCH / len(scored), duration_s)
+                self._pace.ended(request.work, MAX_SCORE_BATCH / len(scored), duration_s)
 
 
 def _wants_attention(request: Request) -> bool:

@@ -35,12 +35,12 @@ class _Node:
 
     def __iter__(self) -> Iterator[Request]:
         yield from self.line
+        waiting = [child for child in self.children.values() if child.work]
+        if len(waiting) == 1:
+            yield from waiting[0]
+            return
         # Ties are broken by number, so that sorting never compares nodes.
-        heap = [
-            (child.start, number, iter(child))
-            for number, child in enumerate(self.children.values())
-            if child.work
-        ]
+        heap = [(child.start, number, iter(child)) for number, child in enumerate(waiting)]
         heapify(heap)
         while heap:
             start, number, requests = heap[0]
@@ -49,7 +49,7 @@ class _Node:
                 heappop(heap)
             else:
                 yield request
-                heapreplace(heap, (start + request.spec.work, number, requests))
+                heapreplace(heap, (start + request.work, number, requests))
 
     def work_before(self, path: tuple[str, ...], work: int) -> int:
         """Estimates the work that is served before a new request of this much work.
@@ -100,7 +100,7 @@ class Turns:
     def work_before(self, request: Request) -> int:
         """Estimates the work that is served before a request that is not added yet."""
         path = (request.spec.client_id, request.spec.flow_id)
-        return self._root.work_before(path, request.spec.work)
+        return self._root.work_before(path, request.work)
 
     def add(self, request: Request) -> None:
         """Adds a request as the last one of its flow."""
@@ -109,7 +109,7 @@ class Turns:
             if not child.work:
                 child.start = max(child.start, parent.now)
         for node in nodes:
-            node.work += request.spec.work
+            node.work += request.work
             node.requests += 1
         nodes[-1].line[request] = None
         self._length += 1
@@ -118,7 +118,7 @@ class Turns:
         """Removes a request that runs now: its client and its flow have had their turn."""
         for parent, child in pairwise(self._nodes(request)):
             parent.now = max(parent.now, child.start)
-            child.start += request.spec.work
+            child.start += request.work
         self._remove(request)
 
     def leave(self, request: Request) -> None:
@@ -139,7 +139,7 @@ class Turns:
     def _remove(self, request: Request) -> None:
         nodes = self._nodes(request)
         for node in nodes:
-            node.work -= request.spec.work
+            node.work -= request.work
         del nodes[-1].line[request]
         self._length -= 1
 

@@ -135,7 +135,7 @@ def _gauges(reports: _Reports) -> Iterator[core.Metric]:
     )
     in_use = _gauge("slots_in_use", "Rows that run.")
     slots = _gauge("slots", "Rows that may run at once.")
-    cache_bytes = _gauge("cache_bytes", "Bytes of keys and values.")
+    cache_bytes = _gauge("cache_bytes", "Bytes of keys, values and recurrent states.")
     for version, report in reports.items():
         engine, reply = report.engine, report.reply
         if engine is None or reply is None:

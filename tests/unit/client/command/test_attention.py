@@ -74,6 +74,18 @@ def test_a_layer_or_head_out_of_range(seqserve: Run, flag: str) -> None:
     )
 
 
+def test_a_recurrent_decoder_has_no_attention_to_draw(seqserve: Run) -> None:
+    chosen = ["--model", "ssru", "good day", "Guten Tag"]
+    assert seqserve("attention", "--kind", "decoder", *chosen) == (
+        2,
+        "",
+        "seqserve: --kind: ssru/2 has no decoder attention: its decoder is recurrent\n",
+    )
+    assert seqserve("attention", *chosen)[0] == 0
+    facts = json.loads(seqserve("attention", "--json", *chosen)[1])
+    assert (facts["decoder"], len(facts["cross"])) == ([], 2)
+
+
 @pytest.mark.parametrize(
     ("environ", "sign"),
     [

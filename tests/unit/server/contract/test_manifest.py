@@ -15,9 +15,9 @@ from seqserve_server.contract.manifest import (
     REQUIRED_FILES,
     Manifest,
     SelfTest,
-    Template,
     Verification,
 )
+from seqserve_server.contract.template import Template
 
 Values = dict[str, Any]
 

@@ -34,7 +34,7 @@ ALL, INSPECTED, NEITHER = "among all", "inspected", "neither"
         ({"repetition_penalty": 1.2}, ALL),
         ({"prefix": (5,), "prefix_bias_beta": 0.1}, ALL),
         ({"beam_size": 2, "terms": ((5,),)}, ALL),
-        ({"vocabulary": (5, 6)}, ALL),
+        ({"vocabulary": (5, 6)}, NEITHER),
         ({"prefix": (5,)}, INSPECTED),
         ({"stops": ("a",)}, INSPECTED),
         ({"end_ids": (5,)}, INSPECTED),

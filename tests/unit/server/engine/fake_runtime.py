@@ -8,6 +8,7 @@ or reads a neighbour. :func:`expected` computes the answer to a request without 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,12 +25,25 @@ from seqserve_server.contract.manifest import (
 )
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.packing import CrossKV, starts_of
+from seqserve_server.engine.shortlist import Shortlist
 from seqserve_server.engine.step import StepSizes
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 VOCABULARY_SIZE = 50
 MAX_SOURCE, MAX_TARGET = 12, 10
 GROUP = 4
+
+
+ARCHITECTURE = Architecture(
+    encoder_layers=1,
+    decoder_layers=2,
+    heads=1,
+    head_size=1,
+    vocabulary_size=VOCABULARY_SIZE,
+    config={},
+)
+RECURRENT = replace(ARCHITECTURE, cell_width=MAX_TARGET + 2)
+"""A state is the number of tokens read, then these tokens."""
 
 
 def make_manifest(**changes: Any) -> Manifest:
@@ -41,14 +55,7 @@ def make_manifest(**changes: Any) -> Manifest:
         "description": "",
         "licence": "",
         "precision": "fp32",
-        "architecture": Architecture(
-            encoder_layers=1,
-            decoder_layers=2,
-            heads=1,
-            head_size=1,
-            vocabulary_size=VOCABULARY_SIZE,
-            config={},
-        ),
+        "architecture": ARCHITECTURE,
         "limits": Limits(max_source_length=MAX_SOURCE, max_target_length=MAX_TARGET),
         "tokens": SpecialTokens(pad=PAD, bos=BOS, eos=EOS, unk=UNK),
         "requirements": Requirements(opset=21, onnxruntime="1.23"),
@@ -117,12 +124,11 @@ class FakeStep:
     def _step(self, row: int, length: int, source_length: int) -> None:
         inputs, last = self._inputs, self._runtime.manifest.architecture.decoder_layers - 1
         for layer in range(last + 1):
+            tokens = self._read(row, layer, length)
             for part in ("key", "value"):
-                inputs[f"self_{part}_{layer}"][row, 0, length, 0] = inputs["tokens"][row, 0]
                 cross = inputs[f"cross_{part}_{layer}"][row, 0, :source_length, 0]
                 assert cross[-1] == inputs[f"last_{part}_{layer}"][row, 0, 0]
         source = inputs[f"cross_value_{last}"][row, 0, :source_length, 0].astype(int).tolist()
-        tokens = inputs[f"self_value_{last}"][row, 0, : length + 1, 0].astype(int).tolist()
         mine = slice(row * self._biases, (row + 1) * self._biases)
         suppressed = inputs["bias_tokens"][mine][inputs["bias_values"][mine] < 0]
         assert set(suppressed.tolist()) <= {EOS}
@@ -132,6 +138,19 @@ class FakeStep:
         self._outputs["next_tokens"][row, 0] = token
         # NaN, so that a test fails where a log-probability is used that the step was not asked for.
         self._outputs["log_probabilities"][row] = found if inputs["return_logprobs"] else np.nan
+
+    def _read(self, row: int, layer: int, length: int) -> list[int]:
+        """Adds a row's newest token to its past; gives all that it has read."""
+        newest = self._inputs["tokens"][row, 0]
+        if self._runtime.manifest.architecture.cell_width:
+            state = self._inputs[f"cell_{layer}"][row]
+            assert state[0] == length
+            state[0], state[length + 1] = length + 1, newest
+            return state[1 : length + 2].astype(int).tolist()  # type: ignore[no-any-return]
+        for part in ("key", "value"):
+            past = self._inputs[f"self_{part}_{layer}"][row, 0, : length + 1, 0]
+            past[length] = newest
+        return past.astype(int).tolist()  # type: ignore[no-any-return]
 
 
 class FakeRuntime:
@@ -150,6 +169,7 @@ class FakeRuntime:
         self.scored: list[int] = []
         """How many targets each run of the scorer took."""
         self.can_score = True
+        self.shortlist: Shortlist | None = None
         self.inputs: dict[str, Any] = {}
         """Buffers that the steps of the last cache read."""
         self.outputs: dict[str, Any] = {}

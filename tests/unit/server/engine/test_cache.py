@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 from tests.unit.server.engine.fake_runtime import (
     BOS,
     EOS,
-    GROUP,
     MAX_SOURCE,
     MAX_TARGET,
-    VOCABULARY_SIZE,
+    RECURRENT,
     FakeRuntime,
     make_manifest,
     next_token,
@@ -57,6 +55,13 @@ class IdleRuntime(FakeRuntime):
 SOURCES = [[7, 8, 9], [11, 12], [20, 21, 22, 23, 24, 25]]
 
 
+@pytest.fixture(params=["attention", "ssru"])
+def runtime(request: pytest.FixtureRequest) -> FakeRuntime:
+    """A model whose decoder keeps the past of a target in either way."""
+    changes = {"architecture": RECURRENT} if request.param == "ssru" else {}
+    return FakeRuntime(make_manifest(**changes))
+
+
 def filled(runtime: FakeRuntime, slots: int = 3) -> SlotCache:
     """Makes a cache that holds one source in each row."""
     cache = SlotCache(runtime, slots)
@@ -83,14 +88,13 @@ def alone(source: list[int], steps: int) -> list[int]:
     return tokens[1:]
 
 
-def test_each_row_decodes_as_alone() -> None:
-    cache = filled(FakeRuntime())
+def test_each_row_decodes_as_alone(runtime: FakeRuntime) -> None:
+    cache = filled(runtime)
     assert run(cache, 5, 3) == [alone(source, 5) for source in SOURCES]
     assert cache.lengths.tolist() == [5, 5, 5]
 
 
-def test_only_the_leading_rows_run() -> None:
-    runtime = FakeRuntime()
+def test_only_the_leading_rows_run(runtime: FakeRuntime) -> None:
     cache = filled(runtime)
     cache.advance(2)
     assert runtime.rows == [2]
@@ -98,19 +102,13 @@ def test_only_the_leading_rows_run() -> None:
     assert cache.tokens[2, 0] == BOS
 
 
-def test_a_row_that_moves_continues_where_it_was() -> None:
-    cache = filled(FakeRuntime())
+def test_a_row_that_moves_continues_where_it_was(runtime: FakeRuntime) -> None:
+    cache = filled(runtime)
     run(cache, 3, 3)
     cache.move(2, 0)
     moved, stayed = run(cache, 4, 2)
     assert moved == alone(SOURCES[2], 7)[3:]
     assert stayed == alone(SOURCES[1], 7)[3:]
-
-
-def request(cache: SlotCache, allowed: Sequence[int] = (), **changes: Any) -> None:
-    """Sets the outputs of the next steps; by default there are none."""
-    none: dict[str, Any] = {"top_k": 0, "logits": False, "projects": True}
-    cache.request(allowed=np.array(allowed, np.int64), **none | changes)
 
 
 def test_a_mask_holds_until_it_is_changed_or_lifted() -> None:
@@ -138,62 +136,6 @@ def test_a_mask_holds_until_it_is_changed_or_lifted() -> None:
     assert runtime.masked() == [[], [], []]
 
 
-class AllowedRuntime(FakeRuntime):
-    """Stands for a model; the logit of an allowed token is its id plus 1000 times the row."""
-
-    def step(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
-        def run(rows: int, sizes: StepSizes) -> None:
-            self.allowed = inputs["allowed_tokens"][: sizes.allowed_groups].copy()  # [G, 4]
-            logits = np.arange(rows)[:, None, None] * 1000 + self.allowed  # [B, G, 4]
-            outputs["allowed_logits"][: rows * sizes.allowed_groups] = logits.reshape(-1, GROUP)
-
-        return SimpleNamespace(run=run)
-
-
-def test_steps_take_allowed_tokens_in_groups_until_others_are_requested() -> None:
-    runtime = AllowedRuntime()
-    cache = filled(runtime)
-    for tokens in ([9, 4, 7, 7, 30], list(range(VOCABULARY_SIZE - 1, -1, -1)), [5]):
-        request(cache, tokens)
-        for rows in (3, 2):
-            cache.advance(rows)
-            assert runtime.allowed.shape == (-(-len(tokens) // GROUP), GROUP)
-            assert runtime.allowed.ravel()[: len(tokens)].tolist() == tokens
-            for row in range(rows):
-                logits = cache.allowed_logits(row).tolist()
-                assert logits == [row * 1000 + token for token in tokens]
-    request(cache)
-    cache.advance(3)
-    assert runtime.allowed.shape == (0, GROUP)
-    assert cache.allowed_logits(2).tolist() == []
-
-
-def test_a_step_that_does_not_project_keeps_the_newest_tokens() -> None:
-    cache = filled(FakeRuntime())
-    request(cache, projects=False)
-    for step in range(3):
-        before = cache.tokens[:, 0].tolist()
-        cache.advance(3)
-        assert cache.tokens[:, 0].tolist() == before
-        for row, source in enumerate(SOURCES):
-            cache.tokens[row, 0] = alone(source, step + 1)[-1]
-    request(cache)
-    assert run(cache, 2, 3) == [alone(source, 5)[3:] for source in SOURCES]
-
-
-def test_a_step_that_does_not_project_computes_nothing_over_the_vocabulary() -> None:
-    runtime = IdleRuntime()
-    cache = filled(runtime)
-    cache.suppress(0, [5, 6, 7])
-    for projects in (True, False):
-        request(cache, [5], top_k=8, logits=True, projects=projects)
-        cache.advance(3)
-    assert runtime.sizes == [
-        StepSizes(4, 8, VOCABULARY_SIZE, 1),
-        StepSizes(1, 0, 0, 1, projects=False),
-    ]
-
-
 def test_a_moved_row_keeps_its_own_mask() -> None:
     runtime = IdleRuntime()
     cache = filled(runtime)
@@ -204,8 +146,7 @@ def test_a_moved_row_keeps_its_own_mask() -> None:
     assert runtime.masked() == [[7], [], []]
 
 
-def test_a_branch_copies_the_target_of_a_row() -> None:
-    runtime = FakeRuntime()
+def test_a_branch_copies_the_target_of_a_row(runtime: FakeRuntime) -> None:
     cache = SlotCache(runtime, 4)
     for row in range(4):
         cache.join(row, runtime.encode([SOURCES[0]]), 0)
@@ -219,16 +160,14 @@ def test_a_branch_copies_the_target_of_a_row() -> None:
     assert first == second == last
 
 
-def test_a_new_row_in_a_used_slot_decodes_as_alone() -> None:
-    runtime = FakeRuntime()
+def test_a_new_row_in_a_used_slot_decodes_as_alone(runtime: FakeRuntime) -> None:
     cache = filled(runtime)
     run(cache, 6, 3)
     cache.join(0, runtime.encode([[30, EOS], [31, EOS]]), 1)
     assert run(cache, 3, 1) == [alone([31, EOS], 3)]
 
 
-def test_a_source_and_a_target_of_maximum_length_fit() -> None:
-    runtime = FakeRuntime()
+def test_a_source_and_a_target_of_maximum_length_fit(runtime: FakeRuntime) -> None:
     cache = SlotCache(runtime, 1)
     source = [5] * (MAX_SOURCE - 1) + [EOS]
     cache.join(0, runtime.encode([source]), 0)
@@ -246,9 +185,8 @@ def test_a_source_of_one_token_runs_in_a_model_of_maximum_length_one() -> None:
 # The step of FakeRuntime checks the maximum lengths that it is given.
 
 
-def test_maximum_lengths_are_found_again_when_shorter_rows_join() -> None:
+def test_maximum_lengths_are_found_again_when_shorter_rows_join(runtime: FakeRuntime) -> None:
     """The number of rows stays the same, so only the joining shows that they are others."""
-    runtime = FakeRuntime()
     cache = filled(runtime)
     run(cache, 3, 3)
     inputs = runtime.inputs
@@ -259,8 +197,7 @@ def test_maximum_lengths_are_found_again_when_shorter_rows_join() -> None:
     assert (inputs["max_length"][0], inputs["max_source_length"][0]) == (2, 2)
 
 
-def test_maximum_lengths_are_found_again_when_a_longer_row_joins() -> None:
-    runtime = FakeRuntime()
+def test_maximum_lengths_are_found_again_when_a_longer_row_joins(runtime: FakeRuntime) -> None:
     cache = filled(runtime)
     run(cache, 2, 2)
     source = [5] * (MAX_SOURCE - 1) + [EOS]
@@ -270,8 +207,8 @@ def test_maximum_lengths_are_found_again_when_a_longer_row_joins() -> None:
     assert second == alone(source, 3)
 
 
-def test_maximum_lengths_are_found_again_when_rows_move() -> None:
-    cache = filled(FakeRuntime())
+def test_maximum_lengths_are_found_again_when_rows_move(runtime: FakeRuntime) -> None:
+    cache = filled(runtime)
     run(cache, 2, 2)
     # Row 2 has the longest source and has run no step; row 0 has run two.
     cache.move(2, 0)
@@ -299,8 +236,16 @@ def test_bytes_count_keys_and_values() -> None:
     assert SlotCache(FakeRuntime(), 5).bytes == 5 * per_slot
 
 
-def test_clear_empties_every_buffer() -> None:
-    used, new = FakeRuntime(), FakeRuntime()
+def test_bytes_of_a_recurrent_decoder_do_not_grow_with_the_target() -> None:
+    # 2 layers x (the state, key and value of source and last source token) x 4 bytes
+    per_slot = 2 * (MAX_TARGET + 2 + 2 * (MAX_SOURCE + 1)) * 4
+    limits = Limits(max_source_length=MAX_SOURCE, max_target_length=1000)
+    manifest = make_manifest(architecture=RECURRENT, limits=limits)
+    assert SlotCache(FakeRuntime(manifest), 5).bytes == 5 * per_slot
+
+
+def test_clear_empties_every_buffer(runtime: FakeRuntime) -> None:
+    used, new = runtime, FakeRuntime(runtime.manifest)
     cache = filled(used)
     run(cache, 4, 3)
     cache.clear()

@@ -55,7 +55,7 @@ def test_kept_tokens_give_the_text_even_if_characters_come_in_bytes() -> None:
     raw.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     said = [1 + byte for byte in "€€!".encode()]
     options = DecodingOptions(max_decoding_length=20, stops=("!",))
-    end = Constraints(options, 0, len(words), raw.decode).end(said)
+    end = Constraints(options, 0, range(len(words)), raw.decode).end(said)
     assert end is not None
     assert raw.decode(said[: end.length])[: end.text_length] == "€€"
 

@@ -210,7 +210,7 @@ def test_a_step_without_log_probabilities_finds_the_same_tokens(tiny_runtime: Ru
         pytest.param("tiny_row_scaled_artifact", marks=pytest.mark.parity),
     ],
 )
-def test_logits_of_allowed_tokens_equal_those_of_the_whole_vocabulary_whatever_runs_beside(
+def test_logits_of_candidates_equal_those_of_the_whole_vocabulary_whatever_runs_beside(
     request: pytest.FixtureRequest, fixture: str
 ) -> None:
     folder = request.getfixturevalue(fixture)
@@ -218,46 +218,55 @@ def test_logits_of_allowed_tokens_equal_those_of_the_whole_vocabulary_whatever_r
     size = runtime.manifest.architecture.vocabulary_size
     sources = [[5, 6, 7, 2], [8, 2], [2], [9, 10, 11, 12, 13, 2], [14, 15, 2]]
     whole, some = SlotCache(runtime, 5), SlotCache(runtime, 5)
-    whole.request(top_k=0, logits=True, allowed=np.empty(0, np.int64), projects=True)
+    whole.request(top_k=0, logits=True)
     for row in range(5):
         for cache in (whole, some):
             cache.join(row, runtime.encode([sources[row]]), 0)
     random = np.random.default_rng(4)
-    for rows, count in [(5, size), (1, size), (4, 1), (5, 65), (3, 64), (2, 200)]:
-        allowed = random.permutation(size)[:count]
-        some.request(top_k=0, logits=False, allowed=allowed, projects=False)
+    # Many candidates, few, and none for some of the rows.
+    for counts in ([size, 1, 9, 64, 65], [1], [20, 20, 20, 20], [9, 0, 3], [70], [0, 65, 1, 0, 9]):
+        rows = len(counts)
+        for row in range(5):
+            count = counts[row] if row < rows else 0
+            chosen = np.sort(random.permutation(size)[:count]) if count else None
+            some.limit(row, chosen)
         some.tokens[:rows] = whole.tokens[:rows]
         whole.advance(rows)
         some.advance(rows)
-        for row in range(rows):
-            np.testing.assert_array_equal(some.allowed_logits(row), whole.logits(row)[allowed])
-            if count == size:
-                assert allowed[some.allowed_logits(row).argmax()] == whole.tokens[row, 0]
+        for row, count in enumerate(counts):
+            listed = some.candidates(row)
+            if listed is None:
+                assert not count
+                assert some.tokens[row, 0] == whole.tokens[row, 0]
+                assert some.log_probabilities[row] == whole.log_probabilities[row]
+                continue
+            tokens, logits = listed
+            np.testing.assert_array_equal(logits, whole.logits(row)[tokens])
+            assert some.tokens[row, 0] == tokens[logits.argmax()]
 
 
-def test_a_step_that_does_not_project_writes_no_output_over_the_vocabulary(
+def test_a_step_writes_no_output_over_the_vocabulary_where_all_rows_have_few_candidates(
     tiny_runtime: Runtime,
 ) -> None:
     cache, cross_kv = SlotCache(tiny_runtime, 2), tiny_runtime.encode([[5, 6, 2], [7, 2]])
     for row in range(2):
         cache.join(row, cross_kv, row)
-    cache.request(top_k=3, logits=True, allowed=np.empty(0, np.int64), projects=False)
-    cache.suppress(0, [5, 6, 7])
-    cache.log_probabilities[:] = 1.0
-    for return_logprobs in (True, False):
-        cache.tokens[:, 0] = 9
-        cache.advance(2, return_logprobs=return_logprobs)
-        assert cache.tokens[:, 0].tolist() == [9, 9]
-        assert cache.log_probabilities.tolist() == [1.0, 1.0]
-        assert not cache.logits(0).any()
-        assert not cache.top_tokens([0, 1])[0].any()
+        cache.limit(row, np.array([8, 9]))
+    cache.request(top_k=0, logits=True)
+    cache.suppress(0, [5, 6, 8])
+    cache.advance(2, return_logprobs=False)
+    assert cache.tokens[0, 0] == 9
+    assert cache.tokens[1, 0] in (8, 9)
+    assert not cache.log_probabilities.any()
+    assert not cache.logits(0).any()
 
 
 def test_threads_share_no_group_of_allowed_tokens(artifact: Path, manifest: Manifest) -> None:
     for threads in (1, 3):
         runtime = load(artifact, manifest, threads)
-        groups = [runtime.allowed_shape(count)[0] for count in (0, 1, 64, 65, 1000)]
-        assert groups == [0, threads, threads, max(2, threads), 16]
+        groups = [runtime.allowed_shape(count)[0] for count in (0, 1, 64, 65, 1000, 4100)]
+        # Many are rounded, so that there are few numbers of them.
+        assert groups == [0, threads, threads, max(2, threads), 16, 80]
         assert runtime.allowed_shape(1)[1] == 64
 
 
@@ -266,6 +275,20 @@ def test_a_decoder_graph_of_an_older_release_is_refused(artifact: Path, manifest
     path.write_bytes(path.read_bytes().replace(b"allowed_", b"unknown_"))
     with pytest.raises(ArtifactError, match=r"no allowed_logits, allowed_tokens; .* export"):
         load(artifact, manifest)
+
+
+@pytest.mark.parametrize(
+    ("fixture", "cell_width", "missing"),
+    [("tiny_artifact", 32, "cell_0"), ("tiny_ssru_artifact", None, "self_key_0")],
+)
+def test_a_decoder_that_is_not_what_its_manifest_says_is_refused(
+    request: pytest.FixtureRequest, fixture: str, cell_width: int | None, missing: str
+) -> None:
+    folder = request.getfixturevalue(fixture)
+    manifest = Manifest.load(folder)
+    architecture = dataclasses.replace(manifest.architecture, cell_width=cell_width)
+    with pytest.raises(ArtifactError, match=f"has no {missing}; .* export"):
+        load(folder, dataclasses.replace(manifest, architecture=architecture))
 
 
 @pytest.mark.parity

@@ -436,9 +436,62 @@ def test_freed_slot_is_taken_in_the_same_step() -> None:
     stepper.step()
     stepper.scheduler.cancel(first)
     stepper.step()
-    assert stepper.runtime.encoded == [[2], [2]]
+    assert stepper.rows == [second]
     stepper.finish()
     stepper.assert_decoded(second)
+
+
+def test_waiting_sources_are_encoded_with_the_one_that_has_a_slot() -> None:
+    stepper = Stepper(slots=1)
+    requests = [stepper.submit(word, longest=2) for word in (5, 6, 7)]
+    stepper.finish()
+    assert stepper.runtime.encoded == [[2, 2, 2]]
+    assert stepper.notes.encodings == [[2, 2, 2]]
+    stepper.assert_decoded(*requests)
+    stepper.assert_empty()
+
+
+def test_a_request_that_waits_encoded_can_be_cancelled() -> None:
+    stepper = Stepper(slots=1)
+    first, second, third = (stepper.submit(word, longest=2) for word in (5, 6, 7))
+    stepper.step()
+    assert stepper.scheduler.cancel(second)
+    stepper.finish()
+    stepper.assert_decoded(first, third)
+    assert stepper.events_of(second) == []
+    stepper.assert_empty()
+
+
+def test_a_waiting_source_that_cannot_be_encoded_fails_alone_once_it_has_a_slot() -> None:
+    stepper = Stepper(slots=1)
+    first, broken, third = (stepper.submit(word, longest=2) for word in (5, VOCABULARY_SIZE, 7))
+    stepper.finish()
+    stepper.assert_decoded(first, third)
+    [failed] = stepper.events_of(broken)
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, EngineFault)
+    stepper.assert_empty()
+
+
+def test_one_new_source_waits_some_steps_for_others_where_many_rows_run() -> None:
+    stepper = Stepper(slots=32)
+    stepper.run_long(*range(5, 21))
+    before = len(stepper.runtime.encoded)
+    one = stepper.submit(5, shortest=9)
+    stepper.step()
+    two = stepper.submit(6, shortest=9)
+    stepper.step(2)
+    assert stepper.runtime.encoded[before:] == [[2, 2]]
+    stepper.finish()
+    stepper.assert_decoded(one, two)
+
+
+def test_a_new_source_does_not_wait_for_others_where_few_rows_run() -> None:
+    stepper = Stepper()
+    stepper.run_long(5)
+    one = stepper.submit(6, shortest=9)
+    stepper.step()
+    assert one in stepper.rows
 
 
 def test_deadline_in_the_queue_costs_no_slot() -> None:

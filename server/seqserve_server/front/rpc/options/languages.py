@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.contract.manifest import Manifest, Template
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.template import Template
 from seqserve_server.contract.tokenizer import Tokenizer
 
 # Enough for a person to find the right one; `seqserve models` lists all.

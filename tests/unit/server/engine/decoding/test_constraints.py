@@ -17,7 +17,8 @@ from seqserve_server.engine.decoding.constraints import Constraints, End
 
 
 def constraints(**options: Any) -> Constraints:
-    return Constraints(make_options(**options), EOS, VOCABULARY_SIZE, text_of)
+    made = make_options(**options)
+    return Constraints(made, EOS, made.vocabulary or range(VOCABULARY_SIZE), text_of)
 
 
 def test_no_token_is_suppressed_by_default() -> None:
@@ -205,6 +206,6 @@ def test_the_tokens_that_count_give_the_text_even_where_tokens_are_bytes() -> No
     raw.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     output = [1 + byte for byte in "€€!".encode()]
     options = DecodingOptions(max_decoding_length=20, stops=("!",))
-    end = Constraints(options, 0, len(tokens), raw.decode).end(output)
+    end = Constraints(options, 0, range(len(tokens)), raw.decode).end(output)
     assert end is not None
     assert raw.decode(output[: end.length])[: end.text_length] == "€€"

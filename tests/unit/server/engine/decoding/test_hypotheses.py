@@ -171,7 +171,7 @@ def test_alternatives_come_in_the_order_of_their_indices() -> None:
 
 def make_pool(num_searches: int, **options: Any) -> HypothesisPool:
     request = make_request([EOS], make_options(**options))
-    constraints = Constraints(request.options, EOS, VOCABULARY_SIZE, text_of)
+    constraints = Constraints(request.options, EOS, range(VOCABULARY_SIZE), text_of)
     return HypothesisPool(request, constraints, num_searches)
 
 

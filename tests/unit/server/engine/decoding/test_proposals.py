@@ -31,7 +31,6 @@ from seqserve_server.engine.decoding.hypotheses import HypothesisPool
 from seqserve_server.engine.decoding.processors import normalize
 from seqserve_server.engine.decoding.proposals import Proposal, Proposals, alternative
 from seqserve_server.engine.decoding.rows import Rows
-from seqserve_server.engine.decoding.step_outputs import RequestedOutputs
 
 TABLES = ({A: 0.7, EOS: 0.3}, {A: 0.4, B: 0.3, C: 0.2, D: 0.1})
 
@@ -41,7 +40,7 @@ def proposal_for(row: int, options: DecodingOptions) -> Proposal:
     runtime = TableRuntime()
     cache = SlotCache(runtime, 2)
     rows = Rows(cache, 9)
-    constraints = Constraints(options, EOS, VOCABULARY_SIZE, text_of)
+    constraints = Constraints(options, EOS, range(VOCABULARY_SIZE), text_of)
     pool = HypothesisPool(make_request([EOS], options), constraints, 2)
     for index, table in enumerate(TABLES):
         runtime.tables.append(always(table))
@@ -50,9 +49,9 @@ def proposal_for(row: int, options: DecodingOptions) -> Proposal:
     for length, token in enumerate((A, B), 1):
         rows.append(np.array([1]), length, np.array([token]), np.zeros(1))
     cache.lengths[1] = 2
-    cache.request(top_k=3, logits=True, allowed=np.empty(0, np.int64), projects=True)
+    cache.request(top_k=3, logits=True)
     cache.advance(2)
-    return Proposals(rows, RequestedOutputs(cache)).of(row)
+    return Proposals(rows).of(row)
 
 
 def test_the_graphs_own_choice_stands_by_default() -> None:

@@ -46,7 +46,7 @@ def branch(rows: Rows, sources: list[int], targets: list[int], length: int) -> N
 def join(rows: Rows, some: list[int], **options: Any) -> None:
     """Starts the rows of a request."""
     request = make_request([EOS], make_options(**{"max_decoding_length": MAX_LENGTH} | options))
-    constraints = Constraints(request.options, EOS, VOCABULARY_SIZE, text_of)
+    constraints = Constraints(request.options, EOS, range(VOCABULARY_SIZE), text_of)
     rows.join(some, HypothesisPool(request, constraints, len(some)))
 
 

@@ -14,6 +14,7 @@ from seqserve_server.contract.errors import Bound, Draining, QueueFull
 from seqserve_server.contract.limits import QueueLimits
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, Priority
+from seqserve_server.engine.packing import CrossKV, EncodedSource
 from seqserve_server.engine.queue.scheduler import Scheduler
 from seqserve_server.engine.request import Request, RequestState
 from seqserve_server.front.engine_client.refusals import QueueKey, RefusalCache
@@ -62,6 +63,37 @@ def test_oldest_is_first() -> None:
     assert scheduler.take(busy=0, free=2, budget_tokens=100) == [a, b]
     assert scheduler.take(busy=2, free=1, budget_tokens=100) == [c]
     assert (scheduler.running, scheduler.queue_depth) == (3, 0)
+
+
+def test_next_sources_are_encoded_ahead_within_a_budget() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=9))
+    a, b, _ = submitted(scheduler, 3, 3, 3)
+    assert scheduler.take_ahead(6) == [a, b]
+    assert scheduler.queue_depth == 3
+
+
+def test_nothing_is_encoded_ahead_while_slots_are_free_for_all() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=9), workers=2, slots=4)
+    submitted(scheduler, 3, 3, 3)
+    assert scheduler.take_ahead(100) == []
+
+
+def test_request_that_is_being_encoded_is_taken_by_nobody_else() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=9))
+    a, b = submitted(scheduler, 3, 3)
+    assert scheduler.take_ahead(3) == [a]
+    assert scheduler.take(busy=0, free=1, budget_tokens=100) == [b]
+    a.encoded = EncodedSource(CrossKV([], [], []), 0)
+    scheduler.note_encoded([a])
+    assert scheduler.take(busy=0, free=1, budget_tokens=100) == [a]
+
+
+def test_tokens_that_wait_encoded_are_bounded() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=99))
+    submitted(scheduler, *[3] * 9)
+    assert len(scheduler.take_ahead(6)) == 2
+    assert len(scheduler.take_ahead(6)) == 2
+    assert scheduler.take_ahead(6) == []
 
 
 def test_full_queue_refuses_with_a_retry_time() -> None:

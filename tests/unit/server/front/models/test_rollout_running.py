@@ -70,6 +70,7 @@ class FakeLoader:
     def __init__(self, repository: Path) -> None:
         self.repository = repository
         self.hosts: list[RecordedHost] = []
+        self.launches = 0
         self.loads: list[int] = []
         self.may_load = threading.Event()
         self.may_load.set()
@@ -85,6 +86,7 @@ class FakeLoader:
         )
 
     def _launch(self, version: int) -> RecordedHost:
+        self.launches += 1
         assert self.may_launch.wait(PATIENCE_S)
         self.hosts.append(RecordedHost(FakeRuntime(), version))
         return self.hosts[-1]
@@ -658,6 +660,7 @@ async def test_version_that_restarts_can_be_unloaded(tmp_path: Path) -> None:
         watched.loader.may_launch.clear()
         watched.loader.break_down(2)
         await watched.until(v1=READY, v2=RESTARTING)
+        await until(lambda: watched.loader.launches == 3)
         await watched.rollout.unload("m", 2)
         assert watched.states() == {1: READY, 2: AVAILABLE}
         # The start that was under way ends too.

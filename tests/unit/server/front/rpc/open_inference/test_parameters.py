@@ -49,7 +49,14 @@ SET: dict[str, Any] = {
     "time_limit_ms": 1500,
     "force_end_token": True,
 }
-REFUSED = {"return_scores", "return_token_scores", "return_top_tokens", "return_attention"}
+REFUSED = {
+    "return_scores",
+    "return_token_scores",
+    "return_top_tokens",
+    "return_attention",
+    "segmentation",
+    "segmentation_language",
+}
 
 
 def made(**values: Any) -> Any:

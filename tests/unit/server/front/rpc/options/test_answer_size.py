@@ -21,6 +21,11 @@ from seqserve_server.contract.provider import Provider
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.rpc.answers import response_of, weights_of
 from seqserve_server.front.rpc.options.answer_size import AnswerSize
+from seqserve_server.front.rpc.options.languages import Affixes
+from seqserve_server.front.rpc.options.segmentation import Segmentation
+from seqserve_server.front.rpc.segmentation.answering import SegmentedAnswer
+from seqserve_server.front.rpc.segmentation.document import Document
+from seqserve_server.front.segmentation import Mode
 
 TOKENIZER = byte_tokenizer()
 MODEL = ServedModel(
@@ -102,6 +107,43 @@ def test_an_answer_is_not_larger_than_estimated(
     assert generation_pb2.Outcome(response=found).ByteSize() <= size.each
 
 
+@given(
+    lines=st.lists(st.sampled_from(["a", "🙂", "abc def"]), min_size=1, max_size=5),
+    gap=st.sampled_from(["\n", "\r\n" * 300]),
+    token=st.integers(4, 259),
+    terms=st.integers(0, 2),
+    attention=st.booleans(),
+)
+def test_the_answer_to_a_text_in_segments_is_not_larger_than_estimated(
+    lines: list[str], gap: str, token: int, terms: int, attention: bool
+) -> None:
+    text = gap.join(lines)
+    options = make_options(
+        max_decoding_length=12,
+        beam_size=2,
+        num_hypotheses=2,
+        return_attention=attention,
+        terms=((5,),) * terms,
+    )
+    found = answer(options, 20, token)
+
+    async def same(source: str) -> generation_pb2.GenerateResponse:
+        return generation_pb2.GenerateResponse.FromString(found.SerializeToString())
+
+    async def whole() -> generation_pb2.GenerateResponse:
+        document = await Document.read(text, Segmentation(Mode.LINES), MODEL, Affixes())
+        return await SegmentedAnswer(document, MODEL.manifest, same, asyncio.Semaphore(2)).whole()
+
+    size = size_of(
+        options,
+        term_bytes=[TERM.ByteSize()] * terms,
+        sources=len(lines),
+        text_bytes=len(text.encode()),
+    )
+    outcome = generation_pb2.Outcome(response=asyncio.run(whole()))
+    assert outcome.ByteSize() <= size.each * len(lines)
+
+
 def test_the_weights_of_all_heads_are_estimated() -> None:
     for encoder_heads in (None, 9):
         shape = replace(MODEL.manifest.architecture, encoder_heads=encoder_heads)
@@ -110,6 +152,14 @@ def test_the_weights_of_all_heads_are_estimated() -> None:
         written = weights_of(bytes(4 * (read + decoded)), shape.heads, 1, 1)
         manifest = replace(MODEL.manifest, architecture=shape)
         assert written.ByteSize() <= AnswerSize.attended(manifest, TOKENIZER, 5, 7).each
+
+
+def test_a_recurrent_decoder_has_no_weights_of_its_own() -> None:
+    shape = MODEL.manifest.architecture
+    size = AnswerSize.attended(MODEL.manifest, TOKENIZER, 5, 7).each
+    recurrent = replace(MODEL.manifest, architecture=replace(shape, cell_width=8))
+    weights_less = shape.decoder_layers * shape.heads * 7 * 7
+    assert AnswerSize.attended(recurrent, TOKENIZER, 5, 7).each == size - 4 * weights_less
 
 
 def test_a_call_needs_memory_for_each_source() -> None:

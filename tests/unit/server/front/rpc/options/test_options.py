@@ -230,6 +230,8 @@ def test_terms_are_tokenized_in_order() -> None:
 
 def test_the_vocabulary_is_sorted_and_includes_end_tokens() -> None:
     eos = MANIFEST.tokens.eos
+    assert convert().shortlist
+    assert not convert(shortlist=False).shortlist
     assert convert(vocabulary_allow=["b", "a", "b"]).vocabulary == (eos, *ids("ab"))
     assert convert(vocabulary_allow=["a", "</s>"]).vocabulary == (eos, *ids("a"))
     assert convert(vocabulary_allow=["b"], end_tokens=["a"]).vocabulary == ids("ab")
@@ -379,6 +381,8 @@ def test_lists_of_the_maximum_size_are_accepted() -> None:
         {"min_decoding_length": 9, "target_prefix": "ab"},
         {**BIASED, "return_alternatives": False, "coverage_penalty": 0.5},
         {"return_alternatives": True, "coverage_penalty": 0.0, "prefix_bias_beta": 0.0},
+        {"segmentation": "none", "target_prefix": "a"},
+        {"segmentation": "lines", "beam_size": 2, "num_hypotheses": 2, "stop_sequences": ["a"]},
         {"vocabulary_allow": ["a", "b"], "suppress_tokens": ["a", "</s>"]},
         {"vocabulary_allow": ["a"], "suppress_sequences": [Tokens(tokens=["a", "a"])]},
         {"vocabulary_allow": ["a", "b"], "end_tokens": ["a", "b"]},
@@ -437,6 +441,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "prefix_bias_beta": reals,
     "terms": st.lists(terms, max_size=3),
     "vocabulary_allow": token_lists,
+    "shortlist": st.booleans(),
     "return_scores": st.booleans(),
     "return_token_scores": st.booleans(),
     "return_top_tokens": integers,
@@ -446,6 +451,8 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "force_end_token": st.booleans(),
     "source_language": st.text(max_size=3),
     "target_language": st.text(max_size=3),
+    "segmentation": st.sampled_from(["none", "lines", "sentences"]) | st.text(max_size=3),
+    "segmentation_language": st.text(max_size=3),
 }
 # Few at a time, so that many are let through.
 messages = (

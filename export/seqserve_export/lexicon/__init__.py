@@ -1,0 +1,1 @@
+"""Lexical shortlists: made from parallel text, proved, and added to an artifact."""

@@ -1,0 +1,134 @@
+"""Adds a shortlist to an artifact, and measures what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from seqserve.errors import SeqserveError
+from seqserve_model.data import Pair
+from seqserve_model.evaluate import score
+from seqserve_server.contract.manifest import (
+    Manifest,
+    SelfTest,
+    ShortlistRecord,
+    ShortlistVerification,
+    digest_of,
+)
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.engine import shortlist as shortlist_file
+from seqserve_server.engine.offline import Offline
+from seqserve_server.engine.shortlist import Shortlist
+
+MAX_BLEU_LOSS, MAX_CHRF_LOSS = 0.2, 0.3
+
+
+class ShortlistError(SeqserveError):
+    """A shortlist costs too much quality."""
+
+
+def add_shortlist(
+    folder: Path,
+    manifest: Manifest,
+    shortlist: Shortlist,
+    pairs: Sequence[Pair],
+    *,
+    origin: str,
+    data: str,
+    threads: int = 1,
+    max_decoding_length: int | None = None,
+) -> ShortlistVerification:
+    """Writes a shortlist into the folder of an artifact that nobody serves yet.
+
+    Args:
+        folder: Of the artifact.
+        manifest: Its manifest.
+        shortlist: What to add.
+        pairs: Held-out sentences; they are scored if all of them have a target.
+        origin: What the shortlist was made of.
+        data: Names the pairs.
+        threads: Within a step.
+        max_decoding_length: Target tokens, at most; the model's own limit where not given.
+
+    Returns:
+        The sentences decoded with and without the shortlist; :func:`judge` judges them.
+    """
+    path = folder / shortlist_file.FILE
+    shortlist.write(path)
+    record = ShortlistRecord(
+        frequent=len(shortlist.frequent), best=shortlist.best, origin=origin, verification=None
+    )
+    files = manifest.files | {path.name: digest_of(path)}
+    manifest = replace(manifest, files=files, shortlist=record)
+    manifest.write(folder)
+    with Offline(folder, threads=threads) as artifact:
+        longest = max_decoding_length or manifest.limits.max_target_length
+        verification = _verified(artifact, shortlist, pairs, data, longest)
+        self_test = _self_test(artifact, manifest.self_test)
+    record = replace(record, verification=verification)
+    replace(manifest, shortlist=record, self_test=self_test).write(folder)
+    report(verification)
+    return verification
+
+
+def _verified(
+    artifact: Offline, shortlist: Shortlist, pairs: Sequence[Pair], data: str, max_length: int
+) -> ShortlistVerification:
+    size = artifact.manifest.architecture.vocabulary_size
+    sources = [artifact.encode(pair.source) for pair in pairs]
+    count = sum(len(shortlist.candidates(source, (), size)) for source in sources)
+    on, off = (_translations(artifact, sources, max_length, one) for one in (True, False))
+    references = [pair.target for pair in pairs]
+    scores = [score(texts, references) for texts in (on, off)] if all(references) else None
+    return ShortlistVerification(
+        data=data,
+        sentences=len(pairs),
+        sentences_equal=sum(one == other for one, other in zip(on, off, strict=True)),
+        candidates=round(count / len(pairs), 1),
+        bleu_with=round(scores[0].bleu, 2) if scores else None,
+        bleu_without=round(scores[1].bleu, 2) if scores else None,
+        chrf_with=round(scores[0].chrf, 2) if scores else None,
+        chrf_without=round(scores[1].chrf, 2) if scores else None,
+    )
+
+
+def _translations(
+    artifact: Offline, sources: list[list[int]], max_length: int, shortlist: bool
+) -> list[str]:
+    options = DecodingOptions(max_decoding_length=max_length, shortlist=shortlist)
+    answers = artifact.decode(sources, options)
+    return [artifact.tokenizer.decode(answer.best.token_ids) for answer in answers]
+
+
+def _self_test(artifact: Offline, before: SelfTest | None) -> SelfTest | None:
+    """Decodes the sentence of the self-test again: servers decode it with the shortlist."""
+    return before and SelfTest(source=before.source, target=artifact([before.source])[0])
+
+
+def report(verification: ShortlistVerification) -> None:
+    """Prints the results of the proof."""
+    print(
+        f"tokens to choose from {verification.candidates} of a sentence, on average\n"
+        f"sentences equal       {verification.sentences_equal} of {verification.sentences}"
+    )
+    if verification.bleu_with is not None:
+        print(f"BLEU without, with    {verification.bleu_without}, {verification.bleu_with}")
+        print(f"chrF without, with    {verification.chrf_without}, {verification.chrf_with}")
+
+
+def judge(verification: ShortlistVerification) -> None:
+    """Refuses a shortlist that makes translations worse.
+
+    Raises:
+        ShortlistError: It does; the message names the score.
+    """
+    for name, before, after, limit in (
+        ("BLEU", verification.bleu_without, verification.bleu_with, MAX_BLEU_LOSS),
+        ("chrF", verification.chrf_without, verification.chrf_with, MAX_CHRF_LOSS),
+    ):
+        if before is not None and after is not None and before - after > limit:
+            raise ShortlistError(
+                f"{name} falls from {before} to {after} with the shortlist, by at most {limit} is"
+                " allowed; raise --best or --frequent, or take more text; nothing was written"
+            )

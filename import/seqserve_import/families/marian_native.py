@@ -1,0 +1,224 @@
+"""Marian from its own files, and the students of Bergamot in Firefox."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from seqserve_import.checkpoint import Checkpoint, Settings
+from seqserve_import.families.m2m100 import sinusoids
+from seqserve_import.family import Change, Family, activation_of, end_token, with_spare_row
+from seqserve_model.config import DecoderCell, NormPosition, PositionScheme, TransformerConfig
+
+# fmt: off
+_FEED_FORWARD = {
+    "feed_forward.up":            "ffn_{}1",
+    "feed_forward.down":          "ffn_{}2",
+    "feed_forward_residual.norm": "ffn_ffn_ln_{}",
+}
+_SELF = {
+    "self_attention.query":       "self_{}q",
+    "self_attention.key":         "self_{}k",
+    "self_attention.value":       "self_{}v",
+    "self_attention.output":      "self_{}o",
+    "self_residual.norm":         "self_Wo_ln_{}",
+}
+_CROSS = {
+    "cross_attention.query":      "context_{}q",
+    "cross_attention.key":        "context_{}k",
+    "cross_attention.value":      "context_{}v",
+    "cross_attention.output":     "context_{}o",
+    "cross_residual.norm":        "context_Wo_ln_{}",
+}
+_SSRU = {
+    "ssru.input":                 "rnn_{}",
+    "ssru.forget":                "rnn_{}f",
+}
+# Where an SSRU is normalised before it, the norm has another name than after it.
+_SSRU_NORM = {
+    NormPosition.PRE:             "rnn_ln_{}",
+    NormPosition.POST:            "rnn_ffn_ln_{}",
+}
+_STACKS = {
+    "encoder_embedding_norm":     "encoder_emb_ln_{}_pre",
+    "decoder_embedding_norm":     "decoder_emb_ln_{}_pre",
+    "encoder_norm":               "encoder_top_ln_{}",
+    "decoder_norm":               "decoder_top_ln_{}",
+}
+# fmt: on
+_PROJECTION = {"weight": "W", "bias": "b"}
+_NORM = {"weight": "scale", "bias": "bias"}
+
+_NORMS = {("", "an", ""): NormPosition.POST, ("n", "a", "n"): NormPosition.PRE}
+"""By the operations before, after and above the layers, without dropout, ``d``."""
+_CELLS = {"self-attention": DecoderCell.ATTENTION, "rnn": DecoderCell.SSRU}
+_SUPPORTED: Mapping[str, tuple[Any, ...]] = {
+    "type": ("transformer",),
+    "input-types": ([], ["sequence"], ["sequence", "sequence"]),
+    "layer-normalization": (False,),
+    "lemma-dim-emb": (0,),
+    "right-left": (False,),
+    "transformer-attention-mask": ("default",),
+    "transformer-decoder-autoreg": tuple(_CELLS),
+    "transformer-decoder-dim-ffn": (0,),
+    "transformer-decoder-ffn-depth": (0, 2),
+    "transformer-disable-position-embeddings": (False,),
+    "transformer-ffn-activation": ("swish", "relu"),
+    "transformer-ffn-depth": (2,),
+    "transformer-no-affine": (False,),
+    "transformer-no-bias": (False,),
+    "transformer-no-projection": (False,),
+    "transformer-pool": (False,),
+    "transformer-rnn-projection": (False,),
+    "transformer-tied-layers": ([],),
+    "transformer-train-position-embeddings": (False,),
+    "ulr": (False,),
+}
+"""The values of settings that are supported; a setting that is missing has the first one."""
+
+_EPSILON = 1e-9
+_LENGTH = 512
+"""Tokens of a source or target; Marian itself has no limit."""
+_BLOCK = 128
+"""The vocabulary becomes a multiple of it, for which the best token is found quickly."""
+
+
+def marian_native(checkpoint: Checkpoint) -> Family:
+    """Reads Marian: as OPUS-MT, but with other sinusoids and, in Firefox, another decoder cell.
+
+    The vocabulary gets a token whose embedding is zero, from which targets start.
+
+    Raises:
+        CheckpointError: A setting is not supported, or a value is missing.
+    """
+    config = checkpoint.config
+    _check_supported(config)
+    start = checkpoint.generation.number("pad_token_id")
+    if min(config.numbers("dim-vocabs"), default=0) < start:
+        raise config.wrong("dim-vocabs", f"is less than the tokens of the vocabulary, {start}")
+    norm_position = _norm_position(config)
+    cell = _CELLS[config.text("transformer-decoder-autoreg", "self-attention")]
+    activation = "transformer-ffn-activation"
+    source, target, output = _tables(checkpoint)
+    width = config.number("dim-emb")
+    positions = with_spare_row(sinusoids(_LENGTH, width))
+    return Family(
+        config=TransformerConfig(
+            vocabulary_size=_rounded_up(start + 1),
+            width=width,
+            heads=config.number("transformer-heads"),
+            feed_forward_width=config.number("transformer-dim-ffn"),
+            encoder_layers=config.number("enc-depth"),
+            decoder_layers=config.number("dec-depth"),
+            decoder_cell=cell,
+            norm_position=norm_position,
+            norm_epsilon=_EPSILON,
+            embedding_norm="n" in config.text("transformer-postprocess-emb", "d"),
+            activation=activation_of(config, activation, config.text(activation, "swish")),
+            positions=PositionScheme.LEARNED,
+            shared_embeddings=source == target,
+            tied_output=target == output,
+            logits_bias=not config.flag("output-omit-bias", False),
+            max_source_length=_LENGTH,
+            max_target_length=_LENGTH,
+            pad_id=start,
+            bos_id=start,
+            eos_id=end_token(checkpoint),
+            unk_id=start,
+        ),
+        names={
+            **_names(norm_position, cell),
+            "source_embedding.weight": source,
+            "target_embedding.weight": target,
+            "output_projection.weight": output,
+            "logits_bias": "decoder_ff_logit_out_b",
+        },
+        changes=_changes(start, is_transposed=output.endswith("_W")),
+        computed=dict.fromkeys(("encoder_positions.table", "decoder_positions.table"), positions),
+        first_layer=1,
+    )
+
+
+def _check_supported(config: Settings) -> None:
+    for name, supported in _SUPPORTED.items():
+        if config.some([name]).get(name, supported[0]) not in supported:
+            listed = " or ".join(str(value).lower() for value in supported)
+            raise config.wrong(name, f"is not supported; {listed} can be imported")
+    if (
+        config.text("transformer-decoder-autoreg", "") == "rnn"
+        and config.text("dec-cell") != "ssru"
+    ):
+        raise config.wrong("dec-cell", "is not supported; ssru can be imported")
+
+
+def _norm_position(config: Settings) -> NormPosition:
+    defaults = {"preprocess": "", "postprocess": "dan", "postprocess-top": ""}
+    operations = {name: config.text(f"transformer-{name}", defaults[name]) for name in defaults}
+    before, after, top = (found.replace("d", "") for found in operations.values())
+    if (before, after, top) not in _NORMS:
+        raise config.wrong(
+            "transformer-postprocess",
+            "is not supported with these transformer-preprocess and transformer-postprocess-top:"
+            f" {operations}; the norm can come after each layer (preprocess none, postprocess dan,"
+            " top none), or before it (n, da, n)",
+        )
+    return _NORMS[before, after, top]
+
+
+def _tables(checkpoint: Checkpoint) -> tuple[str, str, str]:
+    """Finds the tables of source, target and output, which may be one."""
+    config = checkpoint.config
+    is_one = config.flag("tied-embeddings-all", False)
+    is_shared = is_one or config.flag("tied-embeddings-src", False)
+    source, target = ("Wemb", "Wemb") if is_shared else ("encoder_Wemb", "decoder_Wemb")
+    if is_one or config.flag("tied-embeddings", False):
+        return source, target, target
+    output = "decoder_ff_logit_out_Wt"
+    return source, target, output if output in checkpoint.names else output.removesuffix("t")
+
+
+def _names(norm_position: NormPosition, cell: DecoderCell) -> dict[str, str]:
+    ssru = _SSRU | {"self_residual.norm": _SSRU_NORM[norm_position]}
+    own = ssru if cell is DecoderCell.SSRU else _SELF
+    stacks = {"encoder": _SELF | _FEED_FORWARD, "decoder": own | _CROSS | _FEED_FORWARD}
+    suffix = "_pre" if norm_position is NormPosition.PRE else ""
+    layers = {
+        f"{stack}_layers.*.{ours}": f"{stack}_l*_{theirs}{suffix if '_ln_' in theirs else ''}"
+        for stack, layer in stacks.items()
+        for ours, theirs in layer.items()
+    }
+    return {
+        f"{ours}.{leaf}": theirs.format(spelled)
+        for ours, theirs in (layers | _STACKS).items()
+        for leaf, spelled in (_NORM if "_ln_" in theirs else _PROJECTION).items()
+    }
+
+
+def _changes(tokens: int, *, is_transposed: bool) -> dict[str, Change]:
+    """Turns weights into ours: tables get rows of zeros, projections are transposed, vectors lose
+    an axis. The output of older versions ``is_transposed``, which newer ones spare.
+    """
+    size = _rounded_up(tokens + 1)
+
+    def table(weight: Tensor) -> Tensor:
+        rows = weight.new_zeros(size, weight.size(1))
+        rows[:tokens] = weight[:tokens]
+        return rows
+
+    def transposed(weight: Tensor) -> Tensor:
+        return weight.t().contiguous()
+
+    return {
+        "*_embedding.weight": table,
+        "output_projection.weight": (lambda weight: table(weight.t())) if is_transposed else table,
+        "logits_bias": lambda bias: table(bias.t()).flatten(),
+        "*norm.*": Tensor.flatten,
+        "*.bias": Tensor.flatten,
+        "*.weight": transposed,
+    }
+
+
+def _rounded_up(tokens: int) -> int:
+    return -(-tokens // _BLOCK) * _BLOCK

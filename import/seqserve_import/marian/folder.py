@@ -1,0 +1,128 @@
+"""Finds the files of a model of Marian in a folder.
+
+A file ``*.yml`` that names models, as Marian and the translation models of Firefox come with one,
+says which files belong together. Without it their names do: ``model.enpt.intgemm.alphas.bin``,
+``vocab.enpt.spm`` (or ``srcvocab`` and ``trgvocab``), ``lex.50.50.enpt.s2t.bin``. Each of the files
+may be compressed, as ``….gz``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from seqserve_import.checkpoint import CheckpointError, Settings
+from seqserve_import.marian.yml import parse
+from seqserve_import.tokenizers.files import read_bytes
+
+_HUGGING_FACE = ("*.safetensors*", "pytorch_model*")
+_VOCABULARIES = (".spm", ".yml", ".yaml", ".json")
+_APART = "put each model into a folder of its own, with its vocabularies"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarianFolder:
+    """The files of one model."""
+
+    model: Path
+    source_vocabulary: Path
+    target_vocabulary: Path
+    shortlist: Path | None
+    """Likely target tokens of each source token, ``lex.*.bin``."""
+    decoding: Settings
+    """How its makers decode: the values of the ``*.yml``; none if there is no such file."""
+
+    @classmethod
+    def find(cls, folder: Path) -> MarianFolder | None:
+        """Finds the files; None if the folder has no model of Marian.
+
+        Raises:
+            CheckpointError: It has several models, or a file is missing.
+        """
+        if any(path for pattern in _HUGGING_FACE for path in folder.glob(pattern)):
+            return None
+        described = {
+            path: values
+            for path in sorted(folder.glob("*.yml"))
+            if "models" in (values := parse(path, read_bytes(path)))
+        }
+        if len(described) > 1:
+            raise _several(folder, described)
+        for path, values in described.items():
+            return cls._described(Settings(path, values))
+        return cls._named(folder)
+
+    @classmethod
+    def _described(cls, decoding: Settings) -> MarianFolder:
+        vocabularies = decoding.texts("vocabs")
+        if len(models := decoding.texts("models")) != 1:
+            raise decoding.wrong("models", "must name one model: ensembles cannot be imported")
+        if len(vocabularies) != 2:
+            raise decoding.wrong("vocabs", "must name two vocabularies, which may be the same")
+        model, source, target = (_beside(decoding, name) for name in (models[0], *vocabularies))
+        return cls(
+            model=model,
+            source_vocabulary=source,
+            target_vocabulary=target,
+            shortlist=_only(_files(decoding.path.parent, "lex*.bin")),
+            decoding=decoding,
+        )
+
+    @classmethod
+    def _named(cls, folder: Path) -> MarianFolder | None:
+        models = [
+            *_files(folder, "model*.*.bin"),
+            *(path for path in _files(folder, "*.npz") if ".optimizer." not in path.name),
+        ]
+        if not models:
+            return None
+        if len(models) > 1:
+            raise _several(folder, models)
+        source = _vocabulary(folder, "srcvocab*") or _vocabulary(folder, "vocab*")
+        target = _vocabulary(folder, "trgvocab*") or _vocabulary(folder, "vocab*")
+        if not source or not target:
+            raise CheckpointError(
+                f"{folder}: the vocabulary of {models[0].name} is missing: copy vocab.*.spm, or"
+                " srcvocab.*.spm and trgvocab.*.spm, there, or a decoder.yml that names the files"
+            )
+        return cls(
+            model=models[0],
+            source_vocabulary=source,
+            target_vocabulary=target,
+            shortlist=_only(_files(folder, "lex*.bin")),
+            decoding=Settings(folder / "decoder.yml", {}),
+        )
+
+
+def _beside(decoding: Settings, name: str) -> Path:
+    """Finds a file that is named where it lay for its makers."""
+    path = decoding.path.parent / Path(name).name
+    for found in (path, path.with_name(f"{path.name}.gz")):
+        if found.is_file():
+            return found
+    raise CheckpointError(f"{path}: is missing; {decoding.path.name} names it")
+
+
+def _files(folder: Path, pattern: str) -> list[Path]:
+    return sorted([*folder.glob(pattern), *folder.glob(f"{pattern}.gz")])
+
+
+def _vocabulary(folder: Path, pattern: str) -> Path | None:
+    found = [path for kind in _VOCABULARIES for path in _files(folder, f"{pattern}{kind}")]
+    if len(found) > 1:
+        names = ", ".join(path.name for path in found)
+        raise CheckpointError(
+            f"{folder}: has several vocabularies ({names}); rename them to srcvocab.* and"
+            " trgvocab.*, or add a decoder.yml that names the files"
+        )
+    return _only(found)
+
+
+def _only(found: list[Path]) -> Path | None:
+    return found[0] if len(found) == 1 else None
+
+
+def _several(folder: Path, found: Iterable[Path]) -> CheckpointError:
+    names = ", ".join(path.name for path in found)
+    return CheckpointError(f"{folder}: has several models ({names}); {_APART}")

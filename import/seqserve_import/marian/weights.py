@@ -1,0 +1,206 @@
+"""Reads the weights of Marian: ``.npz``, and ``.bin`` as Bergamot and Firefox have it.
+
+A ``.bin`` begins with its version and the number of its arrays. The headers of all arrays follow,
+then their names, their shapes, and their data, aligned by a gap of a length that is stored too.
+Numbers are little-endian.
+"""
+
+from __future__ import annotations
+
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seqserve_import.checkpoint import CheckpointError
+from seqserve_import.tokenizers.files import read_bytes
+
+SETTINGS = "special:model.yml"
+"""The array whose bytes are the settings of the network, in YAML."""
+
+_VERSION = 1
+_BYTES, _FLOAT32 = 0x101, 0x404
+_INTGEMM8 = (0x4101, 0x10001)
+"""Eight bits for any CPU, as Bergamot and as Marian number it."""
+_FLOATS: dict[int, np.dtype[Any]] = {_FLOAT32: np.dtype("<f4"), 0x402: np.dtype("<f2")}
+_INPUT_SCALE = "_QuantMultA"
+_OUTPUT_INPUT_SCALE = "none" + _INPUT_SCALE
+"""Bergamot's name of the scale of the last projection, whose weight is the table of tokens."""
+_MAX_INT8 = 127
+
+
+class Npz:
+    """An ``.npz`` file; it is open only while an array is read."""
+
+    def __init__(self, path: Path) -> None:
+        """Lists the arrays.
+
+        Raises:
+            CheckpointError: It is damaged.
+        """
+        self._path = path
+        with self._opened() as arrays:
+            if SETTINGS not in arrays:
+                raise CheckpointError(f"{path}: has no {SETTINGS}; it is no model of Marian")
+            self.settings = bytes(arrays[SETTINGS]).rstrip(b"\0")
+            self._names = [name for name in arrays if not name.startswith("special:")]
+        self.input_limits: dict[str, float] = {}
+
+    def names(self) -> list[str]:
+        """Lists the weights."""
+        return self._names
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Gives the shape of one."""
+        return tuple(self.tensor(name).shape)
+
+    def rows(self, name: str, start: int, end: int) -> Tensor:
+        """Reads some rows of one."""
+        return self.tensor(name)[start:end]
+
+    def tensor(self, name: str) -> Tensor:
+        """Reads one as stored."""
+        with self._opened() as arrays:
+            return torch.from_numpy(arrays[name])
+
+    @contextmanager
+    def _opened(self) -> Iterator[Mapping[str, np.ndarray[Any, Any]]]:
+        try:
+            # Numpy would leave a damaged file open.
+            with self._path.open("rb") as file, np.load(file) as arrays:
+                yield arrays
+        except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise CheckpointError(f"{self._path}: cannot be read: {error}; copy it again") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Array:
+    """One array of a ``.bin``."""
+
+    kind: int
+    shape: tuple[int, ...]
+    data: memoryview
+
+
+class Bin:
+    """A ``.bin`` file; weights of eight bits are read as floats."""
+
+    def __init__(self, path: Path) -> None:
+        """Reads the file.
+
+        Raises:
+            CheckpointError: It is damaged, or made for one kind of CPU.
+        """
+        self._path = path
+        try:
+            arrays = _arrays(memoryview(read_bytes(path)))
+        except (struct.error, ValueError, UnicodeDecodeError) as error:
+            raise CheckpointError(
+                f"{path}: is no model of Marian, or damaged ({error}); copy it again"
+            ) from None
+        if SETTINGS not in arrays:
+            raise CheckpointError(f"{path}: has no {SETTINGS}; it is no model of Marian")
+        self.settings = bytes(arrays[SETTINGS].data).rstrip(b"\0")
+        self.input_limits = _input_limits(arrays)
+        self._arrays = {
+            name: array
+            for name, array in arrays.items()
+            if not (name.startswith("special:") or name.endswith(_INPUT_SCALE))
+        }
+        for name, array in self._arrays.items():
+            self._check(name, array)
+
+    def _check(self, name: str, array: _Array) -> None:
+        if array.kind not in (*_FLOATS, *_INTGEMM8):
+            raise CheckpointError(
+                f"{self._path}: {name} is of type {array.kind:#x}, packed for one kind of CPU;"
+                " import the .npz that it was converted from, or convert that with --gemm-type"
+                " intgemm8"
+            )
+        size, extra = (1, 4) if array.kind in _INTGEMM8 else (_FLOATS[array.kind].itemsize, 0)
+        if len(array.data) < prod(array.shape) * size + extra:
+            raise CheckpointError(f"{self._path}: {name} is cut off; copy it again")
+
+    def names(self) -> list[str]:
+        """Lists the weights."""
+        return list(self._arrays)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Gives the shape of one."""
+        return self._arrays[name].shape
+
+    def rows(self, name: str, start: int, end: int) -> Tensor:
+        """Reads some rows of one."""
+        return self.tensor(name)[start:end]
+
+    def tensor(self, name: str) -> Tensor:
+        """Reads one, as fp32 if it was stored in eight bits."""
+        array = self._arrays[name]
+        if array.kind in _INTGEMM8:
+            return torch.from_numpy(_dequantized(name, array))
+        found = np.frombuffer(array.data, _FLOATS[array.kind], prod(array.shape))
+        return torch.from_numpy(found.reshape(array.shape).copy())
+
+
+def _arrays(content: memoryview) -> dict[str, _Array]:
+    """Finds the arrays of a file."""
+    version, count = struct.unpack_from("<QQ", content)
+    if version != _VERSION:
+        raise ValueError(f"version {version} is not known")
+    at = 16
+    headers = []  # lengths of the name, kind, lengths of the shape and of the data
+    for _ in range(count):
+        headers.append(struct.unpack_from("<QQQQ", content, at))
+        at += 32
+    names = []
+    for length, *_ in headers:
+        names.append(bytes(content[at : at + length]).rstrip(b"\0").decode())
+        at += length
+    shapes = []
+    for _, _, length, _ in headers:
+        shapes.append(struct.unpack_from(f"<{length}I", content, at))
+        at += 4 * length
+    (gap,) = struct.unpack_from("<Q", content, at)
+    at += 8 + gap
+    found = {}
+    for name, shape, (_, kind, _, length) in zip(names, shapes, headers, strict=True):
+        if at + length > len(content):
+            raise ValueError(f"{name} is cut off")
+        found[name] = _Array(kind, shape, content[at : at + length])
+        at += length
+    return found
+
+
+def _dequantized(name: str, array: _Array) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Turns integers and their scale, which follows them, into floats.
+
+    All but tables of tokens are stored as their transpose.
+    """
+    count = prod(array.shape)
+    (scale,) = struct.unpack_from("<f", array.data, count)
+    integers = np.frombuffer(array.data, np.int8, count)
+    values = integers.astype(np.float32) / np.float32(scale)
+    if name.endswith("Wemb"):
+        return values.reshape(array.shape)
+    return values.reshape(array.shape[::-1]).T
+
+
+def _input_limits(arrays: dict[str, _Array]) -> dict[str, float]:
+    """Gives the largest absolute input of projections, by the names of their weights."""
+    found = {}
+    for name, array in arrays.items():
+        if name.endswith(_INPUT_SCALE) and array.kind == _FLOAT32 and prod(array.shape) == 1:
+            (scale,) = struct.unpack_from("<f", array.data)
+            weight = "Wemb" if name == _OUTPUT_INPUT_SCALE else name.removesuffix(_INPUT_SCALE)
+            if scale > 0:
+                found[weight] = _MAX_INT8 / scale
+    return found
