@@ -11,6 +11,7 @@ from markdown_it.token import Token
 
 from seqserve.documents.passage import Lines, Passage
 
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.S | re.M)
 _TARGET = r"\]\((?:[^()\\]|\\.|\([^()]*\))*\)|\]\[[^\]]*\]"
 # Code, HTML and addresses, images, links around their texts, emphasis, a break at the end.
@@ -52,7 +53,7 @@ def _pieces(source: str) -> Iterator[_Piece]:
     front = _FRONT_MATTER.match(source)
     end = front.end() if front else 0
     yield _Piece(0, source[:end], is_text=False)
-    rows = [*re.finditer(r"[^\n]*\n|[^\n]+", source[end:])]
+    rows = [*_LINE.finditer(source[end:])]
     # Where each line begins, or in it the next block: a row of a table has several.
     places = [end + row.start() for row in rows]
     ends = [end + row.end() for row in rows]

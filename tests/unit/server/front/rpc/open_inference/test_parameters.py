@@ -46,6 +46,7 @@ SET: dict[str, Any] = {
     "min_alternative_expansion_prob": 0.125,
     "terms": [{"source": "tea", "target": "Tee"}],
     "vocabulary_allow": ["a"],
+    "shortlist": False,
     "time_limit_ms": 1500,
     "force_end_token": True,
 }
