@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,10 @@ Piece = Model.Piece
 TOKENS = 96
 """Tokens of a vocabulary."""
 LANGUAGES = ["deu_Latn", "eng_Latn"]
-"""Tokens 7 and 8 of NLLB and M2M-100."""
+LANGUAGES_OF = {"nllb": LANGUAGES, "m2m100": LANGUAGES, "madlad": ["<2de>", "<2fr>"]}
+"""Tokens 7 and 8 of some families."""
+BYT5_EXTRA = 25
+"""Tokens of ByT5 behind its bytes; published models have 125."""
 _UNKNOWN = 3
 
 
@@ -44,6 +47,7 @@ class _Shape:
         self.unused_rows = draw.choice((0, 5, 32))
         self.is_tied = draw.random() < 0.5
         self.vocabulary_size = TOKENS + self.unused_rows
+        self.source_tokens = TOKENS + draw.choice((0, 24))
 
 
 def _bart_like(shape: _Shape, **changes: Any) -> dict[str, Any]:
@@ -68,9 +72,9 @@ def _bart_like(shape: _Shape, **changes: Any) -> dict[str, Any]:
     return values | changes
 
 
-def _marian(shape: _Shape) -> Any:
+def _marian(shape: _Shape, **others: Any) -> Any:
     last = TOKENS - 1
-    changes = {
+    changes = others | {
         "activation_function": "swish",
         "pad_token_id": last,
         "decoder_start_token_id": last,
@@ -80,6 +84,13 @@ def _marian(shape: _Shape) -> Any:
     }
     values = _bart_like(shape, **changes)
     return transformers.MarianMTModel(transformers.MarianConfig(**values))
+
+
+def _two_vocabularies(shape: _Shape) -> Any:
+    """Makes a Marian whose sides differ: in their vocabularies, and in their heads."""
+    sizes = {"vocab_size": shape.source_tokens, "decoder_vocab_size": shape.vocabulary_size}
+    others = {"share_encoder_decoder_embeddings": False, "decoder_attention_heads": 1}
+    return _marian(shape, **sizes, **others)
 
 
 def _m2m100(shape: _Shape) -> Any:
@@ -95,6 +106,13 @@ def _nllb(shape: _Shape) -> Any:
 
 def _bart(shape: _Shape) -> Any:
     values = _bart_like(shape, activation_function="gelu", scale_embedding=False)
+    return transformers.BartForConditionalGeneration(transformers.BartConfig(**values))
+
+
+def _uneven(shape: _Shape) -> Any:
+    """Makes a BART whose decoder has other heads than its encoder, and some of an odd size."""
+    sizes = {"decoder_attention_heads": 4, "decoder_ffn_dim": shape.feed_forward + 7}
+    values = _bart_like(shape, activation_function="gelu", **sizes)
     return transformers.BartForConditionalGeneration(transformers.BartConfig(**values))
 
 
@@ -129,19 +147,37 @@ def _t5(shape: _Shape, **changes: Any) -> Any:
     return model
 
 
-def _flan(shape: _Shape) -> Any:
-    model = _t5(shape, feed_forward_proj="gated-gelu", tie_word_embeddings=False)
+def _flan(shape: _Shape, **changes: Any) -> Any:
+    model = _t5(shape, feed_forward_proj="gated-gelu", tie_word_embeddings=False, **changes)
     model.lm_head.weight = nn.Parameter(torch.zeros_like(model.shared.weight))
     return model
 
 
+def _mt5(shape: _Shape) -> Any:
+    like = _flan(shape, d_kv=shape.head_size - 2)
+    model = transformers.MT5ForConditionalGeneration(
+        transformers.MT5Config(**like.config.to_dict())
+    )
+    model.lm_head.weight = like.lm_head.weight
+    return model
+
+
+def _byt5(shape: _Shape) -> Any:
+    return _flan(shape, vocab_size=3 + 256 + BYT5_EXTRA + shape.unused_rows)
+
+
 FAMILIES: dict[str, Callable[[_Shape], Any]] = {
     "marian": _marian,
+    "marian-two-vocabularies": _two_vocabularies,
     "m2m100": _m2m100,
     "nllb": _nllb,
     "t5": _t5,
     "flan": _flan,
+    "mt5": _mt5,
+    "byt5": _byt5,
+    "madlad": _flan,
     "bart": _bart,
+    "bart-uneven": _uneven,
     "mbart": _mbart,
     "pegasus": _pegasus,
 }
@@ -151,10 +187,11 @@ def make(family: str, seed: int = 0) -> Any:
     """Makes a model whose greedy targets vary, in evaluation mode."""
     torch.manual_seed(seed)
     model = FAMILIES[family](_Shape(seed)).eval()
+    model.family = family
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if "embed_positions" in name and family in ("marian", "pegasus"):
+            if "embed_positions" in name and model.config.model_type in ("marian", "pegasus"):
                 continue  # sinusoids
             noise = torch.randn(parameter.shape, generator=generator)
             is_matrix = parameter.dim() > 1
@@ -169,10 +206,10 @@ def make(family: str, seed: int = 0) -> Any:
         if family == "t5":
             last *= model.config.d_model**0.5  # the network divides by as much
         model.get_output_embeddings().weight[model.config.eos_token_id] *= 1.5
-        if family == "marian":
+        if model.config.model_type == "marian":
             model.final_logits_bias.normal_(std=0.3, generator=generator)
             # Marian starts from a vector of zeros.
-            model.model.shared.weight[model.config.pad_token_id] = 0.0
+            model.get_decoder().embed_tokens.weight[model.config.pad_token_id] = 0.0
     return model
 
 
@@ -190,57 +227,72 @@ def _last_of(model: Any, *endings: str) -> torch.Tensor:
 
 def save(model: Any, folder: Path) -> None:
     """Writes a checkpoint with a vocabulary of numbered words."""
+    config = model.config
     model.save_pretrained(folder)
-    if model.config.model_type == "t5":
+    if config.model_type in ("t5", "mt5"):
         _write_as_t5_did(model, folder)
-    if model.config.model_type == "marian":
-        _edit(folder / "generation_config.json", bad_words_ids=[[model.config.pad_token_id]])
-    if model.config.model_type == "marian":
-        _write_pieces(model.config, folder)
+    if config.model_type == "marian":
+        _edit(folder / "generation_config.json", bad_words_ids=[[config.pad_token_id]])
+        _write_pieces(config, folder)
+    elif model.family == "byt5":
+        settings = {"tokenizer_class": "ByT5Tokenizer", "extra_ids": BYT5_EXTRA}
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     else:
-        tokenizer(model.config).save(str(folder / "tokenizer.json"))
+        languages = LANGUAGES_OF.get(model.family, [])
+        tokenizer(config, languages).save(str(folder / "tokenizer.json"))
 
 
 def _write_as_t5_did(model: Any, folder: Path) -> None:
     """Restores what the checkpoints that people have hold, and this transformers leaves out."""
     is_tied = model.lm_head.weight is model.shared.weight
     _edit(folder / "config.json", tie_word_embeddings=is_tied, decoder_start_token_id=0)
+    path = folder / "model.safetensors"
+    weights = load_file(path)
     if not is_tied:
-        path = folder / "model.safetensors"
-        weights = load_file(path) | {"lm_head.weight": model.lm_head.weight.detach()}
-        save_file(weights, path)
+        weights["lm_head.weight"] = model.lm_head.weight.detach()
+    if model.family == "madlad":
+        weights["decoder.embed_tokens.weight"] = weights.pop("shared.weight")
+    save_file(weights, path)
 
 
 def _edit(path: Path, **changes: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def _words(config: Any, space: str = "") -> dict[str, int]:
+def _words(config: Any, languages: Sequence[str] = (), space: str = "") -> dict[str, int]:
     """Gives the ids of all words: that of ``t17`` is 17."""
     words = [f"{space}t{number}" for number in range(TOKENS)]
     words[config.pad_token_id], words[config.eos_token_id] = "<pad>", "</s>"
     words[_UNKNOWN] = "<unk>"
-    if config.model_type == "m2m_100":
-        words[7:9] = LANGUAGES
+    words[7 : 7 + len(languages)] = languages
     if (begin := getattr(config, "bos_token_id", None)) is not None:
         words[begin] = "<s>"
     return {word: number for number, word in enumerate(words)}
 
 
 def _write_pieces(config: Any, folder: Path) -> None:
-    """Writes the vocabulary as Marian has it: the ids, and a SentencePiece model of each side."""
+    """Writes the vocabulary as Marian has it: the ids, and a SentencePiece model of each side.
+
+    Targets with a vocabulary of their own are spelled ``z17``.
+    """
     ids = _words(config, space="▁")
+    targets = ids
+    if not config.share_encoder_decoder_embeddings:
+        targets = {word.replace("t", "z"): number for word, number in ids.items()}
+        more = range(len(ids), config.vocab_size)
+        ids |= {f"▁t{number}": number for number in more}
+        (folder / "target_vocab.json").write_text(json.dumps(targets))
     (folder / "vocab.json").write_text(json.dumps(ids))
-    pieces = [Piece(piece="<unk>", type=Piece.UNKNOWN), Piece(piece="▁", score=-9.0)]
-    pieces += [Piece(piece=word, score=-1.0) for word in ids if word.startswith("▁")]
-    for side in ("source", "target"):
+    for side, words in {"source": ids, "target": targets}.items():
+        pieces = [Piece(piece="<unk>", type=Piece.UNKNOWN), Piece(piece="▁", score=-9.0)]
+        pieces += [Piece(piece=word, score=-1.0) for word in words if word.startswith("▁")]
         (folder / f"{side}.spm").write_bytes(Model(pieces=pieces).SerializeToString())
 
 
-def tokenizer(config: Any) -> tokenizers.Tokenizer:
+def tokenizer(config: Any, languages: Sequence[str] = ()) -> tokenizers.Tokenizer:
     """Makes a vocabulary of words that stand between spaces, and an end after each text."""
-    ids = _words(config)
-    special = [word for word in ids if word.startswith("<") or word in LANGUAGES]
+    ids = _words(config, languages)
+    special = [word for word in ids if word.startswith("<") or word in languages]
     made = tokenizers.Tokenizer(models.WordLevel(ids, unk_token="<unk>"))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     made.add_special_tokens(special)

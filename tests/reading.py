@@ -50,6 +50,10 @@ class Reading:
     def _log_probabilities(self, output: TokenIds) -> Array:
         """Gives the log-probability of each token after some, ``[V]``."""
         options = self.options
+        if options.force_end_token and len(output) == options.max_decoding_length - 1:
+            certain = np.full(self._model.config.vocabulary_size, -np.inf)
+            certain[(options.end_ids or [self._model.config.eos_id])[0]] = 0.0
+            return certain
         read = self._model(self._source, self._length, self._target(output))
         logits: Array = read[0, -1].double().numpy()
         for token in set(output):

@@ -52,6 +52,9 @@ class Reference:
 
     def _end(self, output: TokenIds) -> tuple[StopReason, TokenIds, int | None] | None:
         """Gives why a hypothesis ends, its tokens that count, and the length of their text."""
+        is_full = len(output) == self._options.max_decoding_length
+        if is_full and self._options.force_end_token:
+            return StopReason.LENGTH, output[:-1], None
         if self._reading.ends.intersection(output[-1:]):
             return StopReason.EOS, output, None
         text, begin = self._text(output), len(self._text(self._reading.forced))
@@ -60,7 +63,6 @@ class Reference:
             before = text[: min(found)]
             is_enough = [self._text(output[:n]).startswith(before) for n in range(len(output) + 1)]
             return StopReason.STOP_SEQUENCE, output[: is_enough.index(True)], len(before)
-        is_full = len(output) == self._options.max_decoding_length
         return (StopReason.LENGTH, output, None) if is_full else None
 
     def _hypothesis(self, output: TokenIds) -> Hypothesis:

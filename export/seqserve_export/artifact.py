@@ -21,7 +21,8 @@ from seqserve_model.allocator import give_back_freed_memory
 from seqserve_model.config import DecoderCell, PositionScheme, TransformerConfig
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract import manifest as contract
-from seqserve_server.contract.manifest import Manifest, Provenance, Quantization, Template
+from seqserve_server.contract.manifest import Manifest, Provenance, Quantization
+from seqserve_server.contract.template import Template
 from seqserve_server.contract.tokenizer import Tokenizer
 
 MIN_ONNXRUNTIME = "1.23"
@@ -130,9 +131,10 @@ def _check_description(description: Description) -> None:
 def _check_heads(config: TransformerConfig) -> None:
     # The operators of the decoder step support no other head sizes.
     multiple = 16 if config.positions is PositionScheme.ROTARY else 8
-    if config.head_size % multiple:
+    size = config.decoder.head_size
+    if size % multiple:
         raise OptionError(
-            f"a head of the model has the size {config.head_size}; to export a model with"
+            f"a head of the model has the size {size}; to export a model with"
             f" {config.positions.value} positions it must be a multiple of {multiple}: choose"
             " model.width and model.heads accordingly"
         )
@@ -151,9 +153,11 @@ def _manifest(
         architecture=contract.Architecture(
             encoder_layers=config.encoder_layers,
             decoder_layers=config.decoder_layers,
-            heads=config.heads,
-            head_size=config.head_size,
+            heads=config.decoder.heads,
+            head_size=config.decoder.head_size,
             vocabulary_size=config.vocabulary_size,
+            encoder_heads=config.heads,
+            source_vocabulary_size=config.source_vocabulary_size or None,
             config=config.to_dict(),
             cell_width=config.width if config.decoder_cell is DecoderCell.SSRU else None,
         ),

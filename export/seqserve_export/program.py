@@ -134,7 +134,7 @@ def _step_arguments(
 
 def _caches(model: Transformer, rows: int, layer: int) -> list[Input]:
     """Lists the caches of a layer, as :class:`LayerCaches` does."""
-    config = model.config
+    config = model.config.decoder
     is_int8 = cache_scales(model.decoder_layers[0].cross_attention) is not None
 
     def cache(capacity: int) -> Tensor:

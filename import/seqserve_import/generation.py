@@ -37,6 +37,8 @@ def recommended_options(
     penalty = generation.real("repetition_penalty", 1.0)
     if penalty != 1.0:
         found["repetition_penalty"] = penalty
+    if generation.numbers("forced_eos_token_id") == [tokenizer.eos_id]:
+        found["force_end_token"] = True
     longest = generation.optional_number("max_length")
     if longest is not None and _START < longest <= max_target_length:
         found["max_decoding_length"] = longest - _START

@@ -32,13 +32,14 @@ from seqserve_model.config import TransformerConfig
 from seqserve_model.data import Pair
 from seqserve_model.revision import current_commit
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.manifest import Manifest, Provenance, Quantization, Template
+from seqserve_server.contract.manifest import Manifest, Provenance, Quantization
+from seqserve_server.contract.template import Template
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.shortlist import Shortlist
 
 _MAX_DECODING_LENGTH = 128
 """Target tokens of a sentence of the proof: text without sense may never come to an end."""
-_FILLERS = ("<mask", "madeupword")
+_FILLERS = ("<mask", "<unused", "madeupword")
 """Beginnings of tokens that stand for nothing in a target."""
 
 
@@ -184,19 +185,20 @@ def load(checkpoint: Checkpoint) -> Loaded:
         CheckpointError: A part of the checkpoint is missing, left over or does not fit.
     """
     family = family_of(checkpoint)
-    size = family.config.vocabulary_size
-    kind = checkpoint.config.text("model_type")
-    raw = convert(checkpoint.folder, kind)
+    config, kind = family.config, checkpoint.config.text("model_type")
+    folder = checkpoint.folder
+    raw, target = convert(folder, kind), convert_target(folder, kind)
+    source_size = config.source_vocabulary_size or None
     try:
-        tokenizer = Tokenizer(raw, size, convert_target(checkpoint.folder, kind))
+        tokenizer = Tokenizer(raw, config.vocabulary_size, target, source_size=source_size)
     except OptionError as error:
-        raise CheckpointError(f"{checkpoint.folder}: {error}") from None
-    named = {token_id: token for token, token_id in raw.get_vocab().items() if token_id < size}
-    suppressed = _suppressed(checkpoint, named, size)
+        raise CheckpointError(f"{folder}: {error}") from None
+    suppressed = _suppressed(checkpoint, tokenizer.vocabulary, config.vocabulary_size)
     family = family.without(suppressed, tokenizer.unk_id)
     model = load_model(checkpoint, family)
+    template = template_of(checkpoint, tokenizer.source_vocabulary, tokenizer.vocabulary)
     limits = input_limits(checkpoint, family, model)
-    return Loaded(model, family, tokenizer, suppressed, template_of(checkpoint, named), limits)
+    return Loaded(model, family, tokenizer, suppressed, template, limits)
 
 
 def _suppressed(checkpoint: Checkpoint, named: Mapping[int, str], size: int) -> list[int]:
@@ -206,7 +208,11 @@ def _suppressed(checkpoint: Checkpoint, named: Mapping[int, str], size: int) -> 
     the checkpoint's own settings exclude.
     """
     nameless = set(range(size)) - named.keys()
-    fillers = {token_id for token_id, token in named.items() if token.startswith(_FILLERS)}
+    fillers = {
+        token_id
+        for token_id, token in named.items()
+        if token_id < size and token.startswith(_FILLERS)
+    }
     generation = checkpoint.generation
     words = generation.number_lists("bad_words_ids")
     excluded = {

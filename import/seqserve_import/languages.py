@@ -11,7 +11,7 @@ import langcodes
 
 from seqserve_import.checkpoint import Checkpoint, Settings
 from seqserve_import.tokenizers.languages import M2M100, MBART50, NLLB
-from seqserve_server.contract.manifest import Template
+from seqserve_server.contract.template import Template
 
 Tokens = Collection[str]
 
@@ -21,12 +21,15 @@ _T5_TASK = re.compile(r"translation_(\w+)_to_(\w+)")
 _T5_PREFIX = re.compile(r"translate (\w+) to (\w+): ")
 
 
-def template_of(checkpoint: Checkpoint, vocabulary: Mapping[int, str]) -> Template | None:
+def template_of(
+    checkpoint: Checkpoint, source: Mapping[int, str], target: Mapping[int, str]
+) -> Template | None:
     """Finds what a checkpoint reads and writes beside its texts.
 
     Args:
         checkpoint: The checkpoint.
-        vocabulary: The token of each id.
+        source: The token of each id of a source.
+        target: The token of each id of a target.
 
     Returns:
         None if it reads nothing but the tokens of a text and the end token.
@@ -35,12 +38,12 @@ def template_of(checkpoint: Checkpoint, vocabulary: Mapping[int, str]) -> Templa
         CheckpointError: The first token of its targets is unknown.
     """
     read = _FAMILIES.get(checkpoint.config.text("model_type"), _none)
-    found = read(checkpoint, set(vocabulary.values()))
+    found = read(checkpoint, set(source.values()))
     forced = checkpoint.generation.optional_number("forced_bos_token_id")
     if forced is not None and not found.target_prefix:
-        if forced not in vocabulary:
+        if forced not in target:
             raise checkpoint.generation.wrong("forced_bos_token_id", "is no token")
-        found = replace(found, target_prefix=[vocabulary[forced]])
+        found = replace(found, target_prefix=[target[forced]])
     return None if found == Template() else found
 
 

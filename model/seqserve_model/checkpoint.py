@@ -36,7 +36,7 @@ from seqserve.errors import OptionError
 from seqserve_model.config import TransformerConfig
 from seqserve_model.transformer import Transformer
 from seqserve_model.weights import Weights
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.contract.tokenizer import FILE, TARGET_FILE, Tokenizer
 
 _RNG = "rng.cpu"
 _RNG_CUDA = "rng.cuda"
@@ -65,7 +65,8 @@ class RunDirectory:
         self.path = path
         self.config = path / "config.json"
         self.recipe = path / "recipe.json"
-        self.tokenizer = path / "tokenizer.json"
+        self.tokenizer = path / FILE
+        self.target_tokenizer = path / TARGET_FILE
         self.validation = path / "validation.tsv"
         self.test = path / "test.tsv"
         self.report = path / "report.json"
@@ -130,9 +131,16 @@ def load_run(path: Path, which: Weights = Weights.RESULT) -> tuple[Transformer, 
     run = RunDirectory(path)
     if not run.config.is_file():
         raise OptionError(f"{path}: is no training run; `seqserve train` makes one")
-    model = Transformer(TransformerConfig.from_dict(read_json(run.config)))
+    config = TransformerConfig.from_dict(read_json(run.config))
+    model = Transformer(config)
     set_weights(model, run.weights(which))
-    return model.eval(), Tokenizer.load(run.tokenizer)
+    tokenizer = Tokenizer.load(
+        run.tokenizer,
+        config.vocabulary_size,
+        has_target=run.target_tokenizer.exists(),
+        source_size=config.source_vocabulary_size or None,
+    )
+    return model.eval(), tokenizer
 
 
 def named_weights(model: Transformer) -> dict[str, Tensor]:

@@ -80,15 +80,23 @@ class TransformerConfig:
     """
 
     vocabulary_size: int = 6144
-    """V. Joint; a multiple of 128 keeps the exported argmax quick."""
+    """V, tokens of targets; a multiple of 128 keeps the exported argmax quick."""
+    source_vocabulary_size: int = 0
+    """Tokens of sources, if they have a vocabulary of their own; 0 for a joint one."""
     width: int = 256
     """W, d_model of the paper."""
     heads: int = 4
-    """H, of every attention."""
+    """H, of each attention."""
     attention_width: int = 0
     """A, of all heads together: each has A / H. 0 for the model's width, as in the paper."""
     feed_forward_width: int = 1024
     """F. Four times the width, as in the paper."""
+    decoder_heads: int = 0
+    """H of the decoder's attentions; 0 for heads."""
+    decoder_attention_width: int = 0
+    """A of the decoder's attentions; 0 for attention_width."""
+    decoder_feed_forward_width: int = 0
+    """F of the decoder; 0 for feed_forward_width."""
     encoder_layers: int = 4
     """Deep: the encoder runs once per request."""
     decoder_layers: int = 2
@@ -152,20 +160,27 @@ class TransformerConfig:
         for name in _DROPOUTS:
             if not 0 <= getattr(self, name) < 1:
                 raise OptionError(f"model.{name} is {getattr(self, name)}; it must lie in [0, 1)")
-        if self.attention_width < 0:
-            raise OptionError(
-                f"model.attention_width is {self.attention_width}; it must be at least 0"
-            )
+        for name in _OPTIONAL:
+            if getattr(self, name) < 0:
+                raise OptionError(f"model.{name} is {getattr(self, name)}; it must be at least 0")
         if not 0 <= self.norm_epsilon < 1:
             raise OptionError(f"model.norm_epsilon is {self.norm_epsilon}; it must lie in [0, 1)")
-        joint = self.attention_width or self.width
-        if joint % self.heads:
-            name = "attention_width" if self.attention_width else "width"
-            raise OptionError(
-                f"model.{name} ({joint}) must be a multiple of model.heads ({self.heads})"
-            )
+        self._check_heads()
         self._check_positions()
-        self._check_ids()
+        self._check_vocabularies()
+
+    def _check_heads(self) -> None:
+        for stack in ("", "decoder_"):
+            name, joint = self._first_set(f"{stack}attention_width", "attention_width", "width")
+            counted, heads = self._first_set(f"{stack}heads", "heads")
+            if joint % heads:
+                raise OptionError(
+                    f"model.{name} ({joint}) must be a multiple of model.{counted} ({heads})"
+                )
+
+    def _first_set(self, *names: str) -> tuple[str, int]:
+        """Finds the first of some sizes that is not 0, with its name."""
+        return next((name, size) for name in names if (size := getattr(self, name)))
 
     def _check_positions(self) -> None:
         if self.positions is PositionScheme.MARIAN and (self.width % 2 or self.width < 4):
@@ -173,10 +188,11 @@ class TransformerConfig:
                 f"model.positions: marian needs an even width of at least 4, not {self.width}"
             )
         if self.positions is PositionScheme.ROTARY:
-            if self.head_size % 2:
-                raise OptionError(
-                    f"model.positions: rotary needs heads of an even size, not {self.head_size}"
-                )
+            for size in (self.head_size, self.decoder.head_size):
+                if size % 2:
+                    raise OptionError(
+                        f"model.positions: rotary needs heads of an even size, not {size}"
+                    )
             if self.rotary_base <= 1:
                 raise OptionError(f"model.rotary_base is {self.rotary_base}; it must exceed 1")
         if self.positions is PositionScheme.T5:
@@ -191,21 +207,52 @@ class TransformerConfig:
                     f"half of model.relative_buckets ({self.relative_buckets})"
                 )
 
-    def _check_ids(self) -> None:
+    def _check_vocabularies(self) -> None:
+        if self.shared_embeddings and self.source_tokens != self.vocabulary_size:
+            raise OptionError(
+                f"model.source_vocabulary_size ({self.source_tokens}) must be that of targets"
+                f" ({self.vocabulary_size}) where model.shared_embeddings is true"
+            )
         for name in _IDS:
-            if not 0 <= getattr(self, name) < self.vocabulary_size:
-                raise OptionError(
-                    f"model.{name} is {getattr(self, name)}; it must be at least 0 and less than "
-                    f"model.vocabulary_size ({self.vocabulary_size})"
-                )
+            self._check_id(name, "vocabulary_size")
+        if self.source_vocabulary_size:
+            for name in _IDS_OF_BOTH:
+                self._check_id(name, "source_vocabulary_size")
         # Other ids may coincide: Marian and T5 begin with the padding, BART with the end token.
         if self.eos_id == self.pad_id:
             raise OptionError(f"model.eos_id and model.pad_id are both {self.eos_id}")
 
+    def _check_id(self, name: str, vocabulary: str) -> None:
+        if not 0 <= getattr(self, name) < getattr(self, vocabulary):
+            raise OptionError(
+                f"model.{name} is {getattr(self, name)}; it must be at least 0 and less than "
+                f"model.{vocabulary} ({getattr(self, vocabulary)})"
+            )
+
     @property
     def head_size(self) -> int:
-        """D: width of one attention head."""
+        """D: width of one attention head of the encoder."""
         return (self.attention_width or self.width) // self.heads
+
+    @property
+    def source_tokens(self) -> int:
+        """Number of tokens of sources."""
+        return self.source_vocabulary_size or self.vocabulary_size
+
+    @property
+    def decoder(self) -> TransformerConfig:
+        """The same shape with the decoder's heads and feed-forward width as those of all layers."""
+        if not any(getattr(self, name) for name in _OF_DECODER):
+            return self
+        return dataclasses.replace(
+            self,
+            heads=self.decoder_heads or self.heads,
+            attention_width=self.decoder_attention_width or self.attention_width,
+            feed_forward_width=self.decoder_feed_forward_width or self.feed_forward_width,
+            decoder_heads=0,
+            decoder_attention_width=0,
+            decoder_feed_forward_width=0,
+        )
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> TransformerConfig:
@@ -227,8 +274,11 @@ _POSITIVE = (
     "relative_distance", "max_source_length", "max_target_length",
 )
 # fmt: on
+_OF_DECODER = ("decoder_heads", "decoder_attention_width", "decoder_feed_forward_width")
+_OPTIONAL = ("source_vocabulary_size", "attention_width", *_OF_DECODER)
 _DROPOUTS = ("dropout", "attention_dropout")
 _IDS = ("pad_id", "bos_id", "eos_id", "unk_id")
+_IDS_OF_BOTH = ("pad_id", "eos_id")
 
 
 def to_plain(items: list[tuple[str, Any]]) -> dict[str, Any]:

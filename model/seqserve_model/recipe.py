@@ -19,7 +19,9 @@ from seqserve.errors import OptionError
 from seqserve_model.config import TransformerConfig, from_plain, to_plain
 
 # The vocabulary decides these, so a recipe does not repeat them.
-_SET_BY_VOCABULARY = {"vocabulary_size", "pad_id", "bos_id", "eos_id", "unk_id"}
+_SET_BY_VOCABULARY = {
+    "vocabulary_size", "source_vocabulary_size", "pad_id", "bos_id", "eos_id", "unk_id"
+}  # fmt: skip
 
 
 class Precision(Enum):

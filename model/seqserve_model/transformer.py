@@ -129,7 +129,7 @@ class Transformer(nn.Module):
         """Makes all layers, with Xavier-uniform projections and embeddings of variance 1/W."""
         super().__init__()
         self.config = config
-        self.source_embedding = nn.Embedding(config.vocabulary_size, config.width)
+        self.source_embedding = nn.Embedding(config.source_tokens, config.width)
         self.target_embedding = (
             self.source_embedding
             if config.shared_embeddings
@@ -141,7 +141,9 @@ class Transformer(nn.Module):
             nn.Parameter(torch.zeros(config.vocabulary_size)) if config.logits_bias else None
         )
         self.encoder_positions = make_positions(config, layers=config.encoder_layers, causal=False)
-        self.decoder_positions = make_positions(config, layers=config.decoder_layers, causal=True)
+        self.decoder_positions = make_positions(
+            config.decoder, layers=config.decoder_layers, causal=True
+        )
         self.memory_positions = Positions()  # a target token has no position in the source
         normed = config.embedding_norm
         self.encoder_embedding_norm = make_norm(config) if normed else nn.Identity()
@@ -153,7 +155,7 @@ class Transformer(nn.Module):
         )
         self.decoder_layers = cast(
             Sequence[DecoderLayer],
-            nn.ModuleList(DecoderLayer(config) for _ in range(config.decoder_layers)),
+            nn.ModuleList(DecoderLayer(config.decoder) for _ in range(config.decoder_layers)),
         )
         pre = config.norm_position is NormPosition.PRE
         # A pre-norm stack leaves its sum unnormalised: one more norm at the end of each.

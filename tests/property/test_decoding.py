@@ -102,6 +102,7 @@ def option_sets(draw: st.DrawFn) -> DecodingOptions:
     options = DecodingOptions(
         max_decoding_length=longest,
         min_decoding_length=draw(mostly(0, st.integers(0, longest))),
+        force_end_token=kind != "alternatives" and draw(mostly(False, st.just(True))),
         length_penalty=draw(st.sampled_from([0.0, 0.6, 1.0, 1.5])),
         repetition_penalty=draw(mostly(1.0, st.sampled_from([0.7, 1.1, 3.0]))),
         no_repeat_ngram_size=draw(mostly(0, st.integers(1, 3))),
@@ -290,7 +291,7 @@ def assert_streamed(request: KeptRequest, arrival: Arrival) -> None:
         kept = answer.best.token_ids
         assert words[: len(kept)] == kept[: len(words)]
     else:
-        ends = answer.best.stop_reason is StopReason.EOS
+        ends = arrival.options.force_end_token or answer.best.stop_reason is StopReason.EOS
         assert words == answer.best.token_ids[: None if ends else -1]
 
 

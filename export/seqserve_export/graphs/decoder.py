@@ -63,7 +63,7 @@ class DecoderGraph(nn.Module):
     def __init__(self, model: Transformer) -> None:
         """Joins the projections of each layer's first part, and tabulates position biases."""
         super().__init__()
-        self.model, self.heads = model, model.config.heads
+        self.model, self.heads = model, model.config.decoder.heads
         self.is_recurrent = model.config.decoder_cell is DecoderCell.SSRU
         join = ssru_projections if self.is_recurrent else qkv_projections
         self.target_projections = join(model.decoder_layers)

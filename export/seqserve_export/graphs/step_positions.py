@@ -19,7 +19,7 @@ class StepPositions(nn.Module):
     def __init__(self, model: Transformer) -> None:
         """Tabulates the bias by distance for schemes whose bias does not depend on the query."""
         super().__init__()
-        self.config, self.scheme = model.config, model.decoder_positions
+        self.config, self.scheme = model.config.decoder, model.decoder_positions
         # The cache holds the begin token too.
         self.capacity = model.config.max_target_length + 1
         if isinstance(self.scheme, T5Positions | AlibiPositions):

@@ -62,7 +62,13 @@ def make_shortlist(options: ShortlistOptions) -> Path:
 def learn_shortlist(
     tokenizer: Tokenizer, text: Sequence[Pair], options: ShortlistOptions
 ) -> Shortlist:
-    """Learns which tokens are frequent in targets, and which translate which."""
+    """Learns which tokens are frequent in targets, and which translate which.
+
+    Raises:
+        OptionError: Sources and targets have different vocabularies.
+    """
+    if not tokenizer.is_joint:
+        raise OptionError("a model with a vocabulary for each side takes no shortlist")
     encoded: list[TokenPair] = [
         (tokenizer.encode(pair.source)[:-1], tokenizer.encode_target(pair.target)[:-1])
         for pair in text

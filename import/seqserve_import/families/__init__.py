@@ -13,6 +13,7 @@ from seqserve_import.families.marian_native import marian_native
 from seqserve_import.families.pegasus import pegasus
 from seqserve_import.families.t5 import t5
 from seqserve_import.family import Family
+from seqserve_import.heads import with_wide_heads
 
 FAMILIES: Mapping[str, Callable[[Checkpoint], Family]] = {
     "marian": marian,
@@ -54,6 +55,6 @@ def family_of(checkpoint: Checkpoint) -> Family:
             " checkpoint"
         )
     try:
-        return FAMILIES[model_type](checkpoint)
+        return with_wide_heads(FAMILIES[model_type](checkpoint))
     except OptionError as error:
         raise CheckpointError(f"{config.path}: {error}") from None

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from seqserve_import.checkpoint import Checkpoint
+from seqserve_import.checkpoint import Checkpoint, Settings
 from seqserve_import.family import (
     Change,
     Family,
@@ -100,10 +100,6 @@ def bart_like(
         CheckpointError: A value is missing, or the network cannot be built from it.
     """
     config = checkpoint.config
-    for name in ("attention_heads", "ffn_dim"):
-        sizes = {config.number(f"{stack}_{name}") for stack in ("encoder", "decoder")}
-        if len(sizes) > 1:
-            raise config.wrong(f"decoder_{name}", f"is not equal to encoder_{name}")
     embeddings = find_embeddings(
         checkpoint,
         shared="model.shared.weight",
@@ -118,6 +114,7 @@ def bart_like(
         "width": config.number("d_model"),
         "heads": config.number("encoder_attention_heads"),
         "feed_forward_width": config.number("encoder_ffn_dim"),
+        **_decoder_sizes(config),
         "encoder_layers": config.number("encoder_layers"),
         "decoder_layers": config.number("decoder_layers"),
         "dropout": config.real("dropout", 0.1),
@@ -143,3 +140,13 @@ def bart_like(
         computed=computed or {},
         unused=(*embeddings.others, bias, "*.embed_positions.*", "*.version"),
     )
+
+
+def _decoder_sizes(config: Settings) -> dict[str, int]:
+    """Gives the sizes of the decoder that are not those of the encoder."""
+    theirs = {"decoder_heads": "attention_heads", "decoder_feed_forward_width": "ffn_dim"}
+    return {
+        ours: size
+        for ours, name in theirs.items()
+        if (size := config.number(f"decoder_{name}")) != config.number(f"encoder_{name}")
+    }

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.families.bart import bart_like
 from seqserve_import.family import Family, with_spare_row
+from seqserve_import.tokenizers.marian import TARGET_VOCABULARY
 from seqserve_model.config import NormPosition
 from seqserve_model.positions import sinusoids
 
 
 def marian(checkpoint: Checkpoint) -> Family:
-    """Reads Marian: as BART, but with sinusoids and without a norm of the embeddings."""
+    """Reads Marian: as BART, but with sinusoids and without a norm of the embeddings.
+
+    Some models have a vocabulary for each side.
+    """
     config = checkpoint.config
-    size = config.number("vocab_size")
-    if config.number("decoder_vocab_size", size) != size:
-        raise config.wrong(
-            "decoder_vocab_size",
-            "is not equal to vocab_size: models with a vocabulary for each side cannot be served",
-        )
-    if (checkpoint.folder / "target_vocab.json").exists():
-        raise config.wrong(
-            "share_encoder_decoder_embeddings",
-            "and target_vocab.json tell of a vocabulary for each side, which cannot be served",
-        )
-    return with_sinusoids(checkpoint, norm_position=NormPosition.POST)
+    source = target = config.number("vocab_size")
+    if not config.flag("share_encoder_decoder_embeddings", True):
+        target = config.number("decoder_vocab_size", source)
+    is_joint = source == target and not (checkpoint.folder / TARGET_VOCABULARY).exists()
+    return with_sinusoids(
+        checkpoint,
+        norm_position=NormPosition.POST,
+        vocabulary_size=target,
+        source_vocabulary_size=0 if is_joint else source,
+    )
 
 
-def with_sinusoids(checkpoint: Checkpoint, *, norm_position: NormPosition) -> Family:
+def with_sinusoids(checkpoint: Checkpoint, **differences: Any) -> Family:
     """Reads a model whose tables of positions have all sines before all cosines.
 
     A checkpoint that holds the tables has the sines and cosines that it was trained with.
@@ -41,7 +45,7 @@ def with_sinusoids(checkpoint: Checkpoint, *, norm_position: NormPosition) -> Fa
         checkpoint,
         changes=dict.fromkeys(tables, with_spare_row),
         computed=dict.fromkeys(tables, table),
-        norm_position=norm_position,
+        **differences,
     )
 
 

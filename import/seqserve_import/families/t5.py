@@ -78,7 +78,7 @@ def t5(checkpoint: Checkpoint) -> Family:
     layers = config.number("num_layers")
     # Ours divides each query by the root of its size.
     changes: dict[str, Change] = {"*.query.weight": partial(_times, head_size**0.5)}
-    if config.flag("scale_decoder_outputs", config.flag("tie_word_embeddings", True)):
+    if _scales_output(config):
         changes["decoder_norm.weight"] = partial(_times, width**-0.5)
     length = config.number("n_positions", _LENGTH)
     return Family(
@@ -112,6 +112,14 @@ def t5(checkpoint: Checkpoint) -> Family:
         names={**embeddings.names, **_names(is_gated)},
         changes=changes,
         unused=(*embeddings.others, _UNUSED),
+    )
+
+
+def _scales_output(config: Settings) -> bool:
+    """Tells whether the decoder's output is divided by √width; T5 does so where it ties tables."""
+    is_mt5 = config.text("model_type") == "mt5"
+    return config.flag(
+        "scale_decoder_outputs", not is_mt5 and config.flag("tie_word_embeddings", True)
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import tokenizers
 
 from seqserve.errors import OptionError
-from seqserve_import.tokenizers.files import AGAIN, read_object, read_settings, read_vocabulary
+from seqserve_import.tokenizers.files import AGAIN, read_rows, read_settings, read_vocabulary
 from seqserve_import.tokenizers.languages import M2M100, MBART, MBART50, NLLB, WMT21
 from seqserve_import.tokenizers.pb.pieces_pb2 import Model
 from seqserve_import.tokenizers.pieces import Piece, read_pieces
@@ -30,7 +30,8 @@ def convert_m2m100(folder: Path) -> tokenizers.Tokenizer:
     codes = WMT21 if read_settings(folder).get("language_codes") == "wmt21" else M2M100
     languages = [f"__{code}__" for code in codes]
     tokens = read_vocabulary(vocabulary) + languages
-    return segmenter(path, read_pieces(path), tokens, {*_CONTROLS, *languages})
+    special = {*_CONTROLS, *languages}
+    return segmenter(path, read_pieces(path), tokens, special, rows=read_rows(folder))
 
 
 def convert_mbart(folder: Path) -> tokenizers.Tokenizer:
@@ -42,8 +43,7 @@ def convert_mbart(folder: Path) -> tokenizers.Tokenizer:
     model = read_pieces(path)
     name = read_settings(folder).get("tokenizer_class")
     if name is None:
-        rows = read_object(folder / "config.json").get("vocab_size", 0)
-        fifty = rows >= len(_tokens(path, model, MBART50))
+        fifty = read_rows(folder) >= len(_tokens(path, model, MBART50))
     else:
         fifty = name.startswith("MBart50")
     return _convert(path, model, MBART50 if fifty else MBART)

@@ -52,6 +52,13 @@ def read_settings(folder: Path) -> dict[str, Any]:
     return read_object(path) if path.exists() else {}
 
 
+def read_rows(folder: Path, name: str = "vocab_size") -> int:
+    """Returns a number of embeddings from ``config.json``; 0 if it is not there."""
+    path = folder / "config.json"
+    rows = read_object(path).get(name) if path.exists() else None
+    return rows if type(rows) is int else 0
+
+
 def read_vocabulary(path: Path) -> list[str]:
     """Returns the tokens of a ``vocab.json``, which maps tokens to ids, in the order of their ids.
 

@@ -12,8 +12,10 @@ from seqserve_import.tokenizers.pb.pieces_pb2 import Model
 
 SPACE = "▁"
 
-# No text has it: it is not a character.
-_HOLD = "\ufdd0"
+# No text has them: they are not characters.
+_HOLD, _APART = "\ufdd0", "\ufdd1"
+# Of all characters behind these, unassigned and private ones, a table replaces none.
+_REPLACEABLE = (*range(0xD800), *range(0xE000, 0x30000))
 _UNSORTED = [
     "\N{ARABIC SHADDA}",
     "\N{HEBREW POINT DAGESH OR MAPIQ}",
@@ -46,9 +48,9 @@ def _characters(path: Path, table: bytes) -> list[normalizers.Normalizer]:
     """Returns what applies a table of characters.
 
     ``Precompiled`` alone loses text: of a letter and its marks it looks up only the shortest part
-    that the table has. So all kinds of space are replaced first, and where the table composes
-    letters and marks, NFC does so around it. A mark on a character such as ``ﬁ``, which the table
-    replaces with others, is still lost.
+    that the table has. So all kinds of space are replaced first, a mark on a character that the
+    table replaces is kept apart from it, and where the table composes letters and marks, NFC does
+    so around it.
     """
     try:
         precompiled = normalizers.Precompiled(table)
@@ -56,15 +58,19 @@ def _characters(path: Path, table: bytes) -> list[normalizers.Normalizer]:
         raise OptionError(
             f"{path}: its table of characters is damaged ({error}); {AGAIN}"
         ) from None
-    steps: list[normalizers.Normalizer] = [precompiled]
+    spaces, one, several = _replaced(precompiled)
+    steps: list[normalizers.Normalizer] = [precompiled, normalizers.Replace(_APART, "")]
+    for codes, mark in (one, _APART), (several, _HOLD):
+        if codes:
+            steps.insert(0, _replace(rf"(?=\p{{M}})(?<={_class(codes)})", mark))
     if precompiled.normalize_str("e\N{COMBINING ACUTE ACCENT}") == "é":
-        steps = _composing(precompiled)
-    if spaces := _spaces(precompiled):
-        steps.insert(0, _replace(f"[{spaces}]", " "))
-    return steps
+        steps = _composing(steps)
+    if spaces:
+        steps.insert(0, _replace(_class(spaces), " "))
+    return [*steps, normalizers.Replace(_HOLD, "")]
 
 
-def _composing(precompiled: normalizers.Normalizer) -> list[normalizers.Normalizer]:
+def _composing(table: list[normalizers.Normalizer]) -> list[normalizers.Normalizer]:
     """Returns NFC before a table, for letters and marks written apart, and after it, for those that
     it takes apart, such as halfwidth kana with voicing marks.
 
@@ -73,14 +79,33 @@ def _composing(precompiled: normalizers.Normalizer) -> list[normalizers.Normaliz
     """
     held = [normalizers.Replace(mark, mark + _HOLD) for mark in _UNSORTED]
     nfc = normalizers.NFC()
-    return [*held, nfc, precompiled, nfc, normalizers.Replace(_HOLD, "")]
+    return [*held, nfc, *table, nfc]
 
 
-def _spaces(precompiled: normalizers.Precompiled) -> str:
-    """Returns the characters of up to three bytes that become a space, escaped for a class."""
-    characters = (chr(code) for code in range(2**16) if not 0xD800 <= code < 0xE000)
-    found = [one for one in characters if one != " " and precompiled.normalize_str(one) == " "]
-    return "".join(f"\\x{{{ord(one):x}}}" for one in found)
+def _replaced(precompiled: normalizers.Precompiled) -> tuple[list[int], list[int], list[int]]:
+    """Returns the characters that become a space, another character, and several or none.
+
+    A mark composes with the one character that another has become, not with the last of several.
+    """
+    spaces: list[int] = []
+    one: list[int] = []
+    several: list[int] = []
+    for code in _REPLACEABLE:
+        found = precompiled.normalize_str(chr(code))
+        if found != chr(code):
+            group = spaces if found == " " else one if len(found) == 1 else several
+            group.append(code)
+    return spaces, one, several
+
+
+def _class(codes: list[int]) -> str:
+    """Returns the regular expression of some characters, in ascending order, as few ranges."""
+    ranges: list[list[int]] = []
+    for code in codes:
+        if not ranges or code != ranges[-1][1] + 1:
+            ranges.append([code, code])
+        ranges[-1][1] = code
+    return "[" + "".join(rf"\x{{{first:x}}}-\x{{{last:x}}}" for first, last in ranges) + "]"
 
 
 def decoder(*, byte_fallback: bool) -> decoders.Decoder:

@@ -32,10 +32,11 @@ def segmenter(
     tokens: Sequence[str],
     special: Collection[str],
     symbols: Sequence[str] = (),
+    rows: int = 0,
 ) -> tokenizers.Tokenizer:
     """Returns the tokenizer of a SentencePiece model whose ids are those of a checkpoint.
 
-    Pieces that the checkpoint has no id for come after its tokens, as special tokens: text is
+    Pieces that the checkpoint has no id for come after its embeddings, as special tokens: text is
     divided into them as SentencePiece does it, and who encodes replaces them with ``<unk>``. Tokens
     that are no pieces of this model are spelled with a space at the end: no text contains it, since
     spaces have become ``▁``, and decoding drops it.
@@ -46,16 +47,20 @@ def segmenter(
         tokens: The checkpoint's tokens; the place of each is its id.
         special: Those of them that stand for no text, such as ``</s>`` and languages.
         symbols: Those of them that are always one token, and begin a text anew.
+        rows: Embeddings of the checkpoint; those without a token are named ``<unused0>`` and so on.
 
     Raises:
         OptionError: A token is there twice, or ``<pad>``, ``</s>`` or ``<unk>`` is not there.
     """
     _check(path, tokens)
     scores = _scores(model, special)
-    known, hidden = {*tokens}, {*special}
+    known = {*tokens}
     missing = [piece for piece in scores if piece not in known]
+    if missing:
+        tokens = [*tokens, *(f"<unused{number}>" for number in range(rows - len(tokens)))]
+    hidden = {*special, *tokens[len(known) :]}
     strange = _strange(tokens, scores)
-    plain = {*scores, *special, *symbols, *strange, *_bytes(model)}
+    plain = {*scores, *hidden, *symbols, *strange, *_bytes(model)}
     listed = [token if token in plain else f"{token} " for token in tokens] + missing
     # Special tokens at the end need no place in the model, where text could be taken for them.
     end = len(listed)

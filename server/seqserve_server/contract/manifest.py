@@ -17,6 +17,7 @@ from typing import Any
 
 from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.contract.json_fields import build
+from seqserve_server.contract.template import Template
 
 FORMAT = 2
 """Format version of artifacts; a server refuses all others."""
@@ -47,13 +48,24 @@ class Architecture:
     encoder_layers: int
     decoder_layers: int
     heads: int
+    """Of each attention of the decoder."""
     head_size: int
     vocabulary_size: int
+    """Tokens of targets."""
     config: dict[str, Any]
     """Full configuration of the torch model."""
+    encoder_heads: int | None = None
+    """Of each attention of the encoder; None for as many as the decoder has."""
+    source_vocabulary_size: int | None = None
+    """Tokens of sources if they have a vocabulary of their own; None for a joint one."""
     cell_width: int | None = None
     """Width of the state that each decoder layer keeps of a target, where it is recurrent (SSRU);
     None where it attends to the target and keeps keys and values."""
+
+    @property
+    def source_tokens(self) -> int:
+        """Number of tokens of sources."""
+        return self.source_vocabulary_size or self.vocabulary_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,44 +86,6 @@ class Limits:
     """Including the end token."""
     max_target_length: int
     """Without the end token."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Template:
-    """What the model reads beside the tokens of a text, and the languages that it knows.
-
-    Elements of the three lists are tokens as spelled in the vocabulary. ``{source}`` and
-    ``{target}`` stand for the token of the source language and of the target language.
-    """
-
-    source_prefix: list[str] = field(default_factory=list)
-    """Tokens before those of a source."""
-    source_suffix: list[str] = field(default_factory=list)
-    """Tokens after the end token of a source."""
-    target_prefix: list[str] = field(default_factory=list)
-    """Tokens that every target begins with."""
-    text_prefix: str = ""
-    """Text before a source whose languages are named; it contains ``{source}`` and ``{target}``."""
-    source_languages: dict[str, str] = field(default_factory=dict)
-    """Token or, for ``text_prefix``, name of each source language, by its code."""
-    target_languages: dict[str, str] = field(default_factory=dict)
-    """Token or, for ``text_prefix``, name of each target language, by its code."""
-    aliases: dict[str, str] = field(default_factory=dict)
-    """Other codes of languages, such as those of ISO 639, and the codes that they stand for."""
-
-    @property
-    def languages(self) -> dict[str, dict[str, str]]:
-        """The languages of each role: ``source`` and ``target``."""
-        return {"source": self.source_languages, "target": self.target_languages}
-
-    @property
-    def tokens(self) -> set[str]:
-        """Every token that it may add."""
-        languages = {f"{{{role}}}": known for role, known in self.languages.items()}
-        found: set[str] = set()
-        for element in (*self.source_prefix, *self.source_suffix, *self.target_prefix):
-            found.update(languages[element].values() if element in languages else [element])
-        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,8 +287,12 @@ class Manifest:
                 yield name, f"{value!r:.80} is less than 1"
             if isinstance(value, int) and value > _MAX_NUMBER:
                 yield name, f"{value!r:.80} is more than {_MAX_NUMBER}"
+        size = self.architecture.vocabulary_size
+        sizes = dict.fromkeys(asdict(self.tokens), size)
+        # These are read as sources too.
+        sizes |= dict.fromkeys(("pad", "eos"), min(size, self.architecture.source_tokens))
         for name, token_id in asdict(self.tokens).items():
-            if not 0 <= token_id < self.architecture.vocabulary_size:
+            if not 0 <= token_id < sizes[name]:
                 yield f"tokens.{name}", f"{token_id} is not a token id"
 
 

@@ -35,6 +35,7 @@ class DecodingOptions:
 
     max_decoding_length: int
     min_decoding_length: int = 0
+    force_end_token: bool = False
     beam_size: int = 1
     patience: float = 1.0
     length_penalty: float = 1.0

@@ -6,7 +6,7 @@ encoded as ordinary characters.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -36,15 +36,18 @@ class Pieces(NamedTuple):
 
 
 class Tokenizer:
-    """Tokenizer with one joint vocabulary for source and target, which may be divided by two rules.
+    """Tokenizer of sources and targets.
+
+    Both share one vocabulary, which may be divided by two rules, or each has its own.
 
     Attributes:
-        vocabulary_size: Number of tokens.
+        vocabulary_size: Number of tokens of targets.
         pad_id: Pads the shorter rows of a batch.
         bos_id: Precedes the first target token; the padding where the vocabulary has no ``<s>``, as
             in Marian and T5.
         eos_id: Ends a source and a target.
-        unk_id: Replaces characters that the vocabulary does not have.
+        unk_id: Replaces characters of a target that the vocabulary does not have.
+        is_joint: Whether sources and targets have one vocabulary.
     """
 
     def __init__(
@@ -52,6 +55,8 @@ class Tokenizer:
         tokenizer: tokenizers.Tokenizer,
         size: int | None = None,
         target: tokenizers.Tokenizer | None = None,
+        *,
+        source_size: int | None = None,
     ) -> None:
         """Wraps a loaded tokenizer; its padding is not used.
 
@@ -60,46 +65,55 @@ class Tokenizer:
 
         Args:
             tokenizer: The loaded tokenizer.
-            size: Number of tokens of the model; that of the tokenizer by default. Special tokens
-                may be beyond: pieces that a text is divided into, but that have no id.
-            target: Divides targets, and spells tokens, over the same ids; ``tokenizer`` if None.
+            size: Number of target tokens of the model; that of the tokenizer by default. Special
+                tokens may be beyond: pieces that a text is divided into, but that have no id.
+            target: Divides targets and spells their tokens; ``tokenizer`` if None.
+            source_size: Number of source tokens, if they have a vocabulary of their own.
 
         Raises:
-            OptionError: A control token is not in the vocabulary, or another token is beyond
-                ``size``.
+            OptionError: A control token is not in a vocabulary, another token is beyond ``size``,
+                or the vocabularies have different end tokens.
         """
-        self._tokenizer = _plain(tokenizer)
-        self._target = _plain(target) if target else tokenizer
-        self.vocabulary_size: int = tokenizer.get_vocab_size()
-        self._size = self.vocabulary_size if size is None else size
-        self.pad_id = self._id_of(PAD)
+        self.is_joint = source_size is None
+        self._source = _Side(tokenizer, size if source_size is None else source_size)
+        is_one = target is None and source_size in (None, size)
+        self._target = self._source if is_one else _Side(target or tokenizer, size)
+        self.vocabulary_size = self._target.vocabulary_size
+        self.pad_id = self._target.pad_id
         begin = self.id_of(BOS)
         self.bos_id = self.pad_id if begin is None else begin
-        self.eos_id = self._id_of(EOS)
-        self.unk_id = self._id_of(UNK)
-        controls = frozenset((self.pad_id, self.bos_id, self.eos_id))
-        self._byte_ids = frozenset(map(tokenizer.token_to_id, BYTE_TOKENS)) - {None}
-        self._hidden_ids = _special_ids(tokenizer) | _special_ids(self._target)
-        self._unwritten_ids = controls | self._hidden_ids
+        self.eos_id = self._target.eos_id
+        self.unk_id = self._target.unk_id
         self._front = _front_of(tokenizer, self.eos_id)
-        if not all(map(self.is_hidden, range(self._size, self.vocabulary_size))):
-            raise OptionError(f"tokenizer: has more tokens than the model, which has {size}")
+        if self._source.eos_id != self.eos_id:
+            raise OptionError(
+                f"tokenizer: {EOS} is token {self._source.eos_id} of sources and {self.eos_id} of"
+                " targets; it must be the same one"
+            )
 
     @classmethod
-    def load(cls, path: Path, size: int | None = None, *, has_target: bool = False) -> Tokenizer:
+    def load(
+        cls,
+        path: Path,
+        size: int | None = None,
+        *,
+        has_target: bool = False,
+        source_size: int | None = None,
+    ) -> Tokenizer:
         """Reads a ``tokenizer.json`` for a model of ``size`` tokens.
 
         Args:
             path: The file.
             size: As for the class.
             has_target: Whether ``target_tokenizer.json`` beside it divides targets.
+            source_size: As for the class.
 
         Raises:
             OptionError: A file cannot be read, a control token is missing, or the model has fewer
                 tokens.
         """
         target = _read(path.with_name(TARGET_FILE)) if has_target else None
-        return cls(_read(path), size, target)
+        return cls(_read(path), size, target, source_size=source_size)
 
     @classmethod
     def of_artifact(cls, folder: Path, manifest: Manifest) -> Tokenizer:
@@ -107,8 +121,13 @@ class Tokenizer:
 
         Files that the manifest does not list, and so nobody has checked, are not opened.
         """
-        size, has_target = manifest.architecture.vocabulary_size, TARGET_FILE in manifest.files
-        return cls.load(folder / FILE, size, has_target=has_target)
+        shape = manifest.architecture
+        return cls.load(
+            folder / FILE,
+            shape.vocabulary_size,
+            has_target=TARGET_FILE in manifest.files,
+            source_size=shape.source_vocabulary_size,
+        )
 
     def save(self, path: Path) -> list[str]:
         """Writes the ``tokenizer.json``, and beside it that of targets if there is one.
@@ -116,65 +135,69 @@ class Tokenizer:
         Returns:
             The names of the files.
         """
-        files = {path: self._tokenizer}
-        if self._target is not self._tokenizer:
-            files[path.with_name(TARGET_FILE)] = self._target
+        files = {path: self._source.library}
+        if self._target.library is not self._source.library:
+            files[path.with_name(TARGET_FILE)] = self._target.library
         for file, tokenizer in files.items():
             file.write_text(tokenizer.to_str(pretty=True) + "\n", encoding="utf-8")
         return [file.name for file in files]
 
     def encode(self, text: str) -> list[int]:
         """Encodes a source; the last id is the end token."""
-        return self._front + self._divided(self._tokenizer, text)
+        return self._front + self._source.divide(text)
 
     def encode_target(self, text: str) -> list[int]:
         """Encodes a target; the last id is the end token."""
-        return self._divided(self._target, text)
+        return self._target.divide(text)
 
     def pieces(self, text: str, *, is_target: bool = False) -> Pieces:
         """Divides a source, or a target, without the tokens that are added to it."""
-        encoding = (self._target if is_target else self._tokenizer).encode(
-            text, add_special_tokens=False
-        )
-        return Pieces(self._without_controls(encoding.ids), encoding.offsets)
-
-    def _divided(self, tokenizer: tokenizers.Tokenizer, text: str) -> list[int]:
-        return self._with_end(tokenizer.encode(text, add_special_tokens=False).ids)
+        return (self._target if is_target else self._source).pieces(text)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Encodes many sources as :meth:`encode` does, on all cores."""
-        encodings = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [self._front + self._with_end(encoding.ids) for encoding in encodings]
+        return [self._front + ids for ids in self._source.divide_all(texts)]
 
     def truncate(self, ids: list[int], limit: int) -> list[int]:
         """Truncates the ids of a text to ``limit``, keeping the end token last."""
         return ids if len(ids) <= limit else [*ids[: limit - 1], self.eos_id]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Decodes ids to text without control tokens."""
-        text: str = self._target.decode(list(ids), skip_special_tokens=True)
+        """Decodes ids of a target to text without control tokens."""
+        text: str = self._target.library.decode(list(ids), skip_special_tokens=True)
         return text
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """Returns each token as spelled in the vocabulary."""
-        spelled = self._spelled
-        return [spelled.get(id_, UNK) for id_ in ids]
+        """Returns each token of a target as spelled in the vocabulary."""
+        return self._target.tokens(ids)
+
+    def source_tokens(self, ids: Sequence[int]) -> list[str]:
+        """Returns each token of a source as spelled in the vocabulary."""
+        return self._source.tokens(ids)
 
     @cached_property
     def token_bytes(self) -> int:
         """Bytes of the longest token in UTF-8, as spelled in the vocabulary."""
-        return max(len(token.encode()) for token in self._spelled.values())
+        spelled = (*self._source.spelled.values(), *self._target.spelled.values())
+        return max(len(token.encode()) for token in spelled)
 
-    @cached_property
-    def _spelled(self) -> dict[int, str]:
-        vocabulary = self._target.get_vocab()
-        return {id_: token.removesuffix(_OTHER_SIDE) for token, id_ in vocabulary.items()}
+    @property
+    def vocabulary(self) -> Mapping[int, str]:
+        """The tokens of targets by their ids, as spelled in the vocabulary."""
+        return self._target.spelled
+
+    @property
+    def source_vocabulary(self) -> Mapping[int, str]:
+        """The tokens of sources by their ids, as spelled in the vocabulary."""
+        return self._source.spelled
 
     def id_of(self, token: str) -> int | None:
-        """Returns the id of a token as spelled in the vocabulary; None if it has none."""
-        found = map(self._target.token_to_id, (token, f"{token}{_OTHER_SIDE}"))
-        id_: int | None = next((each for each in found if each is not None), None)
-        return id_ if id_ is not None and id_ < self._size else None
+        """Returns the id of a target token as spelled in the vocabulary; None if it has none."""
+        return self._target.id_of(token)
+
+    def source_id_of(self, token: str) -> int | None:
+        """Returns the id of a source token as spelled in the vocabulary; None if it has none."""
+        return self._source.id_of(token)
 
     def stream(self, stops: Sequence[str] = ()) -> TextStream:
         """Starts incremental decoding that holds back what may be part of a stop sequence."""
@@ -182,11 +205,53 @@ class Tokenizer:
 
     def is_byte(self, id_: int) -> bool:
         """Tells whether a token is one byte of a character that the vocabulary does not have."""
-        return id_ in self._byte_ids
+        return id_ in self._target.byte_ids
 
     def is_hidden(self, id_: int) -> bool:
         """Tells whether :meth:`decode` omits a token."""
-        return id_ in self._hidden_ids
+        return id_ in self._target.hidden_ids
+
+
+class _Side:
+    """The vocabulary of sources, or of targets, and the rule that divides them."""
+
+    def __init__(self, library: tokenizers.Tokenizer, size: int | None) -> None:
+        """Checks that the tokens beyond ``size`` are special, and that there are control tokens."""
+        self.library = _plain(library)
+        self.vocabulary_size: int = library.get_vocab_size()
+        self._size = self.vocabulary_size if size is None else size
+        self.pad_id, self.eos_id, self.unk_id = map(self._known_id_of, (PAD, EOS, UNK))
+        self.byte_ids = frozenset(map(library.token_to_id, BYTE_TOKENS)) - {None}
+        added = library.get_added_tokens_decoder()
+        self.hidden_ids = frozenset(id_ for id_, token in added.items() if token.special)
+        self._unwritten_ids = self.hidden_ids | {self.pad_id, self.eos_id, self.id_of(BOS)}
+        if not self.hidden_ids.issuperset(range(self._size, self.vocabulary_size)):
+            raise OptionError(f"tokenizer: has more tokens than the model, which has {size}")
+
+    @cached_property
+    def spelled(self) -> dict[int, str]:
+        vocabulary = self.library.get_vocab()
+        return {id_: token.removesuffix(_OTHER_SIDE) for token, id_ in vocabulary.items()}
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        spelled = self.spelled
+        return [spelled.get(id_, UNK) for id_ in ids]
+
+    def id_of(self, token: str) -> int | None:
+        found = map(self.library.token_to_id, (token, f"{token}{_OTHER_SIDE}"))
+        id_: int | None = next((each for each in found if each is not None), None)
+        return id_ if id_ is not None and id_ < self._size else None
+
+    def divide(self, text: str) -> list[int]:
+        return self._with_end(self.library.encode(text, add_special_tokens=False).ids)
+
+    def pieces(self, text: str) -> Pieces:
+        encoding = self.library.encode(text, add_special_tokens=False)
+        return Pieces(self._without_controls(encoding.ids), encoding.offsets)
+
+    def divide_all(self, texts: Sequence[str]) -> list[list[int]]:
+        encodings = self.library.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [self._with_end(encoding.ids) for encoding in encodings]
 
     def _with_end(self, ids: list[int]) -> list[int]:
         return [*self._without_controls(ids), self.eos_id]
@@ -196,7 +261,7 @@ class Tokenizer:
         unwritten, unk = self._unwritten_ids, self.unk_id
         return [unk if id_ in unwritten else id_ for id_ in ids]
 
-    def _id_of(self, token: str) -> int:
+    def _known_id_of(self, token: str) -> int:
         id_ = self.id_of(token)
         if id_ is None:
             raise OptionError(f"tokenizer: {token!r} is not in the vocabulary")
@@ -218,11 +283,6 @@ def _plain(tokenizer: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
-
-
-def _special_ids(tokenizer: tokenizers.Tokenizer) -> frozenset[int]:
-    added = tokenizer.get_added_tokens_decoder()
-    return frozenset(id_ for id_, token in added.items() if token.special)
 
 
 def _front_of(tokenizer: tokenizers.Tokenizer, eos: int) -> list[int]:

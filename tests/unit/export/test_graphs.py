@@ -78,6 +78,8 @@ SHAPES: dict[str, dict[str, Any]] = {
         "norm": Norm.RMS,
         "heads": 3,
         "attention_width": 48,
+        "decoder_heads": 2,
+        "decoder_attention_width": 32,
         "projection_bias": False,
         "activation": Activation.GEGLU_TANH,
         "norm_epsilon": 1e-3,
@@ -91,6 +93,11 @@ SHAPES: dict[str, dict[str, Any]] = {
         "activation": Activation.GELU_TANH,
         "heads": 3,
         "attention_width": 24,
+        "decoder_heads": 2,
+        "decoder_attention_width": 16,
+        "decoder_feed_forward_width": 40,
+        "shared_embeddings": False,
+        "source_vocabulary_size": VOCABULARY_SIZE + 8,
     },
     # As in Marian's students.
     "ssru-marian-post-norm": {
@@ -119,6 +126,8 @@ SHAPES: dict[str, dict[str, Any]] = {
         "relative_distance": 3,
         "attention_width": 8,
         "heads": 1,
+        "decoder_heads": 2,
+        "decoder_attention_width": 16,
         "logits_bias": True,
     },
 }

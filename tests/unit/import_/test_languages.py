@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 
 from seqserve_import.checkpoint import Checkpoint, CheckpointError
 from seqserve_import.languages import template_of
-from seqserve_server.contract.manifest import Template
+from seqserve_server.contract.template import Template
 
 
 @pytest.fixture
@@ -23,7 +23,8 @@ def folder(tmp_path: Path) -> Path:
 
 def template(folder: Path, tokens: list[str], **settings: Any) -> Template | None:
     (folder / "config.json").write_text(json.dumps({"eos_token_id": 2} | settings))
-    return template_of(Checkpoint(folder), dict(enumerate(tokens)))
+    vocabulary = dict(enumerate(tokens))
+    return template_of(Checkpoint(folder), vocabulary, vocabulary)
 
 
 def test_nllb_has_the_source_language_in_front_and_the_target_language_first(folder: Path) -> None:

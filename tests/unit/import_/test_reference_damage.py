@@ -130,8 +130,15 @@ def test_a_table_under_another_name_is_found(
         ({"d_model": None}, "config.json: d_model is missing"),
         ({"d_model": "16"}, r"d_model is not of type int"),
         ({"d_model": 17}, "model.width"),
-        ({"encoder_attention_heads": 7}, "decoder_attention_heads is not equal to encoder_att"),
-        ({"decoder_ffn_dim": 7}, "decoder_ffn_dim is not equal to encoder_ffn_dim"),
+        (
+            {"encoder_attention_heads": 7},
+            r"model\.width \(\d+\) must be a multiple of model\.heads",
+        ),
+        ({"decoder_attention_heads": 7}, r"must be a multiple of model\.decoder_heads \(7\)"),
+        (
+            {"decoder_ffn_dim": 7},
+            r"the weight model\.decoder\.layers\.0\.fc1\.weight has the shape",
+        ),
         ({"activation_function": "quick_gelu"}, "activation_function is none of relu, gelu"),
         ({"vocab_size": 90}, "tokenizer: has more tokens than the model, which has 90"),
         ({"encoder_layers": 3}, r"the weight model\.encoder\.layers\.1\..* is missing"),
@@ -155,13 +162,28 @@ def test_one_token_must_end_a_target(folder: Path, ends: Any) -> None:
         load(Checkpoint(folder))
 
 
-def test_two_vocabularies_are_refused(make_checkpoint: MakeCheckpoint, tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(make_checkpoint("marian", 12)[1], tmp_path / "marian"))
-    (folder / "target_vocab.json").write_text("{}")
-    with pytest.raises(CheckpointError, match="a vocabulary for each side"):
+def test_two_vocabularies_must_end_with_one_token(
+    make_checkpoint: MakeCheckpoint, tmp_path: Path
+) -> None:
+    checkpoint = make_checkpoint("marian-two-vocabularies", 1)[1]
+    folder = Path(shutil.copytree(checkpoint, tmp_path / "marian"))
+    path = folder / "target_vocab.json"
+    ids = json.loads(path.read_text())
+    path.write_text(json.dumps(ids | {"</s>": ids["▁z9"], "▁z9": ids["</s>"]}))
+    with pytest.raises(CheckpointError, match="</s> is token 0 of sources and 9 of targets"):
         load(Checkpoint(folder))
-    change_config(folder, decoder_vocab_size=7)
-    with pytest.raises(CheckpointError, match="decoder_vocab_size is not equal to vocab_size"):
+
+
+def test_vocabulary_of_each_side_must_fit_its_table(
+    make_checkpoint: MakeCheckpoint, tmp_path: Path
+) -> None:
+    checkpoint = make_checkpoint("marian-two-vocabularies", 1)[1]
+    folder = Path(shutil.copytree(checkpoint, tmp_path / "marian"))
+    change_config(folder, vocab_size=200)
+    with pytest.raises(CheckpointError, match=r"encoder\.embed_tokens\.weight has the shape"):
+        load(Checkpoint(folder))
+    change_config(folder, vocab_size=96, decoder_vocab_size=95)
+    with pytest.raises(CheckpointError, match=r"model\.pad_id is 95; .* model\.vocabulary_size"):
         load(Checkpoint(folder))
 
 

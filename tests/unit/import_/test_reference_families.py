@@ -68,6 +68,38 @@ def test_the_seeds_have_every_corner(make_checkpoint: MakeCheckpoint) -> None:
     assert {config.encoder_layers > config.decoder_layers for config in configs} == {True, False}
 
 
+def test_rows_without_a_token_are_never_generated(make_checkpoint: MakeCheckpoint) -> None:
+    loaded = [
+        load(Checkpoint(make_checkpoint(family, 3)[1]))
+        for family in ("marian", "marian-two-vocabularies", "bart")
+    ]
+    for each in loaded:
+        rows = range(TOKENS, each.model.config.vocabulary_size)
+        assert rows
+        assert set(rows) <= set(each.suppressed)
+
+
+def test_sources_have_fewer_tokens_than_targets_and_more(make_checkpoint: MakeCheckpoint) -> None:
+    families = [make_checkpoint("marian-two-vocabularies", seed)[1] for seed in SEEDS]
+    configs = [load(Checkpoint(folder)).model.config for folder in families]
+    more = {config.source_vocabulary_size > config.vocabulary_size for config in configs}
+    assert more == {True, False}
+
+
+@pytest.mark.parametrize("family", ["bart-uneven", "mt5"])
+def test_heads_of_any_size_become_multiples_of_eight(
+    make_checkpoint: MakeCheckpoint, family: str
+) -> None:
+    for seed in SEEDS:
+        theirs, folder = make_checkpoint(family, seed)
+        config = load(Checkpoint(folder)).model.config
+        assert (config.head_size % 8, config.decoder.head_size % 8) == (0, 0)
+        assert config.decoder.heads == theirs.config.to_dict().get(
+            "decoder_attention_heads", config.heads
+        )
+        assert config.decoder.head_size * config.decoder.heads > 4 * config.decoder.heads
+
+
 @pytest.mark.parametrize("family", ["t5", "bart"])
 def test_a_longest_sequence_is_read_to_its_end(
     make_checkpoint: MakeCheckpoint, family: str

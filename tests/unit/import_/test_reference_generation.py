@@ -25,7 +25,15 @@ from seqserve_server.engine.offline import Offline
 QUICK = {"marian"}
 # Of small models whose targets vary.
 # NLLB, mBART and Pegasus are these networks with other settings; their scores are compared.
-SEEDS = {"marian": MARIAN_SEED, "m2m100": 5, "t5": 2, "flan": 11, "bart": 2}
+SEEDS = {
+    "marian": MARIAN_SEED,
+    "marian-two-vocabularies": 5,
+    "m2m100": 5,
+    "t5": 2,
+    "flan": 11,
+    "bart": 2,
+    "bart-uneven": 14,
+}
 MAX_LENGTH, SENTENCES = 12, 16
 # Sums in another order may turn a near tie.
 MAX_DIFFERENT = 1
@@ -62,6 +70,7 @@ class Imported(NamedTuple):
                 eos_token_id=config.eos_id,
                 decoder_start_token_id=config.bos_id,
                 forced_bos_token_id=options.prefix[0] if options.prefix else None,
+                forced_eos_token_id=config.eos_id if options.force_end_token else None,
                 suppress_tokens=self.loaded.suppressed or None,
                 max_new_tokens=options.max_decoding_length,
                 num_beams=options.beam_size,
@@ -114,6 +123,10 @@ WAYS = {
     "beam": DecodingOptions(max_decoding_length=MAX_LENGTH, beam_size=4),
     "beam without repetition": DecodingOptions(
         max_decoding_length=MAX_LENGTH, beam_size=3, no_repeat_ngram_size=2, length_penalty=0.6
+    ),
+    "forced end": DecodingOptions(max_decoding_length=8, force_end_token=True),
+    "beam with a forced end": DecodingOptions(
+        max_decoding_length=5, beam_size=4, force_end_token=True
     ),
     "forced first token": DecodingOptions(max_decoding_length=MAX_LENGTH, prefix=(7,)),
 }

@@ -19,7 +19,8 @@ from seqserve_import import importing
 from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.command import main
 from seqserve_import.importing import load
-from seqserve_server.contract.manifest import Manifest, Template
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.template import Template
 from seqserve_server.engine.offline import Offline
 
 SENTENCES = "t20 t21 t22\tt5 t6\nt40 t41\tt7\n\nt50\tt8 t9\n"

@@ -41,6 +41,14 @@ def test_to_dict_holds_every_field() -> None:
     assert set(TransformerConfig().to_dict()) == names
 
 
+def test_decoder_may_have_other_heads() -> None:
+    config = TransformerConfig(width=96, heads=6, decoder_heads=3, decoder_feed_forward_width=7)
+    assert (config.head_size, config.decoder.head_size) == (16, 32)
+    assert config.decoder == TransformerConfig(width=96, heads=3, feed_forward_width=7)
+    same = TransformerConfig(width=96, heads=6)
+    assert same.decoder is same
+
+
 def test_what_is_left_out_takes_its_default() -> None:
     assert TransformerConfig.from_dict({"width": 64}) == TransformerConfig(width=64)
 
@@ -54,7 +62,7 @@ def test_whole_number_serves_as_float() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"widht": 64}, "model.widht is not known; known are vocabulary_size, width"),
+        ({"widht": 64}, "model.widht is not known; known are vocabulary_size, source"),
         ({"width": "64"}, "model.width: '64' is not of type int"),
         ({"width": 64.0}, "model.width: 64.0 is not of type int"),
         ({"width": True}, "model.width: True is not of type int"),
@@ -77,11 +85,29 @@ def test_refuses_what_a_file_may_not_hold(values: dict[str, Any], message: str) 
         ({"width": 10, "heads": 4}, r"model.width \(10\) .* model.heads \(4\)"),
         ({"attention_width": 10, "heads": 4}, r"model.attention_width \(10\) .* model.heads \(4\)"),
         ({"attention_width": -8}, "model.attention_width is -8"),
+        ({"width": 12, "decoder_heads": 5}, r"model.width \(12\) .* model.decoder_heads \(5\)"),
+        (
+            {"decoder_attention_width": 10, "heads": 4},
+            r"model.decoder_attention_width \(10\) .* model.heads \(4\)",
+        ),
+        ({"decoder_heads": -1}, "model.decoder_heads is -1"),
+        (
+            {"source_vocabulary_size": 7, "vocabulary_size": 9},
+            r"model.source_vocabulary_size \(7\) must be that of targets \(9\)",
+        ),
+        (
+            {"source_vocabulary_size": 2, "shared_embeddings": False},
+            r"model.eos_id is 2; .* model.source_vocabulary_size \(2\)",
+        ),
         ({"norm_epsilon": -1e-6}, "model.norm_epsilon is -1e-06"),
         ({"dropout": 1.0}, "model.dropout is 1.0"),
         ({"attention_dropout": -0.1}, "model.attention_dropout is -0.1"),
         ({"dropout": float("nan")}, "model.dropout is nan"),
         ({"width": 12, "heads": 4, "positions": PositionScheme.ROTARY}, "even"),
+        (
+            {"width": 12, "heads": 3, "decoder_heads": 4, "positions": PositionScheme.ROTARY},
+            "even size, not 3",
+        ),
         ({"width": 9, "heads": 3, "positions": PositionScheme.MARIAN}, "even width .* not 9"),
         ({"width": 2, "heads": 1, "positions": PositionScheme.MARIAN}, "at least 4, not 2"),
         ({"rotary_base": 1.0, "positions": PositionScheme.ROTARY}, "model.rotary_base is 1.0"),

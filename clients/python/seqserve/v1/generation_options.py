@@ -38,6 +38,9 @@ class GenerationOptions(TypedDict, total=False):
     min_decoding_length: int | None
     """Minimum number of target tokens before the end token is allowed. At least 0; 0 by default."""
 
+    force_end_token: bool | None
+    """At the maximum length the end token comes last, however improbable."""
+
     beam_size: int | None
     """Hypotheses kept at every step: more find likelier texts and take longer; 1 is greedy search.
     At least 1; 1 by default."""

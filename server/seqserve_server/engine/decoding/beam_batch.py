@@ -15,7 +15,13 @@ import numpy as np
 
 from seqserve_server.contract.events import Finished
 from seqserve_server.engine.decoding.beam_search import BeamSearch
-from seqserve_server.engine.decoding.beam_step import Candidates, rank, reorder, select_next
+from seqserve_server.engine.decoding.beam_step import (
+    Candidates,
+    continue_with,
+    rank,
+    reorder,
+    select_next,
+)
 from seqserve_server.engine.decoding.proposals import Proposals
 from seqserve_server.engine.decoding.rows import Rows
 from seqserve_server.engine.packing import Array
@@ -48,8 +54,9 @@ class BeamBatch:
             return [], []
         beams = np.array([search.rows for search in searches])  # [G, B]
         lengths = self._rows.cache.lengths[beams[:, 0]]  # [G]
-        candidates = self._candidates(beams)
-        is_end = self._ends(candidates, beams, lengths)
+        is_longest = lengths >= self._rows.max_lengths[beams[:, 0]]
+        candidates = self._candidates(beams, is_longest)
+        is_end = self._ends(candidates, lengths, is_longest)
         chosen = candidates.at(select_next(is_end, self._size))
         is_over = np.zeros(len(searches), np.bool_)
         for index in np.flatnonzero(is_end[:, : self._size].any(axis=1)).tolist():
@@ -70,7 +77,7 @@ class BeamBatch:
         """Lists the searches of a request that still run."""
         return [search for search in self._searches if search.pool.request is request]
 
-    def _candidates(self, beams: Array) -> Candidates:
+    def _candidates(self, beams: Array, is_longest: Array) -> Candidates:
         """Ranks the continuations of all searches, ``[G, 2 B]``."""
         width = 2 * self._size
         tokens, log_probabilities = self._rows.cache.top_tokens(beams)  # [G, B, K]
@@ -81,15 +88,17 @@ class BeamBatch:
                 own = search.candidates(self._proposals)
                 if own:
                     found.put(index, own)
+        ends = self._rows.forced_ends[beams[:, 0]]
+        for index in (is_longest & (ends >= 0)).nonzero()[0].tolist():
+            found.put(index, continue_with(scores[index], ends[index], 0.0))
         return found
 
-    def _ends(self, candidates: Candidates, beams: Array, lengths: Array) -> Array:
+    def _ends(self, candidates: Candidates, lengths: Array, is_longest: Array) -> Array:
         """Tells which candidates are whole hypotheses, ``[G, 2 B]``.
 
         One that does not count never is before the maximum length, so that another takes its place.
         """
         counts = candidates.totals > -np.inf
-        is_at_max = lengths >= self._rows.max_lengths[beams[:, 0]]
         ends: Array = (candidates.tokens == self._eos) & counts
         for index, search in enumerate(self._searches):
             if search.has_own_ends:
@@ -99,7 +108,7 @@ class BeamBatch:
                 ends[index] = counts[index] & [
                     search.ends([*outputs[beam], token]) for beam, token in continued
                 ]
-        return ends | is_at_max[:, None]
+        return ends | is_longest[:, None]
 
     def _add_finished(self, index: int, candidates: Candidates, is_end: Array, length: int) -> None:
         """Adds the hypotheses that have ended to their search."""

@@ -37,6 +37,8 @@ class Constraints:
         self._options = options
         self.end_ids = frozenset(options.end_ids or (eos,))
         """Tokens that end a hypothesis."""
+        self.forced_end = options.end_ids[0] if options.end_ids else eos
+        """Token that ends a hypothesis of the maximum length, if the request wants one."""
         self._detokenize = detokenize
         self._candidates = candidates
         is_forced = options.stops and options.prefix and not options.prefix_bias_beta
@@ -80,6 +82,9 @@ class Constraints:
 
     def end(self, token_ids: list[int]) -> End | None:
         """Tells whether tokens are a whole hypothesis, and how much of it counts."""
+        is_longest = len(token_ids) >= self._options.max_decoding_length
+        if is_longest and self._options.force_end_token:
+            return End(StopReason.LENGTH, len(token_ids) - 1)
         if token_ids[-1] in self.end_ids:
             return End(StopReason.EOS, len(token_ids) - 1)
         if self._options.stops:
@@ -89,9 +94,7 @@ class Constraints:
             if length is not None:
                 covering = self._covering(token_ids, text[:length])
                 return End(StopReason.STOP_SEQUENCE, covering, length)
-        if len(token_ids) >= self._options.max_decoding_length:
-            return End(StopReason.LENGTH, len(token_ids))
-        return None
+        return End(StopReason.LENGTH, len(token_ids)) if is_longest else None
 
     def _covering(self, token_ids: list[int], text: str) -> int:
         """Counts the first tokens whose text begins with ``text``."""

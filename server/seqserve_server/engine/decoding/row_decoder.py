@@ -17,6 +17,8 @@ from seqserve_server.engine.decoding.sampling import sample, sorted_for_sampling
 from seqserve_server.engine.packing import Array
 from seqserve_server.engine.request import Request
 
+_NONE = np.empty(0, np.int64)
+
 
 class RowDecoder:
     """One hypothesis a row. Rows of beam searches are left alone."""
@@ -45,6 +47,7 @@ class RowDecoder:
         if cache.returned_logprobs:
             self._score(lengths, tokens, inspected)
         else:
+            self._force_ends(lengths, tokens)
             rows.append_best(count, lengths, tokens)
         done = (tokens == self._eos) | (lengths >= rows.max_lengths[:count])
         if rows.num_without_beam < count:
@@ -64,11 +67,23 @@ class RowDecoder:
         for row in inspected:
             if rows.states[row].needs_proposals:
                 self._choose(row, tokens, log_probabilities)
+        log_probabilities[self._force_ends(lengths, tokens)] = 0.0
         rows.append(self._all[:count], lengths, tokens, log_probabilities)
         # Forced tokens have no log-probability.
         found = np.nan_to_num(log_probabilities) if inspected else log_probabilities
         mine = rows.has_no_beam[:count]
         np.add(rows.scores[:count], found, out=rows.scores[:count], where=mine)
+
+    def _force_ends(self, lengths: Array, tokens: Array) -> Array:
+        """Gives rows that want it the end token at their maximum length; returns these rows."""
+        rows, count = self._rows, len(tokens)
+        if not rows.num_forced_ends:
+            return _NONE
+        ends = rows.forced_ends[:count]
+        is_longest = (lengths >= rows.max_lengths[:count]) & rows.has_no_beam[:count]
+        forced: Array = (is_longest & (ends >= 0)).nonzero()[0]
+        tokens[forced] = ends[forced]
+        return forced
 
     def _sample(self, sampling: Array, tokens: Array, log_probabilities: Array) -> None:
         """Samples for all rows that do so among the top tokens of the graph."""

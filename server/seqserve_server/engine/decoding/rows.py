@@ -54,6 +54,9 @@ class Rows:
         self.scores = np.zeros(slots)
         """Sums of the log-probabilities, forced tokens left out."""
         self.max_lengths = np.zeros(slots, np.int32)
+        self.forced_ends = np.full(slots, -1, np.int32)
+        """Token that each row ends with at its maximum length; -1 where any may come."""
+        self.num_forced_ends = 0
         self.has_no_beam = np.zeros(slots, np.bool_)
         self.num_without_beam = 0
         self.is_inspected = np.zeros(slots, np.bool_)
@@ -68,6 +71,7 @@ class Rows:
             self.log_probabilities,
             self.scores,
             self.max_lengths,
+            self.forced_ends,
             self.has_no_beam,
             self.is_inspected,
             self.samples,
@@ -89,6 +93,9 @@ class Rows:
         for row in rows:
             self.scores[row] = 0.0
             self.max_lengths[row] = options.max_decoding_length
+            if options.force_end_token:
+                self.forced_ends[row] = pool.constraints.forced_end
+                self.num_forced_ends += 1
             if size == 1:
                 self.has_no_beam[row] = True
                 self.num_without_beam += 1
@@ -119,12 +126,15 @@ class Rows:
             self._top_tokens[target] = self._top_tokens.pop(source)
         state.beams[state.beams.index(source)] = target
         self.has_no_beam[source] = self.is_inspected[source] = self.samples[source] = False
+        self.forced_ends[source] = -1
 
     def leave(self, row: int) -> RowState | None:
         """Forgets a row, and ends its beam search; gives its state, None where no row was there."""
         self.cache.release(row)
         self._top_tokens.pop(row, None)
         self.num_without_beam -= int(self.has_no_beam[row])
+        self.num_forced_ends -= int(self.forced_ends[row] >= 0)
+        self.forced_ends[row] = -1
         self.has_no_beam[row] = self.is_inspected[row] = self.samples[row] = False
         state = self.states.pop(row, None)
         if state is not None:

@@ -17,6 +17,7 @@ from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.manifest import Manifest, check_file
 from seqserve_server.contract.messages import Setup
 from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.template import Template
 from seqserve_server.contract.tokenizer import FILE, TARGET_FILE, Tokenizer
 from seqserve_server.front.engine_client.client import HostProcess, RemoteEngine
 from seqserve_server.front.models.folders import check_inside
@@ -80,12 +81,13 @@ class Loader:
 
 
 def _check_template(manifest: Manifest, tokenizer: Tokenizer) -> None:
-    """Refuses a template whose tokens the vocabulary lacks."""
-    tokens = manifest.template.tokens if manifest.template else set()
-    for token in sorted(tokens):
-        if tokenizer.id_of(token) is None:
-            reason = f"template: tokenizer.json has no token {token!r:.80}; import the model again"
-            raise ArtifactError(f"{manifest.label}: {reason}")
+    """Refuses a template whose tokens a vocabulary lacks."""
+    template = manifest.template or Template()
+    missing = {token for token in template.source_tokens if tokenizer.source_id_of(token) is None}
+    missing |= {token for token in template.target_tokens if tokenizer.id_of(token) is None}
+    for token in sorted(missing):
+        reason = f"template: tokenizer.json has no token {token!r:.80}; import the model again"
+        raise ArtifactError(f"{manifest.label}: {reason}")
 
 
 def _check_generation(manifest: Manifest) -> None:

@@ -49,7 +49,7 @@ async def response_of(
         timings=_timings(timeline),
     )
     if attends:
-        response.source_pieces.extend(model.tokenizer.tokens(source))
+        response.source_pieces.extend(model.tokenizer.source_tokens(source))
     for hypothesis in answer.hypotheses:
         if replaces:
             hypothesis = _replaced(hypothesis, source, model)

@@ -6,7 +6,7 @@ from google.protobuf.message import Message
 
 from seqserve.v1 import model_pb2 as pb
 from seqserve.v1 import model_pb2_grpc
-from seqserve_server.contract.manifest import Template
+from seqserve_server.contract.template import Template
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.repository import Entry
 from seqserve_server.front.models.rollout import Rollout

@@ -67,15 +67,15 @@ async def attention(
     fields = call.spec_fields(context)
     spec = ScoreSpec(source=source, target=target, wants_attention=True, **fields)
     encoder, decoder, cross = (await EngineCall(model.engine, spec).target_scored()).weights
-    heads, read, written = model.manifest.architecture.heads, len(source), len(target)
+    shape, read, written = model.manifest.architecture, len(source), len(target)
     return generation_pb2.AttentionResponse(
         model=model.manifest.name,
         version=model.manifest.version,
-        source_tokens=model.tokenizer.tokens(source),
+        source_tokens=model.tokenizer.source_tokens(source),
         target_tokens=model.tokenizer.tokens(target),
-        encoder=weights_of(encoder, heads, read, read),
-        decoder=weights_of(decoder, heads, written, written),
-        cross=weights_of(cross, heads, written, read),
+        encoder=weights_of(encoder, shape.encoder_heads or shape.heads, read, read),
+        decoder=weights_of(decoder, shape.heads, written, written),
+        cross=weights_of(cross, shape.heads, written, read),
     )
 
 

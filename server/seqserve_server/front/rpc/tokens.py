@@ -40,7 +40,7 @@ async def tokenize(
     return generation_pb2.TokenizeResponse(
         model=model.manifest.name,
         version=model.manifest.version,
-        tokens=tokenizer.tokens(found.ids),
+        tokens=(tokenizer.tokens if request.is_target else tokenizer.source_tokens)(found.ids),
         token_ids=found.ids,
         begins=[begin for begin, _ in found.offsets],
         ends=[end for _, end in found.offsets],

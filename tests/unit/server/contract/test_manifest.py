@@ -15,9 +15,9 @@ from seqserve_server.contract.manifest import (
     REQUIRED_FILES,
     Manifest,
     SelfTest,
-    Template,
     Verification,
 )
+from seqserve_server.contract.template import Template
 
 Values = dict[str, Any]
 
@@ -77,7 +77,8 @@ def test_template_and_recommended_options_survive(artifact: Path) -> None:
     change(artifact, setting("generation", {"beam_size": 4}))
     manifest = Manifest.read(artifact)
     assert manifest.template == Template(**template)
-    assert manifest.template.tokens == {"<en>", "<s>"}
+    assert manifest.template.source_tokens == {"<en>", "<s>"}
+    assert manifest.template.target_tokens == set()
     assert manifest.generation == {"beam_size": 4}
 
 
@@ -156,6 +157,9 @@ MALFORMED: list[tuple[str, Any, str]] = [
     ("limits.more", 1, r"limits\.more: not known"),
     ("architecture.heads", DELETE, r"architecture\.heads: missing"),
     ("architecture.decoder_layers", 0, r"decoder_layers: 0 is less than 1"),
+    ("architecture.source_vocabulary_size", 0, r"source_vocabulary_size: 0 is less than 1"),
+    ("architecture.source_vocabulary_size", 2, r"tokens\.eos: 2 is not a token id"),
+    ("architecture.encoder_heads", "4", r"architecture\.encoder_heads: '4' is not of type int"),
     ("architecture.config", 7, r"architecture\.config: not an object"),
     ("tokens.eos", 384, r"tokens\.eos: 384 is not a token id"),
     ("tokens.pad", -1, r"tokens\.pad: -1 is not a token id"),

@@ -132,6 +132,43 @@ def test_padding_begins_targets_where_the_vocabulary_has_no_token_for_it() -> No
     assert tokenizer.bos_id == tokenizer.pad_id == 0
 
 
+def words(*more: str) -> tokenizers.Tokenizer:
+    tokens = [PAD, EOS, UNK, *more]
+    raw = tokenizers.Tokenizer(models.WordLevel(dict(zip(tokens, range(9), strict=False)), UNK))
+    raw.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return raw
+
+
+def test_each_side_may_have_a_vocabulary_of_its_own(tmp_path: Path) -> None:
+    made = Tokenizer(words("a", "b", "c"), 4, words("x"), source_size=6)
+    assert made.save(tmp_path / "tokenizer.json") == ["tokenizer.json", "target_tokenizer.json"]
+    loaded = Tokenizer.load(tmp_path / "tokenizer.json", 4, has_target=True, source_size=6)
+    for tokenizer in (made, loaded):
+        assert tokenizer.vocabulary_size == 4
+        assert tokenizer.encode("c x a") == [5, 2, 3, 1]
+        assert tokenizer.encode_batch(["c"]) == [[5, 1]]
+        assert tokenizer.encode_target("x c") == [3, 2, 1]
+        assert tokenizer.decode([3, 3]) == "x x"
+        assert (tokenizer.tokens([3, 5]), tokenizer.source_tokens([3, 5])) == (
+            ["x", UNK],
+            ["a", "c"],
+        )
+        assert (tokenizer.id_of("x"), tokenizer.id_of("c")) == (3, None)
+        assert (tokenizer.source_id_of("x"), tokenizer.source_id_of("c")) == (None, 5)
+
+
+@pytest.mark.parametrize(("size", "source_size", "lacking"), [(4, 5, 5), (3, 6, 3)])
+def test_each_side_must_fit_its_embeddings(size: int, source_size: int, lacking: int) -> None:
+    with pytest.raises(OptionError, match=f"more tokens than the model, which has {lacking}"):
+        Tokenizer(words("a", "b", "c"), size, words("x"), source_size=source_size)
+
+
+def test_both_sides_must_end_alike() -> None:
+    other = tokenizers.Tokenizer(models.WordLevel({PAD: 0, UNK: 1, EOS: 2}, UNK))
+    with pytest.raises(OptionError, match="</s> is token 1 of sources and 2 of targets"):
+        Tokenizer(words("a"), 3, other, source_size=4)
+
+
 def test_a_vocabulary_without_control_tokens_is_refused(tmp_path: Path) -> None:
     raw = tokenizers.Tokenizer(models.WordLevel({"[P]": 0, "[E]": 1, "a": 2, "?": 3}, "?"))
     raw.save(str(tmp_path / "t.json"))

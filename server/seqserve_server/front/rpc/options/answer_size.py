@@ -104,12 +104,12 @@ class AnswerSize:
         """Bounds the weights of all layers and heads for a target."""
         shape = manifest.architecture
         source, target = source_tokens, target_tokens
+        read = shape.encoder_layers * (shape.encoder_heads or shape.heads) * source * source
         # A recurrent decoder has no weights of its own.
         own = 0 if shape.cell_width else target
-        decoder = shape.decoder_layers * target * (own + source)
-        weights = shape.encoder_layers * source * source + decoder
+        written = shape.decoder_layers * shape.heads * target * (own + source)
         names = (source + target) * (tokenizer.token_bytes + _STRING)
-        return cls({"target": _ANSWER_BYTES + shape.heads * weights * _FLOAT + names})
+        return cls({"target": _ANSWER_BYTES + (read + written) * _FLOAT + names})
 
     @property
     def each(self) -> int:

@@ -6,11 +6,12 @@ words in front of the text. The manifest's template says where.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.contract.manifest import Manifest, Template
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.template import Template
 from seqserve_server.contract.tokenizer import Tokenizer
 
 # Enough for a person to find the right one; `seqserve models` lists all.
@@ -57,9 +58,9 @@ def affixes_of(
     chosen = _Chosen(codes, template, manifest.label, section)
     return Affixes(
         chosen.text(template.text_prefix),
-        chosen.ids(template.source_prefix, tokenizer),
-        chosen.ids(template.source_suffix, tokenizer),
-        chosen.ids(template.target_prefix, tokenizer),
+        chosen.ids(template.source_prefix, tokenizer.source_id_of),
+        chosen.ids(template.source_suffix, tokenizer.source_id_of),
+        chosen.ids(template.target_prefix, tokenizer.id_of),
     )
 
 
@@ -75,9 +76,9 @@ class _Chosen:
         # Token or name of each language that is given.
         self._given = {role: self._find(role, code) for role, code in codes.items() if code}
 
-    def ids(self, elements: list[str], tokenizer: Tokenizer) -> tuple[int, ...]:
+    def ids(self, elements: list[str], id_of: Callable[[str], int | None]) -> tuple[int, ...]:
         # The loader has checked that the vocabulary has all of them.
-        return tuple(tokenizer.id_of(self._filled(element)) or 0 for element in elements)
+        return tuple(id_of(self._filled(element)) or 0 for element in elements)
 
     def text(self, prefix: str) -> str:
         if not prefix or not self._given:

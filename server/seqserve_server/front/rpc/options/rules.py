@@ -33,6 +33,7 @@ def check_rules(
     _check_lengths(decoding, manifest)
     _check_rows(options, decoding, max_rows)
     _check_combinations(options, decoding)
+    _check_replacement(options, manifest)
     _check_prefix(options, decoding)
     suppressed = {sequence[0] for sequence in decoding.suppressed if len(sequence) == 1}
     ends = set(decoding.end_ids or (manifest.tokens.eos,))
@@ -97,6 +98,12 @@ def _check_combinations(options: Options, decoding: DecodingOptions) -> None:
         raise _wrong("min_alternative_expansion_prob", "needs return_alternatives; set that too")
     if "prefix_bias_beta" in given and not decoding.prefix:
         raise _wrong("prefix_bias_beta", "needs a prefix; set target_prefix")
+
+
+def _check_replacement(options: Options, manifest: Manifest) -> None:
+    if options.replace_unknowns and manifest.architecture.source_vocabulary_size:
+        reason = f"is set, but {manifest.label} has no tokens of sources in its targets; leave it"
+        raise _wrong("replace_unknowns", reason)
 
 
 def _check_prefix(options: Options, decoding: DecodingOptions) -> None:

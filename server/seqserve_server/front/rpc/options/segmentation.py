@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.manifest import Manifest, Template
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.template import Template
 from seqserve_server.front.segmentation import Mode
 
 EXCLUDED = ("target_prefix", "target_prefix_tokens")

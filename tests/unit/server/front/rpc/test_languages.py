@@ -9,7 +9,7 @@ import pytest_asyncio
 from tests.unit.server.front.rpc.service import Service, failure, request, serving
 
 from seqserve.v1 import generation_pb2, model_pb2
-from seqserve_server.contract.manifest import Template
+from seqserve_server.contract.template import Template
 
 pb = generation_pb2
 

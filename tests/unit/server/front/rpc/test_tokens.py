@@ -12,7 +12,7 @@ from tests.unit.server.front.rpc.echo import MAX_SOURCE, MAX_TARGET, byte_tokeni
 from tests.unit.server.front.rpc.service import Service, details, failure, request, serving
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.manifest import Template
+from seqserve_server.contract.template import Template
 
 TEXT = "Grüße 🙂"
 

@@ -48,6 +48,7 @@ SET: dict[str, Any] = {
     "vocabulary_allow": ["a"],
     "shortlist": False,
     "time_limit_ms": 1500,
+    "force_end_token": True,
 }
 REFUSED = {
     "return_scores",

@@ -145,11 +145,18 @@ def test_the_answer_to_a_text_in_segments_is_not_larger_than_estimated(
 
 
 def test_the_weights_of_all_heads_are_estimated() -> None:
+    for encoder_heads in (None, 9):
+        shape = replace(MODEL.manifest.architecture, encoder_heads=encoder_heads)
+        read = shape.encoder_layers * 5 * 5 * (encoder_heads or shape.heads)
+        decoded = shape.decoder_layers * (7 * 7 + 7 * 5) * shape.heads
+        written = weights_of(bytes(4 * (read + decoded)), shape.heads, 1, 1)
+        manifest = replace(MODEL.manifest, architecture=shape)
+        assert written.ByteSize() <= AnswerSize.attended(manifest, TOKENIZER, 5, 7).each
+
+
+def test_a_recurrent_decoder_has_no_weights_of_its_own() -> None:
     shape = MODEL.manifest.architecture
-    own = shape.encoder_layers * 5 * 5 + shape.decoder_layers * (7 * 7 + 7 * 5)
-    written = weights_of(bytes(4 * shape.heads * own), shape.heads, 1, 1)
     size = AnswerSize.attended(MODEL.manifest, TOKENIZER, 5, 7).each
-    assert written.ByteSize() <= size
     recurrent = replace(MODEL.manifest, architecture=replace(shape, cell_width=8))
     weights_less = shape.decoder_layers * shape.heads * 7 * 7
     assert AnswerSize.attended(recurrent, TOKENIZER, 5, 7).each == size - 4 * weights_less

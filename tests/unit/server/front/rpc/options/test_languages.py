@@ -10,8 +10,9 @@ from tests.unit.server.front.rpc.echo import byte_tokenizer, manifest
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.contract.manifest import Manifest, Template
+from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.template import Template
 from seqserve_server.front.rpc.options.languages import Affixes, affixes_of
 from seqserve_server.front.rpc.options.options import decoding_options
 

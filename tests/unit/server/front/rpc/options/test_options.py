@@ -448,6 +448,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "return_attention": st.booleans(),
     "replace_unknowns": st.booleans(),
     "time_limit_ms": integers,
+    "force_end_token": st.booleans(),
     "source_language": st.text(max_size=3),
     "target_language": st.text(max_size=3),
     "segmentation": st.sampled_from(["none", "lines", "sentences"]) | st.text(max_size=3),

@@ -9,7 +9,8 @@ import pytest
 from tests.unit.server.front.rpc.echo import byte_tokenizer, manifest
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.manifest import Manifest, Template
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.template import Template
 from seqserve_server.front.rpc.options.options import decoding_options
 from seqserve_server.front.rpc.options.segmentation import Segmentation, segmentation_of
 from seqserve_server.front.segmentation import Mode
