@@ -31,7 +31,7 @@ Generated from proto/seqserve/v1/generation.proto by `make proto`; do not edit.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 
 class GenerationOptions(TypedDict, total=False):
@@ -43,6 +43,8 @@ TABLE = re.compile(r"(<!-- options: (.+?) -->\n).*?(<!-- end of options -->)", r
 def keyword(option: Declaration) -> str:
     """Returns the declaration of a keyword and its docstring."""
     kind = formatannotation(option.kind).replace("list[", "Sequence[").replace("dict[", "Mapping[")
+    if option.choices:
+        kind = f"Literal{list(option.choices)}".replace("'", '"')
     lines = textwrap.wrap(f'"""{option.text}"""', 96, break_long_words=False)
     return "\n".join(["", f"    {option.name}: {kind} | None", *(f"    {line}" for line in lines)])
 

@@ -100,6 +100,7 @@ WAYS: list[dict[str, Any]] = [
     {"top_k": 5, "seed": 7, "num_hypotheses": 2, "max_decoding_length": LONGEST},
     {"top_p": 0.9, "seed": 8, "repetition_penalty": 1.2, "max_decoding_length": LONGEST},
     {"no_repeat_ngram_size": 2, "min_decoding_length": 5, "max_decoding_length": LONGEST},
+    {"segmentation": "sentences", "max_decoding_length": LONGEST},
     {"stop_sequences": ["e"], "return_token_scores": True, "max_decoding_length": LONGEST},
 ]
 
@@ -113,7 +114,8 @@ def test_every_option_in_a_batch_as_alone(shipped: ServerProcess, client: Client
             return await asyncio.gather(*calls)
 
     for number, result in enumerate(asyncio.run(together())):
-        assert result.hypotheses == alone[number % len(WAYS)].hypotheses
+        expected = alone[number % len(WAYS)]
+        assert (result.hypotheses, result.segments) == (expected.hypotheses, expected.segments)
     assert shipped.is_idle()
 
 

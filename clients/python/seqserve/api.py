@@ -30,8 +30,10 @@ from seqserve.results import (
     Piece,
     Result,
     ScoreResult,
+    Segment,
     StopReason,
     Timings,
+    TokenizeResult,
     TopToken,
 )
 from seqserve.retry import RetryPolicy
@@ -63,9 +65,11 @@ __all__ = [
     "Result",
     "RetryPolicy",
     "ScoreResult",
+    "Segment",
     "SeqserveError",
     "StopReason",
     "Timings",
+    "TokenizeResult",
     "TopToken",
     "Unauthenticated",
     "Unavailable",

@@ -47,6 +47,8 @@ class Declaration:
     """The declared bounds of a number, by their names: gt, gte, lt or lte."""
     max_items: int
     """Maximum number of elements of a list; 0 if it is not limited."""
+    choices: tuple[str, ...]
+    """The values that a text may have; empty if it may have any."""
 
     @property
     def minimum(self) -> float | None:
@@ -65,6 +67,8 @@ class Declaration:
     @property
     def bounds(self) -> str:
         """The bounds in words, such as "above 0 and at most 16"; empty if there are none."""
+        if self.choices:
+            return f"one of {', '.join(self.choices)}"
         if self.max_items:
             return f"at most {self.max_items}"
         return " and ".join(f"{_BOUNDS[name][0]} {limit:g}" for name, limit in self.limits.items())
@@ -97,6 +101,7 @@ def _declaration_of(field: Any) -> Declaration:
         default=kind(declared.default) if has_default else None,
         limits={name: int(each) if each.is_integer() else each for name, each in limits.items()},
         max_items=declared.max_items,
+        choices=tuple(declared.choices),
     )
 
 

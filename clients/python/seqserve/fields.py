@@ -111,5 +111,7 @@ def _kind_of(message: Message, name: str) -> str:
     field = message.DESCRIPTOR.fields_by_name[name]
     if field.message_type is not None:
         return _KINDS_OF_LISTS[field.message_type.name]
-    is_list = isinstance(getattr(message, name), MutableSequence)
-    return "a list of texts" if is_list else _KINDS[field.cpp_type]
+    kind = _KINDS[field.cpp_type]
+    if not isinstance(getattr(message, name), MutableSequence):
+        return kind
+    return "a list of texts" if kind == "a text" else f"a list, each of it {kind}"

@@ -56,6 +56,7 @@ def option(
     minimum: float | None = None,
     maximum: float | None = None,
     positional: bool = False,
+    short: str = "",
     metavar: str | None = None,
     group: str = "options",
     secret: bool = False,
@@ -67,21 +68,15 @@ def option(
         help: What the option does and why one would change it.
         minimum: Smallest value allowed.
         maximum: Largest value allowed.
+        short: A second flag of one letter, such as ``-o``.
         positional: Make it a positional argument instead of a flag.
         metavar: Name of the value in ``--help``; depends on the type if None.
         group: Heading in ``--help``.
         secret: Take the value from the variable alone, because every user of the machine can read a
             command line; the help of another option should name the variable.
     """
-    metadata = {
-        "help": help,
-        "minimum": minimum,
-        "maximum": maximum,
-        "positional": positional,
-        "metavar": metavar,
-        "group": group,
-        "secret": secret,
-    }
+    metadata = dict(help=help, minimum=minimum, maximum=maximum, positional=positional)
+    metadata |= dict(short=short, metavar=metavar, group=group, secret=secret)
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata, repr=not secret)
@@ -247,7 +242,8 @@ class _Option:
         else:
             metavar = self._declared["metavar"] or _METAVARS.get(element, "VALUE")
             repeated = "append" if self._is_many else "store"
-            group.add_argument(self.flag, action=repeated, metavar=metavar, help=text)
+            flags = filter(None, (self._declared["short"], self.flag))
+            group.add_argument(*flags, action=repeated, metavar=metavar, help=text)
 
     def value(self, given: Mapping[str, Any], environ: Mapping[str, str]) -> Any:
         """Returns the value of the flag or variable; MISSING if the default applies."""

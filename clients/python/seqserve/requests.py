@@ -70,6 +70,22 @@ def attention_request(
     return set_fields(request, target=target, **fields)
 
 
+def tokenize_request(
+    text: str, *, is_target: bool, **fields: str | int | None
+) -> generation_pb2.TokenizeRequest:
+    """Builds the request of Tokenize."""
+    request = set_field(generation_pb2.TokenizeRequest(), "text", text)
+    return set_fields(set_field(request, "is_target", is_target), **fields)
+
+
+def detokenize_request(
+    token_ids: Sequence[int], **fields: str | int | None
+) -> generation_pb2.DetokenizeRequest:
+    """Builds the request of Detokenize."""
+    request = set_field(generation_pb2.DetokenizeRequest(), "token_ids", token_ids)
+    return set_fields(request, **fields)
+
+
 def get_model_request(name: str | None, version: int | None) -> model_pb2.GetModelRequest:
     """Builds the request of GetModel."""
     return set_fields(model_pb2.GetModelRequest(), model=name, version=version)

@@ -37,6 +37,7 @@ def result_of(response: generation_pb2.GenerateResponse) -> results.Result:
         response,
         hypotheses=tuple(map(_hypothesis_of, response.hypotheses)),
         timings=_converted(results.Timings, response.timings),
+        segments=tuple(map(_segment_of, response.segments)),
     )
 
 
@@ -80,6 +81,18 @@ def attention_of(response: generation_pb2.AttentionResponse) -> AttentionResult:
     )
 
 
+def tokens_of(response: generation_pb2.TokenizeResponse) -> results.TokenizeResult:
+    """Converts the response of Tokenize."""
+    columns = response.tokens, response.token_ids, response.begins, response.ends
+    _check_lengths(*columns, of="tokens", what="place")
+    return _converted(results.TokenizeResult, response)
+
+
+def text_of(response: generation_pb2.DetokenizeResponse) -> str:
+    """Takes the text from the response of Detokenize."""
+    return response.text
+
+
 def model_of(message: model_pb2.Model) -> results.Model:
     """Converts one version of one model."""
     state = _STATES.get(message.state, results.ModelState.UNSPECIFIED)
@@ -101,6 +114,12 @@ def _hypothesis_of(message: generation_pb2.Hypothesis) -> results.Hypothesis:
         top_tokens=tuple(map(_top_tokens_of, message.top_tokens)),
         attention=tuple(tuple(token.weights) for token in message.attention),
         unmet_terms=tuple((term.source, term.target) for term in message.unmet_terms),
+    )
+
+
+def _segment_of(message: generation_pb2.Segment) -> results.Segment:
+    return _converted(
+        results.Segment, message, hypotheses=tuple(map(_hypothesis_of, message.hypotheses))
     )
 
 
@@ -137,5 +156,5 @@ def _check(condition: bool, otherwise: str) -> None:
         raise InternalError("INTERNAL", f"the server answered with {otherwise}")
 
 
-def _check_lengths(*columns: Collection[Any], of: str) -> None:
-    _check(len(set(map(len, columns))) == 1, f"{of} that lack a score")
+def _check_lengths(*columns: Collection[Any], of: str, what: str = "score") -> None:
+    _check(len(set(map(len, columns))) == 1, f"{of} that lack a {what}")

@@ -82,6 +82,30 @@ class Hypothesis:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Segment:
+    """A part of the source, such as a sentence, and its answer. Offsets count characters."""
+
+    source_begin: int
+    """Where it begins in the source."""
+    source_end: int
+    """Where it ends in the source."""
+    target_begin: int
+    """Where its text begins in the text of the result."""
+    target_end: int
+    """Where its text ends in the text of the result."""
+    is_wrapped: bool
+    """Whether it is only a part of a line or sentence, which is longer than the model reads."""
+    hypotheses: tuple[Hypothesis, ...]
+    """The hypotheses, best first; empty if the model reads no character of the segment, which is
+    then in the text as it is."""
+    source_tokens: int
+    """Number of source tokens, including the end token."""
+    source_pieces: tuple[str, ...] = ()
+    """The source tokens as the tokenizer writes them, the end token last; empty unless attention is
+    requested."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Timings:
     """Durations of a request in milliseconds, measured on the server."""
 
@@ -116,6 +140,9 @@ class Result:
     source_pieces: tuple[str, ...] = ()
     """The source tokens as the tokenizer writes them, the end token last; empty unless attention is
     requested."""
+    segments: tuple[Segment, ...] = ()
+    """The segments of the source, in order; empty without segmentation. With it there is one
+    hypothesis, the text of all; tokens and all that belongs to them are in the segments."""
 
     @property
     def text(self) -> str:
@@ -180,6 +207,28 @@ class ScoreResult:
     """The score divided by the number of tokens."""
     source_tokens: int
     """Number of source tokens, including the end token."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenizeResult:
+    """The tokens of a text, without those that the server adds. Offsets count characters."""
+
+    model: str
+    """Name of the model that answered."""
+    version: int
+    """Version of the model that answered."""
+    tokens: tuple[str, ...]
+    """The tokens as the tokenizer writes them."""
+    token_ids: tuple[int, ...]
+    """Their ids in the vocabulary."""
+    begins: tuple[int, ...]
+    """Where each begins in the text; tokens that are bytes of a character all have its place."""
+    ends: tuple[int, ...]
+    """Where each ends in the text."""
+    length: int
+    """Number of tokens that count: with the end token of a source, and those of the model."""
+    max_length: int
+    """Number of tokens that may count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import tokenizers
 
@@ -24,6 +25,14 @@ BYTE_TOKENS = [f"<0x{byte:02X}>" for byte in range(256)]
 # Ends the tokens that text of this side cannot become: no divided text contains a space.
 _OTHER_SIDE = " "
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+class Pieces(NamedTuple):
+    """The tokens of a text."""
+
+    ids: list[int]
+    offsets: list[tuple[int, int]]
+    """Where each begins and ends in the text as it was given, in Unicode code points."""
 
 
 class Tokenizer:
@@ -122,6 +131,13 @@ class Tokenizer:
         """Encodes a target; the last id is the end token."""
         return self._divided(self._target, text)
 
+    def pieces(self, text: str, *, is_target: bool = False) -> Pieces:
+        """Divides a source, or a target, without the tokens that are added to it."""
+        encoding = (self._target if is_target else self._tokenizer).encode(
+            text, add_special_tokens=False
+        )
+        return Pieces(self._without_controls(encoding.ids), encoding.offsets)
+
     def _divided(self, tokenizer: tokenizers.Tokenizer, text: str) -> list[int]:
         return self._with_end(tokenizer.encode(text, add_special_tokens=False).ids)
 
@@ -173,9 +189,12 @@ class Tokenizer:
         return id_ in self._hidden_ids
 
     def _with_end(self, ids: list[int]) -> list[int]:
+        return [*self._without_controls(ids), self.eos_id]
+
+    def _without_controls(self, ids: list[int]) -> list[int]:
         # A unigram vocabulary lists special tokens among its pieces, so text can match them.
         unwritten, unk = self._unwritten_ids, self.unk_id
-        return [*(unk if id_ in unwritten else id_ for id_ in ids), self.eos_id]
+        return [unk if id_ in unwritten else id_ for id_ in ids]
 
     def _id_of(self, token: str) -> int:
         id_ = self.id_of(token)

@@ -27,6 +27,7 @@ from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.models.traffic import parse_traffic
 from seqserve_server.front.rpc.server import Server
 from seqserve_server.front.security.protection import Security, security_of
+from seqserve_server.front.segmentation import Mode
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.front.telemetry.scrape import ScrapeServer
 
@@ -108,6 +109,9 @@ def _tracing(options: ServeOptions) -> Tracing | None:
 
 def _rollout(options: ServeOptions, metrics: Metrics) -> Rollout:
     launch = partial(EngineProcess, log_format=options.log_format, log_level=options.log_level)
+    # Models without recommended options stay so if there is nothing to add.
+    is_segmented = options.segmentation is not Mode.NONE
+    generation = {"segmentation": options.segmentation.value} if is_segmented else {}
     loader = Loader(
         repository=options.model_repository,
         provider=options.provider,
@@ -115,6 +119,7 @@ def _rollout(options: ServeOptions, metrics: Metrics) -> Rollout:
         limits=options.engine_limits(),
         launch=launch,
         stall_s=options.stall_timeout_s,
+        generation=generation,
     )
     return Rollout(
         Repository(),

@@ -14,6 +14,7 @@ from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.logs import LogFormat, LogLevel
 from seqserve_server.contract.provider import Provider
 from seqserve_server.front.cores import available_cores
+from seqserve_server.front.segmentation import Mode
 
 _models = partial(option, group="models")
 _network = partial(option, group="network")
@@ -50,6 +51,11 @@ class ServeOptions:
         help="Weights by which calls that name no version are divided, as en-de:1=90,2=10; if not"
         " given, all go to the highest version.",
         metavar="NAME:VERSION=WEIGHT,...",
+    )
+    segmentation: Mode = _models(
+        Mode.NONE,
+        help="How to divide the sources of requests that do not say, for models whose manifest does"
+        " not either: sentences lets callers send whole texts to a model of sentences.",
     )
     host: str = _network(
         "127.0.0.1",

@@ -8,6 +8,7 @@ it is the other way round. The decoder of the model ``ssru`` is recurrent and ha
 from __future__ import annotations
 
 import math
+import re
 
 from seqserve.v1 import generation_pb2
 
@@ -86,6 +87,20 @@ def scored(request: generation_pb2.ScoreRequest) -> generation_pb2.ScoreResponse
         score=sum(scores),
         normalized_score=sum(scores) / len(scores),
         source_tokens=len(request.source.split()) + 1,
+    )
+
+
+def tokenized(request: generation_pb2.TokenizeRequest) -> generation_pb2.TokenizeResponse:
+    words = list(re.finditer(r"\S+", request.text))
+    return generation_pb2.TokenizeResponse(
+        model=request.model or "capitals",
+        version=request.version or 2,
+        tokens=[f"▁{word[0]}" for word in words],
+        token_ids=range(10, 10 + len(words)),
+        begins=[word.start() for word in words],
+        ends=[word.end() for word in words],
+        length=len(words) + 1,
+        max_length=64,
     )
 
 

@@ -23,7 +23,7 @@ from grpc_status import rpc_status
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2, model_pb2_grpc
 
-from .answers import answer, attended, scored, stream_of
+from .answers import answer, attended, scored, stream_of, tokenized
 
 PATIENCE_S = 20.0
 """Limit on waiting for an expected event; only a failing test waits for so long."""
@@ -144,6 +144,15 @@ class FakeServer(
         self._begin(request, context)
         return attended(request)
 
+    def Tokenize(self, request: Any, context: Any) -> Any:
+        self._note(request, context)
+        return tokenized(request)
+
+    def Detokenize(self, request: Any, context: Any) -> Any:
+        self._note(request, context)
+        text = " ".join(f"w{id_}" for id_ in request.token_ids)
+        return generation_pb2.DetokenizeResponse(model="capitals", version=2, text=text)
+
     def ListModels(self, request: Any, context: Any) -> Any:
         self._note_metadata(context)
         return model_pb2.ListModelsResponse(models=MODELS)
@@ -157,6 +166,10 @@ class FakeServer(
     def _note_metadata(self, context: Any) -> None:
         self.metadata.append(dict(context.invocation_metadata()))
         self.timeouts_s.append(context.time_remaining())
+
+    def _note(self, request: Any, context: Any) -> None:
+        self._note_metadata(context)
+        self.requests.append(request)
 
     def _begin(self, request: Any, context: Any) -> None:
         self._note_metadata(context)

@@ -172,8 +172,18 @@ def test_deadline(server: FakeServer, bulk: Bulk) -> None:
 
 
 def test_a_source_over_the_limit_on_bytes(server: FakeServer, bulk: Bulk) -> None:
-    with pytest.raises(InvalidArgument, match="larger than max"):
-        bulk(server.target, ["long " * 300_000])
+    """It fails alone, whether the limit is known yet or not, and no other is answered twice."""
+    sources = ["a", "long " * 300_000, *(f"text {n}" for n in range(300)), "late " * 300_000, "b"]
+    outcomes = dict(bulk(server.target, sources, concurrency=8, retry=ONCE))
+    assert sorted(outcomes) == list(range(len(sources)))
+    for number, outcome in outcomes.items():
+        if len(sources[number]) > 1000:
+            assert isinstance(outcome, InvalidArgument)
+            assert (outcome.code, outcome.field) == ("RESOURCE_EXHAUSTED", "source")
+            assert "the server takes at most 1,048,576" in outcome.details
+        else:
+            assert isinstance(outcome, Result) and outcome.text == sources[number].upper()
+    assert server.bulk_calls == 2
 
 
 def test_a_failing_input_is_raised_after_the_outcomes_before_it(

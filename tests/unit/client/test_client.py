@@ -29,7 +29,7 @@ from seqserve import (
 from seqserve._transport.method import Method
 from seqserve.v1 import generation_pb2, model_pb2
 
-from .answers import answer, attended, scored, stream_of
+from .answers import answer, attended, scored, stream_of, tokenized
 from .fake_transport import AsyncFakeTransport, FakeCall, FakeTransport, Outcome
 
 AT_ONCE = RetryPolicy(max_attempts=4, initial_backoff_s=0.0)
@@ -85,8 +85,8 @@ class Session:
         model: Model = self._wait(self.client.model(*names))
         return model
 
-    def change(self, verb: str, *arguments: Any) -> Any:
-        return self._wait(getattr(self.client, verb)(*arguments))
+    def change(self, verb: str, *arguments: Any, **options: Any) -> Any:
+        return self._wait(getattr(self.client, verb)(*arguments, **options))
 
     def _wait(self, value: Any) -> Any:
         return asyncio.run(_await(value)) if isinstance(value, Awaitable) else value
@@ -297,6 +297,26 @@ def test_a_batch_needs_a_list_of_texts(session: Callable[..., Session], sources:
     with pytest.raises(InvalidArgument, match="sources"):
         run.generate_batch(sources)
     assert run.calls == []
+
+
+def test_tokenize_and_detokenize(session: Callable[..., Session]) -> None:
+    request = generation_pb2.TokenizeRequest(text="good  day", is_target=True, model="m")
+    run = session([tokenized(request)])
+    found = run.change("tokenize", "good  day", is_target=True, model="m")
+    assert (found.tokens, found.length, found.max_length) == (("▁good", "▁day"), 3, 64)
+    assert (found.begins, found.ends) == ((0, 6), (4, 9))
+    assert [(call.method, call.request) for call in run.calls] == [(Method.TOKENIZE, request)]
+    run = session([generation_pb2.DetokenizeResponse(model="m", version=1, text="good day")])
+    assert run.change("detokenize", [10, 11]) == "good day"
+    expected = generation_pb2.DetokenizeRequest(token_ids=[10, 11])
+    assert [(call.method, call.request) for call in run.calls] == [(Method.DETOKENIZE, expected)]
+
+
+@pytest.mark.parametrize("token_ids", [["a"], [-1], [1 << 32], "12", 5])
+def test_what_is_no_list_of_ids_is_refused(session: Callable[..., Session], token_ids: Any) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        session().change("detokenize", token_ids)
+    assert caught.value.field == "token_ids"
 
 
 def test_score(session: Callable[..., Session]) -> None:

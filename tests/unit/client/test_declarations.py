@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import typing
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import pytest
 
@@ -24,7 +25,8 @@ def test_the_generated_keywords_have_the_declared_types() -> None:
     kinds[list[list[str]]] = Sequence[Sequence[str]]
     hints = typing.get_type_hints(GenerationOptions)
     assert hints == {
-        name: kinds.get(each.kind, each.kind) | None for name, each in DECLARATIONS.items()
+        name: (Literal[each.choices] if each.choices else kinds.get(each.kind, each.kind)) | None
+        for name, each in DECLARATIONS.items()
     }
 
 
@@ -52,6 +54,7 @@ def test_bounds(name: str, allowed: list[float], refused: list[float], bounds: s
         ("patience", "Above 0 and at most 16; 1 by default."),
         ("return_scores", "True by default."),
         ("terms", "At most 16."),
+        ("segmentation", "One of none, lines, sentences."),
         ("disable_unk", "Never generate the unknown token."),
         ("target_prefix", "Text that every hypothesis begins with."),
     ],

@@ -33,7 +33,8 @@ def kind_of(name: str) -> Any:
     """What a value of an option is, None left aside."""
     (kind, none) = typing.get_args(typing.get_type_hints(GenerateOptions)[name])
     assert none is type(None)
-    return kind
+    # The server checks which text it is.
+    return str if typing.get_origin(kind) is typing.Literal else kind
 
 
 DECODING = sorted(set(GenerateOptions.__annotations__) - OF_THE_REQUEST)

@@ -10,7 +10,7 @@ from seqserve.errors import InternalError
 from seqserve.results import ModelState, Piece, StopReason, Timings, TopToken
 from seqserve.v1 import generation_pb2, model_pb2
 
-from .answers import answer, attended, scored, stream_of
+from .answers import answer, attended, scored, stream_of, tokenized
 
 
 def test_result() -> None:
@@ -113,6 +113,29 @@ def test_scores_that_lack_a_token_break_the_contract() -> None:
     del response.hypotheses[0].top_tokens[1].scores[0]
     with pytest.raises(InternalError, match="top tokens that lack a score"):
         responses.result_of(response)
+
+
+def test_tokens_that_lack_a_place_break_the_contract() -> None:
+    response = tokenized(generation_pb2.TokenizeRequest(text="a b"))
+    del response.ends[0]
+    with pytest.raises(InternalError, match="tokens that lack a place"):
+        responses.tokens_of(response)
+
+
+def test_segments() -> None:
+    message = answer("good day")
+    hypotheses = message.hypotheses
+    message.segments.add(source_begin=1, source_end=3, target_end=8, hypotheses=hypotheses)
+    message.segments.add(source_begin=4, source_end=5, is_wrapped=True)
+    first, last = responses.result_of(message).segments
+    assert (first.source_begin, first.source_end, first.target_begin, first.target_end) == (
+        1,
+        3,
+        0,
+        8,
+    )
+    assert first.hypotheses == responses.result_of(message).hypotheses
+    assert (last.is_wrapped, last.hypotheses) == (True, ())
 
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])

@@ -99,7 +99,7 @@ SHAPES: dict[str, dict[str, Any]] = {
         "zero_start": True,
         "norm_position": NormPosition.POST,
         "norm_epsilon": 1e-9,
-        "logits_bias": True,
+        "width": 32,
     },
     "ssru-relative": {
         "decoder_cell": DecoderCell.SSRU,

@@ -4,7 +4,8 @@
 The server reads on only while few requests are under way, and at most ``concurrency`` sources are
 between input and output here. If a call breaks, the next one is sent the requests without an
 answer, so the input is read only once. If the server cannot answer one request for now, this side
-ends the call, and the next one is sent that request again.
+ends the call, and the next one is sent that request again. A request that has more bytes than the
+server takes ends the call too, and is not sent again.
 
 One thread reads sources and one waits for answers, because each may be slow while the other is not;
 gRPC sends the requests.
@@ -20,8 +21,9 @@ from seqserve._concurrency.threads import Failure, Queue, Semaphore, finished, i
 from seqserve._sync.groups import CallGroup
 from seqserve._sync.pending import Outcome, PendingRequests, Request
 from seqserve._transport.method import Method
+from seqserve._transport.status import max_bytes_of, too_large
 from seqserve.arguments import checked_concurrency, checked_sources
-from seqserve.errors import CallError, InvalidArgument
+from seqserve.errors import CallError
 from seqserve.results import Result
 from seqserve.retry import Attempts
 from seqserve.v1 import generation_pb2
@@ -45,6 +47,7 @@ class BulkRun:
         self._attempts = attempts
         self._attempts_at: dict[int, Attempts] = {}
         self._pause_s: float | None = None
+        self._max_bytes: int | None = None
         self._room = Semaphore(checked_concurrency(concurrency))
         self._pending = PendingRequests()
         self._outcomes: Queue[Outcome | BaseException | None] = Queue()
@@ -75,7 +78,8 @@ class BulkRun:
             for number, source in self._paced():
                 try:
                     request = requests.generate_bulk_request(self._template, number, source)
-                except InvalidArgument as error:
+                    self._check_size(request)
+                except CallError as error:
                     self._outcomes.put_nowait((number, error))
                 else:
                     self._pending.put(request)
@@ -115,6 +119,8 @@ class BulkRun:
             for response in call:
                 self._settle(*self._pending.outcome_of(response))
         except CallError as error:
+            if self._refused_by_size(error):
+                return True
             self._pause_s = self._attempts.delay_after(error)
             if self._pause_s is None:
                 raise
@@ -125,6 +131,23 @@ class BulkRun:
             return False
         self._calls.wait(self._pause_s)
         return True
+
+    def _check_size(self, request: Request) -> None:
+        """Refuses a request that would end the call, once the limit of the server is known."""
+        if self._max_bytes is not None and request.ByteSize() > self._max_bytes:
+            raise too_large(request.ByteSize(), self._max_bytes)
+
+    def _refused_by_size(self, error: CallError) -> bool:
+        """Ends the requests that the server does not take; the others go to another call."""
+        limit = max_bytes_of(error)
+        if limit is None:
+            return False
+        self._max_bytes = limit
+        found = self._pending.larger_than(limit)
+        for request in found:
+            self._pending.remove(request.id)
+            self._outcomes.put_nowait((request.id, too_large(request.ByteSize(), limit)))
+        return bool(found)
 
     def _settle(self, number: int, outcome: Result | CallError) -> None:
         """Hands on the outcome of a source, or has the source sent again after a pause."""

@@ -24,7 +24,7 @@ from seqserve.attention import AttentionResult
 from seqserve.availability import Availability
 from seqserve.decoding import GenerateOptions
 from seqserve.errors import CallError
-from seqserve.results import Piece, Result, ScoreResult
+from seqserve.results import Piece, Result, ScoreResult, TokenizeResult
 from seqserve.retry import RetryPolicy
 from seqserve.tls import TLS
 
@@ -262,6 +262,55 @@ class Client(ModelClient):
             target_language=target_language,
         )
         return self._unary(Method.ATTENTION, request, responses.attention_of, timeout_s)
+
+    def tokenize(
+        self,
+        text: str,
+        *,
+        is_target: bool = False,
+        model: str | None = None,
+        version: int | None = None,
+        source_language: str | None = None,
+        target_language: str | None = None,
+        timeout_s: float | None = None,
+    ) -> TokenizeResult:
+        """Divides a text into the tokens of a model, and counts them as its limits do.
+
+        Args:
+            text: The text, of at most 100,000 characters.
+            is_target: Divide it as a target, not as a source.
+            model: Name of the model; the server's default if None.
+            version: Version of the model; the highest valid one if None.
+            source_language: Code of the language of the source, for models that need it.
+            target_language: Code of the language of the target, for models that know several.
+        """
+        request = requests.tokenize_request(
+            text,
+            is_target=is_target,
+            model=model,
+            version=version,
+            source_language=source_language,
+            target_language=target_language,
+        )
+        return self._unary(Method.TOKENIZE, request, responses.tokens_of, timeout_s)
+
+    def detokenize(
+        self,
+        token_ids: Sequence[int],
+        *,
+        model: str | None = None,
+        version: int | None = None,
+        timeout_s: float | None = None,
+    ) -> str:
+        """Joins tokens to a text; control tokens are left out.
+
+        Args:
+            token_ids: Their ids, at most 100,000.
+            model: Name of the model; the server's default if None.
+            version: Version of the model; the highest valid one if None.
+        """
+        request = requests.detokenize_request(token_ids, model=model, version=version)
+        return self._unary(Method.DETOKENIZE, request, responses.text_of, timeout_s)
 
     def close(self) -> None:
         """Cancels the calls under way and closes the connection."""

@@ -74,6 +74,11 @@ class PendingRequests:
         with self._lock:
             del self._requests[number]
 
+    def larger_than(self, limit: int) -> list[Request]:
+        """Returns the requests that have more bytes."""
+        with self._lock:
+            return [each for each in self._requests.values() if each.ByteSize() > limit]
+
     def check_empty(self) -> None:
         """Checks that a call that ended with OK has answered every request."""
         with self._lock:

@@ -14,6 +14,8 @@ class Method(Enum):
     GENERATE_BULK = "GenerateBulk"
     SCORE = "Score"
     ATTENTION = "Attention"
+    TOKENIZE = "Tokenize"
+    DETOKENIZE = "Detokenize"
     LIST_MODELS = "ListModels"
     GET_MODEL = "GetModel"
     LOAD_MODEL = "LoadModel"

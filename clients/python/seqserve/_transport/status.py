@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -26,6 +27,8 @@ _CLASSES: dict[str, type[errors.CallError]] = {
 }
 
 _REQUEST_ID = "x-request-id"
+
+_TOO_LARGE = re.compile(r"message larger than max \(\d+ vs\. (\d+)\)")
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
@@ -64,6 +67,18 @@ def error_of(
 def error_of_call(call: Any) -> errors.CallError:
     """Returns the error for a failed call of gRPC, which is an exception with its status."""
     return error_of(call.code(), call.details() or "", call.trailing_metadata() or ())
+
+
+def max_bytes_of(error: errors.CallError) -> int | None:
+    """Returns the limit on the bytes of a message, if a call ended because one has more."""
+    found = _TOO_LARGE.search(error.details)
+    return int(found[1]) if found else None
+
+
+def too_large(size: int, limit: int) -> errors.CallError:
+    """Returns the error for one source of a call with many whose request has too many bytes."""
+    reason = f"its request has {size:,} bytes; the server takes at most {limit:,}"
+    return errors.InvalidArgument("RESOURCE_EXHAUSTED", f"source: {reason}", field="source")
 
 
 def client_closed() -> errors.Cancelled:

@@ -21,7 +21,8 @@ from seqserve._sync.worker_pool import WorkerPool
 from seqserve.arguments import BULK_CONCURRENCY, DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT_S, WINDOW
 from seqserve.command.connection import ModelCallOptions, parse_call
 from seqserve.command.decoding import NEED_JSON, OUTPUT, DecodingOptions
-from seqserve.command.lines import STANDARD_INPUT, lines_of
+from seqserve.command.fatal import raise_if_fatal
+from seqserve.command.lines import STANDARD_INPUT, Lines, not_utf8
 from seqserve.command.order import Order
 from seqserve.command.progress import Progress
 from seqserve.command.writer import JsonWriter, TextWriter, Writer
@@ -31,7 +32,8 @@ from seqserve.results import Result
 
 _EPILOG = """\
 Without TEXTS each line of standard input is a source, and each line of standard output its answer.
-An empty line is answered with an empty line. If the server is busy or goes away, lines wait for it
+An empty line is answered with an empty line. A byte order mark is left out, and lines end as the
+first one does. If the server is busy or goes away, lines wait for it
 without a limit; --timeout-s and --max-attempts set one. If a line fails, its answer is empty,
 standard error reports its number, and the exit status is 1. An error that concerns every line (no
 such model, a wrong option, no permission) ends the run at once and reports where to go on.
@@ -43,6 +45,9 @@ If answers go to a file or a pipe, the terminal shows the progress.
 --num-hypotheses N writes N lines for every source, best first; missing hypotheses are empty lines.
 --return-scores writes SCORE, a tab and the text. SCORE is the sum of the log-probabilities, divided
 by the length as --length-penalty says; --json has the sum too.
+
+--segmentation sentences answers each sentence of a TEXT or line by itself and joins the answers, so
+that a TEXT may be a page; line breaks and all other white space come back as they were.
 
 If a hypothesis lacks the target of a term of --terms whose source is there, standard error reports
 it; --json has it in unmet_terms.
@@ -62,14 +67,8 @@ examples:
   seqserve generate --suppress-sequences "▁G ute" "Good morning."
   seqserve generate --beam-size 5 --terms "computer=Rechner" "I need a computer."
   seqserve generate --return-alternatives --num-hypotheses 5 "The coffee tastes good."
+  seqserve generate --segmentation sentences "It is late. We watched a film."
   seqserve generate --json "The weather is nice today." | jq .timings"""
-
-_ENDS_THE_RUN = (
-    errors.Unavailable,
-    errors.NotFound,
-    errors.Unauthenticated,
-    errors.PermissionDenied,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +135,7 @@ class GenerateCommandOptions(ModelCallOptions, DecodingOptions):
             verbose=self.verbose,
             hypotheses=decoding.get("num_hypotheses") or 1,
             scores=bool(decoding.get("return_scores")),
+            keeps_lines=bool(self.texts) and decoding.get("segmentation") not in (None, "none"),
         )
 
 
@@ -171,16 +171,18 @@ def _where_to_go_on(file: Path | None, answered: int) -> str:
 
 
 def _run(options: GenerateCommandOptions, writer: Writer, default_timeout_s: float) -> None:
+    lines = Lines(options.file or STANDARD_INPUT)
+    if not options.texts:
+        writer.line_end = lambda: lines.end
     with (
-        closing(_progress(options)) as progress,
+        closing(_progress(options, lines)) as progress,
         options.connect(default_timeout_s, progress.clear) as client,
     ):
         if options.file:
-            _answer_file(client, options, options.file, writer, progress)
+            _answer_file(client, options, lines, writer, progress)
         else:
-            sources: Iterable[str] = options.texts or lines_of(STANDARD_INPUT)
             answer = _stream if options.stream else _answer
-            answer(client, options, sources, writer)
+            answer(client, options, options.texts or lines, writer)
 
 
 def _answer(
@@ -189,6 +191,8 @@ def _answer(
     call = options.call()
 
     def generate(source: str) -> Result | None:
+        if error := not_utf8(source):
+            raise error
         return client.generate(source, **call) if source.strip() else None
 
     concurrency = options.concurrency or DEFAULT_CONCURRENCY
@@ -197,19 +201,19 @@ def _answer(
             try:
                 writer.result(number, outcome.result())
             except errors.CallError as error:
-                _raise_if_fatal(error)
+                raise_if_fatal(error)
                 writer.failure(number, error)
 
 
 def _answer_file(
     client: Client,
     options: GenerateCommandOptions,
-    file: Path,
+    lines: Lines,
     writer: Writer,
     progress: Progress,
 ) -> None:
     concurrency = options.concurrency or BULK_CONCURRENCY
-    order = Order(lines_of(file), WINDOW * concurrency)
+    order = Order(lines, WINDOW * concurrency)
     bulk = client.generate_bulk(order.sources(), concurrency=concurrency, **options.call())
     with closing(bulk), closing(order.restored(bulk)) as outcomes:
         for number, (line, outcome) in enumerate(outcomes, start=1):
@@ -217,20 +221,21 @@ def _answer_file(
                 # The server has refused the empty source.
                 writer.result(number, None)
             elif isinstance(outcome, errors.CallError):
-                _raise_if_fatal(outcome)
+                raise_if_fatal(outcome)
                 progress.clear()
-                writer.failure(number, outcome)
+                writer.failure(number, not_utf8(line) or outcome)
             else:
                 writer.result(number, outcome)
             progress.advance()
 
 
-def _progress(options: GenerateCommandOptions) -> Progress:
+def _progress(options: GenerateCommandOptions, lines: Lines) -> Progress:
     is_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     # Answers in the same terminal, or a report of each line, show the progress well enough.
     is_asked = options.file is not None and not options.verbose
     is_shown = is_asked and is_terminal and not sys.stdout.isatty()
-    return Progress(sys.stderr, "lines", is_shown=is_shown)
+    total = lines.count() if is_shown else None
+    return Progress(sys.stderr, "lines", is_shown=is_shown, total=total)
 
 
 def _stream(
@@ -242,14 +247,10 @@ def _stream(
             writer.result(number, None)
             continue
         try:
+            if error := not_utf8(source):
+                raise error
             for piece in client.stream(source, **call):
                 writer.piece(number, piece)
         except errors.CallError as error:
-            _raise_if_fatal(error)
+            raise_if_fatal(error)
             writer.failure(number, error)
-
-
-def _raise_if_fatal(error: errors.CallError) -> None:
-    is_option = isinstance(error, errors.InvalidArgument) and error.field not in ("", "source")
-    if is_option or isinstance(error, _ENDS_THE_RUN):
-        raise error

@@ -20,9 +20,19 @@ class Progress:
         unit: str,
         *,
         is_shown: bool,
+        total: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Starts at zero; ``unit`` is what is counted, in the plural."""
+        """Starts at zero.
+
+        Args:
+            stream: The terminal.
+            unit: What is counted, in the plural.
+            is_shown: Whether anything is written.
+            total: How many there will be; None if that is not known.
+            clock: Seconds, from any origin.
+        """
+        self._of = "" if total is None else f" of {total:,}"
         self._stream = stream
         self._unit = unit
         self._is_shown = is_shown
@@ -52,6 +62,6 @@ class Progress:
         self._next_s = now_s + _INTERVAL_S
         rate = self._count / max(now_s - self._began_s, 1e-9)
         self._stream.write(
-            f"{_CLEAR}seqserve: {self._count:,} {self._unit}, {rate:,.0f} a second{end}"
+            f"{_CLEAR}seqserve: {self._count:,}{self._of} {self._unit}, {rate:,.0f} a second{end}"
         )
         self._stream.flush()

@@ -54,11 +54,19 @@ COMMANDS = {
     "generate": Command(
         module="seqserve.command.generate", help="generate from texts, or from the lines of a file"
     ),
+    "translate": Command(
+        module="seqserve.command.translate",
+        help="translate documents: text, Markdown, HTML, subtitles, JSON lines",
+        extra="translate",
+    ),
     "score": Command(
         module="seqserve.command.score", help="print the log-probability of every token of a target"
     ),
     "attention": Command(
         module="seqserve.command.attention", help="draw which tokens a model attended to"
+    ),
+    "tokenize": Command(
+        module="seqserve.command.tokenize", help="show the tokens that a model divides a text into"
     ),
     "models": Command(
         module="seqserve.command.models", help="list, load and unload models of a server"

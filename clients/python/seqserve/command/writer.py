@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
 from seqserve.command.json_line import json_line
@@ -22,6 +23,8 @@ class Writer:
     """Whether to report token counts and timings too."""
     count: int = 0
     """Number of sources that have their answer or error."""
+    line_end: Callable[[], str] = lambda: "\n"
+    """Returns how lines of the output end."""
     failed: LineNumbers = field(default_factory=LineNumbers)
     """Numbers of the sources that failed."""
 
@@ -77,19 +80,24 @@ class Writer:
 class TextWriter(Writer):
     """Writes a fixed number of lines for each source, empty ones for missing hypotheses.
 
-    Reports unmet terms on standard error, because a line has no place for them.
+    A text in segments is answered in as many lines as it has. Reports unmet terms on standard
+    error, because a line has no place for them.
     """
 
     hypotheses: int
     """Number of lines for each source."""
     scores: bool
     """Whether to write the score and a tab before each text."""
+    keeps_lines: bool = False
+    """Whether line breaks of an answer are written, as they are those of its source."""
 
     def _write_result(self, result: Result | None) -> None:
         self._write_lines([self._line_of(each) for each in result.hypotheses] if result else [])
 
     def _write_piece(self, piece: Piece) -> None:
-        print(_one_line(piece.text), end="" if piece.result is None else "\n", flush=True)
+        print(
+            self._shown(piece.text), end="" if piece.result is None else self.line_end(), flush=True
+        )
 
     def _write_failure(self, error: CallError) -> None:
         # Ends the line that a stream may have begun, so that later lines match their sources.
@@ -105,14 +113,19 @@ class TextWriter(Writer):
 
     def _write_lines(self, lines: list[str]) -> None:
         missing = [""] * (self.hypotheses - len(lines))
-        print(*lines, *missing, sep="\n", flush=True)
+        end = self.line_end()
+        print(*lines, *missing, sep=end, end=end, flush=True)
 
     def _line_of(self, hypothesis: Hypothesis) -> str:
         if not self.scores:
-            return _one_line(hypothesis.text)
+            return self._shown(hypothesis.text)
         # A hypothesis that its time limit ended in the queue has no score.
         score = math.nan if hypothesis.normalized_score is None else hypothesis.normalized_score
-        return f"{score:.4f}\t{_one_line(hypothesis.text)}"
+        return f"{score:.4f}\t{self._shown(hypothesis.text)}"
+
+    def _shown(self, text: str) -> str:
+        # Each character by itself: "\r" may end one piece of a stream and "\n" begin the next.
+        return text if self.keeps_lines else text.replace("\r", " ").replace("\n", " ")
 
 
 class JsonWriter(Writer):
@@ -131,8 +144,3 @@ class JsonWriter(Writer):
     def _write_failure(self, error: CallError) -> None:
         facts = {"code": error.code, "details": error.details, "field": error.field}
         print(json_line({"error": facts}), flush=True)
-
-
-def _one_line(text: str) -> str:
-    # Each character by itself: "\r" may end one piece of a stream and "\n" begin the next.
-    return text.replace("\r", " ").replace("\n", " ")

@@ -4,7 +4,7 @@ Generated from proto/seqserve/v1/generation.proto by `make proto`; do not edit.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 
 class GenerationOptions(TypedDict, total=False):
@@ -16,6 +16,15 @@ class GenerationOptions(TypedDict, total=False):
 
     target_language: str | None
     """Code of the language to generate, for models that know several."""
+
+    segmentation: Literal["none", "lines", "sentences"] | None
+    """How to divide the source into segments, each of which is answered by itself: not at all, at
+    line breaks, or after sentences too. By default as the manifest of the model says, or else not
+    at all. One of none, lines, sentences."""
+
+    segmentation_language: str | None
+    """Code of the language by whose rules sentences end, such as de; by default the language of the
+    source, or else English."""
 
     time_limit_ms: int | None
     """Milliseconds from the arrival of the call until it returns what is decoded by then, with stop

@@ -65,6 +65,16 @@ class GenerationServiceStub(object):
                 request_serializer=seqserve_dot_v1_dot_generation__pb2.AttentionRequest.SerializeToString,
                 response_deserializer=seqserve_dot_v1_dot_generation__pb2.AttentionResponse.FromString,
                 _registered_method=True)
+        self.Tokenize = channel.unary_unary(
+                '/seqserve.v1.GenerationService/Tokenize',
+                request_serializer=seqserve_dot_v1_dot_generation__pb2.TokenizeRequest.SerializeToString,
+                response_deserializer=seqserve_dot_v1_dot_generation__pb2.TokenizeResponse.FromString,
+                _registered_method=True)
+        self.Detokenize = channel.unary_unary(
+                '/seqserve.v1.GenerationService/Detokenize',
+                request_serializer=seqserve_dot_v1_dot_generation__pb2.DetokenizeRequest.SerializeToString,
+                response_deserializer=seqserve_dot_v1_dot_generation__pb2.DetokenizeResponse.FromString,
+                _registered_method=True)
 
 
 class GenerationServiceServicer(object):
@@ -114,6 +124,20 @@ class GenerationServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Tokenize(self, request, context):
+        """Divides a text into the tokens of a model.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Detokenize(self, request, context):
+        """Joins tokens to a text.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GenerationServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -146,6 +170,16 @@ def add_GenerationServiceServicer_to_server(servicer, server):
                     servicer.Attention,
                     request_deserializer=seqserve_dot_v1_dot_generation__pb2.AttentionRequest.FromString,
                     response_serializer=seqserve_dot_v1_dot_generation__pb2.AttentionResponse.SerializeToString,
+            ),
+            'Tokenize': grpc.unary_unary_rpc_method_handler(
+                    servicer.Tokenize,
+                    request_deserializer=seqserve_dot_v1_dot_generation__pb2.TokenizeRequest.FromString,
+                    response_serializer=seqserve_dot_v1_dot_generation__pb2.TokenizeResponse.SerializeToString,
+            ),
+            'Detokenize': grpc.unary_unary_rpc_method_handler(
+                    servicer.Detokenize,
+                    request_deserializer=seqserve_dot_v1_dot_generation__pb2.DetokenizeRequest.FromString,
+                    response_serializer=seqserve_dot_v1_dot_generation__pb2.DetokenizeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -311,6 +345,60 @@ class GenerationService(object):
             '/seqserve.v1.GenerationService/Attention',
             seqserve_dot_v1_dot_generation__pb2.AttentionRequest.SerializeToString,
             seqserve_dot_v1_dot_generation__pb2.AttentionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Tokenize(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/seqserve.v1.GenerationService/Tokenize',
+            seqserve_dot_v1_dot_generation__pb2.TokenizeRequest.SerializeToString,
+            seqserve_dot_v1_dot_generation__pb2.TokenizeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Detokenize(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/seqserve.v1.GenerationService/Detokenize',
+            seqserve_dot_v1_dot_generation__pb2.DetokenizeRequest.SerializeToString,
+            seqserve_dot_v1_dot_generation__pb2.DetokenizeResponse.FromString,
             options,
             channel_credentials,
             insecure,

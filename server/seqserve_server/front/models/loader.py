@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from google.protobuf import json_format
 
+from seqserve.declarations import DECLARATIONS
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.contract.limits import EngineLimits
@@ -32,6 +34,8 @@ class Loader:
     launch: Callable[[Setup], HostProcess]
     stall_s: float = 0.0
     """Time without progress after which an engine process is killed; 0 for never."""
+    generation: dict[str, Any] = field(default_factory=dict)
+    """Options of requests that do not set them, to models whose manifest does not either."""
 
     def begin(self, name: str, version: int) -> RemoteEngine:
         """Starts the engine process of a version, so that several can load at the same time."""
@@ -68,6 +72,8 @@ class Loader:
         _check_template(manifest, tokenizer)
         _check_generation(manifest)
         engine.load()
+        generation = self.generation | manifest.generation
+        manifest = replace(manifest, generation=generation)
         return ServedModel(
             manifest=manifest, tokenizer=tokenizer, engine=engine, provider=self.provider
         )
@@ -88,3 +94,8 @@ def _check_generation(manifest: Manifest) -> None:
         json_format.ParseDict(manifest.generation, generation_pb2.GenerationOptions())
     except json_format.ParseError as error:
         raise ArtifactError(f"{manifest.label}: generation: {error}") from None
+    for name, value in manifest.generation.items():
+        declared = DECLARATIONS.get(name)
+        if declared and declared.choices and value not in declared.choices:
+            reason = f"{name} is {value!r:.80}; it must be {declared.bounds}"
+            raise ArtifactError(f"{manifest.label}: generation: {reason}")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from typing import TypeAlias, TypeVar
 
 Source = TypeVar("Source")
 Answer = TypeVar("Answer")
+Room: TypeAlias = asyncio.Semaphore
 
 
 async def answer_all(
@@ -41,3 +42,38 @@ async def answer_all(
             raise error.exceptions[0] from None
         raise
     return [answers[index] for index in range(len(answers))]
+
+
+async def answers_in_order(
+    sources: Iterable[Source], answer: Callable[[Source], Awaitable[Answer]], room: Room
+) -> AsyncGenerator[Answer, None]:
+    """Yields the answers in the order of their sources, each as soon as all before it are there.
+
+    Leaving early cancels the answers under way.
+
+    Args:
+        sources: The sources.
+        answer: Answers one of them, in a task of its own.
+        room: How many may be under way at once; others may take room of the same.
+    """
+    tasks: set[asyncio.Task[Answer]] = set()
+    started: asyncio.Queue[asyncio.Task[Answer] | None] = asyncio.Queue()
+
+    async def start() -> None:
+        for source in sources:
+            await room.acquire()
+            task = asyncio.ensure_future(answer(source))
+            task.add_done_callback(lambda _: room.release())
+            tasks.add(task)
+            started.put_nowait(task)
+        started.put_nowait(None)
+
+    starting = asyncio.create_task(start())
+    try:
+        while (task := await started.get()) is not None:
+            yield await task
+            tasks.discard(task)
+    finally:
+        for each in (starting, *tasks):
+            each.cancel()
+        await asyncio.gather(starting, *tasks, return_exceptions=True)

@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, nullcontext
+from contextlib import aclosing
 from typing import Any, cast
 
 import grpc
@@ -14,25 +14,23 @@ from google.protobuf.message import Message
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 from seqserve_server.contract.errors import ServiceError
-from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
+from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.engine_client.refusals import QueueKey
 from seqserve_server.front.models.repository import Repository, ServedModel
-from seqserve_server.front.rpc.answers import response_of
+from seqserve_server.front.rpc.asked import Asked, Text, answer_size, count_of
 from seqserve_server.front.rpc.batch import answer_all
 from seqserve_server.front.rpc.bulk import Answered, Bulk, Requests
-from seqserve_server.front.rpc.calls.answer_memory import MAX_WAIT_S
 from seqserve_server.front.rpc.calls.call import EngineCall
 from seqserve_server.front.rpc.calls.server_call import current
 from seqserve_server.front.rpc.calls.wire import encoded_list
-from seqserve_server.front.rpc.options.answer_size import AnswerSize
 from seqserve_server.front.rpc.options.known_options import KnownOptions
-from seqserve_server.front.rpc.options.languages import Affixes, affixes_of
 from seqserve_server.front.rpc.options.options import priority_of
-from seqserve_server.front.rpc.options.terms import applying, for_source
 from seqserve_server.front.rpc.options.validation import check_count
 from seqserve_server.front.rpc.scoring import attention, score
-from seqserve_server.front.rpc.tokenization import source_tokens
+from seqserve_server.front.rpc.segmentation.answering import SegmentedAnswer
+from seqserve_server.front.rpc.segmentation.document import Document
+from seqserve_server.front.rpc.tokens import detokenize, tokenize
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -43,6 +41,8 @@ _Request = (
     | generation_pb2.GenerateBatchRequest
     | generation_pb2.ScoreRequest
     | generation_pb2.AttentionRequest
+    | generation_pb2.TokenizeRequest
+    | generation_pb2.DetokenizeRequest
 )
 
 
@@ -61,29 +61,50 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         self, request: generation_pb2.GenerateRequest, context: Context
     ) -> generation_pb2.GenerateResponse:
         """Answers when every hypothesis is finished."""
-        model, call = await self._generation(request, context)
+        asked = self._asked(request, context)
+        if document := await asked.document(request.source):
+            return await (await self._segmented(asked, document, request)).whole()
+        call = await self._call(asked, request)
         await call.finished()
-        return await self._response(model, call, request.options, request.source)
+        return await asked.response(call, request.source)
 
     async def generate_in_time(
-        self,
-        request: generation_pb2.GenerateRequest,
-        context: Context,
+        self, request: generation_pb2.GenerateRequest, context: Context
     ) -> generation_pb2.GenerateResponse:
         """Answers one of many requests of a call; it tries again after a refusal."""
-        model, call = await self._generation(request, context, is_bulk=True)
+        asked = self._asked(request, context, is_bulk=True)
+        if document := await asked.document(request.source):
+            return await (await self._segmented(asked, document, request, is_bulk=True)).whole()
+        call = await self._call(asked, request, is_bulk=True)
         await call.finished_in_time()
-        return await self._response(model, call, request.options, request.source)
+        return await asked.response(call, request.source)
 
     async def GenerateStream(
         self, request: generation_pb2.GenerateRequest, context: Context
     ) -> AsyncGenerator[generation_pb2.GenerateStreamResponse, None]:
         """Sends text as soon as it is final, then the whole answer."""
+        asked = self._asked(request, context)
+        document = await asked.document(request.source)
+        if document is None:
+            messages = self._streamed(asked, request)
+        elif document.only is None:
+            messages = _by_segment(await self._segmented(asked, document, request))
+        else:
+            messages = self._of_one_segment(asked, document, request)
+        async with aclosing(messages):
+            async for message in messages:
+                yield message
+
+    async def _streamed(
+        self, asked: Asked, request: generation_pb2.GenerateRequest
+    ) -> AsyncGenerator[generation_pb2.GenerateStreamResponse, None]:
+        """Sends text as it is decoded, then the answer to a source."""
         # Tokens that may still be replaced are not streamed.
         streamed = not request.options.replace_unknowns
-        model, call = await self._generation(request, context, streamed=streamed)
+        call = await self._call(asked, request, streamed=streamed)
+        tokenizer = asked.model.tokenizer
         stops = cast(GenerateSpec, call.spec).options.stops
-        text = model.tokenizer.stream(stops)
+        text = tokenizer.stream(stops)
         generated: list[int] = []
         sent_text, sent_tokens = "", 0
         async with aclosing(call.progress()) as progress:
@@ -94,35 +115,57 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
                     # A stop sequence may yet cut off the tokens after the text.
                     end = len(generated)
                     if stops:
-                        end = _covering(model, generated, sent_text, sent_tokens)
+                        end = _covering(tokenizer, generated, sent_text, sent_tokens)
                     yield _piece(piece, generated[sent_tokens:end])
                     sent_tokens = end
-        response = await self._response(model, call, request.options, request.source)
+        response = await asked.response(call, request.source)
         best = response.hypotheses[0]
         if rest := text.flush(best.text):
             yield _piece(rest, best.token_ids[sent_tokens:])
         yield generation_pb2.GenerateStreamResponse(result=response)
 
+    async def _of_one_segment(
+        self, asked: Asked, document: Document, request: generation_pb2.GenerateRequest
+    ) -> AsyncGenerator[generation_pb2.GenerateStreamResponse, None]:
+        """Sends the text of a lone segment as it is decoded, with the white space around it."""
+        assert document.only is not None
+        segmented = await self._segmented(asked, document, request)
+        begin = document.only.span.begin
+        if begin:
+            yield _piece(document.text[:begin], [])
+        part = generation_pb2.GenerateRequest()
+        part.CopyFrom(request)
+        part.source = document.source_of(document.only)
+        async with aclosing(self._streamed(asked, part)) as messages:
+            async for message in messages:
+                if message.HasField("piece"):
+                    yield message
+                else:
+                    segmented.add(document.only, message.result)
+        if rest := segmented.end():
+            yield _piece(rest, [])
+        yield generation_pb2.GenerateStreamResponse(result=segmented.response())
+
     async def GenerateBatch(
         self, request: generation_pb2.GenerateBatchRequest, context: Context
     ) -> bytes:
         """Answers when every source has its outcome; until then each one is kept encoded."""
-        model = self._model(request)
+        asked = self._asked(request, context, is_bulk=True)
         check_count(len(request.sources))
-        options = self._options.read(model, request.options)
-        priority = priority_of(request.priority)
-        record = current.get()
-        size = await self.reserve(model, request.options, len(request.sources), request)
-        affixes = _affixes(model, request.options)
+        record, slots = current.get(), asked.model.engine.slots
+        record.room = asyncio.Semaphore(slots)
+        texts = await asked.divided(request.sources)
+        size = await asked.reserve_for(texts, request, is_bulk=True)
 
-        async def outcome(source: str) -> bytes:
+        async def outcome(text: Text) -> bytes:
             current.set(record.part(record.began_s))
             try:
-                tokens = await source_tokens(model, source, affixes)
-                chosen = for_source(options, request.options.terms, source)
-                call = _generate(model, tokens, chosen, context, priority=priority, is_bulk=True)
-                await call.finished_in_time()
-                response = await self._response(model, call, request.options, source)
+                if isinstance(text, ServiceError):
+                    raise text
+                if isinstance(text, Document):
+                    response = await asked.segmented(text, is_bulk=True).whole()
+                else:
+                    response = await asked.answer(text)
             except ServiceError as error:
                 found = generation_pb2.Outcome(failure=record.failed(error))
             else:
@@ -130,10 +173,10 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
             # One that failed has no response, and so no tokens.
             record.answered(found.response)
             data = found.SerializeToString()
-            record.answered_one(size.each, len(data))
+            record.answered_one(count_of(text) * size.each, len(data))
             return data
 
-        outcomes = await answer_all(request.sources, outcome, model.engine.slots)
+        outcomes = await answer_all(texts, outcome, slots)
         return encoded_list(_OUTCOMES, outcomes)
 
     async def GenerateBulk(
@@ -160,6 +203,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
 
         # As many as can run: they fill the batch, and requests of others need not wait behind.
         slots = max((model.engine.slots for model in self._repository.models()), default=1)
+        record.room = asyncio.Semaphore(slots)
         bulk = Bulk(answer, slots, self._draining)
         async with aclosing(bulk.responses(requests)) as responses:
             async for response in responses:
@@ -178,30 +222,17 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         """Returns the attention of a target, which is generated if the request has none."""
         return await attention(self._model(request), request, context)
 
-    async def _generation(
-        self,
-        request: generation_pb2.GenerateRequest,
-        context: Context,
-        *,
-        streamed: bool = False,
-        is_bulk: bool = False,
-    ) -> tuple[ServedModel, EngineCall]:
-        """Prepares a request; one of many of a call is not refused here: it would come back."""
-        model = self._model(request)
-        priority = priority_of(request.priority)
-        if not is_bulk:
-            # First, so that a refusal costs little.
-            record = current.get()
-            model.engine.refusals.check(QueueKey(record.client_id, record.connection, priority))
-        options = self._options.read(model, request.options)
-        source = await source_tokens(model, request.source, _affixes(model, request.options))
-        options = for_source(options, request.options.terms, request.source)
-        size = _size(model, options, request.options, len(source))
-        max_wait_s = math.inf if is_bulk else min(MAX_WAIT_S, options.time_limit_s)
-        await current.get().reserve(size, request, max_wait_s=max_wait_s)
-        return model, _generate(
-            model, source, options, context, streamed=streamed, priority=priority, is_bulk=is_bulk
-        )
+    async def Tokenize(
+        self, request: generation_pb2.TokenizeRequest, context: Context
+    ) -> generation_pb2.TokenizeResponse:
+        """Divides a text into tokens."""
+        return await tokenize(self._model(request), request)
+
+    async def Detokenize(
+        self, request: generation_pb2.DetokenizeRequest, context: Context
+    ) -> generation_pb2.DetokenizeResponse:
+        """Joins tokens to a text."""
+        return await detokenize(self._model(request), request)
 
     async def reserve(
         self,
@@ -209,50 +240,80 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         options: generation_pb2.GenerationOptions,
         sources: int,
         request: Message,
-    ) -> AnswerSize:
-        """Waits until there is memory for the answers to all sources of a call; gives their size.
+    ) -> None:
+        """Waits until there is memory for the answers to all sources of a call.
 
         Raises:
             ServiceError: As :meth:`ServerCall.reserve`, or an option is wrong.
         """
         decoding = self._options.read(model, options)
-        longest = model.manifest.limits.max_source_length
-        size = _size(model, decoding, options, longest, sources)
+        size = answer_size(model, options, decoding, sources=sources)
         await current.get().reserve(size, request, max_wait_s=math.inf)
-        return size
 
-    async def _response(
+    def _asked(
         self,
-        model: ServedModel,
-        call: EngineCall,
-        options: generation_pb2.GenerationOptions,
-        source: str,
-    ) -> generation_pb2.GenerateResponse:
-        is_large = options.return_attention or options.return_top_tokens
-        async with self._writing if is_large else nullcontext():
-            response = await response_of(
-                model,
-                call.spec.source,
-                call.timeline,
-                call.result(),
-                terms=applying(options.terms, source),
-                replaces=options.replace_unknowns,
-                attends=options.return_attention,
-            )
-        current.get().facts.update(
-            generated_tokens=response.generated_tokens,
-            queue_ms=response.timings.queue_ms,
-            first_token_ms=response.timings.first_token_ms,
+        request: generation_pb2.GenerateRequest | generation_pb2.GenerateBatchRequest,
+        context: Context,
+        *,
+        is_bulk: bool = False,
+    ) -> Asked:
+        """Reads what a request asks for; one of many of a call is not refused: it would come back.
+
+        Raises:
+            ServiceError: There is no such model, its queue is full, or an option is wrong.
+        """
+        model = self._model(request)
+        priority = priority_of(request.priority)
+        if not is_bulk:
+            # First, so that a refusal costs little.
+            record = current.get()
+            model.engine.refusals.check(QueueKey(record.client_id, record.connection, priority))
+        return Asked(
+            model=model,
+            given=request.options,
+            options=self._options.read(model, request.options),
+            priority=priority,
+            context=context,
+            writing=self._writing,
         )
-        return response
+
+    async def _call(
+        self,
+        asked: Asked,
+        request: generation_pb2.GenerateRequest,
+        *,
+        streamed: bool = False,
+        is_bulk: bool = False,
+    ) -> EngineCall:
+        """Prepares the request for a source, and waits until there is memory for its answer."""
+        call = await asked.call(request.source, streamed=streamed, is_bulk=is_bulk)
+        await asked.reserve(asked.size_of(call), request, is_bulk=is_bulk)
+        return call
+
+    async def _segmented(
+        self,
+        asked: Asked,
+        document: Document,
+        request: generation_pb2.GenerateRequest,
+        *,
+        is_bulk: bool = False,
+    ) -> SegmentedAnswer:
+        """Waits until there is memory for the answer to a text in segments."""
+        await asked.reserve_for([document], request, is_bulk=is_bulk)
+        return asked.segmented(document, is_bulk=is_bulk)
 
     def _model(self, request: _Request) -> ServedModel:
         return current.get().resolve(self._repository, request.model, request.version)
 
 
-def _affixes(model: ServedModel, options: generation_pb2.GenerationOptions) -> Affixes:
-    languages = options.source_language, options.target_language
-    return affixes_of(*languages, model.manifest, model.tokenizer)
+async def _by_segment(
+    segmented: SegmentedAnswer,
+) -> AsyncGenerator[generation_pb2.GenerateStreamResponse, None]:
+    """Sends the text of each segment as soon as all before it are answered."""
+    async with aclosing(segmented.pieces()) as pieces:
+        async for piece in pieces:
+            yield _piece(piece, [])
+    yield generation_pb2.GenerateStreamResponse(result=segmented.response())
 
 
 def _piece(text: str, token_ids: list[int]) -> generation_pb2.GenerateStreamResponse:
@@ -260,40 +321,9 @@ def _piece(text: str, token_ids: list[int]) -> generation_pb2.GenerateStreamResp
     return generation_pb2.GenerateStreamResponse(piece=piece)
 
 
-def _covering(model: ServedModel, tokens: list[int], text: str, min_count: int) -> int:
+def _covering(tokenizer: Tokenizer, tokens: list[int], text: str, min_count: int) -> int:
     """Counts the leading tokens whose text begins with ``text``; ``min_count`` or more."""
     for count in range(min_count, len(tokens)):
-        if model.tokenizer.decode(tokens[:count]).startswith(text):
+        if tokenizer.decode(tokens[:count]).startswith(text):
             return count
     return len(tokens)
-
-
-def _generate(
-    model: ServedModel,
-    source: list[int],
-    options: DecodingOptions,
-    context: Context,
-    **more: Any,
-) -> EngineCall:
-    fields = current.get().spec_fields(context) | more
-    if more.get("is_bulk"):
-        # A call of many requests is a flow of its own, which the client's other calls pass.
-        fields["flow_id"] = fields["call_id"]
-    return EngineCall(model.engine, GenerateSpec(source=source, options=options, **fields))
-
-
-def _size(
-    model: ServedModel,
-    options: DecodingOptions,
-    given: generation_pb2.GenerationOptions,
-    source_tokens: int,
-    sources: int = 1,
-) -> AnswerSize:
-    """Bounds the answers to requests with these options, converted and as they were given."""
-    return AnswerSize.generated(
-        options,
-        source_tokens=source_tokens,
-        token_bytes=model.tokenizer.token_bytes,
-        term_bytes=[term.ByteSize() for term in given.terms],
-        sources=sources,
-    )

@@ -37,6 +37,8 @@ VALUES: dict[Any, st.SearchStrategy[Any]] = {
 
 def values_of(name: str) -> st.SearchStrategy[Any]:
     kind = typing.get_args(typing.get_type_hints(GenerateOptions)[name])[0]
+    if typing.get_origin(kind) is typing.Literal:
+        return st.sampled_from(typing.get_args(kind))
     if kind not in (int, float):
         return VALUES[kind]
     declared = DECLARATIONS[name]
@@ -118,6 +120,7 @@ def test_the_help_has_groups(capsys: pytest.CaptureFixture[str]) -> None:
     assert headings == [
         "options:",
         "languages:",
+        "segmentation:",
         "length:",
         "beam search:",
         "alternatives, as many as --num-hypotheses:",

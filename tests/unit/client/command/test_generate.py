@@ -47,8 +47,8 @@ def test_a_line_that_fails_is_reported_and_left_empty(server: FakeServer) -> Non
     assert done.returncode == 1
     assert done.stderr.decode().splitlines() == [
         "seqserve: line 2: INVALID_ARGUMENT: invalid_argument, says the fake",
-        "seqserve: line 3: INVALID_ARGUMENT: source: holds half a character (a lone surrogate) "
-        "at position 0; send text",
+        "seqserve: line 3: INVALID_ARGUMENT: source: is not UTF-8: byte 0xFF after 0 characters;"
+        " convert it",
         "seqserve: 2 of 4 lines failed: 2-3",
     ]
 
@@ -107,10 +107,25 @@ def test_lines_that_fail_are_reported_in_their_place(server: FakeServer) -> None
     assert done.returncode == 1
     assert done.stderr.decode().splitlines() == [
         "seqserve: line 2: INTERNAL: internal, says the fake",
-        "seqserve: line 5: INVALID_ARGUMENT: source: holds half a character (a lone surrogate) "
-        "at position 0; send text",
+        "seqserve: line 5: INVALID_ARGUMENT: source: is not UTF-8: byte 0xFF after 0 characters;"
+        " convert it",
         "seqserve: 2 of 6 lines failed: 2, 5",
     ]
+
+
+@pytest.mark.parametrize("argv", [[], ["--stream"], BULK])
+def test_a_windows_file_stays_one(server: FakeServer, argv: list[str]) -> None:
+    done = pipe(server, "\ufeffgrüße\r\n\r\nb\r\n".encode(), *argv)
+    assert (done.returncode, done.stdout.decode()) == (0, "GRÜSSE\r\n\r\nB\r\n")
+
+
+@pytest.mark.parametrize("argv", [[], ["--stream"], BULK])
+def test_a_line_over_the_limit_on_bytes_fails_alone(server: FakeServer, argv: list[str]) -> None:
+    done = pipe(server, b"a\n" + b"b" * (1 << 20) + b"\nc\n", *argv)
+    assert (done.returncode, done.stdout) == (1, b"A\n\nC\n")
+    first, summary = done.stderr.decode().splitlines()
+    assert "line 2: RESOURCE_EXHAUSTED" in first and "1048576" in first.replace(",", "")
+    assert summary == "seqserve: 1 of 3 lines failed: 2"
 
 
 def test_an_error_that_concerns_every_line_of_a_file_ends_the_run(
@@ -277,6 +292,12 @@ def test_an_option_that_is_wrong_ends_the_run(run: Run, server: FakeServer) -> N
         "seqserve: INVALID_ARGUMENT: beam_size: 2147483648 is not a whole number that fits 32 "
         "bits\n"
     )
+
+
+@pytest.mark.parametrize("form", [[], ["--stream"]])
+def test_lines_of_a_text_in_segments_are_kept(run: Run, form: list[str]) -> None:
+    segmented = ["--segmentation", "sentences", *form]
+    assert run(*segmented, "two\n\nlines", "one") == (0, "TWO\n\nLINES\nONE\n", "")
 
 
 @pytest.mark.parametrize("form", [[], ["--stream"]])

@@ -30,3 +30,11 @@ def test_nothing_is_written_if_it_is_not_shown() -> None:
         progress.advance()
         progress.clear()
     assert stream.getvalue() == ""
+
+
+def test_the_total_is_shown_where_it_is_known() -> None:
+    clock, stream = Clock(), io.StringIO()
+    with closing(Progress(stream, "lines", is_shown=True, total=4000, clock=clock)) as progress:
+        progress.advance()
+        clock.now_s += 1
+    assert stream.getvalue() == "\r\x1b[Kseqserve: 1 of 4,000 lines, 1 a second\n"

@@ -3,6 +3,7 @@ memory that it reserves for its answer."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -33,6 +34,8 @@ class ServerCall(CallRecord):
     """Of all calls of the server."""
     reservation: Reservation | None = None
     """Memory for the answer; many requests of a call may share one."""
+    room: asyncio.Semaphore | None = None
+    """How many segments of all texts of a call of many may be under way at once."""
     reservations: set[Reservation] = field(default_factory=set)
     """Those of the call and of all its requests."""
 
@@ -79,9 +82,20 @@ class ServerCall(CallRecord):
             self.kept.pop().calls.leave()
 
     async def reserve(
-        self, size: AnswerSize, request: Message, *, max_wait_s: float = MAX_WAIT_S
+        self,
+        size: AnswerSize,
+        request: Message,
+        *,
+        max_wait_s: float = MAX_WAIT_S,
+        held_bytes: int = 0,
     ) -> None:
         """Waits until there is memory for an answer, unless the call has reserved it before.
+
+        Args:
+            size: Of the answer.
+            request: The request, which is held meanwhile.
+            max_wait_s: Longest wait.
+            held_bytes: What else is held meanwhile.
 
         Raises:
             InvalidRequest: It may need more than one caller can have.
@@ -93,7 +107,7 @@ class ServerCall(CallRecord):
         self.reservation = await self.memory.reserve(
             self.client_id,
             size.held_bytes,
-            request_bytes=request.ByteSize(),
+            request_bytes=request.ByteSize() + held_bytes,
             max_wait_s=max_wait_s,
         )
         self.reservations.add(self.reservation)

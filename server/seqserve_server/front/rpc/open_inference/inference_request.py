@@ -12,6 +12,7 @@ from seqserve_server.front.rpc.open_inference.parameters import flag, options_of
 from seqserve_server.front.rpc.open_inference.pb import open_inference_pb2
 from seqserve_server.front.rpc.open_inference.signature import Output, outputs_of
 from seqserve_server.front.rpc.open_inference.tensors import TEXT, Texts, add_output, texts_of
+from seqserve_server.front.segmentation import Mode
 
 Hypothesis = generation_pb2.Hypothesis
 Request = open_inference_pb2.ModelInferRequest
@@ -41,6 +42,8 @@ class InferenceRequest:
         is_streamed = flag(parameters, STREAM)
         parameters.pop(STREAM, None)
         options = options_of(parameters)
+        # Tensors have no place for segments.
+        options.segmentation = Mode.NONE.value
         options.return_scores = any(output.is_score for output in outputs)
         if is_streamed and (len(texts.texts) > 1 or options.num_hypotheses > 1):
             raise InvalidRequest(

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
 
+from seqserve.declarations import DECLARATIONS
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.front.rpc.open_inference.pb import open_inference_pb2
@@ -28,6 +29,8 @@ _TRITONS = {"priority", "timeout", "sequence_id", "sequence_start", "sequence_en
 _TRITONS_PREFIX = "triton_"
 # The outputs of the request say whether scores are wanted; for the others there is no tensor.
 _NOT_HERE = {"return_scores", "return_token_scores", "return_top_tokens", "return_attention"}
+# Tensors have no place for segments.
+_NOT_HERE |= {each.name for each in DECLARATIONS.values() if each.group == "segmentation"}
 _FIELDS = {field.name: field for field in Options.DESCRIPTOR.fields if field.name not in _NOT_HERE}
 _TEXT = ("string_param",)
 _WHOLE = ("int64_param", "uint64_param")

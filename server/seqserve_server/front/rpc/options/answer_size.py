@@ -31,6 +31,8 @@ class AnswerSize:
     parts: dict[str, int]
     sources: int = 1
     """How many such answers a call returns."""
+    unit: str = "sources"
+    """What each of them answers."""
 
     @classmethod
     def generated(
@@ -41,6 +43,7 @@ class AnswerSize:
         token_bytes: int,
         term_bytes: Iterable[int] = (),
         sources: int = 1,
+        text_bytes: int = 0,
     ) -> AnswerSize:
         """Bounds the answer to a request to generate.
 
@@ -49,14 +52,17 @@ class AnswerSize:
             source_tokens: Of the source, or of the longest one that the model reads.
             token_bytes: Of the longest token, in UTF-8.
             term_bytes: Size of each term.
-            sources: How many the request has.
+            sources: How many the request has, or how many segments.
+            text_bytes: Of the texts that are divided into segments. Their answers are returned
+                twice, by themselves and joined with what is left of the text.
         """
         # The end token has a score too.
         tokens = options.max_decoding_length + 1
         string = token_bytes + _STRING
         # Where bytes are no text, their tokens have two bytes each, and their text has three.
         text = 3 * token_bytes // 2 + 3
-        spelled = tokens * (text + string + _ID) + _HYPOTHESIS_BYTES
+        times = 2 if text_bytes else 1
+        spelled = tokens * (times * text + string + _ID) + _HYPOTHESIS_BYTES
         parts = {
             "options.max_decoding_length": spelled,
             "options.return_token_scores": options.return_token_scores * tokens * _FLOAT,
@@ -66,7 +72,7 @@ class AnswerSize:
             "options.return_attention": tokens
             * (source_tokens * _FLOAT + _PACKED)
             * options.return_attention,
-            "options.terms": sum(size + _STRING for size in term_bytes),
+            "options.terms": times * sum(size + _STRING for size in term_bytes),
         }
         count = _hypotheses(options)
         parts = {name: count * size for name, size in parts.items()}
@@ -75,7 +81,8 @@ class AnswerSize:
         parts["options.max_decoding_length"] = spelled
         parts[f"options.{others}"] = (count - 1) * spelled
         parts["source"] = _ANSWER_BYTES + source_tokens * string * options.return_attention
-        return cls(parts, sources)
+        parts["source"] += math.ceil(text_bytes / max(1, sources))
+        return cls(parts, sources, "segments" if text_bytes else "sources")
 
     @classmethod
     def scored(cls, source_tokens: int, target_tokens: int, token_bytes: int) -> AnswerSize:
@@ -83,6 +90,12 @@ class AnswerSize:
         string = token_bytes + _STRING
         tokens = source_tokens + target_tokens
         return cls({"target": _ANSWER_BYTES + tokens * (string + _ID + _FLOAT)})
+
+    @classmethod
+    def tokenized(cls, tokens: int, token_bytes: int) -> AnswerSize:
+        """Bounds the answer to a request to divide a text into tokens, or to join them."""
+        # Of each its id, its beginning and its end; where bytes are no text, three bytes for two.
+        return cls({"text": _ANSWER_BYTES + tokens * (3 * token_bytes // 2 + _STRING + 3 * _ID)})
 
     @classmethod
     def attended(
@@ -117,8 +130,8 @@ class AnswerSize:
         if self.held_bytes <= max_bytes:
             return
         field = max(self.parts, key=self.parts.__getitem__)
-        of = f"the answers to {self.sources:,} sources" if self.sources > 1 else "the answer"
-        fewer = "fewer sources in a call, " if self.sources > 1 else ""
+        of = f"the answers to {self.sources:,} {self.unit}" if self.sources > 1 else "the answer"
+        fewer = f"fewer {self.unit} in a call, " if self.sources > 1 else ""
         raise InvalidRequest(
             field,
             f"makes {of} need up to {_megabytes(self.held_bytes)} MB; this server has"

@@ -21,6 +21,9 @@ def check_bounds(options: generation_pb2.GenerationOptions) -> None:
         if declared.max_items and len(value) > declared.max_items:
             reason = f"has {len(value)} elements; at most {declared.max_items} are allowed"
             raise InvalidRequest(f"options.{field.name}", reason)
+        if declared.choices and value not in declared.choices:
+            reason = f"is {value!r:.80}; it must be {declared.bounds}"
+            raise InvalidRequest(f"options.{field.name}", reason)
         if declared.kind in (int, float) and not declared.allows(value):
             shown = str(value) if declared.kind is int else f"{value:g}"
             if declared.allows(float(shown)):

@@ -8,6 +8,7 @@ from seqserve.declarations import DECLARATIONS
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import Sampling
+from seqserve_server.front.rpc.options.segmentation import is_excluded
 
 Options = generation_pb2.GenerationOptions
 
@@ -22,5 +23,8 @@ def with_defaults(options: Options, manifest: Manifest) -> Options:
     if any(options.HasField(name) for name in _OTHER_WAYS):
         for name in _BEAM_SEARCH:
             defaults.ClearField(name)
+    # Beside options that it does not go with, the default is not to divide a source.
+    if is_excluded(options):
+        defaults.ClearField("segmentation")
     defaults.MergeFrom(options)
     return defaults

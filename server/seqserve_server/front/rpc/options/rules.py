@@ -7,7 +7,9 @@ from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.limits import MAX_SUPPRESSED, MAX_TOP_K
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions, Sampling
+from seqserve_server.front.rpc.options.segmentation import EXCLUDED
 from seqserve_server.front.rpc.options.terms import check_terms
+from seqserve_server.front.segmentation import Mode
 
 Options = generation_pb2.GenerationOptions
 
@@ -17,6 +19,7 @@ _EXCLUDES = {
     "coverage_penalty": ("return_alternatives",),
     "prefix_bias_beta": ("return_alternatives", "terms", "vocabulary_allow"),
     "return_alternatives": ("terms", *_SAMPLING),
+    "segmentation": EXCLUDED,
 }
 
 
@@ -81,6 +84,8 @@ def _check_rows(options: Options, decoding: DecodingOptions, max_rows: int) -> N
 def _check_combinations(options: Options, decoding: DecodingOptions) -> None:
     # Any value of a sampling option turns sampling on; other options are off if they are 0.
     given = {each.name for each, value in options.ListFields() if value or each.name in _SAMPLING}
+    if options.segmentation == Mode.NONE.value:
+        given.discard("segmentation")
     for name, others in _EXCLUDES.items():
         for other in others:
             if name in given and other in given:

@@ -7,8 +7,8 @@ from seqserve_server.contract.manifest import Manifest
 
 MAX_SOURCES = 1024
 """Maximum number of sources in one call."""
-# A token rarely has more characters; a longer text is refused before it is tokenized.
-_MAX_CHARACTERS_PER_TOKEN = 32
+MAX_CHARACTERS_PER_TOKEN = 32
+"""A token rarely has more; a text that does is refused before it is tokenized."""
 
 
 def check_count(sources: int) -> None:
@@ -19,9 +19,14 @@ def check_count(sources: int) -> None:
 
 def check_source(source: str, manifest: Manifest) -> None:
     """Checks before it is tokenized that a source is not empty or far too long."""
+    check_not_empty(source)
+    _check_length("source", source, manifest.limits.max_source_length, manifest)
+
+
+def check_not_empty(source: str) -> None:
+    """Checks that a source has more than white space."""
     if not source.strip():
         raise InvalidRequest("source", "is empty")
-    _check_length("source", source, manifest.limits.max_source_length, manifest)
 
 
 def check_target(target: str, manifest: Manifest) -> None:
@@ -30,7 +35,7 @@ def check_target(target: str, manifest: Manifest) -> None:
 
 
 def _check_length(field: str, text: str, limit: int, manifest: Manifest) -> None:
-    if len(text) > limit * _MAX_CHARACTERS_PER_TOKEN:
+    if len(text) > limit * MAX_CHARACTERS_PER_TOKEN:
         raise InvalidRequest(
             field, f"has {len(text):,} characters; {manifest.label} takes at most {limit} tokens"
         )
@@ -50,7 +55,7 @@ def check_source_tokens(tokens: list[int], num_added: int, manifest: Manifest) -
         raise InvalidRequest(
             "source",
             f"has {count} tokens with {added}; {manifest.label} reads at most"
-            f" {limit}: split it into sentences",
+            f" {limit}: split it into sentences, or set options.segmentation",
         )
     if len(tokens) < 2:
         raise InvalidRequest("source", "has no character that the model reads")

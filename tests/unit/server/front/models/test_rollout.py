@@ -84,6 +84,7 @@ class Make:
         slots: int = 2,
         provider: Provider = Provider.CPU,
         repository: Path | None = None,
+        generation: dict[str, Any] | None = None,
         **settings: Any,
     ) -> Rollout:
         limits = EngineLimits(workers=1, slots=slots, max_queue=2, max_source_tokens_per_step=64)
@@ -93,6 +94,7 @@ class Make:
             threads=1,
             limits=limits,
             launch=self.processes.launch,
+            generation=generation or {},
         )
         return Rollout(Repository(), loader, self.metrics, **settings)
 
@@ -121,6 +123,27 @@ def add_version(models: Path, version: int, **changes: Any) -> Path:
 
 def loads(metrics: Metrics, result: str) -> float | None:
     return metrics.registry.get_sample_value("seqserve_model_loads_total", {"result": result})
+
+
+def test_options_of_the_server_stand_behind_those_of_a_manifest(make: Make, models: Path) -> None:
+    add_version(models, 2, generation={"segmentation": "lines", "beam_size": 2})
+    repository = make.opened(generation={"segmentation": "sentences"})
+    found = [repository.resolve("tiny", version, "").manifest.generation for version in (1, 2)]
+    assert found == [{"segmentation": "sentences"}, {"segmentation": "lines", "beam_size": 2}]
+
+
+@pytest.mark.parametrize(
+    ("generation", "message"),
+    [({"beams": 2}, "beams"), ({"segmentation": "words"}, "one of none, lines, sentences")],
+)
+def test_recommended_options_that_do_not_exist_are_refused(
+    make: Make, models: Path, generation: dict[str, Any], message: str
+) -> None:
+    add_version(models, 2, generation=generation)
+    repository = make.opened()
+    [failed] = [entry for entry in repository.entries if entry.version == 2]
+    assert failed.state is ModelState.FAILED
+    assert message in failed.reason
 
 
 def test_sound_versions_are_loaded(

@@ -151,10 +151,11 @@ async def serving(
     security: Security | None = None,
     tracing: Tracing | None = None,
     template: Template | None = None,
+    generation: dict[str, Any] | None = None,
 ) -> AsyncIterator[Service]:
     """Serves ``echo/2``, beside ``echo/1`` and ``ruin/1``, which failed to load."""
     metrics = Metrics()
-    described = replace(manifest(version=2), template=template)
+    described = replace(manifest(version=2), template=template, generation=generation or {})
     runtime = EchoRuntime(described)
     limits = EngineLimits(
         workers=1,

@@ -186,6 +186,14 @@ async def test_each_source_of_a_batch(traced: Traced) -> None:
     assert ours(whole)["sources"] == 10
 
 
+async def test_each_segment_of_a_text(traced: Traced) -> None:
+    await traced.generation.Generate(request("It is. Late.", segmentation="sentences"))
+    spans = traced.spans()
+    [whole] = [span for span in spans if span.kind is SpanKind.SERVER]
+    assert sum(span.name == "source" for span in spans) == ours(whole)["segments"] == 2
+    assert ours(whole)["source_tokens"] == len(b"It is.Late.") + 2
+
+
 async def test_each_source_of_a_call_without_end(traced: Traced) -> None:
     call = traced.generation.GenerateBulk()
     for number in range(3):

@@ -46,9 +46,17 @@ SET: dict[str, Any] = {
     "min_alternative_expansion_prob": 0.125,
     "terms": [{"source": "tea", "target": "Tee"}],
     "vocabulary_allow": ["a"],
+    "shortlist": False,
     "time_limit_ms": 1500,
 }
-REFUSED = {"return_scores", "return_token_scores", "return_top_tokens", "return_attention"}
+REFUSED = {
+    "return_scores",
+    "return_token_scores",
+    "return_top_tokens",
+    "return_attention",
+    "segmentation",
+    "segmentation_language",
+}
 
 
 def made(**values: Any) -> Any:

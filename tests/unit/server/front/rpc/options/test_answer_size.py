@@ -21,6 +21,11 @@ from seqserve_server.contract.provider import Provider
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.rpc.answers import response_of, weights_of
 from seqserve_server.front.rpc.options.answer_size import AnswerSize
+from seqserve_server.front.rpc.options.languages import Affixes
+from seqserve_server.front.rpc.options.segmentation import Segmentation
+from seqserve_server.front.rpc.segmentation.answering import SegmentedAnswer
+from seqserve_server.front.rpc.segmentation.document import Document
+from seqserve_server.front.segmentation import Mode
 
 TOKENIZER = byte_tokenizer()
 MODEL = ServedModel(
@@ -100,6 +105,43 @@ def test_an_answer_is_not_larger_than_estimated(
     size = size_of(options, source, term_bytes=[TERM.ByteSize()] * terms)
     found = answer(options, source, token)
     assert generation_pb2.Outcome(response=found).ByteSize() <= size.each
+
+
+@given(
+    lines=st.lists(st.sampled_from(["a", "🙂", "abc def"]), min_size=1, max_size=5),
+    gap=st.sampled_from(["\n", "\r\n" * 300]),
+    token=st.integers(4, 259),
+    terms=st.integers(0, 2),
+    attention=st.booleans(),
+)
+def test_the_answer_to_a_text_in_segments_is_not_larger_than_estimated(
+    lines: list[str], gap: str, token: int, terms: int, attention: bool
+) -> None:
+    text = gap.join(lines)
+    options = make_options(
+        max_decoding_length=12,
+        beam_size=2,
+        num_hypotheses=2,
+        return_attention=attention,
+        terms=((5,),) * terms,
+    )
+    found = answer(options, 20, token)
+
+    async def same(source: str) -> generation_pb2.GenerateResponse:
+        return generation_pb2.GenerateResponse.FromString(found.SerializeToString())
+
+    async def whole() -> generation_pb2.GenerateResponse:
+        document = await Document.read(text, Segmentation(Mode.LINES), MODEL, Affixes())
+        return await SegmentedAnswer(document, MODEL.manifest, same, asyncio.Semaphore(2)).whole()
+
+    size = size_of(
+        options,
+        term_bytes=[TERM.ByteSize()] * terms,
+        sources=len(lines),
+        text_bytes=len(text.encode()),
+    )
+    outcome = generation_pb2.Outcome(response=asyncio.run(whole()))
+    assert outcome.ByteSize() <= size.each * len(lines)
 
 
 def test_the_weights_of_all_heads_are_estimated() -> None:

@@ -381,6 +381,8 @@ def test_lists_of_the_maximum_size_are_accepted() -> None:
         {"min_decoding_length": 9, "target_prefix": "ab"},
         {**BIASED, "return_alternatives": False, "coverage_penalty": 0.5},
         {"return_alternatives": True, "coverage_penalty": 0.0, "prefix_bias_beta": 0.0},
+        {"segmentation": "none", "target_prefix": "a"},
+        {"segmentation": "lines", "beam_size": 2, "num_hypotheses": 2, "stop_sequences": ["a"]},
         {"vocabulary_allow": ["a", "b"], "suppress_tokens": ["a", "</s>"]},
         {"vocabulary_allow": ["a"], "suppress_sequences": [Tokens(tokens=["a", "a"])]},
         {"vocabulary_allow": ["a", "b"], "end_tokens": ["a", "b"]},
@@ -448,6 +450,8 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "time_limit_ms": integers,
     "source_language": st.text(max_size=3),
     "target_language": st.text(max_size=3),
+    "segmentation": st.sampled_from(["none", "lines", "sentences"]) | st.text(max_size=3),
+    "segmentation_language": st.text(max_size=3),
 }
 # Few at a time, so that many are let through.
 messages = (

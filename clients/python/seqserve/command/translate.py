@@ -1,0 +1,165 @@
+"""``seqserve translate``: translates documents, and keeps all that is not their text.
+
+Each passage of a document is a source of a bulk call, which the server divides into sentences.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from seqserve import Client, errors
+from seqserve.arguments import BULK_CONCURRENCY
+from seqserve.command.connection import ModelCallOptions, parse_call
+from seqserve.command.decoding import DecodingOptions
+from seqserve.command.document_run import DocumentRun
+from seqserve.command.output_file import Output, OutputFile, StandardOutput
+from seqserve.command.progress import Progress
+from seqserve.decoding import GenerateOptions
+from seqserve.documents.formats import Format, format_of, parser_of
+from seqserve.documents.passage import Passage
+from seqserve.documents.source_file import STANDARD_INPUT, SourceFile
+from seqserve.options import option
+
+_EPILOG = """\
+The format of a file follows from its suffix: .md, .html, .srt, .vtt, .jsonl; any other is plain
+text, each line of which is divided into sentences. Markup, code, times, line ends, encoding and
+byte order mark stay as they are. Without FILES it translates standard input to standard output.
+
+While it writes OUT, translations are kept in OUT.journal. After a break, the same command takes
+them from there and goes on. OUT is there when it is complete.
+
+A passage that fails stays as it is; standard error reports its line, and the exit status is 1. An
+error that concerns every passage (no such model, a wrong option, no permission) ends the run.
+
+examples:
+  seqserve translate letter.txt -o brief.txt
+  seqserve translate docs/*.md -o docs-de
+  seqserve translate film.srt -o film.de.srt --beam-size 5
+  seqserve translate reviews.jsonl --field text -o reviews.de.jsonl
+  curl -s https://example.com | seqserve translate --format html > page.html"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TranslateOptions(ModelCallOptions, DecodingOptions):
+    """The options of ``seqserve translate``."""
+
+    files: list[Path] = option(
+        [], help="Files to translate; by default, or for -, standard input.", positional=True
+    )
+    out: Path | None = option(
+        None,
+        help="File to write, or folder for several files; by default standard output.",
+        short="-o",
+    )
+    format: Format | None = option(None, help="Format of all files, whatever their suffix.")
+    field: str | None = option(None, help="Field of JSON lines to translate, in its place.")
+    join_lines: bool = option(
+        False, help="Translate each paragraph of plain text as one line: for lines of fixed width."
+    )
+    encoding: str = option("utf-8", help="Encoding of files without a byte order mark.")
+    concurrency: int = option(
+        BULK_CONCURRENCY,
+        help="Maximum number of passages under way: fewer leave more room for others.",
+        minimum=1,
+        maximum=1024,
+    )
+
+    def __post_init__(self) -> None:
+        """Checks that the options go together."""
+        if len(self.files) > 1 and self.out is None:
+            raise errors.OptionError("--out: several files need a folder to be written to")
+        if (self.decoding().get("num_hypotheses") or 1) > 1:
+            raise errors.OptionError("--num-hypotheses: a document has one translation")
+
+    def call(self) -> GenerateOptions:
+        """Returns the options of each passage."""
+        call: GenerateOptions = {
+            "model": self.model,
+            "version": self.model_version,
+            **self.decoding(),
+        }
+        call["segmentation"] = call.get("segmentation") or "sentences"
+        return call
+
+    def output_of(self, file: Path) -> Path | None:
+        """Returns where the translation of a file goes; None for standard output."""
+        if self.out is None:
+            return None
+        return self.out / file.name if len(self.files) > 1 or self.out.is_dir() else self.out
+
+
+def main(argv: list[str]) -> int:
+    """Runs the command and returns its exit status, which is 1 if a passage failed."""
+    options = parse_call(
+        TranslateOptions,
+        argv,
+        prog="seqserve translate",
+        description="Translates documents, and keeps all that is not their text.",
+        epilog=_EPILOG,
+    )
+    files = options.files or [STANDARD_INPUT]
+    _check_outputs(options, files)
+    failed = 0
+    with options.connect(math.inf) as client:
+        for file in files:
+            failed += _translate(client, options, file)
+    return 1 if failed else 0
+
+
+def _check_outputs(options: TranslateOptions, files: list[Path]) -> None:
+    """Refuses to write two files to one place, or a file to its own."""
+    places: set[Path] = set()
+    for file in files:
+        place = options.output_of(file)
+        if place is None:
+            continue
+        if place in places or (place.exists() and file.exists() and place.samefile(file)):
+            raise errors.OptionError(f"--out: {place} would be overwritten; choose another place")
+        places.add(place)
+
+
+def _translate(client: Client, options: TranslateOptions, file: Path) -> int:
+    """Translates a file; returns how many passages failed."""
+    kind = options.format or format_of(file)
+    parser = parser_of(kind, field=options.field, joins_lines=options.join_lines)
+    call = options.call()
+
+    def passages() -> Iterator[Passage]:
+        with closing(SourceFile(file, options.encoding)) as source:
+            yield from parser(source)
+
+    with closing(SourceFile(file, options.encoding)) as source:
+        place = options.output_of(file)
+        asked = {**call, "format": kind.value, "encoding": source.encoding}
+        output: Output = (
+            StandardOutput(source.encoding)
+            if place is None
+            else OutputFile(place, source.encoding, asked)
+        )
+        with output:
+            output.write(source.mark)
+            run = DocumentRun(source.name, parser(source), output)
+            total = _total(passages, run) if _is_shown(options) and file.is_file() else None
+            with closing(
+                Progress(sys.stderr, "passages", is_shown=_is_shown(options), total=total)
+            ) as progress:
+                run.translate(client, call, options.concurrency, progress)
+    if run.failed.count:
+        report = f"{run.failed.count:,} of {run.count:,} passages failed: lines {run.failed}"
+        print(f"seqserve: {source.name}: {report}", file=sys.stderr)
+    return run.failed.count
+
+
+def _total(passages: Callable[[], Iterator[Passage]], run: DocumentRun) -> int:
+    return sum(run.is_open(passage) for passage in passages())
+
+
+def _is_shown(options: TranslateOptions) -> bool:
+    is_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    return is_terminal and (options.out is not None or not sys.stdout.isatty())

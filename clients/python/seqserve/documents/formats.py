@@ -1,0 +1,71 @@
+"""The formats of documents, and which one a file has."""
+
+from __future__ import annotations
+
+from enum import Enum
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+
+from seqserve.documents.passage import Parser
+from seqserve.errors import OptionError
+
+
+class Format(Enum):
+    """The format of a document."""
+
+    TEXT = "text"
+    MARKDOWN = "markdown"
+    HTML = "html"
+    SRT = "srt"
+    VTT = "vtt"
+    JSON_LINES = "jsonl"
+
+
+_SUFFIXES = {
+    ".md": Format.MARKDOWN,
+    ".markdown": Format.MARKDOWN,
+    ".html": Format.HTML,
+    ".htm": Format.HTML,
+    ".xhtml": Format.HTML,
+    ".srt": Format.SRT,
+    ".vtt": Format.VTT,
+    ".jsonl": Format.JSON_LINES,
+    ".ndjson": Format.JSON_LINES,
+}
+_MODULES = {
+    Format.TEXT: "plain_text",
+    Format.MARKDOWN: "markdown",
+    Format.HTML: "html",
+    Format.SRT: "subtitles",
+    Format.VTT: "subtitles",
+    Format.JSON_LINES: "json_lines",
+}
+
+
+def format_of(path: Path) -> Format:
+    """Tells the format by the suffix of a file; any other is plain text."""
+    return _SUFFIXES.get(path.suffix.lower(), Format.TEXT)
+
+
+def parser_of(kind: Format, *, field: str | None, joins_lines: bool) -> Parser:
+    """Imports the parser of a format, which may need a library.
+
+    Args:
+        kind: The format.
+        field: Of JSON lines, the name of the field.
+        joins_lines: Whether the lines of a paragraph of plain text are one passage.
+
+    Raises:
+        OptionError: JSON lines lack the name of the field.
+        ModuleNotFoundError: The library is not installed.
+    """
+    module = import_module(f"seqserve.documents.{_MODULES[kind]}")
+    if kind is Format.JSON_LINES:
+        if not field:
+            raise OptionError("--field: is required for JSON lines; it names what to translate")
+        return partial(module.parse, field=field)
+    parser: Parser = (
+        module.parse_paragraphs if joins_lines and kind is Format.TEXT else module.parse
+    )
+    return parser

@@ -1,0 +1,1 @@
+"""Divides a text into segments, and joins their answers: :mod:`.document` first."""

@@ -1,0 +1,54 @@
+"""Whole texts: a server that divides them, and `seqserve translate`, with the shipped model."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seqserve import Client
+
+from .process import PATIENCE_S, ServerProcess
+
+MODELS = Path(__file__).parents[2] / "models"
+PARAGRAPHS = ["I am learning German. Tom is reading a book.", "We watched a film at 3.30."]
+TEXT = f"{PARAGRAPHS[0]}\r\n\r\n\r\n  {PARAGRAPHS[1]}\r\n"
+SENTENCES = ["I am learning German.", "Tom is reading a book.", PARAGRAPHS[1]]
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server that divides texts unless a request says otherwise."""
+    options = ("--slots", "8", "--workers", "1", "--segmentation", "sentences")
+    with ServerProcess(MODELS, tmp_path_factory.mktemp("shipped"), *options) as server:
+        yield server
+
+
+def test_a_text_goes_in_and_its_translation_comes_out(shipped: ServerProcess) -> None:
+    with Client(shipped.target) as client:
+        result = client.generate(TEXT)
+        alone = [client.generate(sentence, segmentation="none") for sentence in SENTENCES]
+    assert [segment.hypotheses for segment in result.segments] == [
+        each.hypotheses for each in alone
+    ]
+    first, second, third = (each.text for each in alone)
+    assert result.text == f"{first} {second}\r\n\r\n\r\n  {third}\r\n"
+    assert shipped.is_idle()
+
+
+def test_a_file_is_translated(shipped: ServerProcess, tmp_path: Path) -> None:
+    source, out = tmp_path / "a.md", tmp_path / "b.md"
+    source.write_bytes(f"# {PARAGRAPHS[0]}\r\n\r\n```\r\ncode\r\n```\r\n".encode())
+    command = [sys.executable, "-m", "seqserve", "translate", str(source), "-o", str(out)]
+    done = subprocess.run(
+        [*command, "--target", shipped.target], capture_output=True, timeout=PATIENCE_S
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    with Client(shipped.target) as client:
+        text = client.generate(PARAGRAPHS[0]).text
+        tokens = client.tokenize(SENTENCES[0])
+        assert client.detokenize(tokens.token_ids) == SENTENCES[0]
+    assert out.read_bytes().decode() == f"# {text}\r\n\r\n```\r\ncode\r\n```\r\n"

@@ -1,0 +1,92 @@
+"""Dividing and joining lose nothing, whatever the text."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.server.front.rpc.echo import byte_tokenizer, manifest
+
+from seqserve_server.front.rpc.options.languages import Affixes
+from seqserve_server.front.rpc.options.segmentation import Segmentation
+from seqserve_server.front.rpc.segmentation.document import Document, Segment
+from seqserve_server.front.rpc.segmentation.joining import Joint
+from seqserve_server.front.segmentation import Mode
+
+LIMIT = manifest().limits.max_source_length
+WORDS = ["Dr. ", "e.g. ", "3.5 ", "Hello", ". ", "! ", "\n", "\r\n", "\n\n", "\u2028", " ", "\t"]
+WORDS += [
+    "。",
+    "「はい。」",
+    "、",
+    "ok, ",
+    "é",
+    "e\u0301",
+    "🙂",
+    "\ufeff",
+    "«",
+    "» ",
+    "안녕. ",
+    "x" * 70,
+]
+TEXTS = st.one_of(st.lists(st.sampled_from(WORDS)).map("".join), st.text())
+SEGMENTATIONS = st.builds(
+    Segmentation,
+    st.sampled_from([Mode.LINES, Mode.SENTENCES]),
+    st.sampled_from(["en", "de", "ja", "ar"]),
+)
+
+
+@dataclass
+class Model:
+    tokenizer: Any
+    manifest: Any
+
+
+MODEL: Any = Model(byte_tokenizer(), manifest())
+
+
+def divided(text: str, segmentation: Segmentation) -> list[Segment]:
+    return asyncio.run(Document.read(text, segmentation, MODEL, Affixes())).segments
+
+
+@given(TEXTS.filter(str.strip), SEGMENTATIONS)
+def test_every_character_is_in_one_segment_or_is_white_space(
+    text: str, segmentation: Segmentation
+) -> None:
+    end = 0
+    for segment in divided(text, segmentation):
+        assert not text[end : segment.span.begin].strip()
+        source = text[slice(*segment.span)]
+        assert source == source.strip() != ""
+        assert len(MODEL.tokenizer.encode(source)) <= LIMIT
+        end = segment.span.end
+    assert not text[end:].strip()
+
+
+@given(TEXTS.filter(str.strip), SEGMENTATIONS)
+def test_answers_that_are_their_sources_join_to_the_text(
+    text: str, segmentation: Segmentation
+) -> None:
+    joint = Joint(text)
+    pieces = [joint.add(each.span, text[slice(*each.span)]) for each in divided(text, segmentation)]
+    assert "".join(pieces) + joint.rest() == text
+
+
+@given(TEXTS.filter(str.strip), SEGMENTATIONS, st.data())
+@settings(max_examples=50)
+def test_white_space_between_any_answers_is_that_of_the_source(
+    text: str, segmentation: Segmentation, data: st.DataObject
+) -> None:
+    """But for one space where the source has none and its script needs none."""
+    joint = Joint(text)
+    end = 0
+    for segment in divided(text, segmentation):
+        answer = data.draw(st.sampled_from(["", "a", "b b", "。"]))
+        gap, got = text[end : segment.span.begin], joint.add(segment.span, answer)
+        assert got == gap + answer or (not gap and got == " " + answer)
+        end = segment.span.end
+    assert joint.rest() == text[end:]

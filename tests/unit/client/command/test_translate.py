@@ -1,0 +1,135 @@
+"""``seqserve translate``: documents in, documents out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ..fake_server import FakeServer
+
+Run = Callable[..., tuple[int, str, str]]
+MARKDOWN = "# title\n\nsome *text*\n\n```\ncode\n```\n"
+TRANSLATED = "# TITLE\n\nSOME *TEXT*\n\n```\ncode\n```\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "a.md"
+    path.write_text(MARKDOWN)
+    return path
+
+
+def test_to_standard_output(seqserve: Run, file: Path) -> None:
+    assert seqserve("translate", str(file)) == (0, TRANSLATED, "")
+
+
+def test_passages_are_divided_into_sentences(seqserve: Run, file: Path, server: FakeServer) -> None:
+    seqserve("translate", str(file), "--beam-size", "3")
+    assert [request.source for request in server.requests] == ["title", "some ", "text"]
+    assert {request.options.segmentation for request in server.requests} == {"sentences"}
+    assert {request.options.beam_size for request in server.requests} == {3}
+
+
+@pytest.mark.parametrize("flag", ["-o", "--out"])
+def test_to_a_file_of_the_same_kind(seqserve: Run, tmp_path: Path, flag: str) -> None:
+    source, out = tmp_path / "a.txt", tmp_path / "new" / "b.txt"
+    source.write_bytes("\ufeffgrün\r\n\r\nx".encode("utf-16-le"))
+    assert seqserve("translate", str(source), flag, str(out)) == (0, "", "")
+    assert out.read_bytes() == "\ufeffGRÜN\r\n\r\nX".encode("utf-16-le")
+    assert [path.name for path in out.parent.iterdir()] == ["b.txt"]
+
+
+def test_several_files(seqserve: Run, file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "b.txt"
+    other.write_text("b\n")
+    out = tmp_path / "out"
+    assert seqserve("translate", str(file), str(other), "-o", str(out))[0] == 0
+    assert (out / "a.md").read_text() == TRANSLATED
+    assert (out / "b.txt").read_text() == "B\n"
+
+
+def test_json_lines(seqserve: Run, tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"id": 1, "text": "ab"}\n')
+    argv = ["translate", str(path), "--field", "text"]
+    assert seqserve(*argv) == (0, '{"id": 1, "text": "AB"}\n', "")
+    status, _, err = seqserve("translate", str(path))
+    assert status == 2 and "--field: is required" in err
+
+
+def test_passages_that_fail_stay_and_are_told(seqserve: Run, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("a\n\nfail INTERNAL\nb\nfail INTERNAL\n")
+    status, out, err = seqserve("translate", str(path))
+    assert (status, out) == (1, "A\n\nfail INTERNAL\nB\nfail INTERNAL\n")
+    assert err.splitlines() == [
+        f"seqserve: {path}: line 3: INTERNAL: internal, says the fake",
+        f"seqserve: {path}: line 5: INTERNAL: internal, says the fake",
+        f"seqserve: {path}: 2 of 4 passages failed: lines 3, 5",
+    ]
+
+
+def test_what_the_encoding_lacks_is_told(seqserve: Run, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    # The capital of ÿ is not in Latin-1.
+    path.write_bytes("a\nÿ\n".encode("latin-1"))
+    out = tmp_path / "out.txt"
+    status, _, err = seqserve("translate", str(path), "--encoding", "latin-1", "-o", str(out))
+    assert status == 1 and "line 2: its translation has 'Ÿ', not in latin-1" in err
+    assert out.read_bytes() == "A\nÿ\n".encode("latin-1")
+
+
+def test_a_broken_run_goes_on_where_it_was(
+    seqserve: Run, tmp_path: Path, server: FakeServer
+) -> None:
+    path, out = tmp_path / "a.txt", tmp_path / "b.txt"
+    path.write_text("one\ntwo\nfail NOT_FOUND\nthree\n")
+    argv = ["translate", str(path), "-o", str(out), "--concurrency", "1"]
+    status, _, err = seqserve(*argv)
+    assert status == 1 and err.startswith("seqserve: NOT_FOUND")
+    assert [each.name for each in tmp_path.glob("b.txt*")] == ["b.txt.journal"]
+    path.write_text("one\ntwo\nagain\nthree\n")
+    server.requests.clear()
+    assert seqserve(*argv) == (0, "", "")
+    assert out.read_text() == "ONE\nTWO\nAGAIN\nTHREE\n"
+    assert [request.source for request in server.requests] == ["again", "three"]
+    assert list(tmp_path.glob("b.txt.*")) == []
+
+
+def test_a_run_that_was_nearly_complete_needs_no_room(
+    seqserve: Run, tmp_path: Path, server: FakeServer
+) -> None:
+    """Passages that are known wait for no other."""
+    path, out = tmp_path / "a.txt", tmp_path / "b.txt"
+    known = [f"line {number}" for number in range(50)]
+    path.write_text("\n".join([*known, "fail NOT_FOUND"]))
+    argv = ["translate", str(path), "-o", str(out), "--concurrency", "1"]
+    seqserve(*argv)
+    path.write_text("\n".join([*known, *known, "last"]))
+    server.requests.clear()
+    assert seqserve(*argv)[0] == 0
+    assert out.read_text().splitlines() == [line.upper() for line in [*known, *known, "last"]]
+    assert [request.source for request in server.requests] == ["last"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["{a}", "{a}"], "--out: several files need a folder"),
+        (["{a}", "-o", "{a}"], "would be overwritten"),
+        (["{a}", "{a}", "-o", "{folder}"], "would be overwritten"),
+        (["{folder}/none"], "none: No such file"),
+        (["{a}", "--format", "pdf"], "--format: 'pdf' is not one of text, markdown, html"),
+        (["{a}", "--num-hypotheses", "2"], "--num-hypotheses: a document has one translation"),
+    ],
+)
+def test_wrong_usage(
+    seqserve: Run, file: Path, tmp_path: Path, argv: list[str], message: str
+) -> None:
+    filled = [word.format(a=file, folder=tmp_path) for word in argv]
+    status, out, err = seqserve("translate", *filled)
+    assert (status, out) == (2, "")
+    assert message in err
+    assert file.read_text() == MARKDOWN

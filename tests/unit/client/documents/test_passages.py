@@ -1,0 +1,222 @@
+"""What of a document is translated, in each format. «» stand around it."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seqserve.documents.formats import Format, format_of, parser_of
+from seqserve.documents.passage import Passage
+from seqserve.errors import OptionError
+
+
+def passages_of(kind: Format, text: str, *, joins_lines: bool = False) -> list[Passage]:
+    parser = parser_of(kind, field="text", joins_lines=joins_lines)
+    return list(parser(re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)))
+
+
+def marked(kind: Format, text: str, *, joins_lines: bool = False) -> str:
+    """The document with each of its passages in place, marked."""
+    return "".join(
+        each.before + (each.written(f"«{each.text}»") if each.text else each.source)
+        for each in passages_of(kind, text, joins_lines=joins_lines)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ""),
+        ("a", "«a»"),
+        ("\n\na b\r\n \t\r\nc\n", "\n\n«a b»\r\n \t\r\n«c»\n"),
+    ],
+)
+def test_plain_text(text: str, expected: str) -> None:
+    assert marked(Format.TEXT, text) == expected
+
+
+def test_paragraphs_of_plain_text() -> None:
+    text = "It was a\ndark night. \r\n\r\nAnd\nso on.\n"
+    assert marked(Format.TEXT, text, joins_lines=True) == (
+        "«It was a dark night. »\r\n\r\n«And so on.»\n"
+    )
+
+
+def test_a_line_of_any_length_is_sent_in_parts() -> None:
+    text = "word " * 50_000 + "\n"
+    found = passages_of(Format.TEXT, text)
+    assert len([each for each in found if each.text]) == 3
+    assert max(len(each.text) for each in found) <= 100_000
+    assert "".join(each.before + each.source for each in found) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("# Title #\n\nSome\ntext.\n", "# «Title» #\n\n«Some text.»\n"),
+        ("Title\n=====\r\n\r\nText.", "«Title»\n=====\r\n\r\n«Text.»"),
+        (
+            "> one\n> two\n\n- item\n  more\n\n  1. sub\n",
+            "> «one two»\n\n- «item more»\n\n  1. «sub»\n",
+        ),
+        ("```\ncode\n```\n\n    indented\n", "```\ncode\n```\n\n    indented\n"),
+        ("---\ntitle: x\n---\nText.\n", "---\ntitle: x\n---\n«Text.»\n"),
+        ("| a | a |\n|---|---|\n| b | c |\n", "| «a» | «a» |\n|---|---|\n| «b» | «c» |\n"),
+        ('See [the a](a.md "t") a.', '«See »[«the a»](a.md "t")« a.»'),
+        ("So *very* **good** `code` it", "«So »*«very»* **«good»** `code`« it»"),
+        ("a snake_case and 2 * 3 stay", "«a snake_case and 2 »*« 3 stay»"),
+        ("![alt](i.png) <b>bold</b> <http://x.y>", "![alt](i.png) <b>«bold»</b> <http://x.y>"),
+        ("one  \ntwo\\\nthree\n", "«one»  \n«two»\\\n«three»\n"),
+        ("<div>\nraw\n</div>\n\n[a]: http://x\n", "<div>\nraw\n</div>\n\n[a]: http://x\n"),
+        ("- [ ] do\n- [x] done\n", "- [ ]« do»\n- [x]« done»\n"),
+        ("***\n\n1. 2\n", "***\n\n1. 2\n"),
+    ],
+)
+def test_markdown(text: str, expected: str) -> None:
+    assert marked(Format.MARKDOWN, text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<p>Some\n  text.</p>\n", "<p>«Some text.»</p>\n"),
+        ('<p title="no">a <b>b</b> c</p>', '<p title="no">«a» <b>«b»</b> «c»</p>'),
+        ("a &lt; b &amp; &copy;&nbsp;c &#8364;", "«a &lt; b &amp; ©&nbsp;c €»"),
+        ("<script>a('<p>b</p>')</script><style>p{}</style>", None),
+        ("<pre>a <b>b</b></pre><code>c</code><textarea>d</textarea>", None),
+        ("<!-- a --><!DOCTYPE html><?php b ?>", None),
+        ('<p translate="no">a <i>b</i></p>c', '<p translate="no">a <i>b</i></p>«c»'),
+        (
+            '<p translate="no">a <i translate="yes">b</i></p>',
+            '<p translate="no">a <i translate="yes">«b»</i></p>',
+        ),
+        ('<b class="x notranslate">a</b>', None),
+        ("<ul><li>a<li>b</ul><br>c<img src=x>d", "<ul><li>«a»<li>«b»</ul><br>«c»<img src=x>«d»"),
+        ("a < b <c", "«a &lt; b &lt;c»"),
+        ("</p>a</b>", "</p>«a»</b>"),
+        ("<P>a</P>\r\n<Br/>b", "<P>«a»</P>\r\n<Br/>«b»"),
+    ],
+)
+def test_html(text: str, expected: str | None) -> None:
+    assert marked(Format.HTML, text) == (text if expected is None else expected)
+
+
+CUE = "1\r\n00:00:01,000 --> 00:00:02,000\r\n"
+VTT = "WEBVTT - a title\n\nNOTE\nno\n\nSTYLE\n::cue {}\n\nid\n00:01.000 --> 00:02.000 line:1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{CUE}one two\r\n\r\n{CUE}three", f"{CUE}«one two»\r\n\r\n{CUE}«three»"),
+        (f"{CUE}one\r\ntwo three\r\n", f"{CUE}«one two\r\nthree»\r\n"),
+        (f"{CUE}- one\r\n- two\r\n", f"{CUE}- «one»\r\n- «two»\r\n"),
+        (f"{CUE}<i>one</i> {{\\an8}}two\n", f"{CUE}<i>«one»</i> {{\\an8}}«two»\n"),
+        (f"{CUE}\r\n{CUE}one", f"{CUE}\r\n{CUE}«one»"),
+        (f"{VTT}<v Tom>so\n", f"{VTT}<v Tom>«so»\n"),
+    ],
+)
+def test_subtitles(text: str, expected: str) -> None:
+    assert marked(Format.SRT, text) == expected
+    assert marked(Format.VTT, text) == expected
+
+
+def test_json_lines() -> None:
+    lines = '{"id": 1, "text": "ä"}\r\n\n {"text": "b\\n\\"c\\"", "n": [1.5, null]}\n'
+    first, blank, second, end = marked(Format.JSON_LINES, lines).split("\n")
+    assert (first, blank, end) == ('{"id": 1, "text": "«ä»"}\r', "", "")
+    assert json.loads(second) == {"text": '«b\n"c"»', "n": [1.5, None]}
+
+
+def test_faults_of_json_lines_are_told_and_stay() -> None:
+    lines = '{"other": 1}\n[]\nno\n{"text": 5}\n'
+    found = passages_of(Format.JSON_LINES, lines)
+    faults = [(each.line, each.fault) for each in found if each.fault]
+    assert [line for line, _ in faults] == [1, 2, 3, 4]
+    assert "no text in the field 'text'" in faults[0][1] and "not JSON" in faults[2][1]
+    assert "".join(each.before + each.source for each in found) == lines
+
+
+def test_json_lines_need_a_field() -> None:
+    with pytest.raises(OptionError, match="--field"):
+        parser_of(Format.JSON_LINES, field=None, joins_lines=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("a.md", Format.MARKDOWN), ("a.HTM", Format.HTML), ("a.srt", Format.SRT), ("a", Format.TEXT)],
+)
+def test_the_suffix_tells_the_format(name: str, kind: Format) -> None:
+    assert format_of(Path(name)) is kind
+
+
+PIECES = ["a word", " ", "\n", "\r\n", "é 🙂", "*", "**", "_", "`", "[", "](u)", "# ", "- ", "> "]
+PIECES += ["<p>", "</p>", "<b>", "</b>", "<br>", "&amp;", "<script>x</script>", "<!-- c -->", "|"]
+PIECES += ["1\n00:00:01,000 --> 00:00:02,000\n", "{", '{"text": "a"}', "\n\n", "\t", "---\n", "\\"]
+DOCUMENTS = st.lists(st.sampled_from(PIECES), max_size=25).map("".join) | st.text(max_size=40)
+
+
+@given(DOCUMENTS)
+@settings(max_examples=300)
+def test_nothing_is_lost_where_nothing_is_translated(text: str) -> None:
+    for kind in (Format.TEXT, Format.HTML, Format.JSON_LINES):
+        found = passages_of(kind, text)
+        assert "".join(each.before + each.source for each in found) == text, kind
+
+
+@given(DOCUMENTS)
+@settings(max_examples=300)
+def test_words_and_marks_survive_where_lines_are_joined(text: str) -> None:
+    """White space between the lines of a paragraph, and the marks before them, may go."""
+    for kind in (Format.MARKDOWN, Format.SRT):
+        found = passages_of(kind, text)
+        kept = "".join(each.before + each.source for each in found)
+        assert re.sub(r"[\s>]", "", kept) == re.sub(r"[\s>]", "", text), kind
+        lines = [each.line for each in found]
+        assert lines == sorted(lines)
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self.tags.append(f"{tag} {attrs}")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.tags.append(f"/{tag}")
+
+
+def tags_of(text: str) -> list[str]:
+    tags = Tags()
+    tags.feed(text)
+    tags.close()
+    return tags.tags
+
+
+NODES = st.recursive(
+    st.sampled_from(["some text", "a &amp; b", "<br>", "<img alt='no'>", "<!-- c -->", " ", "\n"]),
+    lambda inner: st.builds(
+        lambda tag, parts: f"<{tag} title='x > y'>{''.join(parts)}</{tag}>",
+        st.sampled_from(["p", "b", "i", "div", "a", "li", "span"]),
+        st.lists(inner, max_size=4),
+    ),
+    max_leaves=15,
+)
+
+
+@given(st.lists(NODES).map("".join))
+@settings(max_examples=200)
+def test_tags_stay_balanced_and_in_order(text: str) -> None:
+    translated = "".join(
+        each.before + (each.written("<ü> & 7") if each.text else each.source)
+        for each in passages_of(Format.HTML, text)
+    )
+    assert tags_of(translated) == tags_of(text)
