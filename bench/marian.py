@@ -99,4 +99,4 @@ def write(model: Transformer, repository: Path, name: str = "marian-base") -> Pa
         provenance=Provenance(command="", commit="", data_licence="", attribution=""),
     )
     words = numbered_words(model.config.vocabulary_size)
-    return write_artifact(model, words, repository, description, verify=None)
+    return write_artifact(lambda: model, words, repository, description, prove=None)

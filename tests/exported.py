@@ -65,7 +65,7 @@ def _export_tiny(
     model = make_model(tokenizer)
     if scheme:
         model = quantize(model, tiny.make_calibration(model, tokenizer), *scheme)
-    write_artifact(model, tokenizer, repository, tiny.make_description(), verify=None)
+    write_artifact(lambda: model, tokenizer, repository, tiny.make_description(), prove=None)
 
 
 def _export_babble(repository: Path) -> None:

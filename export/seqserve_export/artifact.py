@@ -14,27 +14,20 @@ from typing import Any
 
 from seqserve.errors import OptionError
 from seqserve_export.graph_files import write_graphs
+from seqserve_export.parity import OpenModel, Proof
 from seqserve_export.quantization import precision_of
 from seqserve_export.tracing import OPSET
-from seqserve_model.config import DecoderCell, PositionScheme
+from seqserve_model.allocator import give_back_freed_memory
+from seqserve_model.config import DecoderCell, PositionScheme, TransformerConfig
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract import manifest as contract
-from seqserve_server.contract.manifest import (
-    Manifest,
-    Provenance,
-    SelfTest,
-    Template,
-    Verification,
-)
+from seqserve_server.contract.manifest import Manifest, Provenance, Quantization, Template
 from seqserve_server.contract.tokenizer import Tokenizer
 
 MIN_ONNXRUNTIME = "1.23"
 
-Verify = Callable[[Path], Verification]
+Prove = Callable[[Path], Proof]
 """Proves the artifact in a folder; raises ParityError if it differs from the model."""
-
-ChooseSelfTest = Callable[[Path], SelfTest | None]
-"""Finds a sentence for the self-test of the artifact in a folder."""
 
 Finish = Callable[[Path, Manifest], object]
 """Adds files to the artifact in a folder, and writes its manifest again."""
@@ -51,43 +44,46 @@ class Description:
     provenance: Provenance
     template: Template | None = None
     generation: Mapping[str, Any] = field(default_factory=dict)
+    quantization: Quantization | None = None
 
 
 def write_artifact(
-    model: Transformer,
+    open_model: OpenModel,
     tokenizer: Tokenizer,
     repository: Path,
     description: Description,
-    verify: Verify | None,
-    choose_self_test: ChooseSelfTest | None = None,
+    prove: Prove | None,
     finish: Finish | None = None,
 ) -> Path:
     """Exports a model into ``repository/<name>/<version>`` and returns this folder.
 
-    ``finish`` adds what is not the model's own, such as a shortlist.
-
     It is built and verified in a draft folder next to the target and then renamed, so that a server
-    that watches the repository never sees half an artifact. The model is in evaluation mode;
-    ``verify`` is None only for random weights of tests and benchmarks.
+    that watches the repository never sees half an artifact.
+
+    Args:
+        open_model: Gives the model. The graphs are written before anything is proven, and it is not
+            kept meanwhile.
+        tokenizer: Of the model.
+        repository: Folder of models.
+        description: What the manifest says of it.
+        prove: None only for random weights of tests and benchmarks.
+        finish: Adds what is not the model's own, such as a shortlist.
 
     Raises:
         OptionError: The model or its name cannot be exported, or the version exists.
         ParityError: The proof failed; nothing was written.
     """
-    _check(model, description)
+    _check_description(description)
     folder = repository / description.name / str(description.version)
     if folder.exists():
         raise OptionError(f"{folder} exists already; take another --model-version or remove it")
     with draft_of(folder) as draft:
-        files = write_graphs(model, draft)
-        files += tokenizer.save(draft / "tokenizer.json")
-        manifest = _manifest(model, description, draft, files)
-        manifest.write(draft)
-        if verify is not None:
-            manifest = replace(manifest, verification=verify(draft))
-        if choose_self_test is not None:
-            manifest = replace(manifest, self_test=choose_self_test(draft))
-        manifest.write(draft)
+        manifest = _draft(open_model(), tokenizer, description, draft)
+        give_back_freed_memory()
+        if prove is not None:
+            verification, self_test = prove(draft)
+            manifest = replace(manifest, verification=verification, self_test=self_test)
+            manifest.write(draft)
         if finish is not None:
             finish(draft, manifest)
     return folder
@@ -110,7 +106,18 @@ def draft_of(folder: Path) -> Iterator[Path]:
             folder.parent.rmdir()
 
 
-def _check(model: Transformer, description: Description) -> None:
+def _draft(
+    model: Transformer, tokenizer: Tokenizer, description: Description, folder: Path
+) -> Manifest:
+    """Writes everything but what a proof adds."""
+    _check_heads(model.config)
+    files = [*write_graphs(model, folder), *tokenizer.save(folder / "tokenizer.json")]
+    manifest = _manifest(model, description, folder, files)
+    manifest.write(folder)
+    return manifest
+
+
+def _check_description(description: Description) -> None:
     if not re.fullmatch(contract.NAME, description.name):
         raise OptionError(
             f"--name: {description.name!r} is not a model name; take letters, digits, '.', '_'"
@@ -118,7 +125,9 @@ def _check(model: Transformer, description: Description) -> None:
         )
     if description.version < 1:
         raise OptionError(f"--model-version is {description.version}; it must be at least 1")
-    config = model.config
+
+
+def _check_heads(config: TransformerConfig) -> None:
     # The operators of the decoder step support no other head sizes.
     multiple = 16 if config.positions is PositionScheme.ROTARY else 8
     if config.head_size % multiple:
@@ -158,6 +167,7 @@ def _manifest(
         provenance=description.provenance,
         template=description.template,
         generation=dict(description.generation),
+        quantization=description.quantization,
         verification=None,
         files={name: contract.digest_of(folder / name) for name in files},
     )

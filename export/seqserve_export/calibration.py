@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import groupby, islice
 
@@ -49,22 +49,40 @@ def calibrate(
     """Decodes sources and records the ranges of projection inputs and caches.
 
     The whole range is kept: clipping a value costs more than finer steps in a smaller range gain.
-    The model, in evaluation mode, is not changed. Sources are token ids, the end token last.
+    The model, in evaluation mode, is as before when this returns. Sources are token ids, the end
+    token last.
     """
     max_length = max_decoding_length or model.config.max_target_length
-    observer, observed = _Observer(), copy.deepcopy(model)
-    for name, module in observed.named_modules():
-        if isinstance(module, nn.Linear):
-            module.register_forward_pre_hook(partial(observer.input, name))
-        elif isinstance(module, MultiHeadAttention):
-            module.rounding = partial(observer.cache, name)
-    for batch in tqdm(list(_batches(sources)), desc="calibrating", unit="batch"):
-        greedy(observed, *padded(batch, model.config.pad_id), max_length)
-    return Calibration(inputs=observer.inputs, caches=observer.caches)
+    targets: dict[int, list[int]] = {}
+    with _observed(model) as observer:
+        for batch in tqdm(list(_batches(sources)), desc="calibrating", unit="batch"):
+            rows = padded([sources[index] for index in batch], model.config.pad_id)
+            targets.update(zip(batch, greedy(model, *rows, max_length), strict=True))
+    return Calibration(
+        inputs=observer.inputs,
+        caches=observer.caches,
+        targets=[targets[index] for index in range(len(sources))],
+    )
 
 
-def _batches(sources: Sequence[list[int]]) -> Iterator[list[list[int]]]:
-    """Groups sources of equal length, so that padding is never recorded."""
-    for _, group in groupby(sorted(sources, key=len), key=len):
+@contextmanager
+def _observed(model: Transformer) -> Iterator[_Observer]:
+    """Watches a model while the context lasts."""
+    observer = _Observer()
+    with ExitStack() as hooks:
+        for name, module in model.named_modules():
+            if isinstance(module, nn.Linear):
+                handle = module.register_forward_pre_hook(partial(observer.input, name))
+                hooks.callback(handle.remove)
+            elif isinstance(module, MultiHeadAttention):
+                module.rounding = partial(observer.cache, name)
+                hooks.callback(setattr, module, "rounding", None)
+        yield observer
+
+
+def _batches(sources: Sequence[list[int]]) -> Iterator[list[int]]:
+    """Groups the indices of sources of equal length, so that padding is never recorded."""
+    by_length = sorted(range(len(sources)), key=lambda index: len(sources[index]))
+    for _, group in groupby(by_length, key=lambda index: len(sources[index])):
         while batch := list(islice(group, _BATCH_ROWS)):
             yield batch

@@ -10,15 +10,14 @@ from seqserve.errors import OptionError
 from seqserve_export.artifact import Description, write_artifact
 from seqserve_export.calibration import calibrate
 from seqserve_export.options import ExportOptions
-from seqserve_export.parity import judge, verify
+from seqserve_export.parity import Proof, judge, verify
 from seqserve_export.precision import Precision
 from seqserve_export.quantization import quantize
-from seqserve_export.self_test import choose_self_test
 from seqserve_model.checkpoint import RunDirectory, load_run, read_json
 from seqserve_model.data import read_pairs
 from seqserve_model.revision import current_commit
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.manifest import Provenance, Verification
+from seqserve_server.contract.manifest import Provenance, Quantization, Verification
 from seqserve_server.contract.tokenizer import Tokenizer
 
 
@@ -38,22 +37,21 @@ def export(options: ExportOptions) -> Path:
     if options.precision is Precision.INT8:
         model = _quantized(options, original, tokenizer, options.calibration or run.validation)
 
-    def prove(folder: Path) -> Verification:
-        verification = verify(
-            model, folder, pairs, data=data.name, threads=options.threads, original=original
+    def prove(folder: Path) -> Proof:
+        proof = verify(
+            lambda: model,
+            folder,
+            pairs,
+            data=data.name,
+            threads=options.threads,
+            open_original=lambda: original,
         )
-        report(verification)
-        judge(verification, options.precision.value)
-        return verification
+        report(proof.verification)
+        judge(proof.verification, options.precision.value)
+        return proof
 
-    return write_artifact(
-        model,
-        tokenizer,
-        options.model_repository,
-        _description(options, original),
-        prove,
-        lambda folder: choose_self_test(model, folder, pairs, threads=options.threads),
-    )
+    description = _description(options, original)
+    return write_artifact(lambda: model, tokenizer, options.model_repository, description, prove)
 
 
 def _quantized(
@@ -95,4 +93,11 @@ def _description(options: ExportOptions, model: Transformer) -> Description:
             attribution=options.attribution,
             steps=int(training.get("steps", 0)),
         ),
+        quantization=_quantization(options),
     )
+
+
+def _quantization(options: ExportOptions) -> Quantization | None:
+    if options.precision is not Precision.INT8:
+        return None
+    return Quantization(scales=options.scales.value, caches=options.caches.value)

@@ -8,6 +8,7 @@ from pathlib import Path
 from seqserve.options import option
 from seqserve_export.precision import Caches, Precision, Scales
 from seqserve_model.weights import WEIGHTS_HELP, Weights
+from seqserve_server.contract.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,13 +25,18 @@ class ArtifactOptions:
     precision: Precision = option(Precision.FP32, help="int8 is about twice as fast.")
 
     def ready(self, place: Path) -> str:
-        """Says where the artifact is, how large, and how to serve it."""
+        """Says where the artifact is, how it was rounded, how large it is, and how to serve it."""
         megabytes = sum(file.stat().st_size for file in place.iterdir()) / 1e6
         return (
             f"{place} ({self.precision.value}, {megabytes:.1f} MB): ready to serve; try: "
             f"seqserve serve --model-repository {self.model_repository} "
-            f"--default-model {self.name}"
+            f"--default-model {self.name}{_rounding(place)}"
         )
+
+
+def _rounding(place: Path) -> str:
+    found = Manifest.read(place).quantization
+    return f"\n{found.scales} scales: {found.reason}" if found and found.reason else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,36 +4,55 @@ Three things must agree: the tokens of greedy search, the log-probabilities of t
 the scorer graph, and the scores from the decoder graph. Torch computes at the artifact's precision
 here, so that rounding explains no difference. The cost of rounding is measured against the model at
 full precision: by BLEU, chrF and top-1 agreement.
+
+The steps of the artifact, its scorer and the torch model each take as much memory as the weights,
+so they come one after another. Torch reads the targets that the artifact chose: they are greedy
+where each of their tokens is the best in its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
 from tqdm import tqdm
 
 from seqserve.errors import SeqserveError
-from seqserve_model.batches import padded
-from seqserve_model.config import TransformerConfig
+from seqserve_export.forced import Reading, agreement, read_targets
+from seqserve_export.self_test import Candidate, choose_self_test
+from seqserve_model.allocator import give_back_freed_memory
 from seqserve_model.data import Pair
 from seqserve_model.evaluate import score
 from seqserve_model.search import batches_by_length, greedy_in_batches
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.events import Finished
-from seqserve_server.contract.manifest import Verification
+from seqserve_server.contract.events import Finished, StopReason
+from seqserve_server.contract.manifest import Manifest, SelfTest, Verification
 from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.offline import Offline
+from seqserve_server.engine.session import SCORER, open_session
 
-_MAX_BATCH_ROWS = 32
-_MAX_BATCH_LOGITS = 1 << 27
-"""Half a gigabyte; both sides hold a few times as much."""
+_ROWS = 16
+_MAX_SCORED_LOGITS = 1 << 24
+"""Of one run of the scorer graph: 64 MB, and it holds a few times as much."""
+
+OpenModel = Callable[[], Transformer]
+"""Gives a model in evaluation mode. Called anew whenever it is needed, so that it is in memory only
+then."""
+
+
+class Proof(NamedTuple):
+    """What comes of a proof."""
+
+    verification: Verification
+    self_test: SelfTest | None
 
 
 class ParityError(SeqserveError):
@@ -62,68 +81,155 @@ TOLERANCES = {
 """By precision."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Decoded:
+    """Sentences, and what the artifact made of them."""
+
+    sources: list[list[int]]
+    answers: list[Finished]
+    targets: list[list[int]]
+    """The tokens of each answer, with the end token where it has one."""
+
+
 def verify(
-    model: Transformer,
+    open_model: OpenModel,
     folder: Path,
     pairs: Sequence[Pair],
     *,
     data: str,
     threads: int = 1,
-    original: Transformer | None = None,
+    open_original: OpenModel | None = None,
     max_decoding_length: int | None = None,
-) -> Verification:
+) -> Proof:
     """Runs the model and its artifact on the same sentences; :func:`judge` judges the results.
 
     Args:
-        model: At the artifact's precision.
+        open_model: Gives the model at the artifact's precision.
         folder: Of the artifact.
         pairs: Sentences; they are scored if all of them have a target.
         data: Names the pairs in the report.
         threads: Within a step.
-        original: The model at full precision, where that differs.
+        open_original: Gives the model at full precision, where that differs.
         max_decoding_length: Target tokens, at most; the model's own limit where not given.
     """
-    max_length = max_decoding_length or model.config.max_target_length
-    full = original or model
-    with Offline(folder, threads=threads) as artifact:
-        sources = [artifact.encode(pair.source) for pair in pairs]
-        found = artifact.decode(sources, DecodingOptions(max_decoding_length=max_length))
-        differences: list[float] = []
-        agreeing: list[bool] = []
-        logits = (max_length + 1) * model.config.vocabulary_size
-        rows = min(_MAX_BATCH_ROWS, max(1, _MAX_BATCH_LOGITS // logits))
-        batches = list(batches_by_length(sources, rows))
-        for batch in tqdm(batches, desc="verifying", unit="batch"):
-            chosen = _Chosen.of(model.config, [(sources[i], found[i]) for i in batch], max_length)
-            differences += _differences(model, artifact, chosen)
-            agreeing += _agreeing(full, chosen)
-        best = tokens = greedy_in_batches(model, sources, max_length, _MAX_BATCH_ROWS)
-        if full is not model:
-            best = greedy_in_batches(full, sources, max_length, _MAX_BATCH_ROWS)
-        decode = artifact.tokenizer.decode
-        translations = [decode(answer.best.token_ids) for answer in found]
-        scores = _scores(pairs, [decode(ids) for ids in best], translations)
-    equal = sum(ids == answer.best.token_ids for ids, answer in zip(tokens, found, strict=True))
-    return Verification(
+    manifest = Manifest.load(folder)
+    tokenizer = Tokenizer.of_artifact(folder, manifest)
+    max_length = max_decoding_length or manifest.limits.max_target_length
+    decoded = _decode(folder, pairs, max_length, threads)
+    give_back_freed_memory()
+    scored = _score(folder, manifest, decoded, threads)
+    give_back_freed_memory()
+    readings = read_targets(open_model(), decoded.sources, decoded.targets)
+    whole = readings
+    if open_original is not None:
+        whole = read_targets(open_original(), decoded.sources, decoded.targets)
+    is_equal = [_is_best(*each) for each in zip(readings, decoded.targets, strict=True)]
+    translations = [tokenizer.decode(answer.best.token_ids) for answer in decoded.answers]
+    scores: dict[str, Any] = dict.fromkeys(_SCORES) | dict.fromkeys(_SIGNATURES, "")
+    if all(pair.target for pair in pairs):
+        best = _greedy(open_original or open_model, decoded, whole, max_length)
+        scores = _scores(pairs, [tokenizer.decode(ids) for ids in best], translations)
+    verification = Verification(
         data=data,
         sentences=len(pairs),
-        sentences_equal=equal,
-        top1_agreement=round(float(np.mean(agreeing)), 4),
-        tokens=sum(len(ids) for ids in tokens),
+        sentences_equal=sum(is_equal),
+        top1_agreement=round(agreement(whole, decoded.targets), 4),
+        tokens=sum(len(answer.best.token_ids) for answer in decoded.answers),
         # Not max(), which ignores NaN.
-        max_logprob_difference=float(np.max(differences)),
+        max_logprob_difference=float(np.max(_differences(readings, scored, decoded))),
         **scores,
         torch=torch.__version__,
         onnxruntime=version("onnxruntime"),
     )
+    candidates = [
+        Candidate(pair.source, translation, reading.margins)
+        for pair, translation, reading, answer, is_same in zip(
+            pairs, translations, readings, decoded.answers, is_equal, strict=True
+        )
+        if is_same and answer.best.stop_reason is StopReason.EOS
+    ]
+    return Proof(verification, choose_self_test(candidates))
+
+
+def _decode(folder: Path, pairs: Sequence[Pair], max_length: int, threads: int) -> _Decoded:
+    with Offline(folder, threads=threads, slots=_ROWS, can_score=False) as artifact:
+        sources = [artifact.encode(pair.source) for pair in pairs]
+        answers = artifact.decode(sources, DecodingOptions(max_decoding_length=max_length))
+        end = artifact.manifest.tokens.eos
+    targets = [[*answer.best.token_ids, end][:max_length] for answer in answers]
+    return _Decoded(sources, answers, targets)
+
+
+def _score(folder: Path, manifest: Manifest, decoded: _Decoded, threads: int) -> list[NDArray[Any]]:
+    """Lets the scorer graph score all targets; gives the log-probability of each token, ``[T]``."""
+    graph = open_session(folder, SCORER, manifest, Provider.CPU, threads)
+    special, vocabulary_size = manifest.tokens, manifest.architecture.vocabulary_size
+    longest = max(map(len, decoded.targets))
+    rows = min(_ROWS, max(1, _MAX_SCORED_LOGITS // (longest * vocabulary_size)))
+    found: dict[int, NDArray[Any]] = {}
+    for batch in tqdm(list(batches_by_length(decoded.targets, rows)), desc="scoring", unit="batch"):
+        sources = [decoded.sources[index] for index in batch]
+        targets = [[special.bos, *decoded.targets[index]] for index in batch]
+        inputs = {
+            "source": _padded(sources, special.pad),
+            "source_lengths": np.array([len(ids) for ids in sources], np.int32),
+            "target": _padded(targets, special.pad),
+        }
+        [scored] = graph.run(["log_probabilities"], inputs)
+        for row, index in enumerate(batch):
+            # A copy: what ONNX Runtime returned keeps all memory of the session.
+            found[index] = scored[row, : len(decoded.targets[index])].copy()
+    return [found[index] for index in range(len(decoded.targets))]
+
+
+def _padded(rows: Sequence[list[int]], pad: int) -> NDArray[Any]:
+    width = max(map(len, rows))
+    return np.array([row + [pad] * (width - len(row)) for row in rows], np.int64)
+
+
+def _differences(
+    readings: Sequence[Reading], scored: Sequence[NDArray[Any]], decoded: _Decoded
+) -> list[float]:
+    """Compares log-probabilities of the tokens that the artifact chose."""
+    differences = []
+    for reading, ours, answer in zip(readings, scored, decoded.answers, strict=True):
+        expected, total = reading.log_probabilities, answer.best.score
+        assert total is not None
+        differences.append(float(np.abs(expected - ours).max()))
+        # The decoder graph gives only the sum: its difference is spread over the tokens.
+        differences.append(abs(float(expected.sum()) - total) / len(expected))
+    return differences
+
+
+def _is_best(reading: Reading, target: list[int]) -> bool:
+    return bool((reading.best == target).all())
+
+
+def _greedy(
+    open_model: OpenModel, decoded: _Decoded, readings: Sequence[Reading], max_length: int
+) -> list[list[int]]:
+    """Decodes greedily with torch, where that gives anything but what the artifact chose."""
+    found = [answer.best.token_ids for answer in decoded.answers]
+    others = [
+        index
+        for index, reading in enumerate(readings)
+        if not _is_best(reading, decoded.targets[index])
+    ]
+    if others:
+        sources = [decoded.sources[index] for index in others]
+        rows = greedy_in_batches(open_model(), sources, max_length, _ROWS)
+        for index, row in zip(others, rows, strict=True):
+            found[index] = row
+    return found
+
+
+_SCORES = ("bleu_torch", "bleu_artifact", "chrf_torch", "chrf_artifact")
+_SIGNATURES = ("bleu_signature", "chrf_signature")
 
 
 def _scores(pairs: Sequence[Pair], of_torch: list[str], of_artifact: list[str]) -> dict[str, Any]:
-    """Scores both against the targets; None where a pair has none."""
+    """Scores both against the targets."""
     references = [pair.target for pair in pairs]
-    if not all(references):
-        values = ("bleu_torch", "bleu_artifact", "chrf_torch", "chrf_artifact")
-        return dict.fromkeys(values) | {"bleu_signature": "", "chrf_signature": ""}
     ours, theirs = score(of_torch, references), score(of_artifact, references)
     return {
         "bleu_torch": round(ours.bleu, 2),
@@ -158,53 +264,3 @@ def judge(verification: Verification, precision: str) -> None:
                 f"{name} is {abs(value):.6g}, {bound} {abs(limit):.6g} is allowed for {precision};"
                 " nothing was written"
             )
-
-
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """Sources and the targets that the artifact chose for them, as padded tensors."""
-
-    source: Tensor  # [B, S]
-    source_lengths: Tensor  # [B]
-    target: Tensor  # [B, T + 1], the begin token first
-    ended: list[list[int]]  # each target with its end token, where it has one
-    scores: list[float]
-
-    @classmethod
-    def of(
-        cls, config: TransformerConfig, chosen: list[tuple[list[int], Finished]], max_length: int
-    ) -> _Chosen:
-        ended = [[*answer.best.token_ids, config.eos_id][:max_length] for _, answer in chosen]
-        source, source_lengths = padded([ids for ids, _ in chosen], config.pad_id)
-        target, _ = padded([[config.bos_id, *ids] for ids in ended], config.pad_id)
-        scores = [answer.best.score for _, answer in chosen if answer.best.score is not None]
-        return cls(source, source_lengths, target, ended, scores)
-
-
-@torch.inference_mode()
-def _differences(model: Transformer, artifact: Offline, chosen: _Chosen) -> list[float]:
-    """Compares log-probabilities of the tokens that the artifact chose."""
-    target = chosen.target
-    logits = model(chosen.source, chosen.source_lengths, target[:, :-1])  # [B, T, V]
-    ours = logits.log_softmax(-1).gather(2, target[:, 1:, None])[:, :, 0].numpy()
-    [scored] = artifact.runtime.score(
-        chosen.source.numpy(),
-        chosen.source_lengths.numpy().astype(np.int32),
-        target.numpy(),
-        ["log_probabilities"],
-    )
-    differences = []
-    for row, (ids, score_) in enumerate(zip(chosen.ended, chosen.scores, strict=True)):
-        expected = ours[row, : len(ids)]
-        differences.append(float(np.abs(expected - scored[row, : len(ids)]).max()))
-        # The decoder graph gives only the sum: its difference is spread over the tokens.
-        differences.append(abs(float(expected.sum()) - score_) / len(ids))
-    return differences
-
-
-@torch.inference_mode()
-def _agreeing(model: Transformer, chosen: _Chosen) -> list[bool]:
-    """Checks for each token of the artifact whether the model would have chosen it there."""
-    best = model(chosen.source, chosen.source_lengths, chosen.target[:, :-1]).argmax(-1)  # [B, T]
-    same = best == chosen.target[:, 1:]
-    return [bool(same[row, i]) for row, ids in enumerate(chosen.ended) for i in range(len(ids))]

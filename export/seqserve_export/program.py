@@ -45,12 +45,6 @@ class Program:
     """Groups one value for each input into the arguments of the module."""
 
 
-def programs(model: Transformer) -> dict[str, Program]:
-    """Lists the graphs of an artifact by file name."""
-    graphs = {"encoder": _encoder, "decoder": _decoder, "scorer": _scorer}
-    return {f"{name}.onnx": make(model) for name, make in graphs.items()}
-
-
 def _int32(*values: int) -> Tensor:
     return torch.tensor(values, dtype=torch.int32)
 
@@ -173,3 +167,11 @@ def _scorer(model: Transformer) -> Program:
         ],
         outputs=["log_probabilities", "encoder_attention", "decoder_attention", "cross_attention"],
     )
+
+
+PROGRAMS: dict[str, Callable[[Transformer], Program]] = {
+    "encoder.onnx": _encoder,
+    "decoder.onnx": _decoder,
+    "scorer.onnx": _scorer,
+}
+"""Makes each graph of an artifact, by file name. One at a time: some hold copies of weights."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,8 @@ _MIDDLE, _MAX_UINT8 = 128, 255
 
 # A float32 holds integers up to 2 ** 24, and two adjacent products sum to 255 * 128 at most.
 _MAX_EXACT_INPUTS = 2 * 2**24 // (255 * 128)
+# Rows of a weight that are rounded at a time, and so are in memory several times.
+_ROWS = 4096
 # A row of zeros needs a scale too.
 _MIN_SCALE = 1e-12
 
@@ -61,6 +63,8 @@ class Calibration:
     """Of each projection, by its name in the model."""
     caches: dict[str, tuple[Tensor, Tensor]]
     """Largest key and value of each channel ``[H, D]``, by the name of a decoder's attention."""
+    targets: list[list[int]] = field(default_factory=list)
+    """What the model decoded meanwhile from each source, without end tokens."""
 
 
 class QuantizedLinear(nn.Module):
@@ -114,7 +118,10 @@ class QuantizedLinear(nn.Module):
         scale = self._row_scale(x) if self.input_scale is None else self.input_scale
         integers = ((x / scale).round() + self.zero_point).clamp(0, _MAX_UINT8) - self.zero_point
         exact = torch.float32 if x.size(-1) <= _MAX_EXACT_INPUTS else torch.float64
-        sums = integers.to(exact) @ self.weight.to(exact).t()
+        integers = integers.to(exact)
+        sums = torch.cat(
+            [integers @ rows.to(exact).t() for rows in torch.split(self.weight, _ROWS)], -1
+        )
         y = sums.to(x.dtype) * (scale * self.weight_scale)
         return y if self.bias is None else y + self.bias
 
@@ -200,6 +207,11 @@ def quantized_weight(weight: Tensor) -> tuple[Tensor, Tensor]:
     may not fit. So the scale is also such that no two neighbours of one sign sum to more than 128:
     times 255 that fits, and every CPU computes the same. It costs half a bit or less.
     """
+    rounded = [_rounded_rows(rows) for rows in torch.split(weight, _ROWS)]
+    return torch.cat([rows for rows, _ in rounded]), torch.cat([scale for _, scale in rounded])
+
+
+def _rounded_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
     pairs = F.pad(weight, (0, weight.size(1) % 2)).view(weight.size(0), -1, 2)
     positive = pairs.clamp(min=0).sum(2).amax(1)
     negative = -pairs.clamp(max=0).sum(2).amin(1)
@@ -211,8 +223,8 @@ def quantized_weight(weight: Tensor) -> tuple[Tensor, Tensor]:
 def quantize(
     model: Transformer, calibration: Calibration, scales: Scales, caches: Caches
 ) -> Transformer:
-    """Copies a model with every projection in int8; embeddings and norms stay fp32."""
-    quantized = copy.deepcopy(model)
+    """Gives a model with every projection in int8; it shares embeddings and norms, in fp32."""
+    quantized = copy.deepcopy(model, {id(weight): weight for weight in model.parameters()})
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear):
             parent, _, child = name.rpartition(".")

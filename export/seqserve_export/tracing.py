@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import warnings
 from typing import Any
 
-import onnx
 import torch
-from onnxscript import opset21
+from onnxscript import ir, opset21
+from onnxscript.optimizer import optimize_ir
+from torch import Tensor, nn
 
 from seqserve_export.program import Program
 
 OPSET = 21
 
+_SMALL = 256
+"""Numbers of a tensor that the exporter may compute with."""
+
 _LINEAR = torch.ops.aten.linear.default
 
 
-def trace(program: Program) -> onnx.ModelProto:
-    """Exports one graph, all its weights inside."""
+def trace(program: Program) -> ir.Model:
+    """Exports one graph; its large constants are the program's own tensors, not copies of them."""
     # It logs missing operators of torchvision, and warns of a deprecation in its own code.
     logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
+    module = program.module.eval()
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore", FutureWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
         exported = torch.onnx.export(
-            program.module.eval(),
+            _without_weights(module),
             program.arguments([each.example for each in program.inputs]),
             dynamic_shapes=program.arguments([each.dynamic_shape for each in program.inputs]),
             input_names=[each.name for each in program.inputs],
@@ -34,12 +40,45 @@ def trace(program: Program) -> onnx.ModelProto:
             custom_translation_table={_LINEAR: _linear},
             dynamo=True,
             verbose=False,
+            optimize=False,
         )
     assert exported is not None
-    proto = exported.model_proto
-    proto.ClearField("metadata_props")
-    _clear_traces(proto.graph)
-    return proto
+    graph = exported.model
+    optimize_ir(graph, should_fold=lambda node: None if _is_small(node) else False)
+    _clear_notes(graph)
+    _fill_in_weights(graph.graph, module)
+    return graph
+
+
+def _without_weights(module: nn.Module) -> nn.Module:
+    """Copies a module, with memory that is never touched in place of its large tensors.
+
+    The exporter reads none of them, but parts of it keep what they were given until the process
+    ends.
+    """
+    tensors = (*module.parameters(), *module.buffers())
+    return copy.deepcopy(module, {id(tensor): _placeholder(tensor) for tensor in tensors})
+
+
+def _placeholder(tensor: Tensor) -> Tensor:
+    found = torch.empty_like(tensor) if tensor.numel() > _SMALL else tensor.detach().clone()
+    return nn.Parameter(found, requires_grad=False) if isinstance(tensor, nn.Parameter) else found
+
+
+def _is_small(node: ir.Node) -> bool:
+    """Tells a node whose result may be computed once and for all: no weight is among its inputs."""
+    constants = (value.const_value for value in node.inputs if value is not None)
+    return all(constant is None or constant.size <= _SMALL for constant in constants)
+
+
+def _fill_in_weights(graph: ir.Graph, module: nn.Module) -> None:
+    tensors = {
+        **dict(module.named_parameters(remove_duplicate=False)),
+        **dict(module.named_buffers(remove_duplicate=False)),
+    }
+    for name, value in graph.initializers.items():
+        if value.const_value is not None and value.const_value.size > _SMALL and name in tensors:
+            value.const_value = ir.tensor(tensors[name].numpy(force=True), name=name)
 
 
 def _linear(x: Any, weight: Any, bias: Any = None) -> Any:
@@ -60,15 +99,22 @@ def _linear(x: Any, weight: Any, bias: Any = None) -> Any:
     return opset21.Reshape(product, opset21.Concat(leading, width, axis=0))
 
 
-def _clear_traces(graph: onnx.GraphProto) -> None:
+def _clear_notes(model: ir.Model) -> None:
     """Drops the exporter's notes on each node, which contain paths of this machine."""
-    graph.ClearField("metadata_props")
-    graph.ClearField("value_info")
-    for entry in (*graph.node, *graph.initializer, *graph.input, *graph.output):
-        entry.ClearField("metadata_props")
-        entry.ClearField("doc_string")
-    for node in graph.node:
-        for attribute in node.attribute:
-            # The branches of an If.
-            if attribute.HasField("g"):
-                _clear_traces(attribute.g)
+    model.metadata_props.clear()
+    for graph in model.graphs():
+        graph.metadata_props.clear()
+        for node in graph:
+            node.metadata_props.clear()
+            node.doc_string = None
+            for value in node.outputs:
+                _clear_value(value)
+        for value in (*graph.inputs, *graph.initializers.values()):
+            _clear_value(value)
+
+
+def _clear_value(value: ir.Value) -> None:
+    value.metadata_props.clear()
+    value.doc_string = None
+    if not (value.is_graph_input() or value.is_graph_output()):
+        value.type = value.shape = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,12 +14,13 @@ from seqserve_export.artifact import Description, write_artifact
 from seqserve_export.calibration import calibrate
 from seqserve_export.export import report
 from seqserve_export.lexicon.addition import add_shortlist
-from seqserve_export.parity import ParityError, judge, verify
+from seqserve_export.parity import ParityError, Proof, judge, verify
 from seqserve_export.precision import Caches, Precision, Scales
-from seqserve_export.quantization import Range, quantize
-from seqserve_export.self_test import choose_self_test
+from seqserve_export.quantization import Calibration, Range, quantize
+from seqserve_export.scales import choose_scales
 from seqserve_import.checkpoint import Checkpoint, CheckpointError
 from seqserve_import.families import family_of
+from seqserve_import.family import Family
 from seqserve_import.generation import recommended_options
 from seqserve_import.languages import template_of
 from seqserve_import.marian.checkpoint import open_checkpoint, shortlist_of
@@ -27,11 +28,13 @@ from seqserve_import.options import ImportOptions
 from seqserve_import.sentences import read_sentences, write_sentences
 from seqserve_import.tokenizers.convert import convert, convert_target
 from seqserve_import.weights import input_limits, load_model
+from seqserve_model.config import TransformerConfig
 from seqserve_model.data import Pair
 from seqserve_model.revision import current_commit
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.manifest import Manifest, Provenance, Template, Verification
+from seqserve_server.contract.manifest import Manifest, Provenance, Quantization, Template
 from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.engine.shortlist import Shortlist
 
 _MAX_DECODING_LENGTH = 128
 """Target tokens of a sentence of the proof: text without sense may never come to an end."""
@@ -42,38 +45,66 @@ _FILLERS = ("<mask", "madeupword")
 def import_checkpoint(options: ImportOptions) -> Path:
     """Imports a checkpoint; returns the artifact's folder.
 
+    Its weights are read anew for each stage, because they are mapped: so the memory for them is
+    needed once, whether torch holds them or ONNX Runtime.
+
     Raises:
         CheckpointError: The checkpoint is damaged, or of a kind that cannot be imported.
         OptionError: The data or the place do not fit.
         ParityError: The artifact and the model differ; nothing was written.
     """
     torch.set_num_threads(options.threads)
-    checkpoint = open_checkpoint(options.folder)
-    loaded = load(checkpoint)
-    original, tokenizer, shortlist = loaded.model, loaded.tokenizer, shortlist_of(checkpoint)
-    if options.data:
-        pairs = read_sentences(options.data, options.sentences)
-    else:
-        pairs = write_sentences(original, tokenizer, loaded.suppressed, options.sentences)
-    model = original
-    if options.precision is Precision.INT8:
-        model = _quantized(loaded, pairs)
-    longest = min(_MAX_DECODING_LENGTH, original.config.max_target_length)
-    data = options.data.name if options.data else "written by the model"
+    plan = _plan(options)
+    return write_artifact(
+        plan.open_model,
+        plan.tokenizer,
+        options.model_repository,
+        plan.description,
+        plan.prove,
+        plan.finish,
+    )
 
-    def prove(folder: Path) -> Verification:
-        verification = verify(
-            model,
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """Everything that an import needs to know, but no weights."""
+
+    options: ImportOptions
+    family: Family
+    tokenizer: Tokenizer
+    pairs: list[Pair]
+    description: Description
+    calibration: Calibration | None
+    """None where nothing is rounded."""
+    shortlist: Shortlist | None
+
+    def open_original(self) -> Transformer:
+        """Reads the model at full precision."""
+        return load_model(open_checkpoint(self.options.folder), self.family)
+
+    def open_model(self) -> Transformer:
+        """Reads the model, and rounds it if so requested."""
+        chosen = self.description.quantization
+        if self.calibration is None or chosen is None:
+            return self.open_original()
+        scales, caches = Scales(chosen.scales), Caches(chosen.caches)
+        return quantize(self.open_original(), self.calibration, scales, caches)
+
+    def prove(self, folder: Path) -> Proof:
+        """Proves the artifact in a folder."""
+        options = self.options
+        proof = verify(
+            self.open_model,
             folder,
-            pairs,
-            data=data,
+            self.pairs,
+            data=self._data,
             threads=options.threads,
-            original=original,
-            max_decoding_length=longest,
+            open_original=self.open_original if self.calibration else None,
+            max_decoding_length=_longest(self.family.config),
         )
-        report(verification)
+        report(proof.verification)
         try:
-            judge(verification, options.precision.value)
+            judge(proof.verification, options.precision.value)
         except ParityError as error:
             if options.data or options.precision is Precision.FP32:
                 raise
@@ -81,38 +112,62 @@ def import_checkpoint(options: ImportOptions) -> Path:
                 f"{error}; the model's own sentences make little sense, so that rounding decides"
                 " more often: name real ones with --data"
             ) from None
-        return verification
+        return proof
 
-    def finish(folder: Path, manifest: Manifest) -> None:
-        if shortlist:
+    def finish(self, folder: Path, manifest: Manifest) -> None:
+        """Adds the checkpoint's shortlist to the artifact in a folder."""
+        if self.shortlist:
             add_shortlist(
                 folder,
                 manifest,
-                shortlist,
-                pairs,
+                self.shortlist,
+                self.pairs,
                 origin="the checkpoint",
-                data=data,
-                threads=options.threads,
-                max_decoding_length=longest,
+                data=self._data,
+                threads=self.options.threads,
+                max_decoding_length=_longest(self.family.config),
             )
 
-    return write_artifact(
-        model,
-        tokenizer,
-        options.model_repository,
-        _description(options, checkpoint, loaded),
-        prove,
-        lambda folder: choose_self_test(
-            model, folder, pairs, threads=options.threads, max_decoding_length=longest
-        ),
-        finish,
+    @property
+    def _data(self) -> str:
+        return self.options.data.name if self.options.data else "written by the model"
+
+
+def _plan(options: ImportOptions) -> _Plan:
+    """Reads the checkpoint once, and finds the sentences and the scales."""
+    checkpoint = open_checkpoint(options.folder)
+    loaded = load(checkpoint)
+    model, tokenizer = loaded.model, loaded.tokenizer
+    if options.data:
+        pairs = read_sentences(options.data, options.sentences)
+    else:
+        pairs = write_sentences(model, tokenizer, loaded.suppressed, options.sentences)
+    calibration = quantization = None
+    if options.precision is Precision.INT8:
+        limit = model.config.max_source_length
+        sources = [tokenizer.truncate(tokenizer.encode(pair.source), limit) for pair in pairs]
+        calibration = _calibrated(loaded, sources)
+        quantization = choose_scales(model, calibration, sources)
+    return _Plan(
+        options=options,
+        family=loaded.family,
+        tokenizer=tokenizer,
+        pairs=pairs,
+        description=_description(options, checkpoint, loaded, quantization),
+        calibration=calibration,
+        shortlist=shortlist_of(checkpoint),
     )
+
+
+def _longest(config: TransformerConfig) -> int:
+    return min(_MAX_DECODING_LENGTH, config.max_target_length)
 
 
 class Loaded(NamedTuple):
     """A checkpoint as our model, in evaluation mode."""
 
     model: Transformer
+    family: Family
     tokenizer: Tokenizer
     suppressed: list[int]
     """Tokens that the model cannot generate."""
@@ -138,9 +193,10 @@ def load(checkpoint: Checkpoint) -> Loaded:
         raise CheckpointError(f"{checkpoint.folder}: {error}") from None
     named = {token_id: token for token, token_id in raw.get_vocab().items() if token_id < size}
     suppressed = _suppressed(checkpoint, named, size)
-    model = load_model(checkpoint, family.without(suppressed, tokenizer.unk_id))
-    template = template_of(checkpoint, named)
-    return Loaded(model, tokenizer, suppressed, template, input_limits(checkpoint, family, model))
+    family = family.without(suppressed, tokenizer.unk_id)
+    model = load_model(checkpoint, family)
+    limits = input_limits(checkpoint, family, model)
+    return Loaded(model, family, tokenizer, suppressed, template_of(checkpoint, named), limits)
 
 
 def _suppressed(checkpoint: Checkpoint, named: Mapping[int, str], size: int) -> list[int]:
@@ -160,21 +216,22 @@ def _suppressed(checkpoint: Checkpoint, named: Mapping[int, str], size: int) -> 
     return sorted(nameless | fillers | excluded)
 
 
-def _quantized(loaded: Loaded, pairs: Sequence[Pair]) -> Transformer:
-    model, tokenizer = loaded.model, loaded.tokenizer
-    limit = model.config.max_source_length
-    sources = [tokenizer.truncate(tokenizer.encode(pair.source), limit) for pair in pairs]
-    found = calibrate(model, sources, min(_MAX_DECODING_LENGTH, model.config.max_target_length))
-    # What the makers measured on their texts goes before what these sentences show.
+def _calibrated(loaded: Loaded, sources: Sequence[list[int]]) -> Calibration:
+    """Measures inputs and caches on sources; what the makers measured goes before that."""
+    found = calibrate(loaded.model, sources, _longest(loaded.model.config))
     inputs = {
         name: Range(0.0 if found.inputs[name].low >= 0 else -largest, largest)
         for name, largest in loaded.input_limits.items()
     }
-    found = replace(found, inputs=found.inputs | inputs)
-    return quantize(model, found, Scales.STATIC, Caches.FLOAT)
+    return replace(found, inputs=found.inputs | inputs)
 
 
-def _description(options: ImportOptions, checkpoint: Checkpoint, loaded: Loaded) -> Description:
+def _description(
+    options: ImportOptions,
+    checkpoint: Checkpoint,
+    loaded: Loaded,
+    quantization: Quantization | None,
+) -> Description:
     model = loaded.model
     weights = sum(parameter.numel() for parameter in model.parameters())
     kind = checkpoint.config.text("model_type")
@@ -193,4 +250,5 @@ def _description(options: ImportOptions, checkpoint: Checkpoint, loaded: Loaded)
         generation=recommended_options(
             checkpoint.generation, loaded.tokenizer, model.config.max_target_length
         ),
+        quantization=quantization,
     )

@@ -13,6 +13,7 @@ from seqserve_model.transformer import Transformer
 from seqserve_server.contract.tokenizer import Tokenizer
 
 _SHORTEST, _LONGEST = 2, 24
+_MAX_WRITTEN = 64
 _BATCH_ROWS = 32
 
 
@@ -44,12 +45,12 @@ def write_sentences(
         model: In evaluation mode.
         tokenizer: Its tokenizer.
         unusable: Tokens that are not drawn.
-        limit: Number of sentences, at most.
+        limit: Number of sentences, at most; there are no more than 64.
 
     Raises:
         OptionError: All that it writes is empty.
     """
-    draw = random.Random(1)
+    draw, limit = random.Random(1), min(limit, _MAX_WRITTEN)
     tokens = [
         token
         for token in range(tokenizer.vocabulary_size)

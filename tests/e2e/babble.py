@@ -46,4 +46,4 @@ def export_babble(repository: Path, tokenizer: Tokenizer, description: Descripti
         model.output_projection.weight[config.eos_id] *= 1.5
     named = replace(description, name=NAME)
     with steps_only():
-        return write_artifact(model, tokenizer, repository, named, verify=None)
+        return write_artifact(lambda: model, tokenizer, repository, named, prove=None)

@@ -202,6 +202,18 @@ class SelfTest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Quantization:
+    """How an int8 model rounds."""
+
+    scales: str
+    """Of the inputs of projections: ``static``, from calibration, or ``row``, at run time."""
+    caches: str
+    """Type of the K/V caches: ``float`` or ``int8``."""
+    reason: str = ""
+    """Why the import chose these scales; empty where a person did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """Content of ``manifest.json``."""
 
@@ -226,6 +238,8 @@ class Manifest:
     """None if requests choose among all tokens."""
     generation: dict[str, Any] = field(default_factory=dict)
     """Decoding options of requests that do not set them, by the names of the API."""
+    quantization: Quantization | None = None
+    """None if the model is not rounded, or of a release that did not write it."""
     format: int = field(default=FORMAT)
 
     @property

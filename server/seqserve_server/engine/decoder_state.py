@@ -6,6 +6,9 @@ first axis is the row; a row is copied and cleared no further than it is filled.
 
 from __future__ import annotations
 
+import contextlib
+import math
+import mmap
 from typing import Any, Protocol
 
 import numpy as np
@@ -121,7 +124,7 @@ def _by_layer(
 ) -> dict[str, Array]:
     """Allocates keys and values of every layer."""
     return {
-        f"{kind}_{part}_{layer}": np.zeros(size, dtype)
+        f"{kind}_{part}_{layer}": _untouched(size, dtype)
         for layer in range(shape.decoder_layers)
         for part in ("key", "value")
     }
@@ -135,3 +138,14 @@ def _copy(caches: dict[str, Array], sources: Rows, targets: Rows, length: int) -
 def _clear(caches: dict[str, Array], length: int) -> None:
     for cache in caches.values():
         cache[:, :, :length] = 0
+
+
+def _untouched(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """Allocates zeros that take memory page by page, as they are written.
+
+    Those of numpy would take it in huge pages: a row that is hardly filled takes all it could hold.
+    """
+    memory = mmap.mmap(-1, math.prod(shape) * dtype.itemsize)
+    with contextlib.suppress(AttributeError, OSError):  # a system without them
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(memory, dtype).reshape(shape)

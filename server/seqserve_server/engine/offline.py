@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
@@ -18,6 +19,7 @@ from seqserve_server.engine.answer import deliver, generate
 from seqserve_server.engine.engine import Engine
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.runtime import Runtime
+from seqserve_server.engine.session import SCORER
 
 
 class Offline:
@@ -31,6 +33,7 @@ class Offline:
         workers: int = 1,
         slots: int = 64,
         threads: int = 1,
+        can_score: bool = True,
     ) -> None:
         """Loads an artifact and starts its engine.
 
@@ -40,6 +43,7 @@ class Offline:
             workers: Threads that run steps.
             slots: Rows that may run at once, over all workers.
             threads: Threads within a step.
+            can_score: Whether to open the scorer graph, which takes as much memory as the others.
 
         Raises:
             ArtifactError: The artifact is not sound.
@@ -47,7 +51,10 @@ class Offline:
         """
         self.manifest = Manifest.load(folder)
         self.tokenizer = Tokenizer.of_artifact(folder, self.manifest)
-        self.runtime = Runtime(folder, self.manifest, provider, threads)
+        files = self.manifest.files
+        if not can_score:
+            files = {name: digest for name, digest in files.items() if name != SCORER}
+        self.runtime = Runtime(folder, replace(self.manifest, files=files), provider, threads)
         limits = EngineLimits(
             workers=workers, slots=slots, max_queue=1_000_000, max_source_tokens_per_step=512
         )

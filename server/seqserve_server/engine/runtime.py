@@ -6,7 +6,6 @@ may run them at the same time: ``Run`` releases the interpreter lock and keeps n
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,21 +13,14 @@ from typing import Any
 import numpy as np
 import onnxruntime as ort
 
-from seqserve_server.contract.errors import ArtifactError, NoScorer, ProviderError
+from seqserve_server.contract.errors import ArtifactError, NoScorer
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.provider import Provider
 from seqserve_server.engine import shortlist
-from seqserve_server.engine.external_data import check_references
 from seqserve_server.engine.packing import Array, CrossKV, pack, starts_of
+from seqserve_server.engine.session import SCORER, check_provider, check_version, open_session
 from seqserve_server.engine.shortlist import Shortlist
 from seqserve_server.engine.step import INPUTS_AND_OUTPUTS, Step
-
-_SCORER = "scorer.onnx"
-
-_PROVIDERS = {Provider.CPU: "CPUExecutionProvider", Provider.CUDA: "CUDAExecutionProvider"}
-
-# The fused kernel is scalar code on the CPU: 66 us against 9 us for 32 rows of 512.
-_DISABLED_OPTIMIZERS = ["SkipLayerNormFusion"]
 
 _CACHE_TYPES = {"tensor(float)": np.float32, "tensor(int8)": np.int8}
 
@@ -66,7 +58,7 @@ class Runtime:
         self.shortlist = Shortlist.read(folder / shortlist.FILE, size) if has_shortlist else None
         """The tokens that translate each source token; None where a model has no such list."""
         # Opened now, because its hash has just been checked.
-        self._scorer = self._open(_SCORER) if _SCORER in manifest.files else None
+        self._scorer = self._open(SCORER) if SCORER in manifest.files else None
 
     def encode(self, sources: Sequence[Sequence[int]]) -> CrossKV:
         """Encodes sources of any lengths together.
@@ -162,67 +154,5 @@ class Runtime:
         return int(shapes["allowed_tokens"][1])
 
     def _open(self, name: str) -> ort.InferenceSession:
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = self._threads
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        # It plans memory for each shape apart, and the scorer's shapes differ from run to run.
-        options.enable_mem_pattern = name != _SCORER
-        # A thread that spins between runs takes the core from a neighbour's worker.
-        options.add_session_config_entry("session.force_spinning_stop", "1")
-        if self._profile is not None:
-            options.enable_profiling = True
-            options.profile_file_prefix = f"{self._profile}-{name}"
-        path = self._folder / name
-        if name not in self.manifest.files:
-            # What the manifest does not name was not checked either.
-            raise ArtifactError(f"{path}: its manifest does not name it; export the model again")
-        check_references(path, self.manifest.files)
-        try:
-            session = ort.InferenceSession(
-                path,
-                options,
-                providers=[_PROVIDERS[self.provider]],
-                disabled_optimizers=_DISABLED_OPTIMIZERS,
-            )
-        except Exception as error:
-            raise ArtifactError(f"{path}: ONNX Runtime refuses it: {error}") from error
-        if session.get_providers()[0] != _PROVIDERS[self.provider]:
-            raise ProviderError(
-                f"provider {self.provider.value}: ONNX Runtime fell back to"
-                f" {session.get_providers()[0]}; a library of the provider is missing"
-            )
-        return session
-
-
-def check_provider(provider: Provider) -> None:
-    """Makes sure that the execution provider is in this build of ONNX Runtime.
-
-    Raises:
-        ProviderError: It is not.
-    """
-    if provider is Provider.CUDA:
-        ort.preload_dlls()
-    if _PROVIDERS[provider] not in ort.get_available_providers():
-        raise ProviderError(
-            f"provider {provider.value} is not in this build of ONNX Runtime; in a clone of"
-            " seqserve, pip install '.[server-gpu]' in a new environment, or use --provider cpu"
-        )
-
-
-def check_version(folder: Path, manifest: Manifest) -> None:
-    """Makes sure that ONNX Runtime is not older than the artifact needs.
-
-    Raises:
-        ArtifactError: It is.
-    """
-    required = manifest.requirements.onnxruntime
-    if _numbers(ort.__version__) < _numbers(required):
-        raise ArtifactError(
-            f"{folder}: requirements.onnxruntime: it needs {required}, here is {ort.__version__};"
-            " upgrade ONNX Runtime"
-        )
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(number) for number in re.findall(r"[0-9]+", version)[:3]]
+        place = (self._folder, name, self.manifest, self.provider, self._threads)
+        return open_session(*place, profile=self._profile)

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto
+from onnxscript import ir
 
 from seqserve_export.graph_files import WEIGHTS, move_weights
 from seqserve_export.tracing import OPSET
+from seqserve_export.weights_file import WeightsFile
 
 GRAPHS = ["encoder.onnx", "decoder.onnx", "scorer.onnx"]
 
@@ -141,37 +144,52 @@ def test_rounded_weights_are_laid_out_as_torch_does(tiny_int8_artifact: Path) ->
         assert readers == ({"Transpose", "Gather"} if name == "decoder.onnx" else {"Transpose"})
 
 
-def graph_of(**arrays: np.ndarray) -> onnx.ModelProto:
-    initializers = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
-    return onnx.helper.make_model(onnx.helper.make_graph([], "g", [], [], initializers))
+def graph_of(**arrays: np.ndarray) -> ir.Graph:
+    constants = [
+        ir.Value(name=name, const_value=ir.tensor(array, name=name))
+        for name, array in arrays.items()
+    ]
+    return ir.Graph([], [], nodes=[], initializers=constants, name="g")
+
+
+def place(graph: ir.Graph, name: str) -> tuple[str, int | None, int | None]:
+    tensor = graph.initializers[name].const_value
+    assert isinstance(tensor, ir.ExternalTensor)
+    return str(tensor.location), tensor.offset, tensor.length
 
 
 def test_part_of_a_packed_weight_is_found_in_it() -> None:
-    part = np.random.default_rng(1).normal(size=(32, 32)).astype(np.float32)
-    other = part + 1
-    weights = bytearray()
-    first, second = graph_of(packed=np.concatenate([other, part])), graph_of(part=part)
+    parts = np.random.default_rng(1).normal(size=(3, 32, 32)).astype(np.float32)
+    file = BytesIO()
+    weights = WeightsFile(file)
+    first, second = graph_of(packed=parts.reshape(96, 32)), graph_of(part=parts[1])
     move_weights(first, weights)
     move_weights(second, weights)
-    assert len(weights) == 2 * part.nbytes
-    [tensor] = second.graph.initializer
-    assert external(tensor) == {"location": WEIGHTS, "offset": "4096", "length": "4096"}
-    assert not tensor.raw_data
+    assert file.getvalue() == parts.tobytes()
+    assert place(second, "part") == (WEIGHTS, 4096, 4096)
 
 
-def test_weight_is_never_pointed_to_where_no_number_begins() -> None:
-    ones = np.full(1024, 0x01010101, np.int32)
-    weights = bytearray(b"\0" * 3 + b"\1" * ones.nbytes)
-    graph = graph_of(ones=ones)
-    move_weights(graph, weights)
-    offset = int(external(graph.graph.initializer[0])["offset"])
-    assert offset % 64 == 0
-    assert weights[offset : offset + ones.nbytes] == ones.tobytes()
+def test_weight_begins_on_a_page_and_is_written_once() -> None:
+    file = BytesIO()
+    weights = WeightsFile(file)
+    array = np.arange(1025, dtype=np.float32)
+    assert [weights.place(array + number) for number in (0, 1, 0)] == [0, 8192, 0]
+    assert file.getvalue()[8192:] == (array + 1).tobytes()
+
+
+def test_part_where_no_number_may_begin_is_written_apart() -> None:
+    parts = np.arange(3 * 300, dtype=np.float32).reshape(
+        3, 300
+    )  # of 1,200 bytes: no multiple of 64
+    file = BytesIO()
+    weights = WeightsFile(file)
+    weights.place(parts)
+    assert weights.place(parts[1:2]) == 4096
 
 
 def test_small_constants_stay_in_their_graph() -> None:
-    weights = bytearray()
+    file = BytesIO()
     graph = graph_of(small=np.zeros(255, np.float32))
-    move_weights(graph, weights)
-    assert not weights
-    assert graph.graph.initializer[0].data_location == TensorProto.DEFAULT
+    move_weights(graph, WeightsFile(file))
+    assert not file.getvalue()
+    assert not isinstance(graph.initializers["small"].const_value, ir.ExternalTensor)

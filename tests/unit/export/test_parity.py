@@ -3,14 +3,16 @@ from __future__ import annotations
 import copy
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from seqserve.errors import OptionError
+from seqserve_export import parity
 from seqserve_export.artifact import Description, write_artifact
-from seqserve_export.parity import ParityError, judge, verify
+from seqserve_export.parity import ParityError, Proof, judge, verify
 from seqserve_export.precision import Caches, Scales
 from seqserve_export.quantization import Calibration, quantize
 from seqserve_model.config import PositionScheme
@@ -20,12 +22,22 @@ from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.contract.manifest import Manifest, Provenance, Verification
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.offline import Offline
-from seqserve_server.engine.runtime import Runtime
+
+
+def compare(
+    model: Transformer,
+    folder: Path,
+    pairs: list[Pair],
+    original: Transformer | None = None,
+    **options: Any,
+) -> Verification:
+    open_original = None if original is None else lambda: original
+    return verify(lambda: model, folder, pairs, open_original=open_original, **options).verification
 
 
 @pytest.fixture(scope="module")
 def verification(tiny_model: Transformer, tiny_artifact: Path, pairs: list[Pair]) -> Verification:
-    return verify(tiny_model, tiny_artifact, pairs, data="sentences.tsv")
+    return compare(tiny_model, tiny_artifact, pairs, data="sentences.tsv")
 
 
 def test_faithful_artifact_is_found_faithful(verification: Verification, pairs: list[Pair]) -> None:
@@ -45,7 +57,9 @@ def test_sentences_without_references_are_compared_but_not_scored(
     tiny_model: Transformer, tiny_artifact: Path, pairs: list[Pair]
 ) -> None:
     unscored = [Pair(pair.source, "") for pair in pairs[:4]]
-    found = verify(tiny_model, tiny_artifact, unscored, data="", max_decoding_length=6)
+    found = verify(
+        lambda: tiny_model, tiny_artifact, unscored, data="", max_decoding_length=6
+    ).verification
     assert found.sentences_equal == 4
     assert found.tokens <= 4 * 6
     assert 0 < found.max_logprob_difference < 1e-4
@@ -138,7 +152,7 @@ def test_rounding_is_judged_against_the_whole_model(
         said = whole([pair.source for pair in pairs])
     # References that the whole model meets in full: what rounding changes is lost.
     pairs = [Pair(pair.source, text) for pair, text in zip(pairs, said, strict=True)]
-    found = verify(quantized, tiny_int8_artifact, pairs, data="", original=tiny_model)
+    found = compare(quantized, tiny_int8_artifact, pairs, original=tiny_model, data="")
     assert found.sentences_equal == len(pairs), "torch with integers is not the artifact"
     assert found.max_logprob_difference < 1e-3
     assert found.bleu_torch == found.chrf_torch == 100.0
@@ -154,7 +168,7 @@ def test_rounding_is_judged_against_the_whole_model(
 def test_rounded_model_agrees_with_itself(
     quantized: Transformer, tiny_int8_artifact: Path, pairs: list[Pair]
 ) -> None:
-    found = verify(quantized, tiny_int8_artifact, pairs, data="")
+    found = compare(quantized, tiny_int8_artifact, pairs, data="")
     assert found.top1_agreement == 1.0
     assert found.bleu_torch == found.bleu_artifact
 
@@ -162,7 +176,7 @@ def test_rounded_model_agrees_with_itself(
 def test_integers_are_not_taken_for_the_whole_model(
     tiny_model: Transformer, tiny_int8_artifact: Path, pairs: list[Pair]
 ) -> None:
-    found = verify(tiny_model, tiny_int8_artifact, pairs, data="")
+    found = compare(tiny_model, tiny_int8_artifact, pairs, data="")
     with pytest.raises(ParityError):
         judge(found, "fp32")
 
@@ -184,13 +198,13 @@ def test_changed_weight_is_refused_and_nothing_is_written(
     pairs: list[Pair],
     tmp_path: Path,
 ) -> None:
-    def prove(folder: Path) -> Verification:
-        verification = verify(changed_model, folder, pairs, data="sentences.tsv")
-        judge(verification, "fp32")
-        return verification
+    def prove(folder: Path) -> Proof:
+        proof = verify(lambda: changed_model, folder, pairs, data="sentences.tsv")
+        judge(proof.verification, "fp32")
+        return proof
 
     with pytest.raises(ParityError, match="max log-probability difference is 0"):
-        write_artifact(changed_model, tiny_tokenizer, tmp_path, tiny_description, prove)
+        write_artifact(lambda: changed_model, tiny_tokenizer, tmp_path, tiny_description, prove)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -200,15 +214,17 @@ def test_answers_that_are_no_numbers_are_refused(
     pairs: list[Pair],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    score = Runtime.score
+    forced = parity._score
 
-    def spoilt(self: Runtime, *inputs: object) -> list[np.ndarray]:
-        answers = score(self, *inputs)  # type: ignore[arg-type]
-        answers[0][0, 0] = np.nan
+    def spoilt(*inputs: Any) -> list[np.ndarray]:
+        answers = forced(*inputs)
+        answers[3][0] = np.nan
         return answers
 
-    monkeypatch.setattr(Runtime, "score", spoilt)
-    verification = verify(tiny_model, tiny_artifact, pairs, data="sentences.tsv")
+    monkeypatch.setattr(parity, "_score", spoilt)
+    verification = verify(
+        lambda: tiny_model, tiny_artifact, pairs, data="sentences.tsv"
+    ).verification
     assert np.isnan(verification.max_logprob_difference)
     with pytest.raises(ParityError, match="nan"):
         judge(verification, "fp32")
@@ -230,7 +246,7 @@ class TestWriteArtifact:
     def write(self, model: Transformer | None = None, **changes: object) -> Path:
         description = dataclasses.replace(self.description, **changes)  # type: ignore[arg-type]
         return write_artifact(
-            model or self.model, self.tokenizer, self.repository, description, verify=None
+            lambda: model or self.model, self.tokenizer, self.repository, description, prove=None
         )
 
     def test_what_is_written_is_sound(self) -> None:
@@ -275,7 +291,7 @@ class TestWriteArtifact:
         config = dataclasses.replace(self.model.config, positions=positions, heads=heads)
         with pytest.raises(OptionError, match="a head of the model has the size" + message):
             self.write(Transformer(config).eval())
-        assert not self.repository.exists()
+        assert not list(self.repository.iterdir())
 
     def test_provenance_is_kept(self) -> None:
         provenance = Provenance(
@@ -290,4 +306,4 @@ class TestWriteArtifact:
 
 def test_proof_needs_a_sound_artifact(tiny_model: Transformer, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError):
-        verify(tiny_model, tmp_path, [Pair("a", "b")], data="")
+        verify(lambda: tiny_model, tmp_path, [Pair("a", "b")], data="")

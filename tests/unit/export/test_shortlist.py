@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnxscript import ir
 from torch import Tensor, nn
 
 from seqserve_export.precision import Scales
@@ -60,7 +61,7 @@ def model(request: pytest.FixtureRequest) -> bytes:
         ],
         outputs=["some", "all"],
     )
-    return trace(program).SerializeToString()
+    return ir.serde.serialize_model(trace(program)).SerializeToString()
 
 
 def opened(model: bytes, threads: int) -> Project:

@@ -103,7 +103,7 @@ def imported(
         repository = tmp_path_factory.mktemp(request.param)
         with steps_only():
             place = write_artifact(
-                loaded.model, loaded.tokenizer, repository, tiny_description, verify=None
+                lambda: loaded.model, loaded.tokenizer, repository, tiny_description, prove=None
             )
     with Offline(place, slots=12) as engine:
         yield Imported(theirs, loaded, engine)

@@ -16,7 +16,8 @@ from seqserve_server.contract.errors import ArtifactError, NoScorer, ProviderErr
 from seqserve_server.contract.manifest import Manifest, Requirements
 from seqserve_server.contract.provider import Provider
 from seqserve_server.engine.cache import SlotCache
-from seqserve_server.engine.runtime import Runtime, check_provider, check_version
+from seqserve_server.engine.runtime import Runtime
+from seqserve_server.engine.session import check_provider, check_version
 
 
 @pytest.fixture

@@ -1,0 +1,71 @@
+"""Forced decoding: what the torch model makes of each token of known targets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from seqserve_model.batches import padded
+from seqserve_model.search import batches_by_length
+from seqserve_model.transformer import Transformer
+
+_BATCH_ROWS = 16
+_MAX_TOKENS, _MAX_LOGITS = 128, 1 << 24
+"""Of what is projected onto the vocabulary at a time; logits are in memory four times."""
+
+
+class Reading(NamedTuple):
+    """A target of T tokens, as the model reads it."""
+
+    log_probabilities: NDArray[Any]  # of each token, float [T]
+    best: NDArray[Any]  # the token that the model would have chosen in its place, int64 [T]
+    margins: NDArray[Any]  # by how much its logit leads over the second, float [T]
+
+
+@torch.inference_mode()
+def read_targets(
+    model: Transformer, sources: Sequence[list[int]], targets: Sequence[list[int]]
+) -> list[Reading]:
+    """Reads targets of sources, in order.
+
+    A target is what greedy search gives exactly where each of its tokens is the best in its place.
+
+    Args:
+        model: In evaluation mode.
+        sources: Token ids, the end token last.
+        targets: Token ids, the begin token left out, the end token last where there is one.
+    """
+    config = model.config
+    count = min(_MAX_TOKENS, max(1, _MAX_LOGITS // config.vocabulary_size))
+    found: dict[int, Reading] = {}
+    for batch in batches_by_length(targets, _BATCH_ROWS):
+        source, lengths = padded([sources[index] for index in batch], config.pad_id)
+        read, _ = padded([[config.bos_id, *targets[index][:-1]] for index in batch], config.pad_id)
+        features = model.features(source, lengths, read)  # [B, T, W]
+        sizes = [len(targets[index]) for index in batch]
+        rows = torch.cat([features[row, :size] for row, size in enumerate(sizes)])  # [N, W]
+        tokens = torch.tensor([token for index in batch for token in targets[index]])  # [N]
+        pairs = zip(torch.split(rows, count), torch.split(tokens, count), strict=True)
+        parts = zip(*(_read(model, *pair) for pair in pairs), strict=True)
+        columns = [torch.split(torch.cat(part), sizes) for part in parts]
+        for index, *reading in zip(batch, *columns, strict=True):
+            found[index] = Reading(*(column.numpy() for column in reading))
+    return [found[index] for index in range(len(targets))]
+
+
+def _read(model: Transformer, features: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    logits = model.project(features)  # [N, V]
+    first, second = logits.topk(2).values.unbind(1)
+    chosen = logits.gather(1, tokens[:, None])[:, 0] - logits.logsumexp(1)
+    return chosen, logits.argmax(1), first - second
+
+
+def agreement(readings: Sequence[Reading], targets: Sequence[list[int]]) -> float:
+    """Gives the share of tokens that the model would have chosen in their place."""
+    same = [read.best == target for read, target in zip(readings, targets, strict=True)]
+    return float(np.mean(np.concatenate(same)))
