@@ -201,7 +201,7 @@ def test_beams_find_what_marians_find(enpt: Student, models: Path) -> None:
     assert share(ours, theirs) >= 0.95
 
 
-def test_eight_bits_change_less_than_marians(enpt: Student, models: Path) -> None:
+def test_eight_bits_change_about_as_little_as_marians(enpt: Student, models: Path) -> None:
     texts, full = enpt.texts[:200], enpt.greedy[:200]
     ours = decoded(models / "2", texts)
     theirs = enpt.marian.converted("intgemm8").translate(texts, "--beam-size", "1")
