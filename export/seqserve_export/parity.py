@@ -76,7 +76,7 @@ TOLERANCES = {
     # Sums that differ in the last bit may round a value to the next of 255 steps, which deep
     # post-norm networks amplify: a change of 1e-6 in the embeddings of Firefox's English→Portuguese
     # model changes log-probabilities by 0.45 at most, by 0.04 in one token of a hundred.
-    "int8": Tolerance(logprob_difference=1.0, equal_share=0.95, bleu_loss=0.2, top1_agreement=0.97),
+    "int8": Tolerance(logprob_difference=1.0, equal_share=0.9, bleu_loss=0.2, top1_agreement=0.97),
 }
 """By precision."""
 

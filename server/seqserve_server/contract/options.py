@@ -120,12 +120,13 @@ class DecodingOptions:
     @cached_property
     def may_suppress(self) -> bool:
         """Whether some tokens may be suppressed in its rows at some time."""
-        return bool(self.min_decoding_length) or self.suppression_depends_on_output
+        return bool(self.min_decoding_length or self.suppressed or self.no_repeat_ngram_size)
 
     @cached_property
     def suppression_depends_on_output(self) -> bool:
         """Whether the suppressed tokens depend on the tokens so far, not on their number alone."""
-        return bool(self.suppressed or self.no_repeat_ngram_size)
+        is_longer = (len(sequence) > 1 for sequence in self.suppressed)
+        return bool(self.no_repeat_ngram_size) or any(is_longer)
 
     @cached_property
     def is_plain(self) -> bool:

@@ -97,7 +97,7 @@ def test_better_bleu_is_no_fault(verification: Verification) -> None:
     [
         ({"max_logprob_difference": 1.2}, r"max log-probability difference is 1\.2, at most 1"),
         ({"bleu_torch": 30.0, "bleu_artifact": 29.7}, r"BLEU lost is 0\.3, at most 0\.2"),
-        ({"sentences_equal": 42}, r"share of equal sentences is 0\.933333, at least 0\.95"),
+        ({"sentences_equal": 40}, r"share of equal sentences is 0\.888889, at least 0\.9"),
         ({"top1_agreement": 0.96}, r"top-1 agreement is 0\.96, at least 0\.97 .* for int8"),
     ],
 )

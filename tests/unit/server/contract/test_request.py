@@ -101,6 +101,12 @@ def test_some_words_are_banned_only_by_what_bans() -> None:
     assert not free.may_suppress
 
 
+def test_words_that_are_never_said_need_no_look_at_what_was() -> None:
+    """So that rows that never say the unknown token need not be inspected."""
+    assert not make_options(suppressed=((1,), (7,))).suppression_depends_on_output
+    assert make_options(suppressed=((1,), (3, 4))).suppression_depends_on_output
+
+
 def test_attention_is_needed_where_it_is_shown_or_ranks() -> None:
     assert not make_options(beam_size=4).needs_attention
     assert make_options(return_attention=True).needs_attention
