@@ -16,8 +16,8 @@ from seqserve_export.program import Program
 
 OPSET = 21
 
-_SMALL = 256
-"""Numbers of a tensor that the exporter may compute with."""
+_SMALL = 1024
+"""Numbers of a tensor that is copied for the exporter."""
 
 _LINEAR = torch.ops.aten.linear.default
 
@@ -43,18 +43,30 @@ def trace(program: Program) -> ir.Model:
             optimize=False,
         )
     assert exported is not None
-    graph = exported.model
-    optimize_ir(graph, should_fold=lambda node: None if _is_small(node) else False)
-    _clear_notes(graph)
-    _fill_in_weights(graph.graph, module)
-    return graph
+    model, tensors = exported.model, _large_tensors(module)
+    for name in tensors.keys() & model.graph.initializers.keys():
+        array = tensors[name].numpy(force=True)
+        model.graph.initializers[name].const_value = ir.tensor(array, name=name)
+    # Weights of integers are transposed at load time, because a part of a joined weight, and the
+    # rows of allowed tokens, must match what other graphs store.
+    optimize_ir(model, should_fold=lambda node: False if node.op_type == "Transpose" else None)
+    _clear_notes(model)
+    return model
+
+
+def _large_tensors(module: nn.Module) -> dict[str, Tensor]:
+    """Lists the tensors that the exporter is not given; a tied weight has several names."""
+    tensors = (
+        *module.named_parameters(remove_duplicate=False),
+        *module.named_buffers(remove_duplicate=False),
+    )
+    return {name: tensor for name, tensor in tensors if tensor.numel() > _SMALL}
 
 
 def _without_weights(module: nn.Module) -> nn.Module:
     """Copies a module, with memory that is never touched in place of its large tensors.
 
-    The exporter reads none of them, but parts of it keep what they were given until the process
-    ends.
+    Tracing reads none of them, but parts of torch keep what they were given until the process ends.
     """
     tensors = (*module.parameters(), *module.buffers())
     return copy.deepcopy(module, {id(tensor): _placeholder(tensor) for tensor in tensors})
@@ -63,22 +75,6 @@ def _without_weights(module: nn.Module) -> nn.Module:
 def _placeholder(tensor: Tensor) -> Tensor:
     found = torch.empty_like(tensor) if tensor.numel() > _SMALL else tensor.detach().clone()
     return nn.Parameter(found, requires_grad=False) if isinstance(tensor, nn.Parameter) else found
-
-
-def _is_small(node: ir.Node) -> bool:
-    """Tells a node whose result may be computed once and for all: no weight is among its inputs."""
-    constants = (value.const_value for value in node.inputs if value is not None)
-    return all(constant is None or constant.size <= _SMALL for constant in constants)
-
-
-def _fill_in_weights(graph: ir.Graph, module: nn.Module) -> None:
-    tensors = {
-        **dict(module.named_parameters(remove_duplicate=False)),
-        **dict(module.named_buffers(remove_duplicate=False)),
-    }
-    for name, value in graph.initializers.items():
-        if value.const_value is not None and value.const_value.size > _SMALL and name in tensors:
-            value.const_value = ir.tensor(tensors[name].numpy(force=True), name=name)
 
 
 def _linear(x: Any, weight: Any, bias: Any = None) -> Any:
