@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from bench import offline, online, overhead, roofline
+from bench import imported, offline, online, overhead, roofline
 from bench.artifacts import newest
 from bench.plots import draw
 from bench.provenance import Provenance
@@ -25,6 +25,7 @@ _FOLDER = Path(__file__).parent
 _REPORT = _FOLDER / "report.json"
 _MODEL = Path("models/en-de")
 _LENGTH = 32
+_IMPORTED_ROWS = 8
 _PARTS = {
     "sentences": "the shipped model on real sentences, greedy, beside the other engines",
     "decoding": "beams and samples, with the shipped model and with one of Marian's base shape",
@@ -33,6 +34,10 @@ _PARTS = {
     "overhead": "what the server adds to its engine: speed, start, memory",
     "roofline": "a decoder step beside the limits of the machine",
 }
+_APART = {
+    "imported": "models of T5-small's and NLLB-600M's shapes, imported: start, memory, speed",
+}
+"""Parts that run only if they are named."""
 
 
 def main() -> int:
@@ -56,7 +61,8 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parts = "\n".join(f"  {name:<10} {text}" for name, text in _PARTS.items())
+    known = _PARTS | _APART
+    parts = "\n".join(f"  {name:<10} {text}" for name, text in known.items())
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description="Compares with other engines in one run; all parts take a quarter of an hour on"
@@ -65,11 +71,13 @@ def _options() -> argparse.Namespace:
         " pictures to bench/plots/.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("parts", nargs="*", metavar="PART", help="what to run; all if not given")
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART", help="what to run; all but imported if not given"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="each peer's turns, offline; 5")
     options = parser.parse_args()
     options.parts = options.parts or list(_PARTS)
-    if unknown := set(options.parts) - _PARTS.keys():
+    if unknown := set(options.parts) - known.keys():
         parser.error(f"there is no part {', '.join(sorted(unknown))}; see --help")
     return options
 
@@ -89,6 +97,10 @@ def _run(part: str, rounds: int) -> Any:
     if part == "marian":
         tables = offline.marian_base([1, 8, 32], min(rounds, 3), length=_LENGTH)
         offline.print_tables(f"Marian base shape, {_LENGTH} target tokens, offline", tables)
+        return tables
+    if part == "imported":
+        tables = imported.measure(min(rounds, 3), rows=_IMPORTED_ROWS, length=_LENGTH)
+        imported.print_tables(tables)
         return tables
     if part == "online":
         plan = online.Plan(shares=(0.2, 0.5, 0.8, 1.0, 1.2), seconds=1.5)

@@ -176,7 +176,6 @@ def _engine(options: argparse.Namespace, workers: int) -> Peer:
         CTranslate2Converter(model).convert(folder, force=True)
         return CTranslate2Peer(
             Path(folder),
-            Manifest.read(options.artifact),
             options.precision,
             (workers, 1),
             options.rows,

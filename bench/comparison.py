@@ -15,8 +15,8 @@ from typing import Any
 from bench.peers import Peer, Rows
 from bench.provenance import print_signature
 
-# Others sum in another order, so near ties may fall the other way.
-_MIN_EQUAL_SHARE = 0.98
+MIN_EQUAL_SHARE = 0.98
+"""Others sum in another order, so near ties may fall the other way."""
 
 
 def compare(
@@ -36,10 +36,10 @@ def compare(
     """
     outputs = {peer.name: peer.decode(sources) for peer in peers}
     whole = next(found for name, found in outputs.items() if "fp32" in name)
-    equal = {name: _equal_share(whole, found) for name, found in outputs.items()}
+    equal = {name: equal_share(whole, found) for name, found in outputs.items()}
     for name, share in equal.items():
         # Eight bits round: there only the speed is compared, and the share is shown.
-        if share < _MIN_EQUAL_SHARE and not (drawn or "int8" in name):
+        if share < MIN_EQUAL_SHARE and not (drawn or "int8" in name):
             raise SystemExit(f"{name} agrees on {share:.1%} of sources: not comparable")
     speeds: dict[str, list[float]] = {peer.name: [] for peer in peers}
     for _ in range(rounds):
@@ -81,7 +81,8 @@ def fastest(make: Sequence[Callable[[], Peer]], sources: Rows) -> Callable[[], P
     return make[found.index(max(found))]
 
 
-def _equal_share(ours: Rows, theirs: Rows) -> float:
+def equal_share(ours: Rows, theirs: Rows) -> float:
+    """Gives the share of sources that two engines decode alike."""
     return statistics.fmean(our == their for our, their in zip(ours, theirs, strict=True))
 
 

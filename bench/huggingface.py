@@ -1,4 +1,4 @@
-"""Transformers of Hugging Face as a peer: the same weights in its Marian, decoded by generate()."""
+"""Transformers of Hugging Face as a peer: the same weights, decoded by generate()."""
 
 from __future__ import annotations
 
@@ -20,27 +20,31 @@ from seqserve_model.transformer import Transformer
 from seqserve_server.front.cores import available_cores
 
 
-class HuggingFacePeer:
-    """Greedy decoding by ``MarianMTModel.generate``, in sorted batches."""
+class GeneratePeer:
+    """Greedy decoding by ``generate`` of a model of transformers, in sorted batches."""
 
     def __init__(
-        self, model: Transformer, rows: int, length: int, layout: tuple[int, int] | None = None
+        self,
+        theirs: Any,
+        options: GenerationConfig,
+        rows: int,
+        layout: tuple[int, int] | None = None,
     ) -> None:
-        """Copies the weights.
+        """Takes the model.
 
         Args:
-            model: Of Marian's kind.
+            theirs: Of transformers, in evaluation mode.
+            options: How to decode.
             rows: Sources of a batch.
-            length: Target tokens of every row; the end token is held back.
             layout: Workers, each with a batch of its own, and threads of each; one worker with
                 all cores where not given.
         """
         workers, threads = layout or (1, available_cores())
         self.name = f"transformers fp32 {workers}x{threads}"
         self._rows = rows
-        self._pad = model.config.pad_id
-        self._model = marian_of(model)
-        self._options = forced(model.config, length)
+        self._pad: int = options.pad_token_id
+        self._model = theirs
+        self._options = options
         # Torch lets go of the interpreter in its products, which are most of the time. How many
         # threads a product takes is a setting of the thread that asks for it.
         self._pool = ThreadPoolExecutor(
@@ -67,6 +71,16 @@ class HuggingFacePeer:
     def close(self) -> None:
         """Ends the workers."""
         self._pool.shutdown()
+
+
+class HuggingFacePeer(GeneratePeer):
+    """The same, by transformers' Marian with our weights."""
+
+    def __init__(
+        self, model: Transformer, rows: int, length: int, layout: tuple[int, int] | None = None
+    ) -> None:
+        """Copies the weights of a model of Marian's kind; every target gets ``length`` tokens."""
+        super().__init__(marian_of(model), forced(model.config, length), rows, layout)
 
 
 def forced(config: TransformerConfig, length: int) -> GenerationConfig:

@@ -81,12 +81,17 @@ def _length(draw: random.Random) -> int:
 
 def numbered_words(size: int) -> Tokenizer:
     """Makes a vocabulary in which the word of id 17 is ``t17``; words stand between spaces."""
+    return Tokenizer(numbered_vocabulary(size))
+
+
+def numbered_vocabulary(size: int) -> tokenizers.Tokenizer:
+    """Makes the same, as Hugging Face's tokenizers have it."""
     words = [*CONTROL_TOKENS, *(f"t{number}" for number in range(len(CONTROL_TOKENS), size))]
     numbers = {word: number for number, word in enumerate(words)}
     tokenizer = tokenizers.Tokenizer(models.WordLevel(numbers, unk_token=UNK))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer.add_special_tokens(CONTROL_TOKENS)
-    return Tokenizer(tokenizer)
+    return tokenizer
 
 
 def write(model: Transformer, repository: Path, name: str = "marian-base") -> Path:

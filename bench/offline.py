@@ -27,7 +27,6 @@ from seqserve_export.precision import Caches, Scales
 from seqserve_export.quantization import quantize
 from seqserve_export.restore import restore
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions, Sampling
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.cores import available_cores
@@ -70,14 +69,13 @@ def real_sentences(
     """
     tables = []
     with _prepared(whole) as (model, converted, sources):
-        manifest = Manifest.read(whole)
         for count in rows:
             # Several times as many as are in flight: what counts is neither the start nor the end.
             some = sources * max(1, round(8 * count * available_cores() / len(sources)))
             ours: list[Build] = [
                 partial(SeqservePeer, folder, count, _TO_THE_END) for folder in artifacts
             ]
-            theirs = _ctranslate2(converted, manifest, count, _TO_THE_END, sources)
+            theirs = _ctranslate2(converted, count, _TO_THE_END, sources)
             torch_peer = partial(TorchPeer, model, count, MAX_DECODING_LENGTH)
             tables.append(_table([*ours, *theirs, torch_peer], some, count, rounds))
     return tables
@@ -111,11 +109,11 @@ def _ways(
     rows: int,
     rounds: int,
 ) -> list[dict[str, Any]]:
-    manifest, tables = Manifest.read(artifacts[0]), []
+    tables = []
     for name, changed in _WAYS.items():
         way = replace(options, **changed)
         ours: list[Build] = [partial(SeqservePeer, folder, rows, way) for folder in artifacts]
-        theirs = _ctranslate2(converted, manifest, rows, way, sources)
+        theirs = _ctranslate2(converted, rows, way, sources)
         table = _table([*ours, *theirs], sources, rows, rounds, drawn=way.sampling is not None)
         tables.append(table | {"name": name})
     return tables
@@ -140,7 +138,6 @@ def marian_base(rows: list[int], rounds: int, *, length: int) -> list[dict[str, 
     """Compares on random weights of Marian's base shape, with targets of ``length`` tokens."""
     forced, tables = _forced(length), []
     with _marian() as (model, artifacts, folder):
-        manifest = Manifest.read(artifacts[0])
         save(model, folder / "checkpoint")
         has_optimum = _OPTIMUM.exists()
         if has_optimum:
@@ -153,7 +150,7 @@ def marian_base(rows: list[int], rounds: int, *, length: int) -> list[dict[str, 
             peers: list[Build] = [
                 partial(SeqservePeer, artifact, count, forced) for artifact in artifacts
             ]
-            peers += _ctranslate2(folder / "converted", manifest, count, forced, sources)
+            peers += _ctranslate2(folder / "converted", count, forced, sources)
             # These two take long to try: one thread a worker was faster wherever both were tried.
             layout = (available_cores(), 1)
             peers.append(partial(HuggingFacePeer, model, count, length, layout))
@@ -174,14 +171,12 @@ def _artifacts(model: Transformer, repository: Path) -> list[Path]:
     ]
 
 
-def _ctranslate2(
-    folder: Path, manifest: Manifest, rows: int, options: DecodingOptions, sources: Rows
-) -> list[Build]:
+def _ctranslate2(folder: Path, rows: int, options: DecodingOptions, sources: Rows) -> list[Build]:
     """Gives CTranslate2 at both precisions, each in the layout that is fastest here."""
     return [
         fastest(
             [
-                partial(CTranslate2Peer, folder, manifest, precision, layout, rows, options)
+                partial(CTranslate2Peer, folder, precision, layout, rows, options)
                 for layout in _layouts()
             ],
             sources[: max(rows * available_cores(), 8)],

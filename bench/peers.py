@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import ctranslate2
+import numpy as np
 import torch
 from ctranslate2.converters.converter import Converter
 from ctranslate2.specs import common_spec, transformer_spec
@@ -15,12 +16,11 @@ from numpy.typing import NDArray
 from torch import nn
 
 from seqserve_model.attention import MultiHeadAttention
-from seqserve_model.config import NormPosition
+from seqserve_model.config import Norm, NormPosition, PositionScheme
 from seqserve_model.layers import DecoderLayer, EncoderLayer, FeedForward
-from seqserve_model.positions import Positions, SinusoidalPositions
+from seqserve_model.positions import LearnedPositions, Positions, SinusoidalPositions, T5Positions
 from seqserve_model.search import greedy_in_batches
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.offline import Offline
 from seqserve_server.front.cores import available_cores
@@ -90,7 +90,6 @@ class CTranslate2Peer:
     def __init__(
         self,
         folder: Path,
-        manifest: Manifest,
         precision: str,
         layout: tuple[int, int],
         rows: int,
@@ -100,7 +99,6 @@ class CTranslate2Peer:
 
         Args:
             folder: Of the converted model.
-            manifest: Names the special tokens.
             precision: ``float32`` or ``int8``.
             layout: Workers and threads of each.
             rows: Most sources of a batch.
@@ -149,7 +147,7 @@ class CTranslate2Converter(Converter):  # type: ignore[misc]
     """Lays the weights of our torch model out as CTranslate2 wants them."""
 
     def __init__(self, model: Transformer) -> None:
-        """Takes a model with sinusoidal positions, pre-norm as the default one or post-norm."""
+        """Takes a model of which CTranslate2 knows the norms, activation and positions."""
         self._model = model
 
     def _load(self) -> transformer_spec.TransformerSpec:
@@ -162,6 +160,8 @@ class CTranslate2Converter(Converter):  # type: ignore[misc]
             activation=common_spec.Activation[config.activation.name],
             # The attention of a target token is the mean over all heads, as in ours.
             alignment_heads=config.heads,
+            relative_attention_bias=config.positions is PositionScheme.T5,
+            rms_norm=config.norm is Norm.RMS,
         )
         words = [f"t{number}" for number in range(config.vocabulary_size)]
         spec.register_source_vocabulary(words)
@@ -170,7 +170,7 @@ class CTranslate2Converter(Converter):  # type: ignore[misc]
         spec.config.eos_token = f"t{config.eos_id}"
         spec.config.unk_token = f"t{config.unk_id}"
         spec.config.decoder_start_token = f"t{config.bos_id}"
-        spec.config.layer_norm_epsilon = 1e-5
+        spec.config.layer_norm_epsilon = model.encoder_layers[0].self_residual.norm.eps
         spec.encoder.embeddings[0].weight = _array(model.source_embedding.weight)
         spec.decoder.embeddings.weight = _array(model.target_embedding.weight)
         spec.decoder.projection.weight = _array(model.output_projection.weight)
@@ -178,13 +178,17 @@ class CTranslate2Converter(Converter):  # type: ignore[misc]
             (spec.encoder, model.encoder_positions, model.encoder_norm),
             (spec.decoder, model.decoder_positions, model.decoder_norm),
         ):
-            part.position_encodings.encodings = _table(positions)
+            part.scale_embeddings = config.scaled_embeddings
+            if not isinstance(positions, T5Positions):
+                part.position_encodings.encodings = _table(positions)
             if pre_norm:
                 _set_norm(part.layer_norm, norm)
         for layer, ours in zip(spec.encoder.layer, model.encoder_layers, strict=True):
             _set_encoder_layer(layer, ours)
+            _set_bias(layer.self_attention, model.encoder_positions)
         for layer, our in zip(spec.decoder.layer, model.decoder_layers, strict=True):
             _set_decoder_layer(layer, our)
+            _set_bias(layer.self_attention, model.decoder_positions)
         return spec
 
 
@@ -193,18 +197,27 @@ def _array(tensor: torch.Tensor) -> NDArray[Any]:
 
 
 def _table(positions: Positions) -> NDArray[Any]:
-    assert isinstance(positions, SinusoidalPositions)
+    assert isinstance(positions, SinusoidalPositions | LearnedPositions)
     return _array(positions.table)
 
 
+def _set_bias(spec: Any, positions: Positions) -> None:
+    if isinstance(positions, T5Positions):
+        spec.relative_attention_bias = _array(positions.table)
+        spec.relative_attention_max_distance = np.int32(positions.distance)
+
+
 def _set_norm(spec: Any, norm: nn.Module) -> None:
-    assert isinstance(norm, nn.LayerNorm)
-    spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
+    assert isinstance(norm, nn.LayerNorm | nn.RMSNorm)
+    spec.gamma = _array(norm.weight)
+    if isinstance(norm, nn.LayerNorm):
+        spec.beta = _array(norm.bias)
 
 
 def _set_linear(spec: Any, *parts: nn.Linear) -> None:
     spec.weight = _array(torch.cat([part.weight for part in parts]))
-    spec.bias = _array(torch.cat([part.bias for part in parts]))
+    if parts[0].bias is not None:
+        spec.bias = _array(torch.cat([part.bias for part in parts]))
 
 
 def _set_self_attention(spec: Any, attention: MultiHeadAttention, norm: nn.Module) -> None:

@@ -101,7 +101,7 @@ class ServerProcess:
 
     def resident_bytes(self) -> int:
         """Reads how much memory of all its processes is in RAM, each page counted once."""
-        return sum(map(_proportional_bytes, self._processes()))
+        return sum(map(proportional_bytes, self._processes()))
 
     def counter(self, name: str) -> float:
         """Sums a metric over its labels, in a scrape of now."""
@@ -136,7 +136,7 @@ def _cpu_s(stat: Path) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def _proportional_bytes(process: Path) -> int:
+def proportional_bytes(process: Path) -> int:
     """Reads the proportional set size: a page that three processes map is a third of one in each.
 
     Processes share their libraries, and sums of resident sizes would count those again and again.

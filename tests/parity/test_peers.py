@@ -10,7 +10,6 @@ from bench.peers import CTranslate2Converter, CTranslate2Peer, SeqservePeer, Tor
 
 from seqserve_export.restore import restore
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.tokenizer import Tokenizer
 
@@ -56,7 +55,7 @@ def test_ctranslate2_gives_the_same_tokens(
 ) -> None:
     folder = tmp_path / "converted"
     CTranslate2Converter(model).convert(str(folder))
-    peer = CTranslate2Peer(folder, Manifest.read(ARTIFACT), "float32", (2, 1), 8, OPTIONS)
+    peer = CTranslate2Peer(folder, "float32", (2, 1), 8, OPTIONS)
     theirs = peer.decode(sources)
     peer.close()
     different = [index for index, row in enumerate(theirs) if row != ours[index]]

@@ -14,7 +14,6 @@ from bench.peers import CTranslate2Converter, CTranslate2Peer, TorchPeer
 from seqserve_model.config import NormPosition, TransformerConfig
 from seqserve_model.search import greedy_in_batches
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.offline import Offline
 
@@ -67,15 +66,12 @@ def test_transformers_refuses_another_kind() -> None:
 
 
 @pytest.mark.parametrize("norm_position", NormPosition)
-def test_ctranslate2_gives_our_words(
-    tmp_path: Path, tiny_artifact: Path, norm_position: NormPosition
-) -> None:
+def test_ctranslate2_gives_our_words(tmp_path: Path, norm_position: NormPosition) -> None:
     model = shaken(replace(TINY, norm_position=norm_position))
     ours = sources(9, config=TINY)
     CTranslate2Converter(model).convert(str(tmp_path / "converted"))
-    manifest = Manifest.read(tiny_artifact)  # its special tokens are those of every model here
     options = DecodingOptions(max_decoding_length=LENGTH)
-    peer = CTranslate2Peer(tmp_path / "converted", manifest, "float32", (1, 1), 4, options)
+    peer = CTranslate2Peer(tmp_path / "converted", "float32", (1, 1), 4, options)
     try:
         assert peer.decode(ours) == greedy_in_batches(model, ours, LENGTH, 4)
     finally:
