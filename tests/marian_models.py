@@ -47,13 +47,16 @@ class Shape:
     cell: str = "attention"
     """What a decoder layer reads its target with, ``attention`` or ``ssru``."""
     activation: str = "relu"
+    target_tokens: int = TOKENS
+    """Tokens of targets; where they are others than those of sources, there are two vocabularies,
+    and no table of both is one."""
 
     def settings(self) -> dict[str, Any]:
         """Gives the settings of the network."""
         is_pre = self.norm == "pre"
         return {
             "type": "transformer",
-            "dim-vocabs": [TOKENS, TOKENS],
+            "dim-vocabs": [TOKENS, self.target_tokens],
             "dim-emb": WIDTH,
             "enc-depth": ENCODER_LAYERS,
             "dec-depth": DECODER_LAYERS,
@@ -77,8 +80,9 @@ class Shape:
         """Gives the shapes of all weights, by Marian's names."""
         source = "Wemb" if self.tied in ("all", "source") else "encoder_Wemb"
         target, output = _TABLES[self.tied]
-        tables = dict.fromkeys((source, target, *([output] if output else ())), (TOKENS, WIDTH))
-        found = {**tables, "decoder_ff_logit_out_b": (1, TOKENS)}
+        size = (self.target_tokens, WIDTH)
+        found = {source: (TOKENS, WIDTH), target: size, **({output: size} if output else {})}
+        found["decoder_ff_logit_out_b"] = (1, self.target_tokens)
         for layer in range(1, ENCODER_LAYERS + 1):
             found |= self._layer(f"encoder_l{layer}", ("self",))
         for layer in range(1, DECODER_LAYERS + 1):
@@ -144,13 +148,13 @@ def arrays(shape: Shape, seed: int = 0) -> Arrays:
 
 
 @functools.cache
-def pieces() -> bytes:
+def pieces(size: int = TOKENS) -> bytes:
     """Trains a vocabulary as Marian does: the end is 0, the unknown token 1."""
     file = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(SENTENCES.read_text(encoding="utf-8").splitlines()),
         model_writer=file,
-        vocab_size=TOKENS,
+        vocab_size=size,
         eos_id=0,
         unk_id=1,
         bos_id=-1,
@@ -228,10 +232,14 @@ def _content(parts: Mapping[str, tuple[int, tuple[int, ...], bytes]]) -> bytes:
 
 
 def write(folder: Path, shape: Shape, seed: int = 0) -> Path:
-    """Writes an ``.npz`` and its vocabulary."""
+    """Writes an ``.npz`` and its vocabularies."""
     folder.mkdir(parents=True, exist_ok=True)
     write_npz(folder / "model.npz", arrays(shape, seed), shape.settings())
-    (folder / "vocab.spm").write_bytes(pieces())
+    if shape.target_tokens == TOKENS:
+        (folder / "vocab.spm").write_bytes(pieces())
+    else:
+        (folder / "srcvocab.spm").write_bytes(pieces())
+        (folder / "trgvocab.spm").write_bytes(pieces(shape.target_tokens))
     return folder
 
 

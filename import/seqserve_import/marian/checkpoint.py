@@ -9,9 +9,9 @@ from typing import Any
 from seqserve_import.checkpoint import Checkpoint, CheckpointError, Settings
 from seqserve_import.marian.folder import MarianFolder
 from seqserve_import.marian.shortlist import read_marian_shortlist
+from seqserve_import.marian.vocabulary import Vocabularies
 from seqserve_import.marian.weights import SETTINGS, Bin, Npz
 from seqserve_import.marian.yml import parse
-from seqserve_import.tokenizers.marian_native import read_tokens
 from seqserve_import.tokenizers.segmentation import EOS
 from seqserve_server.engine.shortlist import Shortlist
 
@@ -30,12 +30,27 @@ class MarianCheckpoint(Checkpoint):
         """
         self.files = files
         self.folder = files.model.parent
+        self.vocabularies = Vocabularies.read(files)
         weights = Npz(files.model) if files.model.suffix == ".npz" else Bin(files.model)
         self._files = dict.fromkeys(weights.names(), weights)
         self.input_limits = weights.input_limits
         path = files.model / SETTINGS
         self.config = Settings(path, {"model_type": MODEL_TYPE, **parse(path, weights.settings)})
-        self.generation = Settings(files.decoding.path, _generation(files))
+        self.generation = Settings(files.decoding.path, self._generation())
+
+    def _generation(self) -> Mapping[str, Any]:
+        """Gives the settings of generation under the names of Hugging Face."""
+        decoding, vocabularies = self.files.decoding, self.vocabularies
+        if EOS not in vocabularies.target:
+            path = self.files.target_vocabulary
+            raise CheckpointError(f"{path}: has no token {EOS}; copy it again")
+        return {
+            "num_beams": decoding.number("beam-size", 1),
+            "length_penalty": decoding.real("normalize", 0.0),
+            "disable_unk": not decoding.flag("allow-unk", False),
+            "eos_token_id": vocabularies.target.index(EOS),
+            "suppress_tokens": [vocabularies.start],
+        }
 
 
 def open_checkpoint(folder: Path) -> Checkpoint:
@@ -54,27 +69,8 @@ def shortlist_of(checkpoint: Checkpoint) -> Shortlist | None:
     Raises:
         CheckpointError: It is damaged, or does not fit the vocabularies.
     """
-    files = checkpoint.files if isinstance(checkpoint, MarianCheckpoint) else None
-    if not files or not files.shortlist:
+    if not isinstance(checkpoint, MarianCheckpoint) or not checkpoint.files.shortlist:
         return None
-    sides = (files.source_vocabulary, files.target_vocabulary)
-    source, target = (
-        {token: number for number, token in enumerate(read_tokens(path))} for path in sides
-    )
-    return read_marian_shortlist(files.shortlist, source, target)
-
-
-def _generation(files: MarianFolder) -> Mapping[str, Any]:
-    """Gives the settings of generation under the names of Hugging Face."""
-    decoding, tokens = files.decoding, read_tokens(files.target_vocabulary)
-    if EOS not in tokens:
-        raise CheckpointError(f"{files.target_vocabulary}: has no token {EOS}; copy it again")
-    return {
-        "num_beams": decoding.number("beam-size", 1),
-        "length_penalty": decoding.real("normalize", 0.0),
-        "disable_unk": not decoding.flag("allow-unk", False),
-        "eos_token_id": tokens.index(EOS),
-        # A target starts from a vector of zeros: that of a token that is added.
-        "pad_token_id": len(tokens),
-        "suppress_tokens": [len(tokens)],
-    }
+    sides = (checkpoint.vocabularies.source, checkpoint.vocabularies.target)
+    source, target = ({token: id_ for id_, token in enumerate(tokens)} for tokens in sides)
+    return read_marian_shortlist(checkpoint.files.shortlist, source, target)

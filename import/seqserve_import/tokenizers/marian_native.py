@@ -6,6 +6,7 @@ OPUS-MT have them. Without these, words and punctuation must stand between space
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import tokenizers
@@ -13,8 +14,8 @@ from tokenizers import AddedToken, models, pre_tokenizers
 
 from seqserve.errors import OptionError
 from seqserve_import.marian.folder import MarianFolder
-from seqserve_import.marian.yml import parse
-from seqserve_import.tokenizers.files import AGAIN, in_order_of_ids, read_bytes
+from seqserve_import.marian.vocabulary import Vocabularies, is_spm
+from seqserve_import.tokenizers.files import AGAIN
 from seqserve_import.tokenizers.marian import side
 from seqserve_import.tokenizers.pieces import Piece, read_pieces
 from seqserve_import.tokenizers.segmentation import EOS, PAD, UNK, end_of_text, segmenter
@@ -23,46 +24,21 @@ from seqserve_import.tokenizers.segmentation import EOS, PAD, UNK, end_of_text, 
 def convert(folder: Path) -> tokenizers.Tokenizer:
     """Returns the tokenizer of sources; its ids are those of the vocabulary, then ``<pad>``."""
     files = _files(folder)
-    vocabulary = files.source_vocabulary
-    if read_bytes(vocabulary) != read_bytes(files.target_vocabulary):
-        raise OptionError(
-            f"{files.target_vocabulary}: is not equal to {vocabulary.name}: models with a"
-            " vocabulary for each side cannot be served"
-        )
-    tokens = [*read_tokens(vocabulary), PAD]
-    if _is_spm(vocabulary):
-        model = read_pieces(vocabulary)
-        special = [piece.piece for piece in model.pieces if piece.type in _HIDDEN]
-        return segmenter(vocabulary, model, tokens, {*special, PAD})
-    spm = folder / "source.spm"
-    return side(spm, tokens) if spm.exists() else _words(vocabulary, tokens)
+    vocabularies = Vocabularies.read(files)
+    tokens = vocabularies.with_start(vocabularies.source)
+    return _side(files.source_vocabulary, folder / "source.spm", tokens, vocabularies.rows)
 
 
 def convert_target(folder: Path) -> tokenizers.Tokenizer | None:
     """Returns the tokenizer of targets; None if it is that of sources."""
-    vocabulary = _files(folder).target_vocabulary
+    files = _files(folder)
+    vocabularies, vocabulary = Vocabularies.read(files), files.target_vocabulary
     source, target = folder / "source.spm", folder / "target.spm"
-    if _is_spm(vocabulary) or not source.exists() or read_pieces(source) == read_pieces(target):
+    is_divided_alike = is_spm(vocabulary) or not source.exists()
+    if vocabularies.is_joint and (is_divided_alike or read_pieces(source) == read_pieces(target)):
         return None
-    return side(target, [*read_tokens(vocabulary), PAD])
-
-
-def read_tokens(path: Path) -> list[str]:
-    """Returns the tokens of a vocabulary in the order of their ids.
-
-    Raises:
-        SeqserveError: The file is damaged, or of another kind.
-    """
-    if _is_spm(path):
-        return [piece.piece for piece in read_pieces(path).pieces]
-    if path.name.endswith((".fsv", ".fsv.gz")):
-        raise OptionError(f"{path}: is a factored vocabulary, which cannot be imported")
-    ids = parse(path, read_bytes(path), is_typed=False)
-    try:
-        numbers = {token: int(number) for token, number in ids.items()}
-    except (TypeError, ValueError):
-        raise OptionError(f"{path}: does not map each token to its id; {AGAIN}") from None
-    return in_order_of_ids(path, numbers)
+    tokens = vocabularies.with_start(vocabularies.target)
+    return _side(vocabulary, target, tokens, vocabularies.rows)
 
 
 _HIDDEN = (Piece.CONTROL, Piece.UNKNOWN)
@@ -74,11 +50,16 @@ def _files(folder: Path) -> MarianFolder:
     return found
 
 
-def _is_spm(path: Path) -> bool:
-    return path.name.removesuffix(".gz").endswith(".spm")
+def _side(vocabulary: Path, pieces: Path, tokens: Sequence[str], rows: int) -> tokenizers.Tokenizer:
+    if not is_spm(vocabulary):
+        return side(pieces, tokens, rows) if pieces.exists() else _words(vocabulary, tokens)
+    model = read_pieces(vocabulary)
+    added = tokens[len(model.pieces) :]
+    special = [piece.piece for piece in model.pieces if piece.type in _HIDDEN]
+    return segmenter(vocabulary, model, tokens, {*special, *added})
 
 
-def _words(path: Path, tokens: list[str]) -> tokenizers.Tokenizer:
+def _words(path: Path, tokens: Sequence[str]) -> tokenizers.Tokenizer:
     """Returns what divides texts at white space."""
     if found := sorted(path.parent.glob("*.bpe")):
         raise OptionError(

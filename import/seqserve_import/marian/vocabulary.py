@@ -1,0 +1,75 @@
+"""The vocabularies of a model of Marian: ``.spm``, or tokens and their ids as YAML or JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from seqserve.errors import OptionError
+from seqserve_import.marian.folder import MarianFolder
+from seqserve_import.marian.yml import parse
+from seqserve_import.tokenizers.files import AGAIN, in_order_of_ids, read_bytes
+from seqserve_import.tokenizers.pieces import read_pieces
+from seqserve_import.tokenizers.segmentation import PAD
+
+_BLOCK = 128
+"""Embeddings become a multiple of it, for which the best token is found quickly."""
+
+
+class Vocabularies(NamedTuple):
+    """The tokens of both sides, and the one that is added: targets start from it."""
+
+    source: list[str]
+    target: list[str]
+    is_joint: bool
+    """Whether both sides have one vocabulary, as most models have."""
+
+    @classmethod
+    def read(cls, files: MarianFolder) -> Vocabularies:
+        """Reads the vocabularies of a model.
+
+        Raises:
+            SeqserveError: A file is damaged, or of another kind.
+        """
+        source, target = files.source_vocabulary, files.target_vocabulary
+        is_joint = read_bytes(source) == read_bytes(target)
+        tokens = read_tokens(source)
+        return cls(tokens, tokens if is_joint else read_tokens(target), is_joint)
+
+    @property
+    def start(self) -> int:
+        """Id of the token that is added, the same for both sides."""
+        return max(len(self.source), len(self.target))
+
+    @property
+    def rows(self) -> int:
+        """Number of embeddings of each side, with those that no token has."""
+        return -(-(self.start + 1) // _BLOCK) * _BLOCK
+
+    def with_start(self, tokens: list[str]) -> list[str]:
+        """Gives the tokens of one side with that which is added, as ``<pad>``."""
+        unused = (f"<unused{number}>" for number in range(self.start - len(tokens)))
+        return [*tokens, *unused, PAD]
+
+
+def read_tokens(path: Path) -> list[str]:
+    """Returns the tokens of a vocabulary in the order of their ids.
+
+    Raises:
+        SeqserveError: The file is damaged, or of another kind.
+    """
+    if is_spm(path):
+        return [piece.piece for piece in read_pieces(path).pieces]
+    if path.name.endswith((".fsv", ".fsv.gz")):
+        raise OptionError(f"{path}: is a factored vocabulary, which cannot be imported")
+    ids = parse(path, read_bytes(path), is_typed=False)
+    try:
+        numbers = {token: int(number) for token, number in ids.items()}
+    except (TypeError, ValueError):
+        raise OptionError(f"{path}: does not map each token to its id; {AGAIN}") from None
+    return in_order_of_ids(path, numbers)
+
+
+def is_spm(path: Path) -> bool:
+    """Tells whether a vocabulary is one of SentencePiece."""
+    return path.name.removesuffix(".gz").endswith(".spm")
