@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 
@@ -19,39 +18,17 @@ from seqserve_server.contract.terms import unmet
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.constraints import Detokenize
 from seqserve_server.engine.decoding.search import Search
+from seqserve_server.engine.encoding import SourceEncoder
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.packing import CrossKV, EncodedSource
 from seqserve_server.engine.queue.scheduler import Scheduler
 from seqserve_server.engine.request import Events, Request
 from seqserve_server.engine.runtime import Runtime
 
-# Only attention pays for padding: sources up to this many times as long as the shortest share it.
-_MAX_PADDED = 2
-
-# Sources of so many tokens together use a CPU as well as larger groups do: about four.
-_GROUP_TOKENS = 64
-_GROUP_SOURCES = 4
-# New sources wait for one more step, for others to be encoded with, for each so many running rows.
-_ROWS_FOR_A_STEP = 8
-
-_log = logging.getLogger(__name__)
-
 
 def doubling(largest: int) -> list[int]:
     """Lists the sizes 1, 2, 4, .. below ``largest``, and ``largest``."""
     return [*(2**power for power in range((largest - 1).bit_length())), largest]
-
-
-def grouped_by_length(requests: list[Request]) -> list[list[Request]]:
-    """Groups requests whose sources are of similar length, from short to long."""
-    groups: list[list[Request]] = []
-    for request in sorted(requests, key=lambda request: len(request.spec.source)):
-        shortest = groups[-1][0] if groups else None
-        if shortest and len(request.spec.source) <= _MAX_PADDED * len(shortest.spec.source):
-            groups[-1].append(request)
-        else:
-            groups.append([request])
-    return groups
 
 
 class Worker:
@@ -79,8 +56,8 @@ class Worker:
             detokenize: Turns tokens into text.
             idle_s: How long an idle worker sleeps before it looks for late requests.
         """
-        self._runtime = runtime
         self._scheduler = scheduler
+        self._encoder = SourceEncoder(runtime, scheduler, max_source_tokens, observer)
         self._max_source_tokens = max_source_tokens
         self._observer = observer
         self._idle_s = idle_s
@@ -97,8 +74,6 @@ class Worker:
         self._streaming: set[Request] = set()
         self._scoring: set[Request] = set()
         self._joining: list[Request] = []
-        # Steps for which sources have waited for others, to be encoded together.
-        self._steps_waited = 0
         self._without_token: list[Request] = []
         # An attribute, so that a fault later in the step loses no event.
         self._events: Events = []
@@ -194,9 +169,9 @@ class Worker:
         return [request for deadline_s, request in timed if deadline_s <= now_s]
 
     def _admit(self) -> None:
-        """Gives free slots to new requests; encodes their sources, within the budget."""
+        """Gives free slots to new requests, within the budget of sources to encode."""
         busy = self._busy_rows
-        if self._waits_for_company(busy):
+        if self._encoder.waits_for_company(busy):
             return
         new = self._scheduler.take(
             busy=busy, free=self._cache.slots - busy, budget_tokens=self._max_source_tokens
@@ -210,65 +185,14 @@ class Worker:
         self._joining += new
         sources = [request for request in new if request.encoded is None]
         if sources:
-            self._encode_with_others(sources)
+            self._runtime_s += self._encoder.encode(sources)
         for request in new:
             if request.encoded is not None:
                 self._join(request, request.encoded)
-
-    def _waits_for_company(self, busy: int) -> bool:
-        """Tells whether new sources should wait for the next step, to be encoded with others.
-
-        The more rows run, the longer they may wait, and the sooner others come.
-        """
-        waiting = self._scheduler.queue_depth
-        if (
-            not waiting
-            or waiting >= _GROUP_SOURCES
-            or self._steps_waited >= busy // _ROWS_FOR_A_STEP
-        ):
-            self._steps_waited = 0
-            return False
-        self._steps_waited += 1
-        return True
-
-    def _encode_with_others(self, new: list[Request]) -> None:
-        """Encodes sources, and those of waiting requests where that makes it cheaper."""
-        tokens = sum(len(request.spec.source) for request in new)
-        left = min(_GROUP_TOKENS, self._max_source_tokens) - tokens
-        ahead = self._scheduler.take_ahead(left) if left > 0 else []
-        for group in grouped_by_length(new + ahead):
-            self._encode(group)
-        if ahead:
-            self._scheduler.note_encoded(ahead)
-
-    def _encode(self, requests: list[Request]) -> None:
-        """Encodes sources together; after a fault one by one, so that only the faulty one fails."""
-        began_s = time.perf_counter()
-        try:
-            cross_kv = self._runtime.encode([request.spec.source for request in requests])
-        except Exception:
-            # Rows that run already are not affected.
-            if len(requests) == 1:
-                self._fail_encoding(requests[0])
             else:
-                for request in requests:
-                    self._encode([request])
-            return
-        duration_s = time.perf_counter() - began_s
-        self._runtime_s += duration_s
-        for index, request in enumerate(requests):
-            request.encoded = EncodedSource(cross_kv, index)
-        self._observer.encoded([len(request.spec.source) for request in requests], duration_s)
+                self._fail_encoding(request)
 
     def _fail_encoding(self, request: Request) -> None:
-        if request not in self._joining:
-            # It is tried again when it has a slot.
-            return
-        _log.exception(
-            "request %s: a source of %d tokens could not be encoded",
-            request.spec.call_id,
-            len(request.spec.source),
-        )
         self._joining.remove(request)
         self._events.append((request, Failed(EngineFault("the source could not be encoded"))))
         self._scheduler.finish([request], answered=False)

@@ -7,16 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import tokenizers
 from tests.tiny import SENTENCES
+from tokenizers.models import WordLevel
 
 from seqserve.errors import OptionError, SeqserveError
 from seqserve_export.lexicon.addition import ShortlistError
-from seqserve_export.lexicon.making import make_shortlist
+from seqserve_export.lexicon.making import learn_shortlist, make_shortlist
 from seqserve_export.lexicon.options import ShortlistOptions
 from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.contract.manifest import Manifest, SelfTest, digest_of
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.offline import Offline
 from seqserve_server.engine.runtime import Runtime
 from seqserve_server.engine.self_test import run_self_test
@@ -44,6 +47,12 @@ def options(model: Path, tmp_path: Path) -> ShortlistOptions:
     return ShortlistOptions(
         artifact=model / "1", source=source, target=target, frequent=5, best=3, sentences=20
     )
+
+
+def test_model_with_a_vocabulary_for_each_side_is_refused(options: ShortlistOptions) -> None:
+    words = tokenizers.Tokenizer(WordLevel({"<pad>": 0, "</s>": 1, "<unk>": 2}, "<unk>"))
+    with pytest.raises(OptionError, match="a vocabulary for each side takes no shortlist"):
+        learn_shortlist(Tokenizer(words, source_size=3), [], options)
 
 
 def versions(model: Path) -> list[str]:

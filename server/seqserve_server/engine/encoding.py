@@ -1,0 +1,109 @@
+"""Encodes the sources of new requests, several at once where that makes each of them cheaper."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from seqserve_server.engine.observer import Observer
+from seqserve_server.engine.packing import EncodedSource
+from seqserve_server.engine.queue.scheduler import Scheduler
+from seqserve_server.engine.request import Request
+from seqserve_server.engine.runtime import Runtime
+
+# Only attention pays for padding: sources up to this many times as long as the shortest share it.
+_MAX_PADDED = 2
+
+# Sources of so many tokens together use a CPU as well as larger groups do: about four.
+_GROUP_TOKENS = 64
+_GROUP_SOURCES = 4
+# New sources wait for one more step, for others to be encoded with, for each so many running rows.
+_ROWS_FOR_A_STEP = 8
+
+_log = logging.getLogger(__name__)
+
+
+class SourceEncoder:
+    """Encodes for one worker."""
+
+    def __init__(
+        self, runtime: Runtime, scheduler: Scheduler, max_tokens: int, observer: Observer
+    ) -> None:
+        """Takes the model, and the queue whose next sources may be encoded with new ones.
+
+        Args:
+            runtime: The model.
+            scheduler: The queue of requests.
+            max_tokens: Source tokens encoded between two steps.
+            observer: Receives statistics.
+        """
+        self._runtime = runtime
+        self._scheduler = scheduler
+        self._group_tokens = min(_GROUP_TOKENS, max_tokens)
+        self._observer = observer
+        self._steps_waited = 0
+
+    def waits_for_company(self, busy: int) -> bool:
+        """Tells whether new sources should wait for the next step, to be encoded with others.
+
+        The more of the worker's rows are ``busy``, the longer they may wait, and the sooner others
+        come.
+        """
+        is_group = self._scheduler.queue_depth >= _GROUP_SOURCES
+        has_waited = self._steps_waited >= busy // _ROWS_FOR_A_STEP
+        if is_group or has_waited or not self._scheduler.has_to_encode:
+            self._steps_waited = 0
+            return False
+        self._steps_waited += 1
+        return True
+
+    def encode(self, new: list[Request]) -> float:
+        """Sets the encoded sources of requests, and those of waiting ones that come next.
+
+        One that cannot be encoded has none then.
+
+        Returns:
+            Seconds in ONNX Runtime.
+        """
+        tokens = sum(len(request.spec.source) for request in new)
+        left = self._group_tokens - tokens
+        ahead = self._scheduler.take_ahead(left) if left > 0 else []
+        duration_s = sum(self._encode(group) for group in _grouped_by_length(new + ahead))
+        if ahead:
+            self._scheduler.note_encoded(ahead)
+        return duration_s
+
+    def _encode(self, requests: list[Request]) -> float:
+        """Encodes sources together; after a fault one by one, so that only the faulty one fails."""
+        began_s = time.perf_counter()
+        try:
+            cross_kv = self._runtime.encode([request.spec.source for request in requests])
+        except Exception:
+            if len(requests) > 1:
+                return sum(self._encode([request]) for request in requests)
+            [request] = requests
+            # One that waits is tried again when it has a slot.
+            if not request.is_ahead:
+                _log.exception(
+                    "request %s: a source of %d tokens could not be encoded",
+                    request.spec.call_id,
+                    len(request.spec.source),
+                )
+            return 0.0
+        duration_s = time.perf_counter() - began_s
+        for index, request in enumerate(requests):
+            request.encoded = EncodedSource(cross_kv, index)
+        self._observer.encoded([len(request.spec.source) for request in requests], duration_s)
+        return duration_s
+
+
+def _grouped_by_length(requests: list[Request]) -> list[list[Request]]:
+    """Groups requests whose sources are of similar length, from short to long."""
+    groups: list[list[Request]] = []
+    for request in sorted(requests, key=lambda request: len(request.spec.source)):
+        shortest = groups[-1][0] if groups else None
+        if shortest and len(request.spec.source) <= _MAX_PADDED * len(shortest.spec.source):
+            groups[-1].append(request)
+        else:
+            groups.append([request])
+    return groups
