@@ -48,7 +48,7 @@ class Vocabularies(NamedTuple):
 
     def with_start(self, tokens: list[str]) -> list[str]:
         """Gives the tokens of one side with that which is added, as ``<pad>``."""
-        unused = (f"<unused{number}>" for number in range(self.start - len(tokens)))
+        unused = (f"<unused_{number}>" for number in range(self.start - len(tokens)))
         return [*tokens, *unused, PAD]
 
 

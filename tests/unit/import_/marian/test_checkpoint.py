@@ -97,6 +97,18 @@ def test_a_vocabulary_of_ids_takes_its_pieces_from_each_side(plain: Loaded, tmp_
     assert tokenizer.encode(SOURCE) != before.encode(SOURCE)
 
 
+def test_pieces_without_an_id_become_the_unknown_token(tmp_path: Path) -> None:
+    folder = marian_models.write(tmp_path, SHAPE)
+    (folder / "vocab.spm").rename(folder / "source.spm")
+    (folder / "target.spm").write_bytes(marian_models.pieces())
+    ids = {token: id_ for id_, token in enumerate(marian_models.tokens()[:90])}
+    (folder / "vocab.yml").write_text(yaml.safe_dump(ids))
+    found = loaded(folder)
+    assert 1 in found.tokenizer.encode(SOURCE)
+    assert max(found.tokenizer.encode(SOURCE)) < 90
+    assert set(found.suppressed) == set(range(90, found.model.config.vocabulary_size))
+
+
 def test_a_shortlist_is_read_by_the_tokens_of_the_vocabulary(tmp_path: Path) -> None:
     folder = marian_models.write(tmp_path, SHAPE)
     assert shortlist_of(open_checkpoint(folder)) is None
