@@ -224,6 +224,12 @@ def _set_self_attention(spec: Any, attention: MultiHeadAttention, norm: nn.Modul
     _set_norm(spec.layer_norm, norm)
     _set_linear(spec.linear[0], attention.query, attention.key, attention.value)
     _set_linear(spec.linear[1], attention.output)
+    _set_scale(spec, attention)
+
+
+def _set_scale(spec: Any, attention: MultiHeadAttention) -> None:
+    # Else it takes heads to be as wide as the model together, which those of T5 need not be.
+    spec.queries_scale = (attention.query.out_features // attention.heads) ** -0.5
 
 
 def _set_feed_forward(spec: Any, feed_forward: FeedForward, norm: nn.Module) -> None:
@@ -244,4 +250,5 @@ def _set_decoder_layer(spec: Any, layer: DecoderLayer) -> None:
     _set_linear(spec.attention.linear[0], attention.query)
     _set_linear(spec.attention.linear[1], attention.key, attention.value)
     _set_linear(spec.attention.linear[2], attention.output)
+    _set_scale(spec.attention, attention)
     _set_feed_forward(spec.ffn, layer.feed_forward, layer.feed_forward_residual.norm)

@@ -44,6 +44,8 @@ ROOT = Path(__file__).parents[2]
 ARTIFACT = ROOT / "models" / "en-de" / "1"
 MAX_LENGTH, SENTENCES = 64, 100
 NUM_SAMPLES = 10_000
+AT_ONCE = 25
+"""Samples of a request."""
 # Sums in another order may turn a near tie; one sentence in a hundred is far more than observed.
 MAX_DIFFERENT = SENTENCES // 100
 
@@ -80,9 +82,9 @@ def test_the_chi_square_test_rejects_samples_of_a_hotter_distribution() -> None:
 
 def sample_first_tokens(engine: Offline, source: list[int], sampling: Sampling) -> list[int]:
     """Samples the first token of a target many times."""
-    options = DecodingOptions(max_decoding_length=1, num_hypotheses=25, sampling=sampling)
+    options = DecodingOptions(max_decoding_length=1, num_hypotheses=AT_ONCE, sampling=sampling)
     eos, tokens = engine.manifest.tokens.eos, list[int]()
-    for seed in range(NUM_SAMPLES // 25):
+    for seed in range(NUM_SAMPLES // AT_ONCE):
         [answer] = engine.decode([source], replace(options, sampling=sampling._replace(seed=seed)))
         tokens += [(one.token_ids or [eos])[0] for one in answer.hypotheses]
     return tokens
@@ -94,7 +96,7 @@ class CTranslate2:
     def __init__(self, folder: Path) -> None:
         CTranslate2Converter(restore(ARTIFACT)).convert(str(folder))
         self.theirs = ctranslate2.Translator(
-            str(folder), compute_type="float32", inter_threads=1, intra_threads=2
+            str(folder), compute_type="float32", inter_threads=1, intra_threads=1
         )
         self.ours = Offline(ARTIFACT, workers=2, slots=64)
         lines = (ROOT / "bench" / "sentences.txt").read_text(encoding="utf-8").splitlines()
@@ -341,15 +343,16 @@ def test_ctranslate2_samples_from_the_same_distribution(
     source = peer.sources[3]
     ctranslate2.set_random_seed(3)
     found = peer.theirs.translate_batch(
-        named([source]) * NUM_SAMPLES,
-        max_batch_size=100,
+        named([source]) * (NUM_SAMPLES // AT_ONCE),
+        max_batch_size=AT_ONCE,
         beam_size=1,
+        num_hypotheses=AT_ONCE,
         max_decoding_length=1,
         sampling_temperature=temperature,
         sampling_topk=top_k,
         sampling_topp=top_p,
     )
-    theirs = [int((result.hypotheses[0] or ["t2"])[0][1:]) for result in found]
+    theirs = [int((one or ["t2"])[0][1:]) for result in found for one in result.hypotheses]
     ours = sample_first_tokens(peer.ours, source, Sampling(temperature, top_k, top_p, 0.0, 0))
     assert are_of_one_distribution(ours, theirs)
 
