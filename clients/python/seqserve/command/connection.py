@@ -99,15 +99,24 @@ class ConnectionOptions:
         before_report: Callable[[], None] = _nothing,
     ) -> Generator[Client, None, None]:
         """Makes a client, and reports the outages of its server on standard error."""
-        timeout_s = default_timeout_s if self.timeout_s is None else self.timeout_s
-        retry = RetryPolicy(
-            max_attempts=self.max_attempts, connect_timeout_s=self.connect_timeout_s
-        )
-        client = Client(
-            self.target, timeout_s=timeout_s, tls=self._tls(), token=self._token(), retry=retry
-        )
+        client = Client(**self.settings(default_timeout_s))
         with outages_reported(before_report), client:
             yield client
+
+    def settings(
+        self,
+        default_timeout_s: float = DEFAULT_TIMEOUT_S,
+        default_attempts: int | None = None,
+    ) -> dict[str, Any]:
+        """Returns the arguments of a client."""
+        attempts = default_attempts if self.max_attempts is None else self.max_attempts
+        return {
+            "target": self.target,
+            "timeout_s": default_timeout_s if self.timeout_s is None else self.timeout_s,
+            "tls": self._tls(),
+            "token": self._token(),
+            "retry": RetryPolicy(max_attempts=attempts, connect_timeout_s=self.connect_timeout_s),
+        }
 
     def _tls(self) -> TLS | None:
         tls = TLS(

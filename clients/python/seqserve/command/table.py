@@ -71,6 +71,11 @@ COMMANDS = {
     "models": Command(
         module="seqserve.command.models", help="list, load and unload models of a server"
     ),
+    "playground": Command(
+        module="seqserve_playground.command",
+        help="try models on a page in the browser, and look inside",
+        extra="playground",
+    ),
     "token": Command(
         module="seqserve.command.token",
         help="make a token for a client of a server that requires one",

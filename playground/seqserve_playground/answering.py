@@ -1,0 +1,73 @@
+"""Answers a question with lines of JSON.
+
+The first line has the ``call`` as code to copy. Each piece of text is a line with ``piece``; the
+last line has the ``result`` or an ``error``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import asdict
+from typing import Any
+
+from seqserve import AsyncClient
+from seqserve.command.advice import advice_on
+from seqserve.command.json_line import json_line
+from seqserve.decoding import GenerateOptions
+from seqserve.errors import CallError, FailedPrecondition
+from seqserve_playground.call_code import call_code
+from seqserve_playground.question import Question
+
+
+async def lines_of(
+    client: AsyncClient, settings: Mapping[str, Any], question: Question
+) -> AsyncGenerator[str, None]:
+    """Yields the lines; closing the generator cancels the call."""
+    try:
+        yield _line({"call": call_code(settings, question)})
+        async for line in _answer(client, question):
+            yield line
+    except CallError as error:
+        yield _line({"error": failure_of(error)})
+
+
+def failure_of(error: CallError) -> dict[str, Any]:
+    """Describes an error of a call, and what to do."""
+    return {
+        "code": error.code,
+        "details": error.details,
+        "field": error.field,
+        "retry_after_s": error.retry_after_s,
+        "advice": advice_on(error),
+    }
+
+
+async def _answer(client: AsyncClient, question: Question) -> AsyncGenerator[str, None]:
+    """Asks for what the page shows beside texts: scores, and attention if the model has it."""
+    shown: GenerateOptions = {"return_token_scores": True, "return_attention": True}
+    try:
+        async for line in _pieces(client, question, shown):
+            yield line
+    except FailedPrecondition as error:
+        if "scorer" not in error.details:
+            raise
+        shown["return_attention"] = False
+        async for line in _pieces(client, question, shown):
+            yield line
+
+
+async def _pieces(
+    client: AsyncClient, question: Question, shown: GenerateOptions
+) -> AsyncGenerator[str, None]:
+    options: GenerateOptions = {**question.options, **shown}
+    async with aclosing(client.stream(question.source, **options)) as pieces:
+        async for piece in pieces:
+            if piece.result is None:
+                yield _line({"piece": piece.text})
+            else:
+                yield _line({"result": asdict(piece.result)})
+
+
+def _line(facts: dict[str, Any]) -> str:
+    return json_line(facts) + "\n"

@@ -1,0 +1,95 @@
+"""``seqserve playground``: serves the page until Ctrl-C or SIGTERM."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import sys
+from dataclasses import dataclass
+
+from seqserve.command.connection import ConnectionOptions, parse_call
+from seqserve.command.outages import outages_reported
+from seqserve.errors import OptionError
+from seqserve.options import option
+
+_DEFAULT_TIMEOUT_S = 30.0
+# A page shows an outage and asks again, so its calls wait for no server.
+_DEFAULT_ATTEMPTS = 2
+_EPILOG = """\
+The page calls the server of --target with the token and the certificates given here, so whoever can
+open the page can call the server. It is for this machine alone unless --listen says otherwise.
+
+examples:
+  seqserve playground
+  seqserve playground --target models.example.com:443 --tls --token-file token
+  seqserve playground --listen 0.0.0.0:8080 --allowed-host lab.example.com"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaygroundOptions(ConnectionOptions):
+    """The options of ``seqserve playground``."""
+
+    # Not --host and --port: their variables are those of a server on this machine.
+    listen: str = option(
+        "127.0.0.1:8080",
+        help="Address of the page, host:port; 0 takes a free port. Any but one of this machine"
+        " alone lets others call the server.",
+        group="page",
+    )
+    allowed_host: list[str] = option(
+        [],
+        help="Name by which browsers may ask for the page, beside localhost and IP addresses.",
+        group="page",
+    )
+
+
+def main(argv: list[str]) -> int:
+    """Runs the command and returns its exit status.
+
+    Raises:
+        OptionError: The page cannot have the address of ``--listen``.
+    """
+    options = parse_call(
+        PlaygroundOptions,
+        argv,
+        prog="seqserve playground",
+        description="Serves a page on which to try the models of a server, and to look inside.",
+        epilog=_EPILOG,
+    )
+    import uvicorn
+
+    from seqserve_playground.app import app_of
+
+    settings = options.settings(_DEFAULT_TIMEOUT_S, _DEFAULT_ATTEMPTS)
+    app = app_of(settings, options.allowed_host)
+    with _listener(options.listen) as listener, outages_reported(lambda: None):
+        host, port = listener.getsockname()[:2]
+        _announce(host, port, options)
+        config = uvicorn.Config(
+            app, log_level="warning", access_log=False, timeout_graceful_shutdown=1
+        )
+        uvicorn.Server(config).run(sockets=[listener])
+    return 0
+
+
+def _listener(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise OptionError(f"--listen: {address!r} is not host:port; write 127.0.0.1:8080")
+    host = host.strip("[]")
+    try:
+        family = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, int(port)), family=family)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OptionError(f"--listen: {address} cannot be had: {reason}") from None
+
+
+def _announce(host: str, port: int, options: PlaygroundOptions) -> None:
+    address = ipaddress.ip_address(host)
+    if not address.is_loopback:
+        warning = "everyone who can reach this machine can call the server through the page"
+        print(f"seqserve: {warning}, without a token", file=sys.stderr)
+    name = "localhost" if address.is_loopback or address.is_unspecified else str(address)
+    shown = f"[{name}]" if ":" in name else name
+    print(f"seqserve playground on http://{shown}:{port} for {options.target}", flush=True)

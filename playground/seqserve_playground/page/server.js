@@ -1,0 +1,58 @@
+// Whether the server answers, and which models it has. It is asked every few seconds while the page
+// is looked at, so that new versions appear, and every second during an outage.
+
+import { models } from "./generation.js";
+import { showText } from "./dom.js";
+
+const CALM_MS = 10000;
+const OUTAGE_MS = 1000;
+
+export class Server {
+  #status = document.querySelector("#server");
+  #outage = document.querySelector("#outage");
+  #isAway = false;
+  #timer = 0;
+  #known = "";
+
+  /** Takes what to do with a new list of models, and after an outage. */
+  constructor(onModels, onReturn) {
+    this.onModels = onModels;
+    this.onReturn = onReturn;
+    document.addEventListener("visibilitychange", () => this.ask());
+  }
+
+  /** Asks for the models, now and then again. */
+  async ask() {
+    clearTimeout(this.#timer);
+    if (document.hidden) return;
+    try {
+      this.#answered(await models());
+    } catch (error) {
+      this.failed(error);
+    }
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.ask(), this.#isAway ? OUTAGE_MS : CALM_MS);
+  }
+
+  /** Shows an error that concerns every call. */
+  failed(error) {
+    const wasAway = this.#isAway;
+    this.#isAway = true;
+    showText(this.#outage, `The server does not answer. ${error.message}`);
+    showText(this.#status, "not connected");
+    if (!wasAway) this.#timer = setTimeout(() => this.ask(), OUTAGE_MS);
+  }
+
+  #answered({ target, models }) {
+    const wasAway = this.#isAway;
+    this.#isAway = false;
+    showText(this.#outage, "");
+    const ready = models.filter((model) => model.state === "ready");
+    const count = ready.length === 1 ? "1 version" : `${ready.length} versions`;
+    showText(this.#status, `${target}: ${count} ready`);
+    const known = JSON.stringify(ready);
+    if (known !== this.#known) this.onModels(ready);
+    this.#known = known;
+    if (wasAway) this.onReturn();
+  }
+}

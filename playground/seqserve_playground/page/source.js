@@ -1,0 +1,77 @@
+// The text and its options. It calls back when the typing pauses, or at once for Enter; never while
+// an input method composes a character, as for Korean.
+
+const PAUSE_MS = 250;
+
+export class Source {
+  #text = document.querySelector("#source");
+  #beam = document.querySelector("#beam");
+  #hypotheses = document.querySelector("#hypotheses");
+  #terms = document.querySelector("#terms");
+  #timer = 0;
+  #sent = "";
+
+  /** Takes what to do with a new question. */
+  constructor(onChange) {
+    this.onChange = onChange;
+    let composes = false;
+    this.#text.addEventListener("compositionstart", () => {
+      composes = true;
+      clearTimeout(this.#timer);
+    });
+    this.#text.addEventListener("compositionend", () => {
+      composes = false;
+      this.#wait();
+    });
+    this.#text.addEventListener("input", () => composes || this.#wait());
+    this.#text.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || event.shiftKey || event.isComposing || composes) return;
+      event.preventDefault();
+      this.#sent = "";
+      this.#send();
+    });
+    this.#hypotheses.addEventListener("input", () => {
+      // A search returns no more hypotheses than it keeps.
+      this.#beam.value = Math.max(wholeNumber(this.#beam), wholeNumber(this.#hypotheses));
+    });
+    for (const control of [this.#beam, this.#hypotheses, this.#terms]) {
+      control.addEventListener("input", () => this.#wait());
+    }
+  }
+
+  /** The source and the decoding options. */
+  get question() {
+    const terms = this.#pairs();
+    const hypotheses = wholeNumber(this.#hypotheses);
+    const beam = Math.max(wholeNumber(this.#beam), hypotheses, Object.keys(terms).length ? 2 : 1);
+    const options = { segmentation: "none" };
+    if (beam > 1) options.beam_size = beam;
+    if (hypotheses > 1) options.num_hypotheses = hypotheses;
+    if (Object.keys(terms).length) options.terms = terms;
+    return { source: this.#text.value, options };
+  }
+
+  #pairs() {
+    const lines = this.#terms.value.split("\n").map((line) => line.split("="));
+    const pairs = lines.map(([source, ...target]) => [source.trim(), target.join("=").trim()]);
+    return Object.fromEntries(pairs.filter(([source, target]) => source && target));
+  }
+
+  #wait() {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => this.#send(), PAUSE_MS);
+  }
+
+  #send() {
+    clearTimeout(this.#timer);
+    const asked = JSON.stringify(this.question);
+    if (asked === this.#sent) return;
+    this.#sent = asked;
+    this.onChange();
+  }
+}
+
+function wholeNumber(input) {
+  const number = Math.trunc(input.valueAsNumber);
+  return number >= 1 ? Math.min(number, Number(input.max)) : 1;
+}

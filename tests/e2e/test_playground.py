@@ -1,0 +1,201 @@
+"""`seqserve playground` in Chromium, in front of a real server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from .browser import Browser, browser_of
+from .process import PATIENCE_S, ServerProcess
+
+pytestmark = pytest.mark.slow
+
+SHIPPED = Path(__file__).parents[2] / "models"
+COFFEE = "The coffee tastes good."
+KAFFEE = "Der Kaffee schmeckt gut."
+WATCH = """
+window.seen = [];
+const answer = document.querySelector(".answer");
+new MutationObserver(() => {
+  if (answer.getAttribute("aria-busy") === "true") window.seen.push(answer.textContent);
+}).observe(answer, { childList: true });
+"""
+COMPOSE = """
+const source = document.querySelector("#source");
+source.dispatchEvent(new CompositionEvent("compositionstart"));
+source.value = arguments[0];
+source.dispatchEvent(new InputEvent("input", { isComposing: true }));
+source.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", isComposing: true }));
+"""
+
+
+class Rig:
+    """A server with the shipped model, on a port that it keeps."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.restart("0")
+
+    def restart(self, port: str = "") -> None:
+        port = port or self.server.target.rpartition(":")[2]
+        options = ("--port", port, "--default-model", "en-de")
+        self.server = ServerProcess(SHIPPED, self._folder, *options)
+        self.server.wait_ready()
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    rig = Rig(tmp_path_factory.mktemp("playground"))
+    yield rig
+    rig.server.kill()
+
+
+@pytest.fixture(scope="module")
+def address(rig: Rig) -> Iterator[str]:
+    """Starts the playground as a user does, and ends it as one does."""
+    command = [sys.executable, "-m", "seqserve", "playground"]
+    arguments = ["--target", rig.server.target, "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(
+        command + arguments,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        yield process.stdout.readline().split()[3]
+        process.send_signal(signal.SIGTERM)
+        process.wait(PATIENCE_S)
+        # It reports when the server is away and when it is back.
+        lines = process.stderr.read().splitlines()
+        assert [line for line in lines if not line.startswith("seqserve: ")] == []
+
+
+@pytest.fixture(scope="module")
+def chromium(address: str) -> Iterator[Browser]:
+    with browser_of(address) as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(chromium: Browser) -> Iterator[Browser]:
+    chromium.open()
+    yield chromium
+    assert chromium.errors() == []
+
+
+def answered(page: Browser, text: str) -> None:
+    page.until(lambda: page.text(".answer") == text and bool(page.all(".answer button")))
+
+
+def test_typing_is_answered_with_its_latency_and_its_code(page: Browser) -> None:
+    page.type(COFFEE)
+    answered(page, KAFFEE)
+    assert "queue" in page.text(".latency")
+    page.one(".code summary").click()
+    assert repr(COFFEE) in page.text("pre")
+
+
+def test_text_streams_in(page: Browser) -> None:
+    page.run(WATCH)
+    page.type("If I had more time, I would learn to play the piano.")
+    page.until(lambda: bool(page.all(".answer button")))
+    whole, seen = page.text(".answer"), page.run("return window.seen")
+    assert any(0 < len(text) < len(whole) for text in seen)
+    assert [text for text in seen if not whole.startswith(text)] == []
+
+
+def test_new_text_cancels_the_call_before(page: Browser, rig: Rig) -> None:
+    for engine in rig.server.engines():
+        os.kill(engine, signal.SIGSTOP)
+    page.type("We watched a film.")
+    page.until(lambda: page.one(".answer").get_attribute("aria-busy") == "true")
+    page.type(COFFEE)
+    page.until(lambda: rig.server.calls_by_code()["CANCELLED"] == 1)
+    for engine in rig.server.engines():
+        os.kill(engine, signal.SIGCONT)
+    answered(page, KAFFEE)
+
+
+def test_sentence_goes_on_from_an_alternative_by_keyboard(page: Browser) -> None:
+    page.type(COFFEE)
+    answered(page, KAFFEE)
+    first, second, third, *_ = page.all(".answer button")
+    first.send_keys(Keys.ARROW_RIGHT)
+    second.send_keys(Keys.ENTER)
+    page.until(lambda: len(page.all(".alternatives button")) > 2)
+    assert page.text(".inside h2").startswith("“Kaffee”")
+    shares = [each.get_attribute("title") or "" for each in page.all(".attended span")]
+    most = max(range(len(shares)), key=lambda index: float(shares[index].rstrip(" %")))
+    assert page.all(".attended span")[most].text == "coffee"
+    third.send_keys(Keys.ENTER)
+    page.until(lambda: any("Kaffee ist gut" in each.text for each in page.all(".alternatives li")))
+    chosen = next(each for each in page.all(".alternatives button") if "ist gut" in each.text)
+    chosen.send_keys(Keys.ENTER)
+    answered(page, "Der Kaffee ist gut.")
+    assert "Der Kaffee ist" in page.text(".prefix")
+    page.one(".prefix button").click()
+    answered(page, KAFFEE)
+
+
+def test_hypotheses_and_two_models_stand_side_by_side(page: Browser) -> None:
+    page.one("#compare").click()
+    page.one("#hypotheses").send_keys(Keys.BACKSPACE, Keys.DELETE, "3")
+    page.type(COFFEE)
+    page.until(lambda: len(page.all(".hypotheses button")) == 6)
+    versions = [each.text.partition(":")[0] for each in page.all(".latency")]
+    assert len(set(versions)) == 2
+    second = page.all(".hypotheses button")[1]
+    text = second.find_elements("css selector", "span")[1].text
+    second.click()
+    assert page.text(".answer") == text
+
+
+def test_nothing_is_asked_while_a_syllable_is_composed(page: Browser) -> None:
+    page.type(COFFEE)
+    answered(page, KAFFEE)
+    page.run(COMPOSE, "We watched a film.")
+    # Longer than the pause after which typing is answered.
+    page.driver.set_script_timeout(PATIENCE_S)
+    page.driver.execute_async_script("setTimeout(arguments[0], 400)")
+    assert page.text(".answer") == KAFFEE
+    page.run("document.querySelector('#source').dispatchEvent(new Event('compositionend'))")
+    page.until(lambda: "Film" in page.text(".answer"))
+
+
+def test_markup_of_a_source_is_text(page: Browser) -> None:
+    page.type("<img src=x onerror=document.title=1> coffee")
+    page.until(lambda: bool(page.all(".answer button")))
+    page.all(".answer button")[0].click()
+    page.until(lambda: bool(page.all(".alternatives button")))
+    assert page.all(".pane img") == []
+    assert page.driver.title == "seqserve playground"
+
+
+def test_narrow_screen_needs_no_sideways_scrolling(page: Browser) -> None:
+    page.open(width=390)
+    page.one("#compare").click()
+    page.type(COFFEE)
+    answered(page, KAFFEE)
+    page.all(".answer button")[1].click()
+    page.until(lambda: bool(page.all(".alternatives button")))
+    assert page.run("return document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_stopped_server_is_shown_and_recovered_from(page: Browser, rig: Rig) -> None:
+    rig.server.kill()
+    page.type(COFFEE)
+    page.until(lambda: "does not answer" in page.text("#outage"))
+    assert "seqserve serve" in page.text("#outage")
+    # The console has the answers with 502.
+    rig.restart()
+    answered(page, KAFFEE)
+    assert page.text("#outage") == ""
+    assert page.text(".failure") == ""
+    assert all("502" in error for error in page.errors())
