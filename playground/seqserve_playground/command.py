@@ -12,12 +12,13 @@ from seqserve.command.outages import outages_reported
 from seqserve.errors import OptionError
 from seqserve.options import option
 
-_DEFAULT_TIMEOUT_S = 30.0
 # A page shows an outage and asks again, so its calls wait for no server.
 _DEFAULT_ATTEMPTS = 2
+_MAX_CONNECTIONS = 64
 _EPILOG = """\
 The page calls the server of --target with the token and the certificates given here, so whoever can
 open the page can call the server. It is for this machine alone unless --listen says otherwise.
+A call is tried twice unless --max-attempts says otherwise; the page shows an outage and waits.
 
 examples:
   seqserve playground
@@ -60,29 +61,39 @@ def main(argv: list[str]) -> int:
 
     from seqserve_playground.app import app_of
 
-    settings = options.settings(_DEFAULT_TIMEOUT_S, _DEFAULT_ATTEMPTS)
-    app = app_of(settings, options.allowed_host)
+    host = _host_and_port(options.listen)[0]
+    settings = options.settings(default_attempts=_DEFAULT_ATTEMPTS)
+    app = app_of(settings, [host, *options.allowed_host])
     with _listener(options.listen) as listener, outages_reported(lambda: None):
         host, port = listener.getsockname()[:2]
         _announce(host, port, options)
         config = uvicorn.Config(
-            app, log_level="warning", access_log=False, timeout_graceful_shutdown=1
+            app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            limit_concurrency=_MAX_CONNECTIONS,
+            timeout_graceful_shutdown=1,
         )
         uvicorn.Server(config).run(sockets=[listener])
     return 0
 
 
 def _listener(address: str) -> socket.socket:
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise OptionError(f"--listen: {address!r} is not host:port; write 127.0.0.1:8080")
-    host = host.strip("[]")
+    host, port = _host_and_port(address)
     try:
-        family = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, int(port)), family=family)
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family)
     except OSError as error:
         reason = error.strerror or str(error)
         raise OptionError(f"--listen: {address} cannot be had: {reason}") from None
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise OptionError(f"--listen: {address!r} is not host:port; write 127.0.0.1:8080")
+    return host.strip("[]"), int(port)
 
 
 def _announce(host: str, port: int, options: PlaygroundOptions) -> None:

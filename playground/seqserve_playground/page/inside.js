@@ -36,14 +36,14 @@ export class Inside {
   }
 
   #drawAttention(pieces, weights) {
-    const attended = pieces.map((piece, key) => {
+    const none = "This model has no scorer.onnx, so there is no attention.";
+    const attended = (weights ? pieces : []).map((piece, key) => {
       const share = `${(100 * weights[key]).toFixed(0)} %`;
       const shown = element("span", { role: "listitem", title: share }, shownToken(piece));
       shown.setAttribute("aria-label", `${shownToken(piece)}, ${share}`);
       shown.style.setProperty("--weight", weights[key].toFixed(3));
       return shown;
     });
-    const none = "This model has no scorer.onnx, so there is no attention.";
     this.#place.querySelector(".attended").replaceChildren(...(weights ? attended : [none]));
   }
 
@@ -59,8 +59,9 @@ export class Inside {
         if (rows) list.replaceChildren(...rows);
       }
     } catch (error) {
+      if (error.name === "AbortError") return;
       list.replaceChildren();
-      if (error.name !== "AbortError") throw error;
+      throw error;
     }
   }
 

@@ -13,7 +13,7 @@ export class Pane {
   #prefix = [];
   #question = { source: "", options: {} };
 
-  /** Takes what to do with an error that concerns every call. */
+  /** Takes what to do with an error that says that the server is away. */
   constructor(name, onOutage) {
     this.element = document.querySelector("#pane").content.firstElementChild.cloneNode(true);
     this.element.setAttribute("aria-label", name);
@@ -76,7 +76,7 @@ export class Pane {
       [".to", model?.target_languages ?? []],
     ]) {
       this.#find(place).hidden = !codes.length;
-      setChoices(this.#find(`${place} select`), codes.map((code) => [code, code]));
+      setChoices(this.#find(`${place} select`), [["", "–"], ...codes.map((code) => [code, code])]);
     }
   }
 
@@ -173,14 +173,14 @@ export class Pane {
   #showHypothesis(result, rank) {
     this.#inside.close();
     const hypothesis = result.hypotheses[rank];
-    const tokens = hypothesis.tokens.flatMap((token, index) => {
+    const tokens = hypothesis.tokens.map((token, index) => {
       const button = element("button", { type: "button" }, shownToken(token));
       button.title = percent(hypothesis.token_scores[index]);
       button.setAttribute("aria-pressed", "false");
       button.addEventListener("click", () => this.#open(button, result, hypothesis, index));
-      return index && beginsWord(token) ? [" ", button] : [button];
+      return button;
     });
-    this.#find(".answer").replaceChildren(...tokens);
+    this.#find(".answer").replaceChildren(...inWords(hypothesis.tokens, tokens));
     const unmet = hypothesis.unmet_terms.map((pair) => pair.join(" = ")).join(", ");
     showText(this.#find(".failure"), unmet && `Terms that it lacks: ${unmet}`);
   }
@@ -204,8 +204,25 @@ export class Pane {
   }
 }
 
+// Of languages without spaces, a whole sentence would be one word.
+const LONGEST_WORD = 16;
+
 const keyOf = (model) => `${model.name}/${model.version}`;
 const ms = (duration) => `${duration.toFixed(1)} ms`;
+
+/** Puts the buttons of a word's tokens, up to a length, where no line breaks between them. */
+function inWords(tokens, buttons) {
+  const parts = [];
+  buttons.forEach((button, index) => {
+    const begins = index > 0 && beginsWord(tokens[index]);
+    if (begins) parts.push(" ");
+    if (!index || begins || parts.at(-1).textContent.length > LONGEST_WORD) {
+      parts.push(element("span", { className: "word" }));
+    }
+    parts.at(-1).append(button);
+  });
+  return parts;
+}
 
 function press(button, group) {
   for (const each of group.querySelectorAll("button")) {

@@ -28,13 +28,14 @@ export class Server {
     try {
       this.#answered(await models());
     } catch (error) {
-      this.failed(error);
+      if (error.code === "UNAVAILABLE") this.failed(error);
+      else showText(this.#status, error.message);
     }
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.ask(), this.#isAway ? OUTAGE_MS : CALM_MS);
   }
 
-  /** Shows an error that concerns every call. */
+  /** Shows that the server is away, and asks until it is back. */
   failed(error) {
     const wasAway = this.#isAway;
     this.#isAway = true;
