@@ -39,12 +39,16 @@ def app_of(
         settings: Arguments of the :class:`~seqserve.AsyncClient` that calls the server.
         allowed_hosts: Names by which browsers may ask for the page, beside localhost and addresses.
         admission: Bounds of the calls; by default those of :class:`Admission`.
+
+    Raises:
+        OptionError: A setting is wrong, as for the client.
     """
+
+    client = AsyncClient(**settings)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncGenerator[None, None]:
-        async with AsyncClient(**settings) as client:
-            app.state.client = client
+        async with client:
             yield
 
     app = Starlette(
@@ -60,6 +64,7 @@ def app_of(
     )
     app.state.admission = admission or Admission()
     app.state.settings = settings
+    app.state.client = client
     return app
 
 

@@ -65,8 +65,7 @@ def main(argv: list[str]) -> int:
     settings = options.settings(default_attempts=_DEFAULT_ATTEMPTS)
     app = app_of(settings, [host, *options.allowed_host])
     with _listener(options.listen) as listener, outages_reported(lambda: None):
-        host, port = listener.getsockname()[:2]
-        _announce(host, port, options)
+        _announce(listener, options)
         config = uvicorn.Config(
             app,
             log_level="warning",
@@ -96,7 +95,8 @@ def _host_and_port(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _announce(host: str, port: int, options: PlaygroundOptions) -> None:
+def _announce(listener: socket.socket, options: PlaygroundOptions) -> None:
+    host, port = listener.getsockname()[:2]
     address = ipaddress.ip_address(host)
     if not address.is_loopback:
         warning = "everyone who can reach this machine can call the server through the page"

@@ -16,6 +16,11 @@ def test_malformed_address_is_refused_by_its_flag(address: str) -> None:
         main(["--listen", address])
 
 
+def test_malformed_target_is_refused_before_the_page_is_there() -> None:
+    with pytest.raises(OptionError, match="target: 'nowhere' is not host:port"):
+        main(["--target", "nowhere", "--listen", "127.0.0.1:0"])
+
+
 def test_taken_address_is_refused_by_its_flag() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
