@@ -70,6 +70,8 @@ class Loader:
             if name in manifest.files:
                 check_file(folder / name, manifest.files[name])
         tokenizer = Tokenizer.of_artifact(folder, manifest)
+        # Computed here, where no call waits for it.
+        _ = tokenizer.alphabet
         _check_template(manifest, tokenizer)
         _check_generation(manifest)
         engine.load()

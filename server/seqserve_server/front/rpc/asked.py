@@ -24,7 +24,7 @@ from seqserve_server.front.rpc.calls.wire import Context
 from seqserve_server.front.rpc.options.answer_size import AnswerSize
 from seqserve_server.front.rpc.options.languages import Affixes, affixes_of
 from seqserve_server.front.rpc.options.segmentation import segmentation_of
-from seqserve_server.front.rpc.options.terms import applying, for_source
+from seqserve_server.front.rpc.options.terms import for_source
 from seqserve_server.front.rpc.segmentation.answering import SegmentedAnswer
 from seqserve_server.front.rpc.segmentation.document import MAX_SEGMENTS, Document
 from seqserve_server.front.rpc.tokenization import source_tokens
@@ -132,16 +132,18 @@ class Asked:
 
     async def response(self, call: EngineCall, source: str) -> generation_pb2.GenerateResponse:
         """Writes the answer to one source once it is there."""
-        is_large = self.given.return_attention or self.given.return_top_tokens
+        given = self.given
+        is_large = given.return_attention or given.return_alignment or given.return_top_tokens
         async with self.writing if is_large else nullcontext():
             response = await response_of(
                 self.model,
                 call.spec.source,
                 call.timeline,
                 call.result(),
-                terms=applying(self.given.terms, source),
-                replaces=self.given.replace_unknowns,
-                attends=self.given.return_attention,
+                text=source,
+                affixes=self.affixes,
+                given=given,
+                prefix=len(self.options.prefix),
             )
         _note(response)
         return response
