@@ -49,6 +49,9 @@ by the length as --length-penalty says; --json has the sum too.
 --segmentation sentences answers each sentence of a TEXT or line by itself and joins the answers, so
 that a TEXT may be a page; line breaks and all other white space come back as they were.
 
+If a source is probably not what the model reads, such as another script or HTML, standard error
+warns of it; --json has the reasons in source_warnings, and for each answer a confidence.
+
 If a hypothesis lacks the target of a term of --terms whose source is there, standard error reports
 it; --json has it in unmet_terms.
 
