@@ -17,7 +17,7 @@ from seqserve.command.progress import Progress
 from seqserve.decoding import GenerateOptions
 from seqserve.documents.passage import Link, Passage, Translation
 from seqserve.errors import CallError
-from seqserve.results import Result
+from seqserve.results import Hypothesis, Result
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class DocumentRun:
 
     def _parts(self, passage: Passage, outcome: Result | CallError) -> list[Passage]:
         """Divides a passage whose markup cannot be placed: the model shows no attention."""
-        if passage.divided is None or not isinstance(outcome, CallError | Result):
+        if passage.divided is None:
             return []
         is_placed = isinstance(outcome, Result) and _translation(outcome).alignment
         return [] if is_placed else list(passage.divided())
@@ -159,21 +159,26 @@ def _source(passage: Passage) -> str | tuple[str, GenerateOptions]:
 
 def _translation(result: Result) -> Translation:
     """Takes the translation of a passage, whose alignment is that of its segments."""
-    links: list[Link] = []
+    links = _links(result.hypotheses[0], 0, 0)
     for segment in result.segments:
-        aligned = segment.hypotheses[0].alignment if segment.hypotheses else ()
-        for token in aligned:
-            links.append(
-                Link(
-                    segment.source_begin + token.source_begin,
-                    segment.source_begin + token.source_end,
-                    segment.target_begin + token.target_begin,
-                    segment.target_begin + token.target_end,
-                )
-            )
-        if not segment.hypotheses:
+        source, target = segment.source_begin, segment.target_begin
+        if segment.hypotheses:
+            links += _links(segment.hypotheses[0], source, target)
+        else:
             # It is in the text as it is.
-            shift = segment.target_begin - segment.source_begin
-            places = range(segment.source_begin, segment.source_end)
-            links += [Link(at, at + 1, at + shift, at + shift + 1) for at in places]
+            places = range(segment.source_end - source)
+            links += [Link(source + n, source + n + 1, target + n, target + n + 1) for n in places]
     return Translation(result.text, tuple(links))
+
+
+def _links(hypothesis: Hypothesis, source: int, target: int) -> list[Link]:
+    """Places the alignment of a segment that begins there in the whole text."""
+    return [
+        Link(
+            source + token.source_begin,
+            source + token.source_end,
+            target + token.target_begin,
+            target + token.target_end,
+        )
+        for token in hypothesis.alignment
+    ]
