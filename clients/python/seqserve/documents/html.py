@@ -120,8 +120,4 @@ def _escaped(text: str) -> str:
     return html.escape(text, quote=False).replace("\N{NO-BREAK SPACE}", "&nbsp;")
 
 
-def _is_text(text: str) -> bool:
-    return bool(text.strip())
-
-
-_SYNTAX = Syntax(read=html.unescape, write=_escaped, is_text=_is_text)
+_SYNTAX = Syntax(read=html.unescape, write=_escaped)

@@ -53,8 +53,8 @@ class Syntax(NamedTuple):
     """Turns what the document has into text."""
     write: Callable[[str], str]
     """Turns text into what the document has."""
-    is_text: Callable[[str], bool]
-    """Tells whether there is something to translate."""
+    is_text: Callable[[str], bool] = bool
+    """Tells whether there is something to translate in a text."""
 
 
 def passages(pieces: Sequence[Piece], syntax: Syntax) -> Iterator[Passage]:
@@ -88,7 +88,7 @@ class _Element:
 
     def has_text(self, syntax: Syntax) -> bool:
         if self.piece.kind is Kind.TEXT:
-            return syntax.is_text(syntax.read(self.piece.raw))
+            return bool(syntax.read(self.piece.raw).strip())
         return any(child.has_text(syntax) for child in self.children)
 
 
@@ -128,19 +128,20 @@ def _paired(pieces: Sequence[Piece]) -> tuple[list[_Element], list[int]]:
 def _of_elements(elements: list[_Element], syntax: Syntax) -> Iterator[str | Passage]:
     """Yields the passage of the text of elements, and what is around it."""
     head, inner, tail = _trimmed(elements, syntax)
+    builder = _MarkedText(syntax)
+    marks = builder.marks_of(inner)
+    text = builder.text.rstrip(" ")
+    source = _raw(piece for each in inner for piece in each.pieces())
     yield _raw(head)
-    if inner:
-        builder = _MarkedText(syntax)
-        marks = builder.marks_of(inner)
-        text = builder.text.rstrip(" ")
-        source = _raw(piece for each in inner for piece in each.pieces())
-        if marks:
-            written = partial(placed, source=text, marks=marks, write=syntax.write)
-            divided = partial(_divided, inner, syntax)
-            yield Passage(line=0, source=source, text=text, written=written, divided=divided)
-        else:
-            written = partial(_written, write=syntax.write)
-            yield Passage(line=0, source=source, text=text, written=written)
+    if not syntax.is_text(text):
+        yield source
+    elif marks:
+        written = partial(placed, source=text, marks=marks, write=syntax.write)
+        divided = partial(_divided, inner, syntax)
+        yield Passage(line=0, source=source, text=text, written=written, divided=divided)
+    else:
+        written = partial(_written, write=syntax.write)
+        yield Passage(line=0, source=source, text=text, written=written)
     yield _raw(tail)
 
 
@@ -183,13 +184,17 @@ class _MarkedText:
 
     def marks_of(self, elements: Iterable[_Element]) -> list[Mark]:
         """Adds the text of elements; returns the marks of those that are no text."""
-        marks = []
+        marks: list[Mark] = []
         for element in elements:
             begin = len(self.text)
             if element.piece.kind is Kind.TEXT:
                 text = _SPACE.sub(" ", self._syntax.read(element.piece.raw))
-                is_spaced = not self.text or self.text.endswith(" ")
-                self.text += text.removeprefix(" ") if is_spaced else text
+                if not self.text or self.text.endswith(" "):
+                    if marks and text.startswith(" ") and marks[-1].begin == begin:
+                        # White space on both sides of it.
+                        marks[-1] = marks[-1]._replace(opening=f"{marks[-1].opening} ")
+                    text = text.removeprefix(" ")
+                self.text += text
             elif element.closing is None or not element.has_text(self._syntax):
                 marks.append(Mark(begin, begin, _raw(element.pieces())))
             else:

@@ -27,7 +27,7 @@ def test_to_standard_output(seqserve: Run, file: Path) -> None:
 
 def test_passages_are_divided_into_sentences(seqserve: Run, file: Path, server: FakeServer) -> None:
     seqserve("translate", str(file), "--beam-size", "3")
-    assert [request.source for request in server.requests] == ["title", "some ", "text"]
+    assert [request.source for request in server.requests] == ["title", "some text"]
     assert {request.options.segmentation for request in server.requests} == {"sentences"}
     assert {request.options.beam_size for request in server.requests} == {3}
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seqserve.documents.html import parse
+from seqserve.documents.markdown import parse as parse_markdown
 from seqserve.documents.passage import Link, Passage, Translation
 
 
@@ -56,6 +57,8 @@ def written(html: str, target: str, words: str) -> str:
         ("<b>give up</b> it", "gib es auf", "give it up", "<b>gib</b> es auf"),
         # All of what is around it, punctuation too.
         ("a <a><b>b!</b></a> c", "C B! A", "c b ! a", "C <a><b>B!</b></a> A"),
+        ("a <img> b", "B A", "b a", "B A<img> "),
+        ("a <img> b c", "C A B", "c a b", "C A <img> B"),
         ("a<img src=x> b <wbr>c", "C B A", "c b a", "C B <wbr>A<img src=x>"),
         ("<!-- x -->a <b></b>b<img>", "B A", "b a", "<!-- x -->B A<b></b><img>"),
         ("a &amp; <u>b</u>&nbsp;c", "A & B C", "a & b c", "A &amp; <u>B</u> C"),
@@ -66,6 +69,36 @@ def written(html: str, target: str, words: str) -> str:
 )
 def test_tags_follow_their_words(html: str, target: str, words: str, expected: str) -> None:
     assert written(html, target, words) == expected
+
+
+@pytest.mark.parametrize(
+    ("markdown", "texts", "expected"),
+    [
+        ("So *very* **good**\n", ["So very good"], "So *very* **good**\n"),
+        ("**a *b* c**, d", ["a b c, d"], "**a *b* c**, d"),
+        ('See [the _a_](a.md "t") ![i](i.png) ~~b~~', ["See the a b"], None),
+        ("I have **3** cats", ["I have 3 cats"], None),
+        ("# A **b**\n\n- [ ] c *d*\n", ["A b", "c d"], None),
+        ("a * b * c, 2*3 and d", ["a", "b", "c, 2", "3 and d"], None),
+        ("a [b] c [d][e] *f", ["a", "b", "c d", "f"], None),
+        (r"a \*b\* c", ["a \\", "b\\", "c"], None),
+        ("*a* `b *c* d` <i>e</i> *f*", ["a", "e", "f"], None),
+        ("***a** b*", ["a", "b"], None),
+    ],
+)
+def test_markup_of_markdown(markdown: str, texts: list[str], expected: str | None) -> None:
+    passages = list(parse_markdown(markdown.splitlines(keepends=True)))
+    assert [each.text for each in passages if each.text] == texts
+    written = "".join(
+        each.before + (each.written(same(each.text)) if each.text else each.source)
+        for each in passages
+    )
+    assert written == (expected or markdown)
+
+
+def same(text: str) -> Translation:
+    """A translation whose words are those of the source."""
+    return aligned(text, [found.span() for found in re.finditer(r"\w+|[^\w\s]", text)])
 
 
 def test_a_script_without_spaces_is_tagged_token_by_token() -> None:
