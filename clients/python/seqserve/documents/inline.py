@@ -22,6 +22,8 @@ _BLANK = " \t\r\n\f"
 _SPACE = re.compile(f"[{_BLANK}]+")
 # Deeper elements divide the text; nobody writes them.
 _MAX_DEPTH = 32
+# To place markup takes as many steps as there are tags and words, multiplied.
+_MAX_PIECES = 1000
 
 
 class Kind(Enum):
@@ -133,7 +135,9 @@ def _of_elements(elements: list[_Element], syntax: Syntax) -> Iterator[str | Pas
     text = builder.text.rstrip(" ")
     source = _raw(piece for each in inner for piece in each.pieces())
     yield _raw(head)
-    if not syntax.is_text(text):
+    if marks and sum(1 for each in inner for _ in each.pieces()) > _MAX_PIECES:
+        yield from _parts(_apart(inner), syntax)
+    elif not syntax.is_text(text):
         yield source
     elif marks:
         written = partial(placed, source=text, marks=marks, write=syntax.write)
@@ -207,9 +211,13 @@ class _MarkedText:
 
 def _divided(elements: Iterable[_Element], syntax: Syntax) -> Iterator[Passage]:
     """Divides elements at every tag."""
+    return passages(_apart(elements), syntax)
+
+
+def _apart(elements: Iterable[_Element]) -> list[Piece]:
+    """Gives the pieces of elements, where every tag divides the text."""
     pieces = (piece for each in elements for piece in each.pieces())
-    apart = [each if each.kind is Kind.TEXT else each._replace(kind=Kind.BREAK) for each in pieces]
-    return passages(apart, syntax)
+    return [each if each.kind is Kind.TEXT else each._replace(kind=Kind.BREAK) for each in pieces]
 
 
 def _raw(pieces: Iterable[Piece]) -> str:

@@ -135,6 +135,13 @@ def test_deep_elements_divide_the_text() -> None:
     assert "".join(each.before + each.source for each in found) == html
 
 
+def test_very_many_elements_divide_the_text() -> None:
+    html = "<p>" + "a <b>b</b> " * 2000 + "</p>"
+    found = list(parse([html]))
+    assert "".join(each.before + each.source for each in found) == html
+    assert [each.text for each in found if each.text] == ["a", "b"] * 2000
+
+
 def test_passages_know_their_lines() -> None:
     found = list(parse(["<p>a\n", "b <b>c</b>\n", "d</p>\n", "<p>\n", "e</p>"]))
     assert [(each.line, each.text) for each in found if each.text] == [(1, "a b c d"), (5, "e")]
