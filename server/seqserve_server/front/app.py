@@ -21,6 +21,7 @@ from seqserve_server.front.address import address_of, is_taken
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.process import EngineProcess
 from seqserve_server.front.memory_trim import trim_memory
+from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.models.rollout import Rollout
@@ -112,6 +113,7 @@ def _rollout(options: ServeOptions, metrics: Metrics) -> Rollout:
     # Models without recommended options stay so if there is nothing to add.
     is_segmented = options.segmentation is not Mode.NONE
     generation = {"segmentation": options.segmentation.value} if is_segmented else {}
+    keeps = options.cache_mb > 0
     loader = Loader(
         repository=options.model_repository,
         provider=options.provider,
@@ -120,6 +122,7 @@ def _rollout(options: ServeOptions, metrics: Metrics) -> Rollout:
         launch=launch,
         stall_s=options.stall_timeout_s,
         generation=generation,
+        cache=AnswerCache(options.cache_mb * 1_000_000, metrics.cache_counts) if keeps else None,
     )
     return Rollout(
         Repository(),
