@@ -9,12 +9,11 @@ import os
 import signal
 import sys
 from collections.abc import Coroutine, Sequence
-from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from seqserve.command.generate import GenerateCommandOptions
-from seqserve.options import misspelt_variables, parse, variable_of
+from seqserve.options import parse
+from seqserve.variables import misspelt_variables
 from seqserve_server.contract import logs
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.front.address import address_of, is_taken
@@ -57,9 +56,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="seqserve serve",
         description="Serves the models of a repository over gRPC, until Ctrl-C or SIGTERM.",
         epilog=_EPILOG,
+        warns=False,  # the log does, in its format
     )
     logs.configure(options.log_format, options.log_level)
-    for name, meant in misspelt_variables(ServeOptions, _of_clients()).items():
+    for name, meant in misspelt_variables(ServeOptions).items():
         facts = {"name": name, "did_you_mean": meant}
         logs.event("unknown variable", facts, logging.WARNING)
     security = security_of(options)
@@ -74,11 +74,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         rollout.discard()
     return 0
-
-
-def _of_clients() -> list[str]:
-    """Lists the variables of clients, which may share the environment."""
-    return [variable_of(field.name) for field in fields(GenerateCommandOptions)]
 
 
 def _refuse_taken_ports(options: ServeOptions) -> None:
