@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from seqserve import Client, SourceWarning
+from seqserve import Client, Result, SourceWarning
 
+from .novel import novel
 from .process import PATIENCE_S, ServerProcess
 
 MODELS = Path(__file__).parents[2] / "models"
@@ -84,3 +85,23 @@ def test_what_the_model_cannot_read_is_told(shipped: ServerProcess) -> None:
     assert set(result.source_warnings) == set(SourceWarning) - {SourceWarning.UNSPECIFIED}
     first, *others = (segment.hypotheses[0].confidence or 0.0 for segment in result.segments)
     assert all(first > other for other in others)
+
+
+@pytest.mark.slow
+def test_a_long_text_is_answered_sentence_by_sentence_in_every_way(shipped: ServerProcess) -> None:
+    text, sentences = novel(300)
+    lines = text.split("\n")
+    written = [index for index, line in enumerate(lines) if line]
+    with Client(shipped.target) as client:
+        whole = client.generate(text, timeout_s=PATIENCE_S)
+        bulk = dict(client.generate_bulk(lines[index] for index in written))
+    spans = [text[each.source_begin : each.source_end] for each in whole.segments]
+    assert spans == sentences, "each sentence is answered once"
+    answered = whole.text.split("\n")
+    assert [bool(line.strip()) for line in answered] == [bool(line) for line in lines]
+    assert len(bulk) == len(written)
+    for number, index in enumerate(written):
+        result = bulk[number]
+        assert isinstance(result, Result)
+        assert result.text == answered[index]
+    assert shipped.is_idle()
