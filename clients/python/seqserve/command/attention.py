@@ -86,7 +86,7 @@ def main(argv: list[str]) -> int:
 
 
 def _map_of(result: AttentionResult, options: AttentionOptions) -> Iterable[str]:
-    rows, columns, weights = _parts(result, options.kind)
+    rows, columns, weights = parts_of(result, options.kind)
     model = f"{result.model}/{result.version}"
     if not weights.layers:
         kind = options.kind.value
@@ -105,9 +105,10 @@ def _map_of(result: AttentionResult, options: AttentionOptions) -> Iterable[str]
     return [title, "", *text_map(matrix, rows, columns, options.style or _default_style(), width)]
 
 
-def _parts(
+def parts_of(
     result: AttentionResult, kind: Kind
 ) -> tuple[tuple[str, ...], tuple[str, ...], AttentionWeights]:
+    """Finds the weights of one kind; gives the tokens of its rows and of its columns first."""
     source, target = result.source_tokens, result.target_tokens
     if kind is Kind.CROSS:
         return target, source, result.cross
