@@ -263,7 +263,7 @@ def test_validation_needs_pairs_that_are_short_enough(
         short, long = Pair("1", "one"), Pair("1 " * 20, "one")
         return Split(training=[short], validation=[long], test=[short])
 
-    monkeypatch.setattr(seqserve_model.train, "split_pairs", hold_out_long_ones)
+    monkeypatch.setattr(seqserve_model.train, "read_split", hold_out_long_ones)
     with pytest.raises(OptionError, match="each of the 1 pairs to validate on is too long"):
         main([str(recipe), "--out", str(tmp_path / "run")])
 
