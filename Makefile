@@ -55,6 +55,9 @@ test-docker: $(VENV)/.ready ## Bring docker-compose.yml up for real; says so lou
 bench: $(VENV)/.ready build/optimum/.ready ## Compare with other engines in one run, a quarter of an hour.
 	OMP_WAIT_POLICY=passive $(BIN)/python -m bench
 
+figures: $(VENV)/.ready ## Draw the pictures of the documentation again, two minutes.
+	$(BIN)/python docs/figures.py
+
 check: lint types test check-proto check-clients ## What CI runs.
 
 format: $(VENV)/.ready ## Format the code.
@@ -132,4 +135,4 @@ $(PROTOC_VENV)/.ready: pyproject.toml
 	$(PROTOC_VENV)/bin/python $(PIP) --group proto
 	touch $@
 
-.PHONY: help demo serve install unit test soak chaos test-marian test-docker bench check format lint types proto check-proto clients check-clients clean build/stubs
+.PHONY: help demo serve install unit test soak chaos test-marian test-docker bench figures check format lint types proto check-proto clients check-clients clean build/stubs

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from seqserve.command.attention import Kind
-from seqserve.command.connection import PairCallOptions, parse_call
+from seqserve.command.connection import PairCallOptions
 from seqserve.errors import OptionError
-from seqserve.options import option
+from seqserve.options import option, parse
 from seqserve_model.config import PositionScheme
 
 # Pictures are imported when they are drawn: each needs other libraries, and --help needs none.
@@ -238,7 +238,7 @@ def main(argv: list[str]) -> int:
             f"plot: there is no kind {name!r}{guess} `seqserve plot --help` lists them"
         )
     kind, description, examples = _KINDS[name]
-    options = parse_call(
+    options = parse(
         kind,
         arguments,
         prog=f"seqserve plot {name}",

@@ -9,6 +9,7 @@ from seqserve_model.attention import causal_mask, padding_mask
 from seqserve_plot.picture import grid, heat_map
 
 _CELL = (2.6, 2.8)
+_CACHED = "causal, last 2 queries"
 
 
 def draw(length: int, padding: int) -> Figure:
@@ -23,7 +24,7 @@ def draw(length: int, padding: int) -> Figure:
         "causal": causal,
         "both": real & causal,
         "cross-attention": real.expand(length + 2, length),
-        "causal, last 2 queries": causal_mask(2, length),
+        _CACHED: causal_mask(2, length),
     }
     figure, axes = grid(1, len(pictures), cell=_CELL)
     for found, (title, mask) in zip(axes[0], pictures.items(), strict=True):
@@ -39,5 +40,6 @@ def draw(length: int, padding: int) -> Figure:
         )
         found.set_aspect("equal")
         found.set_xticks(range(mask.size(1)))
-        found.set_yticks(range(mask.size(0)), range(length - 2, length) if len(mask) == 2 else None)
+        first = length - mask.size(0) if title == _CACHED else 0
+        found.set_yticks(range(mask.size(0)), map(str, range(first, first + mask.size(0))))
     return figure

@@ -25,7 +25,7 @@ Matrix = Any
 _COLUMN_WIDTH, _ROW_HEIGHT = 4.2, 3.6
 _SUFFIXES = (".png", ".svg")
 # Ids of the parts of an SVG follow from it; text stays text, drawn with the reader's fonts.
-_SETTINGS = {"svg.hashsalt": "seqserve", "svg.fonttype": "none", "font.size": 9.0}
+_SETTINGS: Any = {"svg.hashsalt": "seqserve", "svg.fonttype": "none"}
 
 
 def grid(
@@ -101,6 +101,8 @@ def save(figure: Figure, path: Path) -> None:
     families = [DEFAULT, "sans-serif"] if is_svg else families_for(letters)
     for text in texts:
         text.set_fontfamily(families)
+        # Dollars in a token are dollars.
+        text.set_parse_math(False)
     metadata: dict[str, Any] = {"Date": None, "Creator": None} if is_svg else {"Software": None}
     with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
         # Of an SVG the reader has the fonts; matplotlib only measures its text.

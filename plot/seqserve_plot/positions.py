@@ -36,8 +36,13 @@ def draw_scheme(scheme: PositionScheme, length: int, width: int, heads: int) -> 
         raise OptionError(
             "positions: learned positions are what a training makes of them; name one with --model"
         )
-    sizes = {"max_source_length": length, "max_target_length": length}
-    config = TransformerConfig(width=width, heads=heads, positions=scheme, **sizes)
+    config = TransformerConfig(
+        width=width,
+        heads=heads,
+        positions=scheme,
+        max_source_length=length,
+        max_target_length=length,
+    )
     encoder = make_positions(config, layers=1, causal=False)
     decoder = make_positions(config, layers=1, causal=True)
     return _draw(encoder, decoder, length, is_trained=False)

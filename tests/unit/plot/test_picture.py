@@ -47,6 +47,13 @@ def test_an_svg_needs_no_font_for_its_letters(
         save(korean(), tmp_path / "korean.png")
 
 
+def test_dollars_are_dollars(tmp_path: Path) -> None:
+    figure, [[axes]] = grid(1, 1)
+    name_cells(axes, ["$_$"], ["$5", "\\$"])
+    save(figure, tmp_path / "dollars.svg")
+    assert ">$_$</text>" in (tmp_path / "dollars.svg").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [("a.pdf", r"must end in \.png or \.svg"), ("a", "must end"), ("no/a.svg", "is no folder")],

@@ -80,12 +80,17 @@ def main(argv: list[str]) -> int:
     )
     with options.connect() as client:
         result = client.attention(options.source, options.target_text, **options.call())
-    lines = [_json_of(result)] if options.json else _map_of(result, options)
+    lines = [_json_of(result)] if options.json else map_of(result, options)
     print(*lines, sep="\n")
     return 0
 
 
-def _map_of(result: AttentionResult, options: AttentionOptions) -> Iterable[str]:
+def map_of(result: AttentionResult, options: AttentionOptions) -> Iterable[str]:
+    """Draws the layer and head that the options name, as lines of text or of SVG.
+
+    Raises:
+        OptionError: There is no such layer or head.
+    """
     rows, columns, weights = parts_of(result, options.kind)
     model = f"{result.model}/{result.version}"
     if not weights.layers:
