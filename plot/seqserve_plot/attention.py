@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from seqserve.attention import AttentionResult, AttentionWeights
 from seqserve.command.attention import Kind, parts_of
+from seqserve.command.columns import width_of
 from seqserve.errors import OptionError
 from seqserve_plot.picture import grid, heat_map, name_cells
 
-# Of a token in a cell, and of the names around it, in inches.
-_TOKEN, _NAMES, _SMALLEST = 0.22, 0.8, 1.8
+# Of a token in a cell, of a letter of its name, of the title and the margins, in inches.
+_TOKEN, _LETTER, _REST, _SMALLEST = 0.22, 0.09, 0.5, 1.8
 
 
 def draw(result: AttentionResult, kind: Kind) -> Figure:
@@ -28,8 +29,9 @@ def draw(result: AttentionResult, kind: Kind) -> Figure:
     if not weights.layers:
         raise OptionError(f"--kind: {model} has no {kind.value} attention: it is recurrent")
     cell = (
-        max(_SMALLEST, _NAMES + _TOKEN * len(columns)),
-        max(_SMALLEST, _NAMES + _TOKEN * len(rows)),
+        max(_SMALLEST, _REST + _TOKEN * len(columns)),
+        # The names of columns stand upright below.
+        _REST + _TOKEN * len(rows) + _LETTER * max(map(width_of, columns), default=0),
     )
     figure, axes = grid(
         weights.layers, weights.heads, f"{model}: {kind.value} attention", cell=cell
