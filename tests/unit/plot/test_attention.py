@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.unit.client.fake_server import FakeServer
 from tests.unit.plot.pictures import heat_maps
 
 from seqserve.attention import AttentionResult
@@ -12,6 +13,7 @@ from seqserve.command.attention import Kind
 from seqserve.errors import OptionError
 from seqserve_model.transformer import AttentionRecord, Transformer
 from seqserve_plot.attention import draw, of_artifact
+from seqserve_plot.command import main
 from seqserve_server.contract.tokenizer import Tokenizer
 
 SOURCE, TARGET = "a b c d", "e f"
@@ -61,3 +63,14 @@ def test_a_recurrent_decoder_has_no_attention_of_its_own(tiny_ssru_artifact: Pat
     with pytest.raises(OptionError, match="recurrent"):
         draw(result, Kind.DECODER)
     assert heat_maps(draw(result, Kind.CROSS))
+
+
+def test_a_server_is_asked_where_no_artifact_is_named(tmp_path: Path) -> None:
+    server, out = FakeServer(), tmp_path / "heads.svg"
+    try:
+        called = ["attention", "one two", "--target", server.target, "--model", "m"]
+        assert main([*called, "--out", str(out)]) == 0
+    finally:
+        server.stop()
+    assert [(request.source, request.model) for request in server.requests] == [("one two", "m")]
+    assert "layer 0, head 0" in out.read_text(encoding="utf-8")
