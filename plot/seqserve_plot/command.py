@@ -57,30 +57,32 @@ class PositionsOptions:
     """The options of ``seqserve plot positions``."""
 
     scheme: PositionScheme | None = option(
-        None, help="The scheme; not needed with --model.", positional=True
+        None, help="The scheme; not needed with --trained.", positional=True
     )
     out: Path = option(help=_OUT, short="-o")
-    model: Path | None = option(
+    trained: Path | None = option(
         None, help="Training run, or fp32 artifact, whose trained positions are drawn."
     )
     length: int = option(64, help="Tokens.", minimum=2, maximum=1024)
-    width: int = option(128, help="Width of the network, without --model.", minimum=2, maximum=4096)
-    heads: int = option(4, help="Heads of a layer, without --model.", minimum=1, maximum=64)
+    width: int = option(
+        128, help="Width of the network, without --trained.", minimum=2, maximum=4096
+    )
+    heads: int = option(4, help="Heads of a layer, without --trained.", minimum=1, maximum=64)
 
     def draw(self) -> Figure:
         """Draws the scheme, or what a model learned."""
-        if (self.scheme is None) == (self.model is None):
-            raise OptionError("positions: name either a scheme or --model; see --help")
+        if (self.scheme is None) == (self.trained is None):
+            raise OptionError("positions: name either a scheme or --trained; see --help")
         from seqserve_plot import positions
 
         if self.scheme is not None:
             return positions.draw_scheme(self.scheme, self.length, self.width, self.heads)
-        assert self.model is not None
+        assert self.trained is not None
         from seqserve_export.restore import restore
         from seqserve_model.checkpoint import load_run
         from seqserve_model.evaluate import is_artifact
 
-        model = restore(self.model) if is_artifact(self.model) else load_run(self.model)[0]
+        model = restore(self.trained) if is_artifact(self.trained) else load_run(self.trained)[0]
         return positions.draw_trained(model, self.length)
 
 
@@ -152,7 +154,7 @@ class ScheduleOptions:
     artifact: Path = option(help="Folder of the artifact to run.", positional=True)
     out: Path = option(help=_OUT, short="-o")
     file: Path | None = option(None, help="File of sources, one a line.")
-    slots: int = option(4, help="Requests that may run at once.", minimum=1, maximum=256)
+    slots: int = option(4, help="Requests that may run at once.", minimum=1)
 
     def draw(self) -> Figure:
         """Decodes the lines and draws when each ran."""
@@ -190,7 +192,7 @@ _KINDS: dict[str, tuple[type[Drawing], str, str]] = {
         "Draws how a position scheme tells the network the order of tokens.",
         "seqserve plot positions sinusoidal --out waves.svg\n"
         "seqserve plot positions t5 --heads 4 --out buckets.svg\n"
-        "seqserve plot positions --model runs/mine --out learned.svg",
+        "seqserve plot positions --trained runs/mine --out learned.svg",
     ),
     "masks": (
         MasksOptions,

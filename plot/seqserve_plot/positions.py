@@ -34,7 +34,7 @@ def draw_scheme(scheme: PositionScheme, length: int, width: int, heads: int) -> 
     """
     if scheme is PositionScheme.LEARNED:
         raise OptionError(
-            "positions: learned positions are what a training makes of them; name one with --model"
+            "positions: learned positions are made by a training; name one with --trained"
         )
     config = TransformerConfig(
         width=width,

@@ -49,7 +49,7 @@ def test_waves_are_those_of_the_network_with_their_products(
 
 
 def test_learned_positions_are_drawn_of_a_model_alone() -> None:
-    with pytest.raises(OptionError, match="--model"):
+    with pytest.raises(OptionError, match="--trained"):
         draw_scheme(PositionScheme.LEARNED, LENGTH, WIDTH, HEADS)
     trained = model(PositionScheme.LEARNED)
     encoder, _, decoder, _ = heat_maps(draw_trained(trained, LENGTH))
