@@ -23,6 +23,8 @@ _SET_BY_VOCABULARY = {
     "vocabulary_size", "source_vocabulary_size", "pad_id", "bos_id", "eos_id", "unk_id"
 }  # fmt: skip
 
+_MAX_WEIGHT = 1_000
+
 
 class Precision(Enum):
     """Arithmetic of the training steps."""
@@ -200,4 +202,10 @@ def _data_section(values: Mapping[str, Any]) -> DataRecipe:
     for number, file in enumerate(files):
         if not file.path:
             raise OptionError(f"data.files[{number}].path is missing; name a TSV file to train on")
+        # Written so that it refuses nan too.
+        if not file.weight <= _MAX_WEIGHT:
+            raise OptionError(
+                f"data.files[{number}].weight: {file.weight} is more than {_MAX_WEIGHT}, the"
+                " largest allowed"
+            )
     return data

@@ -1,3 +1,4 @@
+import math
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,14 @@ def test_keys_are_read() -> None:
         (
             {"data": {"files": [{"path": "a", "weight": 0}]}},
             r"data\.files\[0\]\.weight: 0\.0 is less",
+        ),
+        (
+            {"data": {"files": [{"path": "a", "weight": math.inf}]}},
+            r"weight: inf is more than 1000",
+        ),
+        (
+            {"data": {"files": [{"path": "a", "weight": math.nan}]}},
+            r"weight: nan is more than 1000",
         ),
         ({"data": {"files": [{"pth": "a"}]}}, r"data\.files\[0\]\.pth is not known"),
         ({"optimiser": {}}, r"\[optimiser\] is not known"),
