@@ -80,13 +80,18 @@ def main(argv: list[str]) -> int:
     )
     with options.connect() as client:
         result = client.attention(options.source, options.target_text, **options.call())
-    lines = [_json_of(result)] if options.json else _map_of(result, options)
+    lines = [_json_of(result)] if options.json else map_of(result, options)
     print(*lines, sep="\n")
     return 0
 
 
-def _map_of(result: AttentionResult, options: AttentionOptions) -> Iterable[str]:
-    rows, columns, weights = _parts(result, options.kind)
+def map_of(result: AttentionResult, options: AttentionOptions) -> Iterable[str]:
+    """Draws the layer and head that the options name, as lines of text or of SVG.
+
+    Raises:
+        OptionError: There is no such layer or head.
+    """
+    rows, columns, weights = parts_of(result, options.kind)
     model = f"{result.model}/{result.version}"
     if not weights.layers:
         kind = options.kind.value
@@ -105,9 +110,10 @@ def _map_of(result: AttentionResult, options: AttentionOptions) -> Iterable[str]
     return [title, "", *text_map(matrix, rows, columns, options.style or _default_style(), width)]
 
 
-def _parts(
+def parts_of(
     result: AttentionResult, kind: Kind
 ) -> tuple[tuple[str, ...], tuple[str, ...], AttentionWeights]:
+    """Finds the weights of one kind; gives the tokens of its rows and of its columns first."""
     source, target = result.source_tokens, result.target_tokens
     if kind is Kind.CROSS:
         return target, source, result.cross

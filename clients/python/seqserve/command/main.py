@@ -23,6 +23,7 @@ _OWN_PACKAGES = {
     "seqserve_model",
     "seqserve_export",
     "seqserve_import",
+    "seqserve_plot",
 }
 
 
