@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple
 
 from tokenizers import decoders
@@ -14,6 +14,8 @@ from tokenizers import decoders
 _KNOWN_SHARE = 0.002
 # Tokens of byte-level vocabularies are spelled with a character for each byte.
 _BYTE_LEVEL_SPACE = "\u0120"
+# Characters whose script is remembered; callers choose which ones they send.
+_MAX_CACHED = 10_000
 
 
 class Alphabet(NamedTuple):
@@ -36,7 +38,7 @@ class Alphabet(NamedTuple):
         return cls(frozenset(scripts) - {""}, unknown_ids)
 
 
-@cache
+@lru_cache(_MAX_CACHED)
 def script_of(character: str) -> str:
     """Returns the script of a letter: the first word of its name in Unicode, such as ``LATIN``.
 
