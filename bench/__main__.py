@@ -1,4 +1,4 @@
-"""All comparisons in one run: tables, ``bench/report.json`` and pictures in ``bench/plots``.
+"""All comparisons in one run: tables, ``bench/report.json`` and its picture, ``report.svg``.
 
 python -m bench            a quarter of an hour on two cores; leave the machine alone meanwhile
 """
@@ -17,12 +17,14 @@ import torch
 
 from bench import imported, offline, online, overhead, roofline
 from bench.artifacts import newest
-from bench.plots import draw
 from bench.provenance import Provenance
+from seqserve_plot.bench import draw
+from seqserve_plot.picture import save
 from seqserve_server.front.cores import available_cores
 
 _FOLDER = Path(__file__).parent
 _REPORT = _FOLDER / "report.json"
+_PICTURE = _FOLDER / "report.svg"
 _MODEL = Path("models/en-de")
 _LENGTH = 32
 _IMPORTED_ROWS = 8
@@ -54,8 +56,8 @@ def main() -> int:
         report.setdefault("provenance", {})[part] = asdict(provenance)
         _REPORT.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     if all(part in report for part in _PARTS):
-        for file in draw(report, _FOLDER / "plots"):
-            print(f"drawn: {file}")
+        save(draw(report), _PICTURE)
+        print(f"drawn: {_PICTURE}")
     print(f"written: {_REPORT}, after {(time.perf_counter() - began_s) / 60:.0f} minutes")
     return 0
 
@@ -68,7 +70,7 @@ def _options() -> argparse.Namespace:
         description="Compares with other engines in one run; all parts take a quarter of an hour on"
         " two cores.",
         epilog=f"parts:\n{parts}\n\ntables are printed, all numbers go to bench/report.json, and"
-        " pictures to bench/plots/.",
+        " a picture of all parts to bench/report.svg.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(

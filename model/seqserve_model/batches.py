@@ -47,27 +47,34 @@ class Examples:
     """Tokenised pairs, each kept as one array of ids."""
 
     def __init__(
-        self, pairs: Sequence[Pair], tokenizer: Tokenizer, config: TransformerConfig
+        self,
+        pairs: Sequence[Pair],
+        tokenizer: Tokenizer,
+        config: TransformerConfig,
+        weights: Sequence[float] | None = None,
     ) -> None:
         """Tokenises pairs and drops those longer than the model's limits.
 
-        Attributes are ``dropped``, the number of pairs that were too long, and ``lengths``, the
-        source and target tokens of each pair that is left, the end token counted.
+        Attributes are ``dropped``, the number of pairs that were too long, ``lengths``, the
+        source and target tokens of each pair that is left, the end token counted, and
+        ``weights``, how often an epoch has each of these, or None for once.
         """
         sources = tokenizer.encode_batch([pair.source for pair in pairs])
         targets = tokenizer.encode_batch([pair.target for pair in pairs])
+        # Only the limit of a source counts the end token.
         kept = [
-            (np.array(source, dtype=np.int64), np.array(target, dtype=np.int64))
-            for source, target in zip(sources, targets, strict=True)
-            # Only the limit of a source counts the end token.
+            row
+            for row, (source, target) in enumerate(zip(sources, targets, strict=True))
             if len(source) <= config.max_source_length
             and len(target) - 1 <= config.max_target_length
         ]
         self._config = config
-        self._sources: list[Ids] = [source for source, _ in kept]
-        self._targets: list[Ids] = [target for _, target in kept]
+        self._sources: list[Ids] = [np.array(sources[row], dtype=np.int64) for row in kept]
+        self._targets: list[Ids] = [np.array(targets[row], dtype=np.int64) for row in kept]
         self.dropped = len(pairs) - len(kept)
-        self.lengths = np.array([(len(s), len(t)) for s, t in kept], dtype=np.int64).reshape(-1, 2)
+        lengths = [(len(sources[row]), len(targets[row])) for row in kept]
+        self.lengths = np.array(lengths, dtype=np.int64).reshape(-1, 2)
+        self.weights = None if weights is None else np.array([weights[row] for row in kept])
 
     def __len__(self) -> int:
         """Counts the pairs."""
@@ -90,7 +97,14 @@ class Examples:
         )
 
 
-def epoch_order(lengths: Ids, *, max_tokens: int, seed: int, epoch: int) -> list[list[int]]:
+def epoch_order(
+    lengths: Ids,
+    *,
+    max_tokens: int,
+    seed: int,
+    epoch: int,
+    weights: NDArray[np.float64] | None = None,
+) -> list[list[int]]:
     """Groups the pairs of one epoch into batches, each given as its rows.
 
     Args:
@@ -99,9 +113,15 @@ def epoch_order(lengths: Ids, *, max_tokens: int, seed: int, epoch: int) -> list
             a batch of its own.
         seed: Decides the order, together with the epoch.
         epoch: Index of the epoch.
+        weights: How often each pair occurs on average, ``[N]``: 2.5 is twice in one epoch and
+            three times in another. None for once.
     """
     random = np.random.default_rng((seed, epoch))
-    shuffled = random.permutation(len(lengths))
+    rows = np.arange(len(lengths))
+    if weights is not None:
+        whole = np.floor(weights)
+        rows = rows.repeat((whole + (random.random(len(rows)) < weights - whole)).astype(np.int64))
+    shuffled = random.permutation(rows)
     mean_tokens = max(1.0, float(lengths.sum()) / max(1, len(lengths)))
     pool_rows = max(1, int(_POOL_BATCHES * max_tokens / mean_tokens))
     batches: list[list[int]] = []

@@ -15,7 +15,7 @@ import contextlib
 import gzip
 import random
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, NamedTuple, cast
@@ -61,6 +61,8 @@ class Split:
     training: list[Pair]
     validation: list[Pair]
     test: list[Pair]
+    weights: list[float] | None = None
+    """How often an epoch has each training pair, on average; None for once."""
 
 
 def normalise(text: str) -> str:
@@ -156,6 +158,16 @@ def split_pairs(
             "data.test_pairs"
         )
     return Split(training=training, validation=validation, test=test)
+
+
+def pairs_apart_from(pairs: Iterable[Pair], held_out: Sequence[Pair]) -> list[Pair]:
+    """Lists the pairs that share no sentence with held-out ones, on either side."""
+    taken = {(side, sentence_key(text)) for pair in held_out for side, text in enumerate(pair)}
+    return [
+        pair
+        for pair in pairs
+        if not any((side, sentence_key(text)) in taken for side, text in enumerate(pair))
+    ]
 
 
 def write_pairs(path: Path, pairs: Iterable[Pair]) -> None:

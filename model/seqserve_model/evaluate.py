@@ -9,22 +9,26 @@ import contextlib
 import dataclasses
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from sacrebleu.metrics import BLEU, CHRF
 
+from seqserve import Client
 from seqserve.errors import OptionError
-from seqserve_model.checkpoint import load_run
+from seqserve.options import flag_of
+from seqserve_model.checkpoint import RunDirectory, load_run
 from seqserve_model.data import Pair, read_pairs
-from seqserve_model.options import EvaluateOptions
+from seqserve_model.options import EvaluateOptions, Tokenize
 from seqserve_model.search import greedy_in_batches
 from seqserve_model.transformer import Transformer
 from seqserve_model.weights import Weights
 from seqserve_server.contract.manifest import FILE as MANIFEST
+from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.offline import Offline
 
@@ -78,9 +82,24 @@ class TorchTranslator:
         return [self.tokenizer.decode(ids) for ids in found]
 
 
-def score(translations: Sequence[str], references: Sequence[str]) -> Scores:
-    """Scores translations, one reference each."""
-    bleu, chrf = BLEU(), CHRF()
+@dataclass(frozen=True, slots=True)
+class ServerTranslator:
+    """Translates by calls of a server."""
+
+    client: Client
+    options: Mapping[str, Any]
+    """Model, languages and decoding options of each call."""
+
+    def __call__(self, sources: Sequence[str], /) -> list[str]:
+        """Translates each source, in order; one that is too long is an error."""
+        return [result.text for result in self.client.generate_many(sources, **self.options)]
+
+
+def score(
+    translations: Sequence[str], references: Sequence[str], tokenize: Tokenize = Tokenize.MTEVAL
+) -> Scores:
+    """Scores translations, one reference each; ``tokenize`` is BLEU's alone."""
+    bleu, chrf = BLEU(tokenize=tokenize.value), CHRF()
     bleu_score = bleu.corpus_score(list(translations), [list(references)])
     chrf_score = chrf.corpus_score(list(translations), [list(references)])
     return Scores(
@@ -93,25 +112,26 @@ def score(translations: Sequence[str], references: Sequence[str]) -> Scores:
     )
 
 
-def evaluate(translate: Translator, pairs: Sequence[Pair]) -> tuple[Scores, list[str]]:
+def evaluate(
+    translate: Translator, pairs: Sequence[Pair], tokenize: Tokenize = Tokenize.MTEVAL
+) -> tuple[Scores, list[str]]:
     """Translates the sources of pairs and scores the result; gives the translations too."""
     translations = translate([pair.source for pair in pairs])
-    return score(translations, [pair.target for pair in pairs]), translations
+    return score(translations, [pair.target for pair in pairs], tokenize), translations
 
 
 def run(options: EvaluateOptions) -> None:
-    """Scores a run or an artifact on held-out pairs, and prints the scores."""
-    if is_artifact(options.path):
-        _check_for_artifact(options)
+    """Scores a run, an artifact or a server on held-out pairs, and prints the scores."""
+    _check(options)
     with open_translator(options) as translate:
-        data = options.data or options.path / "test.tsv"
+        data = options.data or RunDirectory(_path(options)).test
         corpus = read_pairs(
             data, source_column=options.source_column, target_column=options.target_column
         )
         for line in corpus.report():
             print(line, file=sys.stderr)
         pairs = corpus.pairs[: options.limit]
-        scores, translations = evaluate(translate, pairs)
+        scores, translations = evaluate(translate, pairs, options.tokenize)
     if options.translations:
         options.translations.write_text("\n".join(translations) + "\n", encoding="utf-8")
     if options.json:
@@ -120,21 +140,49 @@ def run(options: EvaluateOptions) -> None:
         print(scores)
 
 
-def _check_for_artifact(options: EvaluateOptions) -> None:
+def _check(options: EvaluateOptions) -> None:
+    """Refuses what a run, an artifact or a server cannot do."""
+    if options.path and not is_artifact(options.path):
+        for name, value in _search(options).items():
+            raise OptionError(
+                f"{flag_of(name)} {value}: a run is scored with greedy search; export it, and name"
+                " the artifact"
+            )
+        return
+    what = "an artifact" if options.path else "a server"
     if options.data is None:
-        raise OptionError("--data: an artifact has no test set; name a TSV file")
+        raise OptionError(f"--data: {what} has no test set; name a TSV file")
     if options.weights is not Weights.RESULT:
-        raise OptionError("--weights: an artifact has weights of its own only; name a run")
+        raise OptionError(f"--weights: {what} has weights of its own only; name a run")
     if options.device != "cpu":
-        raise OptionError("--device: an artifact is scored on the CPU; name a run, or leave it out")
+        raise OptionError(f"--device: {what} is scored on the CPU; name a run, or leave it out")
+    if options.threads and not options.path:
+        raise OptionError("--threads: a server has threads of its own; leave it out")
+
+
+def _search(options: EvaluateOptions) -> dict[str, Any]:
+    """Gives the options of the search that are set, by name."""
+    values = {"beam_size": options.beam_size, "length_penalty": options.length_penalty}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _path(options: EvaluateOptions) -> Path:
+    assert options.path is not None, "a server's data are named"
+    return options.path
 
 
 @contextlib.contextmanager
 def open_translator(options: EvaluateOptions) -> Iterator[Translator]:
-    """Opens the run or the artifact, for as long as the context lasts."""
+    """Opens the run, the artifact or the client, for as long as the context lasts."""
+    if options.path is None:
+        with options.connect() as client:
+            yield ServerTranslator(client, {**options.call(), **_search(options)})
+        return
     if is_artifact(options.path):
         with Offline(options.path, threads=options.threads or 1) as artifact:
-            yield artifact
+            length = artifact.manifest.limits.max_target_length
+            decoding = DecodingOptions(max_decoding_length=length, **_search(options))
+            yield partial(artifact, options=decoding)
         return
     if not (options.path / "config.json").is_file():
         raise OptionError(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
+from seqserve.command.connection import PairCallOptions
 from seqserve.options import option
 from seqserve_model.weights import WEIGHTS_HELP, Weights
 
@@ -31,16 +33,49 @@ class TrainOptions:
     )
 
 
+class Tokenize(Enum):
+    """How BLEU divides a text into words, by the names of sacrebleu."""
+
+    MTEVAL = "13a"
+    """As the script mteval-v13a does."""
+    NONE = "none"
+    """At spaces alone, for text that is divided already."""
+    INTERNATIONAL = "intl"
+    """Punctuation and symbols of every script apart."""
+    CHARACTERS = "char"
+    """Each character is a word, for scripts that write no spaces."""
+    CHINESE = "zh"
+    """Chinese characters apart."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvaluateOptions:
+class EvaluateOptions(PairCallOptions):
     """Options of ``seqserve evaluate``."""
 
-    path: Path = option(help="Directory of a training run, or of an artifact.", positional=True)
+    path: Path | None = option(
+        None,
+        help="Directory of a training run, or of an artifact; if not given, the server of --target"
+        " translates.",
+        positional=True,
+    )
     data: Path | None = option(
         None, help="TSV file of source and target; a run's own test set if not given."
     )
     source_column: int = option(0, help="Column of the source in the data.", minimum=0)
     target_column: int = option(1, help="Column of the target in the data.", minimum=0)
+    tokenize: Tokenize = option(Tokenize.MTEVAL, help="How BLEU divides a text into words.")
+    beam_size: int | None = option(
+        None,
+        help="Hypotheses that beam search keeps; for artifacts and servers. By default an artifact"
+        " searches greedily, and a server as its model recommends.",
+        minimum=1,
+        maximum=64,
+    )
+    length_penalty: float | None = option(
+        None,
+        help="Exponent of the length that beams are ranked by; for artifacts and servers.",
+        minimum=0,
+    )
     weights: Weights = option(Weights.RESULT, help=WEIGHTS_HELP)
     limit: int | None = option(None, help="Score only the first pairs.", minimum=1)
     device: str = option("cpu", help="Torch device for a run, such as cpu or cuda.")

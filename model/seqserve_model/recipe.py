@@ -23,6 +23,8 @@ _SET_BY_VOCABULARY = {
     "vocabulary_size", "source_vocabulary_size", "pad_id", "bos_id", "eos_id", "unk_id"
 }  # fmt: skip
 
+_MAX_WEIGHT = 1_000
+
 
 class Precision(Enum):
     """Arithmetic of the training steps."""
@@ -55,10 +57,22 @@ class VocabularyRecipe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingFile:
+    """One of several files to train on: a section ``[[data.files]]``."""
+
+    path: str = _key("", "TSV file, plain, gzip or bzip2, relative to the working directory")
+    weight: float = _key(1.0, "how often an epoch has its pairs, on average: 2, 0.5", 0.001)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DataRecipe:
     """The parallel text, and what of it is held out."""
 
     path: str = _key("", "TSV file, plain, gzip or bzip2, relative to the working directory")
+    files: list[TrainingFile] = field(default_factory=list)
+    """In place of ``path``, several files with weights."""
+    validation_path: str = _key("", "file to watch the training by; if empty, pairs are held out")
+    test_path: str = _key("", "file for the final score; if empty, pairs are held out")
     source_column: int = _key(0, "column of the source; swap the two to turn the direction", 0)
     target_column: int = _key(1, "column of the target", 0)
     max_chars: int = _key(1_000, "longer sentences are skipped as bad lines", 1)
@@ -66,6 +80,17 @@ class DataRecipe:
     test_pairs: int = _key(2_000, "held out for the final score, never looked at before", 1)
     max_group: int = _key(16, "limit of pairs in a held-out group of linked sentences", 1)
     seed: int = _key(1, "decides which pairs are held out", 0)
+
+    @property
+    def training_files(self) -> list[TrainingFile]:
+        """The files to train on, one or several."""
+        return self.files or [TrainingFile(path=self.path)]
+
+    @property
+    def all_paths(self) -> list[str]:
+        """Every file that a training reads."""
+        paths = [file.path for file in self.training_files]
+        return [*paths, *filter(None, (self.validation_path, self.test_path))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,14 +163,12 @@ class Recipe:
             if not isinstance(section, dict):
                 raise OptionError(f"{name} is not a section; write [{name}]")
         model = _model_section(content.get("model", {}))
-        del sections["model"]
+        del sections["model"], sections["data"]
         others = {
             name: from_plain(kind, name, content.get(name, {})) for name, kind in sections.items()
         }
-        recipe = cls(model=model, **others)
-        if not recipe.data.path:
-            raise OptionError("data.path is missing; name the TSV file to train on")
-        return recipe
+        data = _data_section(content.get("data", {}))
+        return cls(model=model, data=data, **others)
 
     def to_dict(self) -> dict[str, Any]:
         """Gives plain values from which :meth:`from_dict` builds the same recipe."""
@@ -159,3 +182,30 @@ def _model_section(values: Mapping[str, Any]) -> Mapping[str, Any]:
             raise OptionError(f"model.{name} is set by the vocabulary; take it out")
     TransformerConfig.from_dict(values)
     return values
+
+
+def _data_section(values: Mapping[str, Any]) -> DataRecipe:
+    listed = values.get("files", [])
+    if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+        raise OptionError("data.files is no list of sections; write [[data.files]] above each")
+    files = [
+        from_plain(TrainingFile, f"data.files[{number}]", each)
+        for number, each in enumerate(listed)
+    ]
+    rest = {name: value for name, value in values.items() if name != "files"}
+    data = dataclasses.replace(from_plain(DataRecipe, "data", rest), files=files)
+    if bool(data.path) == bool(files):
+        reason = "and data.files exclude each other" if files else "is missing"
+        raise OptionError(
+            f"data.path {reason}; name the TSV file to train on, or several in [[data.files]]"
+        )
+    for number, file in enumerate(files):
+        if not file.path:
+            raise OptionError(f"data.files[{number}].path is missing; name a TSV file to train on")
+        # Written so that it refuses nan too.
+        if not file.weight <= _MAX_WEIGHT:
+            raise OptionError(
+                f"data.files[{number}].weight: {file.weight} is more than {_MAX_WEIGHT}, the"
+                " largest allowed"
+            )
+    return data

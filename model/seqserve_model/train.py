@@ -24,10 +24,11 @@ from seqserve_model.allocator import keep_freed_memory
 from seqserve_model.batches import Examples
 from seqserve_model.checkpoint import RunDirectory, read_json, write_json
 from seqserve_model.config import TransformerConfig
-from seqserve_model.data import Split, read_pairs, split_pairs, write_pairs
+from seqserve_model.data import Split, write_pairs
 from seqserve_model.dropout import use_byte_dropout
 from seqserve_model.evaluate import torch_device
 from seqserve_model.options import TrainOptions
+from seqserve_model.parallel_text import read_split
 from seqserve_model.recipe import Recipe
 from seqserve_model.revision import current_commit
 from seqserve_model.trainer import Corpora, End, Trainer
@@ -80,26 +81,11 @@ def prepare_data(recipe: Recipe, run: RunDirectory) -> tuple[Tokenizer, Corpora]
 
     Writes nothing before everything is known to fit, so that a corrected recipe needs no --fresh.
     """
-    data = recipe.data
-    corpus = read_pairs(
-        Path(data.path),
-        source_column=data.source_column,
-        target_column=data.target_column,
-        max_chars=data.max_chars,
-    )
-    for line in corpus.report():
-        _say(line)
-    split = split_pairs(
-        corpus.pairs,
-        validation_pairs=data.validation_pairs,
-        test_pairs=data.test_pairs,
-        max_group=data.max_group,
-        seed=data.seed,
-    )
+    split = read_split(recipe.data, _say)
     tokenizer = _vocabulary(recipe, run, split)
     config = _model_config(recipe, tokenizer)
     corpora = Corpora(
-        training=Examples(split.training, tokenizer, config),
+        training=Examples(split.training, tokenizer, config, split.weights),
         validation=Examples(split.validation, tokenizer, config),
         validation_pairs=split.validation,
     )
@@ -161,7 +147,9 @@ def _find_run(options: TrainOptions, recipe: Recipe) -> RunDirectory:
             raise OptionError(
                 f"{run.path}: holds a training; --resume goes on with it, --fresh removes it"
             )
-        _check_same(run.path, read_json(run.recipe), recipe.to_dict())
+        # Read as a recipe, so that keys which it was too old to have get their defaults.
+        began = Recipe.from_dict(read_json(run.recipe))
+        _check_same(run.path, began.to_dict(), recipe.to_dict())
     return run
 
 
@@ -194,12 +182,14 @@ def _stopping_on_signals(trainer: Trainer) -> Iterator[None]:
 
 def _write_result(trainer: Trainer, command: str) -> None:
     validation, run, state = trainer.finish(), trainer.run, trainer.state
-    data = Path(trainer.recipe.data.path)
     report = {
         "command": command,
         "commit": current_commit(),
         "recipe": trainer.recipe.to_dict(),
-        "data_sha256": hashlib.sha256(data.read_bytes()).hexdigest(),
+        "data_sha256": {
+            path: hashlib.sha256(Path(path).read_bytes()).hexdigest()
+            for path in trainer.recipe.data.all_paths
+        },
         "steps": state.step,
         "epochs": state.epoch,
         "target_tokens": state.target_tokens,

@@ -193,6 +193,7 @@ class Trainer:
                 max_tokens=training.max_tokens,
                 seed=training.seed,
                 epoch=state.epoch,
+                weights=examples.weights,
             )
             while state.batch < len(order):
                 state.batch += 1

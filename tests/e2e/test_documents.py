@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from seqserve import Client
+from seqserve import Client, Result, SourceWarning
 
+from .novel import novel
 from .process import PATIENCE_S, ServerProcess
 
 MODELS = Path(__file__).parents[2] / "models"
@@ -52,3 +54,54 @@ def test_a_file_is_translated(shipped: ServerProcess, tmp_path: Path) -> None:
         tokens = client.tokenize(SENTENCES[0])
         assert client.detokenize(tokens.token_ids) == SENTENCES[0]
     assert out.read_bytes().decode() == f"# {text}\r\n\r\n```\r\ncode\r\n```\r\n"
+
+
+def test_tags_follow_their_words(shipped: ServerProcess, tmp_path: Path) -> None:
+    source, out = tmp_path / "a.html", tmp_path / "b.html"
+    source.write_text(
+        '<p>She bought a <b>red car</b> last week. <a href="x">Do you want</a> to '
+        "<i>dance</i> with me?<script>A <b>red</b> car.</script></p>\n"
+    )
+    command = [sys.executable, "-m", "seqserve", "translate", str(source), "-o", str(out)]
+    done = subprocess.run(
+        [*command, "--target", shipped.target], capture_output=True, timeout=PATIENCE_S
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    translated = out.read_text()
+    assert re.search(r"<b>[^<]*Auto</b> gekauft", translated)
+    assert "<i>tanzen</i>?<script>A <b>red</b> car.</script></p>" in translated
+    assert '. <a href="x">Willst du</a> ' in translated
+
+
+def test_what_the_model_cannot_read_is_told(shipped: ServerProcess) -> None:
+    with Client(shipped.target) as client:
+        result = client.generate("We watched a film. 안녕하세요 여러분. <b>Hello</b>!")
+    unknown = SourceWarning.UNKNOWN_CHARACTERS
+    assert [segment.source_warnings for segment in result.segments] == [
+        (),
+        (unknown, SourceWarning.OTHER_SCRIPT),
+        (unknown, SourceWarning.MARKUP),
+    ]
+    assert set(result.source_warnings) == set(SourceWarning) - {SourceWarning.UNSPECIFIED}
+    first, *others = (segment.hypotheses[0].confidence or 0.0 for segment in result.segments)
+    assert all(first > other for other in others)
+
+
+@pytest.mark.slow
+def test_a_long_text_is_answered_sentence_by_sentence_in_every_way(shipped: ServerProcess) -> None:
+    text, sentences = novel(300)
+    lines = text.split("\n")
+    written = [index for index, line in enumerate(lines) if line]
+    with Client(shipped.target) as client:
+        whole = client.generate(text, timeout_s=PATIENCE_S)
+        bulk = dict(client.generate_bulk(lines[index] for index in written))
+    spans = [text[each.source_begin : each.source_end] for each in whole.segments]
+    assert spans == sentences, "each sentence is answered once"
+    answered = whole.text.split("\n")
+    assert [bool(line.strip()) for line in answered] == [bool(line) for line in lines]
+    assert len(bulk) == len(written)
+    for number, index in enumerate(written):
+        result = bulk[number]
+        assert isinstance(result, Result)
+        assert result.text == answered[index]
+    assert shipped.is_idle()

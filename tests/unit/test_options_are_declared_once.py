@@ -16,6 +16,7 @@ GENERATED = ("clients/python/seqserve/v1", "server/seqserve_server/front/rpc/ope
 OF_ANSWERS = {
     "num_hypotheses",
     "replace_unknowns",
+    "return_alignment",
     "return_attention",
     "return_scores",
     "return_token_scores",

@@ -24,6 +24,7 @@ from seqserve.errors import (
     Unreachable,
 )
 from seqserve.results import (
+    AlignedToken,
     Hypothesis,
     Model,
     ModelState,
@@ -31,6 +32,7 @@ from seqserve.results import (
     Result,
     ScoreResult,
     Segment,
+    SourceWarning,
     StopReason,
     Timings,
     TokenizeResult,
@@ -41,6 +43,7 @@ from seqserve.tls import TLS
 
 __all__ = [
     "TLS",
+    "AlignedToken",
     "AsyncClient",
     "AttentionResult",
     "AttentionWeights",
@@ -67,6 +70,7 @@ __all__ = [
     "ScoreResult",
     "Segment",
     "SeqserveError",
+    "SourceWarning",
     "StopReason",
     "Timings",
     "TokenizeResult",

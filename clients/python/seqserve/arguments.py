@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from seqserve.errors import invalid_argument
 
@@ -17,7 +17,7 @@ WINDOW = 4
 """Maximum number of sources between input and output for each call under way, so that one slow
 answer delays few others."""
 
-S = TypeVar("S", bound=Iterable[str] | AsyncIterable[str])
+S = TypeVar("S", bound=Iterable[Any] | AsyncIterable[Any])
 
 
 def checked_concurrency(concurrency: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import TypeAlias
 
 from seqserve.v1.generation_options import GenerationOptions
 
@@ -30,3 +31,7 @@ class GenerateOptions(GenerationOptions, total=False):
     choose."""
     priority: Priority | None
     """Order of requests while they wait; normal by default."""
+
+
+BulkSource: TypeAlias = str | tuple[str, GenerateOptions]
+"""One of many sources of a call: a text, perhaps with options that it alone has."""

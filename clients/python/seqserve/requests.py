@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Unpack
 
-from seqserve.decoding import GenerateOptions
+from seqserve.decoding import BulkSource, GenerateOptions
 from seqserve.fields import set_field, set_fields
 from seqserve.v1 import generation_pb2, model_pb2
 
@@ -45,11 +45,20 @@ def generate_batch_request(
 
 
 def generate_bulk_request(
-    template: generation_pb2.GenerateRequest, id_: int, source: str
+    template: generation_pb2.GenerateRequest, id_: int, source: BulkSource
 ) -> generation_pb2.GenerateBulkRequest:
-    """Builds one request of GenerateBulk from the request without its source."""
+    """Builds one request of GenerateBulk from the request without its source.
+
+    The source may bring options of its own, which take the place of those of the template.
+    """
+    text, own = source if isinstance(source, tuple) else (source, GenerateOptions())
     request = generation_pb2.GenerateBulkRequest(id=id_, request=template)
-    set_field(request.request, "source", source)
+    changed = generate_request("", **own)
+    # A list would be appended to that of the template.
+    for field, _ in changed.options.ListFields():
+        request.request.options.ClearField(field.name)
+    request.request.MergeFrom(changed)
+    set_field(request.request, "source", text)
     return request
 
 

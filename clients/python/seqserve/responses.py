@@ -27,6 +27,10 @@ _STOP_REASONS = {
     number: results.StopReason[name.removeprefix("STOP_REASON_")]
     for name, number in generation_pb2.StopReason.items()
 }
+_WARNINGS = {
+    number: results.SourceWarning[name.removeprefix("SOURCE_WARNING_")]
+    for name, number in generation_pb2.SourceWarning.items()
+}
 
 
 def result_of(response: generation_pb2.GenerateResponse) -> results.Result:
@@ -38,6 +42,7 @@ def result_of(response: generation_pb2.GenerateResponse) -> results.Result:
         hypotheses=tuple(map(_hypothesis_of, response.hypotheses)),
         timings=_converted(results.Timings, response.timings),
         segments=tuple(map(_segment_of, response.segments)),
+        source_warnings=_warnings_of(response),
     )
 
 
@@ -114,12 +119,43 @@ def _hypothesis_of(message: generation_pb2.Hypothesis) -> results.Hypothesis:
         top_tokens=tuple(map(_top_tokens_of, message.top_tokens)),
         attention=tuple(tuple(token.weights) for token in message.attention),
         unmet_terms=tuple((term.source, term.target) for term in message.unmet_terms),
+        confidence=message.confidence if message.HasField("confidence") else None,
+        alignment=_alignment_of(message.alignment),
     )
 
 
 def _segment_of(message: generation_pb2.Segment) -> results.Segment:
     return _converted(
-        results.Segment, message, hypotheses=tuple(map(_hypothesis_of, message.hypotheses))
+        results.Segment,
+        message,
+        hypotheses=tuple(map(_hypothesis_of, message.hypotheses)),
+        source_warnings=_warnings_of(message),
+    )
+
+
+def _warnings_of(
+    message: generation_pb2.GenerateResponse | generation_pb2.Segment,
+) -> tuple[results.SourceWarning, ...]:
+    unknown = results.SourceWarning.UNSPECIFIED
+    return tuple(_WARNINGS.get(warning, unknown) for warning in message.source_warnings)
+
+
+def _alignment_of(message: generation_pb2.Alignment) -> tuple[results.AlignedToken, ...]:
+    columns = (
+        message.source_begins,
+        message.source_ends,
+        message.target_begins,
+        message.target_ends,
+    )
+    _check_lengths(*columns, of="aligned tokens", what="place")
+    return tuple(
+        results.AlignedToken(
+            source_begin=source_begin,
+            source_end=source_end,
+            target_begin=target_begin,
+            target_end=target_end,
+        )
+        for source_begin, source_end, target_begin, target_end in zip(*columns, strict=True)
     )
 
 

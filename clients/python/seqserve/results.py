@@ -52,6 +52,34 @@ class TopToken:
     """Its natural log-probability."""
 
 
+class SourceWarning(Enum):
+    """Why a source is probably not what its model reads; the answer may be fluent nonsense."""
+
+    UNSPECIFIED = "unspecified"
+    """A reason that this client does not know."""
+    UNKNOWN_CHARACTERS = "unknown_characters"
+    """It has letters or symbols, such as emoji, that the vocabulary of the model lacks."""
+    OTHER_SCRIPT = "other_script"
+    """At least three in ten of its letters are of scripts that the vocabulary does not have."""
+    MARKUP = "markup"
+    """It has tags of HTML or XML; they are read as text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlignedToken:
+    """A token of the target and the source token that it attends to most. Places count characters,
+    in a segment from its own beginning, and leave out white space."""
+
+    source_begin: int
+    """Where the source token begins in the source."""
+    source_end: int
+    """Where it ends."""
+    target_begin: int
+    """Where the target token begins in the text."""
+    target_end: int
+    """Where it ends."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hypothesis:
     """One generated text."""
@@ -79,6 +107,11 @@ class Hypothesis:
     """Weights ``[tokens, source_pieces]``; empty unless requested."""
     unmet_terms: tuple[tuple[str, str], ...] = ()
     """Source and target of each term that the source has and this hypothesis lacks."""
+    confidence: float | None = None
+    """How good the text probably is, from 0 to 1: the chrF / 100 that translations like it have on
+    average. It compares answers of one model. None if scores were not computed."""
+    alignment: tuple[AlignedToken, ...] = ()
+    """Where the tokens of the text come from; empty unless requested."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +136,8 @@ class Segment:
     source_pieces: tuple[str, ...] = ()
     """The source tokens as the tokenizer writes them, the end token last; empty unless attention is
     requested."""
+    source_warnings: tuple[SourceWarning, ...] = ()
+    """Why the model probably cannot read the source; empty if nothing is wrong."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +178,8 @@ class Result:
     segments: tuple[Segment, ...] = ()
     """The segments of the source, in order; empty without segmentation. With it there is one
     hypothesis, the text of all; tokens and all that belongs to them are in the segments."""
+    source_warnings: tuple[SourceWarning, ...] = ()
+    """Why the model probably cannot read the source; empty if nothing is wrong."""
 
     @property
     def text(self) -> str:
@@ -163,6 +200,11 @@ class Result:
     def score(self) -> float | None:
         """Sum of the natural log-probabilities of the tokens; None if it was not computed."""
         return self.hypotheses[0].score
+
+    @property
+    def confidence(self) -> float | None:
+        """How good the text probably is, from 0 to 1; None if scores were not computed."""
+        return self.hypotheses[0].confidence
 
     @property
     def stop_reason(self) -> StopReason:

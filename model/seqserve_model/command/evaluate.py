@@ -13,7 +13,9 @@ _EPILOG = """\
 examples:
   seqserve evaluate runs/en-de
   seqserve evaluate runs/en-de --translations out.txt
-  seqserve evaluate models/en-de/2 --data test.tsv"""
+  seqserve evaluate models/en-de/2 --data test.tsv --beam-size 5 --length-penalty 0.6
+  seqserve evaluate --target localhost:50051 --model en-de --data test.tsv
+  seqserve evaluate models/en-de/2 --data test.tokenized.tsv --tokenize none"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import tokenizers
 
 from seqserve.errors import OptionError
+from seqserve_server.contract.alphabet import Alphabet
 from seqserve_server.contract.manifest import Manifest
 
 FILE = "tokenizer.json"
@@ -191,6 +192,11 @@ class Tokenizer:
         """The tokens of sources by their ids, as spelled in the vocabulary."""
         return self._source.spelled
 
+    @cached_property
+    def alphabet(self) -> Alphabet:
+        """What the vocabulary of sources can spell."""
+        return Alphabet.of(self.source_vocabulary, self._source.byte_ids | {self._source.unk_id})
+
     def id_of(self, token: str) -> int | None:
         """Returns the id of a target token as spelled in the vocabulary; None if it has none."""
         return self._target.id_of(token)
@@ -221,7 +227,8 @@ class _Side:
         self.vocabulary_size: int = library.get_vocab_size()
         self._size = self.vocabulary_size if size is None else size
         self.pad_id, self.eos_id, self.unk_id = map(self._known_id_of, (PAD, EOS, UNK))
-        self.byte_ids = frozenset(map(library.token_to_id, BYTE_TOKENS)) - {None}
+        found = map(library.token_to_id, BYTE_TOKENS)
+        self.byte_ids = frozenset(id_ for id_ in found if id_ is not None)
         added = library.get_added_tokens_decoder()
         self.hidden_ids = frozenset(id_ for id_, token in added.items() if token.special)
         self._unwritten_ids = self.hidden_ids | {self.pad_id, self.eos_id, self.id_of(BOS)}

@@ -125,7 +125,9 @@ class Offline:
         limit = self.manifest.limits.max_source_length
         return self.tokenizer.truncate(self.tokenizer.encode(text), limit)
 
-    def __call__(self, texts: Sequence[str], /) -> list[str]:
-        """Translates texts, in order."""
-        answers = self.decode([self.encode(text) for text in texts])
+    def __call__(
+        self, texts: Sequence[str], /, options: DecodingOptions | None = None
+    ) -> list[str]:
+        """Translates texts, in order; greedily unless ``options`` say otherwise."""
+        answers = self.decode([self.encode(text) for text in texts], options)
         return [self.tokenizer.decode(answer.best.token_ids) for answer in answers]

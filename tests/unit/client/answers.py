@@ -2,7 +2,8 @@
 
 The tokens of a given target score -0.5, -1.0, -1.5 and so on. There are two layers of two heads. In
 layer 1, head 0 attends to the token with the same index, head 1 to all tokens equally; in layer 0
-it is the other way round. The decoder of the model ``ssru`` is recurrent and has no attention.
+it is the other way round. The decoder of the model ``ssru`` is recurrent and has no attention. The
+model ``blind`` shows no alignment. Sources with a smile have unknown characters.
 """
 
 from __future__ import annotations
@@ -23,22 +24,31 @@ def answer(
     options: generation_pb2.GenerationOptions = PLAIN,
 ) -> generation_pb2.GenerateResponse:
     words = source.upper().split()
+    warnings = [generation_pb2.SOURCE_WARNING_UNKNOWN_CHARACTERS] if "🙂" in source else []
     total = options.num_hypotheses or 1
     return generation_pb2.GenerateResponse(
         model=model or "capitals",
         version=version or 2,
-        hypotheses=[hypothesis(source.upper(), rank, options) for rank in range(total)],
+        hypotheses=[
+            hypothesis(source.upper(), rank, options, is_aligned=model != "blind")
+            for rank in range(total)
+        ],
         source_tokens=len(words) + 1,
         generated_tokens=len(words),
         timings=generation_pb2.Timings(
             queue_ms=1.0, encode_ms=2.0, decode_ms=3.0, first_token_ms=4.0, total_ms=6.0
         ),
         source_pieces=[*source.split(), "</s>"] if options.return_attention else [],
+        source_warnings=warnings,
     )
 
 
 def hypothesis(
-    text: str, rank: int, options: generation_pb2.GenerationOptions
+    text: str,
+    rank: int,
+    options: generation_pb2.GenerationOptions,
+    *,
+    is_aligned: bool = True,
 ) -> generation_pb2.Hypothesis:
     words = text.split()
     message = generation_pb2.Hypothesis(
@@ -57,6 +67,12 @@ def hypothesis(
         message.top_tokens.add(
             tokens=[f"T{n}" for n in best], token_ids=best, scores=[-0.5 - n for n in best]
         )
+    if options.return_alignment and is_aligned:
+        places = [found.span() for found in re.finditer(r"\S+", text)]
+        begins, ends = zip(*places, strict=True)
+        columns = {"source_begins": begins, "target_begins": begins}
+        columns |= {"source_ends": ends, "target_ends": ends}
+        message.alignment.CopyFrom(generation_pb2.Alignment(**columns))
     for place in range(len(words) if options.return_attention else 0):
         message.attention.add(weights=[float(key == place) for key in range(len(words) + 1)])
     return message

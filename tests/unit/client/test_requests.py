@@ -224,3 +224,12 @@ def test_requests_that_change_what_is_loaded() -> None:
 def test_weights_are_whole_numbers(weights: Any) -> None:
     with pytest.raises(InvalidArgument, match=r"weights: .* is not a mapping from versions"):
         requests.set_traffic_request("m", weights)
+
+
+def test_one_of_many_sources_may_have_options_of_its_own() -> None:
+    template = requests.generate_request("", model="a", beam_size=5, end_tokens=["x"])
+    alone = requests.generate_bulk_request(template, 7, ("b", {"end_tokens": ["y"], "top_k": 2}))
+    assert (alone.id, alone.request.source, alone.request.model) == (7, "b", "a")
+    options = alone.request.options
+    assert (options.beam_size, list(options.end_tokens), options.top_k) == (5, ["y"], 2)
+    assert list(template.options.end_tokens) == ["x"]

@@ -7,7 +7,15 @@ import pytest
 
 from seqserve import requests, responses
 from seqserve.errors import InternalError
-from seqserve.results import ModelState, Piece, StopReason, Timings, TopToken
+from seqserve.results import (
+    AlignedToken,
+    ModelState,
+    Piece,
+    SourceWarning,
+    StopReason,
+    Timings,
+    TopToken,
+)
 from seqserve.v1 import generation_pb2, model_pb2
 
 from .answers import answer, attended, scored, stream_of, tokenized
@@ -187,3 +195,28 @@ def test_the_enums_mirror_the_wire() -> None:
     states = [name.removeprefix("MODEL_STATE_") for name in names(model_pb2.ModelState)]
     assert [reason.name for reason in StopReason] == reasons
     assert [state.name for state in ModelState] == states
+
+
+def test_confidence_warnings_and_alignment() -> None:
+    alignment = generation_pb2.Alignment(
+        source_begins=[0], source_ends=[1], target_begins=[2], target_ends=[4]
+    )
+    hypothesis = generation_pb2.Hypothesis(confidence=0.25, alignment=alignment)
+    known = generation_pb2.SOURCE_WARNING_MARKUP
+    response = generation_pb2.GenerateResponse(
+        hypotheses=[hypothesis],
+        source_warnings=[known],
+        segments=[generation_pb2.Segment(source_warnings=[known])],
+    )
+    # Of a newer server.
+    response.source_warnings.append(99)  # type: ignore[arg-type]
+    result = responses.result_of(response)
+    assert result.confidence == 0.25
+    assert result.source_warnings == (SourceWarning.MARKUP, SourceWarning.UNSPECIFIED)
+    assert result.segments[0].source_warnings == (SourceWarning.MARKUP,)
+    token = AlignedToken(source_begin=0, source_end=1, target_begin=2, target_end=4)
+    assert result.hypotheses[0].alignment == (token,)
+    alignment.target_ends.append(9)
+    response.hypotheses[0].alignment.CopyFrom(alignment)
+    with pytest.raises(InternalError, match="aligned tokens that lack a place"):
+        responses.result_of(response)

@@ -12,6 +12,28 @@ from seqserve_model.vocabulary import learn_vocabulary
 pair_lengths = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), max_size=200)
 
 
+def test_pairs_occur_as_often_as_their_weight_says() -> None:
+    weights = np.array([1.0, 3.0, 0.25, 1.5] * 500)
+    counts = np.zeros(len(weights))
+    lengths = np.full((len(weights), 2), 3)
+    for epoch in range(2):
+        order = epoch_order(lengths, max_tokens=600, seed=1, epoch=epoch, weights=weights)
+        rows, times = np.unique(np.concatenate(order), return_counts=True)
+        found = np.zeros(len(weights))
+        found[rows] = times
+        # Never further than one from it, in any epoch.
+        assert (np.abs(found - weights) < 1).all()
+        counts += found / 2
+    # The mean of a thousand draws, at five standard deviations.
+    np.testing.assert_allclose(counts.reshape(-1, 4).mean(0), [1, 3, 0.25, 1.5], atol=0.08)
+
+
+def test_weights_of_one_change_no_count() -> None:
+    lengths = np.full((10, 2), 3)
+    order = epoch_order(lengths, max_tokens=60, seed=1, epoch=0, weights=np.ones(10))
+    assert sorted(row for batch in order for row in batch) == list(range(10))
+
+
 @given(pair_lengths, st.integers(1, 200), st.integers(0, 5))
 def test_an_epoch_reads_each_pair_once_within_the_budget(
     pairs: list[tuple[int, int]], max_tokens: int, epoch: int

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.unit.client.fake_server import FakeServer
 
 from seqserve.errors import OptionError
 from seqserve_model.checkpoint import RunDirectory, named_weights, write_json, write_tensors
@@ -17,11 +18,12 @@ from seqserve_model.evaluate import (
     score,
     torch_device,
 )
-from seqserve_model.options import EvaluateOptions
+from seqserve_model.options import EvaluateOptions, Tokenize
 from seqserve_model.search import greedy
 from seqserve_model.transformer import Transformer
 from seqserve_model.vocabulary import learn_vocabulary
 from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine import offline
@@ -144,6 +146,48 @@ def test_the_command_scores_an_artifact_and_closes_it(
     assert not set(threading.enumerate()) - before
 
 
+def test_an_artifact_searches_as_told(tiny_artifact: Path) -> None:
+    sources = ["The coffee tastes good.", "Nobody paints the garden.", "a b"]
+    found = {}
+    with offline.Offline(tiny_artifact) as artifact:
+        for beam_size in (1, 4):
+            decoding = DecodingOptions(
+                max_decoding_length=20, beam_size=beam_size, length_penalty=0.0
+            )
+            ids = [artifact.encode(source) for source in sources]
+            answers = artifact.decode(ids, decoding)
+            found[beam_size] = [artifact.tokenizer.decode(one.best.token_ids) for one in answers]
+    assert found[1] != found[4]
+    options = EvaluateOptions(path=tiny_artifact, beam_size=4, length_penalty=0.0)
+    with open_translator(options) as translate:
+        assert translate(sources) == found[4]
+
+
+def test_a_server_translates_through_the_client(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    data = tmp_path / "pairs.tsv"
+    write_pairs(data, [Pair("one two", "one two"), Pair("three", "three")])
+    server = FakeServer()
+    try:
+        called = ["--target", server.target, "--model", "m", "--beam-size", "3"]
+        assert main([*called, "--data", str(data)]) == 0
+    finally:
+        server.stop()
+    assert "BLEU" in capsys.readouterr().out
+    assert {request.source for request in server.requests} == {"one two", "three"}
+    for request in server.requests:
+        assert (request.model, request.options.beam_size) == ("m", 3)
+
+
+def test_text_that_is_divided_already_is_divided_no_further() -> None:
+    whole, divided = "It rains , today .", "It rains, today."
+    assert score([divided], [whole]).bleu == pytest.approx(100.0)
+    scores = score([divided], [whole], Tokenize.NONE)
+    assert scores.bleu < 50
+    assert "|tok:none|" in scores.bleu_signature
+
+
 def test_threads_are_those_within_a_step_of_an_artifact(
     tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +232,11 @@ def test_what_an_artifact_cannot_do_is_explained(
         (["RUN", "--data", "none.tsv"], "none.tsv: cannot be read"),
         (["RUN", "--limit", "0"], "less than 1"),
         (["RUN", "--threads", "0"], "less than 1"),
+        (["RUN", "--beam-size", "4"], "--beam-size 4: a run is scored with greedy search"),
+        (["RUN", "--length-penalty", "0.6"], "--length-penalty 0.6: a run is scored with greedy"),
+        (["RUN", "--tokenize", "mine"], "is not one of 13a, none"),
+        ([], "--data: a server has no test set"),
+        (["--data", "x.tsv", "--threads", "2"], "--threads: a server has threads of its own"),
     ],
 )
 def test_wrong_arguments_are_explained(run_path: Path, arguments: list[str], message: str) -> None:

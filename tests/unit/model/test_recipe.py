@@ -1,3 +1,4 @@
+import math
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,24 @@ def test_keys_are_read() -> None:
     ("content", "message"),
     [
         ({}, r"data\.path is missing"),
+        ({"data": {"path": "a", "files": [{"path": "b"}]}}, r"path and data\.files exclude"),
+        ({"data": {"files": []}}, r"data\.path is missing"),
+        ({"data": {"files": {"path": "b"}}}, r"write \[\[data\.files\]\]"),
+        ({"data": {"files": ["b"]}}, r"write \[\[data\.files\]\]"),
+        ({"data": {"files": [{"path": "a"}, {"weight": 2}]}}, r"data\.files\[1\]\.path is missing"),
+        (
+            {"data": {"files": [{"path": "a", "weight": 0}]}},
+            r"data\.files\[0\]\.weight: 0\.0 is less",
+        ),
+        (
+            {"data": {"files": [{"path": "a", "weight": math.inf}]}},
+            r"weight: inf is more than 1000",
+        ),
+        (
+            {"data": {"files": [{"path": "a", "weight": math.nan}]}},
+            r"weight: nan is more than 1000",
+        ),
+        ({"data": {"files": [{"pth": "a"}]}}, r"data\.files\[0\]\.pth is not known"),
         ({"optimiser": {}}, r"\[optimiser\] is not known"),
         ({"data": 3}, r"data is not a section"),
         ({"data": {"pth": "a"}}, r"data\.pth is not known; known are path"),
@@ -62,3 +81,15 @@ def test_a_wrong_file_is_named(tmp_path: Path, content: str | None) -> None:
         path.write_text(content)
     with pytest.raises(OptionError, match=r"mine\.toml: "):
         Recipe.load(path)
+
+
+def test_several_files_are_read_with_their_weights() -> None:
+    files = [{"path": "a.tsv"}, {"path": "b.tsv", "weight": 2}]
+    data = {"files": files, "validation_path": "valid.tsv"}
+    recipe = Recipe.from_dict({"data": data})
+    assert [(file.path, file.weight) for file in recipe.data.training_files] == [
+        ("a.tsv", 1.0),
+        ("b.tsv", 2.0),
+    ]
+    assert recipe.data.all_paths == ["a.tsv", "b.tsv", "valid.tsv"]
+    assert Recipe.from_dict(recipe.to_dict()) == recipe

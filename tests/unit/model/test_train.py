@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -116,6 +117,40 @@ def test_held_out_numbers_are_not_trained_on(finished: Path, recipe: Path) -> No
     ]
     assert not held_out[0] & held_out[1]
     assert all(len(part) == 20 for part in held_out)
+
+
+def test_a_run_from_before_a_key_was_there_goes_on(
+    finished: Path, train: Train, tmp_path: Path
+) -> None:
+    run = RunDirectory(tmp_path / "old")
+    shutil.copytree(finished, run.path)
+    recipe = json.loads(run.recipe.read_text())
+    for key in ("files", "validation_path", "test_path"):
+        del recipe["data"][key]
+    run.recipe.write_text(json.dumps(recipe))
+    assert train(run.path, "--resume") == 0
+
+
+def test_a_training_reads_files_of_its_own(recipe: Path, tmp_path: Path) -> None:
+    numbers = list(number_pairs(300))
+    parts = {"a": numbers[:200], "b": numbers[200:280], "valid": numbers[280:]}
+    for name, pairs in parts.items():
+        write_pairs(tmp_path / f"{name}.tsv", pairs)
+    files = {name: str(tmp_path / f"{name}.tsv") for name in parts}
+    data = f"""
+validation_path = "{files["valid"]}"
+files = [{{ path = "{files["a"]}" }}, {{ path = "{files["b"]}", weight = 2.5 }}]
+"""
+    mine = tmp_path / "mine.toml"
+    mine.write_text(re.sub(r"^path = .*$", lambda _: data, recipe.read_text(), flags=re.MULTILINE))
+    run = RunDirectory(tmp_path / "run")
+    assert main([str(mine), "--out", str(run.path), "--threads", "1", "--max-steps", "4"]) == 0
+    assert read_pairs(run.validation).pairs == parts["valid"]
+    assert len(read_pairs(run.test).pairs) == 20
+    assert json.loads(run.report.read_text())["data_sha256"].keys() == set(files.values())
+    # A list that came from JSON is the list of the recipe.
+    again = [str(mine), "--out", str(run.path), "--threads", "1", "--max-steps", "4", "--resume"]
+    assert main(again) == 0
 
 
 def test_equal_trainings_give_equal_weights(finished: Path, train: Train, tmp_path: Path) -> None:
@@ -263,7 +298,7 @@ def test_validation_needs_pairs_that_are_short_enough(
         short, long = Pair("1", "one"), Pair("1 " * 20, "one")
         return Split(training=[short], validation=[long], test=[short])
 
-    monkeypatch.setattr(seqserve_model.train, "split_pairs", hold_out_long_ones)
+    monkeypatch.setattr(seqserve_model.train, "read_split", hold_out_long_ones)
     with pytest.raises(OptionError, match="each of the 1 pairs to validate on is too long"):
         main([str(recipe), "--out", str(tmp_path / "run")])
 

@@ -22,6 +22,7 @@ from seqserve._concurrency.tasks import Failure, Queue, Semaphore, finished, ite
 from seqserve._transport.method import Method
 from seqserve._transport.status import max_bytes_of, too_large
 from seqserve.arguments import checked_concurrency, checked_sources
+from seqserve.decoding import BulkSource
 from seqserve.errors import CallError
 from seqserve.results import Result
 from seqserve.retry import Attempts
@@ -35,7 +36,7 @@ class BulkRun:
         self,
         group: CallGroup,
         template: generation_pb2.GenerateRequest,
-        sources: Iterable[str] | AsyncIterable[str],
+        sources: Iterable[BulkSource] | AsyncIterable[BulkSource],
         concurrency: int,
         attempts: Attempts,
     ) -> None:
@@ -86,7 +87,7 @@ class BulkRun:
             self._failure = error
         self._pending.close()
 
-    async def _paced(self) -> AsyncIterator[tuple[int, str]]:
+    async def _paced(self) -> AsyncIterator[tuple[int, BulkSource]]:
         """Yields each source with its number when there is room for it."""
         numbers = count()
         await self._room.acquire()

@@ -21,7 +21,7 @@ from seqserve._transport.metadata import MetadataSource
 from seqserve._transport.method import Method
 from seqserve.attention import AttentionResult
 from seqserve.availability import Availability
-from seqserve.decoding import GenerateOptions
+from seqserve.decoding import BulkSource, GenerateOptions
 from seqserve.errors import CallError
 from seqserve.results import Piece, Result, ScoreResult, TokenizeResult
 from seqserve.retry import RetryPolicy
@@ -155,7 +155,7 @@ class AsyncClient(AsyncModelClient):
 
     def generate_bulk(
         self,
-        sources: Iterable[str] | AsyncIterable[str],
+        sources: Iterable[BulkSource] | AsyncIterable[BulkSource],
         *,
         concurrency: int = arguments.BULK_CONCURRENCY,
         timeout_s: float | None = None,
@@ -172,7 +172,8 @@ class AsyncClient(AsyncModelClient):
         answer resets the count of attempts.
 
         Args:
-            sources: The texts to generate from; a plain iterable must not block the event loop.
+            sources: The texts to generate from, each perhaps in a pair with options that it alone
+                has; a plain iterable must not block the event loop.
             concurrency: Maximum number of sources between input and output, whether the server
                 works on them or they are on their way.
             timeout_s: Time for the whole call and its retries; no limit by default.

@@ -23,6 +23,7 @@ from seqserve._sync.pending import Outcome, PendingRequests, Request
 from seqserve._transport.method import Method
 from seqserve._transport.status import max_bytes_of, too_large
 from seqserve.arguments import checked_concurrency, checked_sources
+from seqserve.decoding import BulkSource
 from seqserve.errors import CallError
 from seqserve.results import Result
 from seqserve.retry import Attempts
@@ -36,7 +37,7 @@ class BulkRun:
         self,
         group: CallGroup,
         template: generation_pb2.GenerateRequest,
-        sources: Iterable[str],
+        sources: Iterable[BulkSource],
         concurrency: int,
         attempts: Attempts,
     ) -> None:
@@ -87,7 +88,7 @@ class BulkRun:
             self._failure = error
         self._pending.close()
 
-    def _paced(self) -> Iterator[tuple[int, str]]:
+    def _paced(self) -> Iterator[tuple[int, BulkSource]]:
         """Yields each source with its number when there is room for it."""
         numbers = count()
         self._room.acquire()

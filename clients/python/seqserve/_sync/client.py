@@ -22,7 +22,7 @@ from seqserve._transport.metadata import MetadataSource
 from seqserve._transport.method import Method
 from seqserve.attention import AttentionResult
 from seqserve.availability import Availability
-from seqserve.decoding import GenerateOptions
+from seqserve.decoding import BulkSource, GenerateOptions
 from seqserve.errors import CallError
 from seqserve.results import Piece, Result, ScoreResult, TokenizeResult
 from seqserve.retry import RetryPolicy
@@ -154,7 +154,7 @@ class Client(ModelClient):
 
     def generate_bulk(
         self,
-        sources: Iterable[str],
+        sources: Iterable[BulkSource],
         *,
         concurrency: int = arguments.BULK_CONCURRENCY,
         timeout_s: float | None = None,
@@ -171,7 +171,8 @@ class Client(ModelClient):
         answer resets the count of attempts.
 
         Args:
-            sources: The texts to generate from; threads read them, one at a time.
+            sources: The texts to generate from, each perhaps in a pair with options that it alone
+                has; threads read them, one at a time.
             concurrency: Maximum number of sources between input and output, whether the server
                 works on them or they are on their way.
             timeout_s: Time for the whole call and its retries; no limit by default.

@@ -11,11 +11,11 @@ from enum import Enum
 from typing import Any
 
 from seqserve.attention import AttentionResult, AttentionWeights
-from seqserve.command.connection import PairCallOptions, parse_call
+from seqserve.command.connection import PairCallOptions
 from seqserve.command.heat_map import Style, svg_map, text_map
 from seqserve.command.json_line import json_line
 from seqserve.errors import OptionError
-from seqserve.options import option
+from seqserve.options import option, parse
 
 _EPILOG = """\
 Rows are the tokens that attend (queries), columns the tokens attended to (keys); the weights of a
@@ -71,7 +71,7 @@ class AttentionOptions(PairCallOptions):
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status."""
-    options = parse_call(
+    options = parse(
         AttentionOptions,
         argv,
         prog="seqserve attention",
@@ -80,13 +80,18 @@ def main(argv: list[str]) -> int:
     )
     with options.connect() as client:
         result = client.attention(options.source, options.target_text, **options.call())
-    lines = [_json_of(result)] if options.json else _map_of(result, options)
+    lines = [_json_of(result)] if options.json else map_of(result, options)
     print(*lines, sep="\n")
     return 0
 
 
-def _map_of(result: AttentionResult, options: AttentionOptions) -> Iterable[str]:
-    rows, columns, weights = _parts(result, options.kind)
+def map_of(result: AttentionResult, options: AttentionOptions) -> Iterable[str]:
+    """Draws the layer and head that the options name, as lines of text or of SVG.
+
+    Raises:
+        OptionError: There is no such layer or head.
+    """
+    rows, columns, weights = parts_of(result, options.kind)
     model = f"{result.model}/{result.version}"
     if not weights.layers:
         kind = options.kind.value
@@ -105,9 +110,10 @@ def _map_of(result: AttentionResult, options: AttentionOptions) -> Iterable[str]
     return [title, "", *text_map(matrix, rows, columns, options.style or _default_style(), width)]
 
 
-def _parts(
+def parts_of(
     result: AttentionResult, kind: Kind
 ) -> tuple[tuple[str, ...], tuple[str, ...], AttentionWeights]:
+    """Finds the weights of one kind; gives the tokens of its rows and of its columns first."""
     source, target = result.source_tokens, result.target_tokens
     if kind is Kind.CROSS:
         return target, source, result.cross

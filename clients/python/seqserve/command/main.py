@@ -24,6 +24,7 @@ _OWN_PACKAGES = {
     "seqserve_export",
     "seqserve_import",
     "seqserve_playground",
+    "seqserve_plot",
 }
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from seqserve.documents.journal import Journal
+from seqserve.documents.passage import Translation
 from seqserve.errors import OptionError
 
 
@@ -19,10 +20,10 @@ class Output(Protocol):
     def write(self, text: str) -> None:
         """Writes text that can be encoded."""
 
-    def known(self, text: str) -> str | None:
+    def known(self, text: str) -> Translation | None:
         """Returns a translation that an earlier run has made."""
 
-    def remember(self, text: str, translation: str) -> None:
+    def remember(self, text: str, translation: Translation) -> None:
         """Keeps a translation for another run."""
 
     def __enter__(self) -> Self:
@@ -47,11 +48,11 @@ class StandardOutput:
             sys.stdout.buffer.write(text.encode(self.encoding))
         sys.stdout.flush()
 
-    def known(self, text: str) -> str | None:
+    def known(self, text: str) -> Translation | None:
         """Knows none."""
         return None
 
-    def remember(self, text: str, translation: str) -> None:
+    def remember(self, text: str, translation: Translation) -> None:
         """Keeps nothing."""
 
     def __enter__(self) -> Self:
@@ -85,11 +86,11 @@ class OutputFile:
         """Writes text."""
         self._file.write(text)
 
-    def known(self, text: str) -> str | None:
+    def known(self, text: str) -> Translation | None:
         """Returns a translation from the journal."""
         return self._journal.get(text)
 
-    def remember(self, text: str, translation: str) -> None:
+    def remember(self, text: str, translation: Translation) -> None:
         """Adds a translation to the journal."""
         self._journal.add(text, translation)
 

@@ -65,6 +65,11 @@ COMMANDS = {
     "attention": Command(
         module="seqserve.command.attention", help="draw which tokens a model attended to"
     ),
+    "plot": Command(
+        module="seqserve_plot.command",
+        help="draw positions, masks, attention, trainings, steps of the decoder",
+        extra="plot",
+    ),
     "tokenize": Command(
         module="seqserve.command.tokenize", help="show the tokens that a model divides a text into"
     ),

@@ -10,7 +10,14 @@ from dataclasses import asdict, dataclass, field
 from seqserve.command.json_line import json_line
 from seqserve.command.line_numbers import LineNumbers
 from seqserve.errors import CallError
-from seqserve.results import Hypothesis, Piece, Result
+from seqserve.results import Hypothesis, Piece, Result, SourceWarning
+
+_WARNINGS = {
+    SourceWarning.UNKNOWN_CHARACTERS: "letters or symbols that it does not know",
+    SourceWarning.OTHER_SCRIPT: "another script",
+    SourceWarning.MARKUP: "markup",
+    SourceWarning.UNSPECIFIED: "for a reason that this client does not know",
+}
 
 
 @dataclass(kw_only=True)
@@ -80,8 +87,8 @@ class Writer:
 class TextWriter(Writer):
     """Writes a fixed number of lines for each source, empty ones for missing hypotheses.
 
-    A text in segments is answered in as many lines as it has. Reports unmet terms on standard
-    error, because a line has no place for them.
+    A text in segments is answered in as many lines as it has. Reports unmet terms and warnings of
+    sources on standard error, because a line has no place for them.
     """
 
     hypotheses: int
@@ -105,6 +112,9 @@ class TextWriter(Writer):
 
     def _report_result(self, number: int, result: Result | None) -> None:
         super()._report_result(number, result)
+        if result and result.source_warnings:
+            reasons = ", ".join(_WARNINGS[each] for each in result.source_warnings)
+            self._report(number, f"the model probably cannot read it: {reasons}")
         for rank, hypothesis in enumerate(result.hypotheses if result else (), start=1):
             if hypothesis.unmet_terms:
                 terms = ", ".join("=".join(term) for term in hypothesis.unmet_terms)

@@ -6,6 +6,8 @@ import hashlib
 import json
 from pathlib import Path
 
+from seqserve.documents.passage import Link, Translation
+
 _KEY_BYTES = 16
 
 
@@ -23,7 +25,7 @@ class Journal:
             OSError: The file cannot be read or written.
         """
         self._path = path
-        self._found: dict[bytes, str] = {}
+        self._found: dict[bytes, Translation] = {}
         head = json.dumps(asked, sort_keys=True, default=str)
         kept = self._read(head)
         self._file = path.open("r+b" if kept else "wb")
@@ -38,13 +40,13 @@ class Journal:
         """Counts the translations that are known."""
         return len(self._found)
 
-    def get(self, text: str) -> str | None:
+    def get(self, text: str) -> Translation | None:
         """Returns the translation of a text, if an earlier run has made it."""
         return self._found.get(_key(text))
 
-    def add(self, text: str, translation: str) -> None:
+    def add(self, text: str, translation: Translation) -> None:
         """Notes a translation."""
-        self._write(json.dumps([_key(text).hex(), translation], ensure_ascii=False))
+        self._write(json.dumps([_key(text).hex(), *translation], ensure_ascii=False))
 
     def close(self) -> None:
         """Closes the file, which stays for the next run."""
@@ -79,8 +81,9 @@ class Journal:
 
     def _take(self, line: bytes) -> bool:
         try:
-            key, translation = json.loads(line)
-            self._found[bytes.fromhex(key)] = str(translation)
+            key, text, alignment = json.loads(line)
+            links = tuple(Link(*map(int, link)) for link in alignment)
+            self._found[bytes.fromhex(key)] = Translation(str(text), links)
         except (ValueError, TypeError):
             return False
         return True

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from seqserve.documents.passage import Lines, Passage
+from seqserve.documents.passage import Lines, Passage, Translation
 
 
 def parse(lines: Lines, field: str) -> Iterator[Passage]:
@@ -35,7 +35,7 @@ def _passage(read: Any, body: str, field: str) -> Passage:
     if not isinstance(text, str):
         return read(fault=f"has no text in the field {field!r}")  # type: ignore[no-any-return]
 
-    def written(translation: str) -> str:
-        return json.dumps({**value, field: translation}, ensure_ascii=False)
+    def written(translation: Translation) -> str:
+        return json.dumps({**value, field: translation.text}, ensure_ascii=False)
 
     return read(text=text, written=written)  # type: ignore[no-any-return]

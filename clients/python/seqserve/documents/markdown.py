@@ -1,28 +1,30 @@
-"""Markdown: text of paragraphs, headings, lists and tables is a passage; markup and code stay."""
+"""Markdown: text of paragraphs, headings, lists and tables is a passage; code stays as it is."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from seqserve.documents.inline import Kind, Piece, Syntax, passages
 from seqserve.documents.passage import Lines, Passage
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.S | re.M)
 _TARGET = r"\]\((?:[^()\\]|\\.|\([^()]*\))*\)|\]\[[^\]]*\]"
-# Code, HTML and addresses, images, links around their texts, emphasis, a break at the end.
+# Code, HTML and addresses; images; links around their texts; emphasis; what else is no text.
 _MARKUP = re.compile(
     r"(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`)|<[^<>\s][^<>]*>"
-    rf"|!\[[^\]]*(?:{_TARGET}|\])|{_TARGET}|\[\^[^\]]*\]|\[[ xX]\](?=\s)|[\[\]]"
-    r"|\*+|(?<!\w)_+|_+(?!\w)|~~|\\$"
+    rf"|(?P<image>!\[[^\]]*(?:{_TARGET}|\]))|(?P<target>{_TARGET})|\[\^[^\]]*\]|\[[ xX]\](?=\s)"
+    r"|(?P<link>\[)|\]|(?P<emphasis>\*+|(?<!\w)_+|_+(?!\w)|~~)|\\$"
 )
 
 
-class _Piece(NamedTuple):
+class _Block(NamedTuple):
     begin: int
     """Where it begins in the document."""
     text: str
@@ -30,29 +32,32 @@ class _Piece(NamedTuple):
 
 
 def parse(lines: Lines) -> Iterator[Passage]:
-    """Yields a passage for each text that has no markup within it.
+    """Yields a passage for the text of each block; links and emphasis follow its words.
 
     The lines of a paragraph become one, unless breaks are marked. Code, addresses of links, images,
     HTML, and front matter stay as they are.
     """
     source = "".join(lines)
     before, line, counted = "", 1, 0
-    for piece in _pieces(source):
-        line += source.count("\n", counted, piece.begin)
-        counted = piece.begin
-        if piece.is_text and any(map(str.isalpha, piece.text)):
-            yield Passage(line=line, before=before, source=piece.text, text=piece.text)
-            before = ""
-        else:
-            before += piece.text
+    for block in _blocks(source):
+        line += source.count("\n", counted, block.begin)
+        counted = block.begin
+        if not block.is_text:
+            before += block.text
+            continue
+        for passage in passages(list(_inline(block.text)), _SYNTAX):
+            before += passage.before
+            if passage.text:
+                yield replace(passage, line=line, before=before)
+                before = ""
     yield Passage(line=line, before=before)
 
 
-def _pieces(source: str) -> Iterator[_Piece]:
+def _blocks(source: str) -> Iterator[_Block]:
     """Divides a document into what is text and what is not."""
     front = _FRONT_MATTER.match(source)
     end = front.end() if front else 0
-    yield _Piece(0, source[:end], is_text=False)
+    yield _Block(0, source[:end], is_text=False)
     rows = [*_LINE.finditer(source[end:])]
     # Where each line begins, or in it the next block: a row of a table has several.
     places = [end + row.start() for row in rows]
@@ -61,10 +66,10 @@ def _pieces(source: str) -> Iterator[_Piece]:
         if token.type != "inline" or not token.map:
             continue
         for begin, text, block_end in _texts(source, token, places, ends):
-            yield _Piece(end, source[end:begin], is_text=False)
-            yield from _inline(begin, text)
+            yield _Block(end, source[end:begin], is_text=False)
+            yield _Block(begin, text, is_text=True)
             end = block_end
-    yield _Piece(end, source[end:], is_text=False)
+    yield _Block(end, source[end:], is_text=False)
 
 
 def _texts(
@@ -92,10 +97,41 @@ def _texts(
     return [(found[0][0], words, found[-1][2])] if words.strip() else []
 
 
-def _inline(begin: int, text: str) -> Iterator[_Piece]:
+def _inline(text: str) -> Iterator[Piece]:
+    """Divides the text of a block into text and markup."""
     end = 0
+    opened: list[str] = []
     for markup in _MARKUP.finditer(text):
-        yield _Piece(begin, text[end : markup.start()], is_text=True)
-        yield _Piece(begin, markup[0], is_text=False)
+        yield Piece(Kind.TEXT, text[end : markup.start()])
+        yield Piece(_kind(markup, opened), markup[0], markup["emphasis"] or "[")
         end = markup.end()
-    yield _Piece(begin, text[end:], is_text=True)
+    yield Piece(Kind.TEXT, text[end:])
+
+
+def _kind(markup: re.Match[str], opened: list[str]) -> Kind:
+    """Tells what markup is; ``opened`` are marks of emphasis that have no counterpart yet."""
+    if markup["image"]:
+        return Kind.EMPTY
+    if markup["link"] or markup["target"]:
+        return Kind.OPENING if markup["link"] else Kind.CLOSING
+    if mark := markup["emphasis"]:
+        text = markup.string
+        before, behind = text[: markup.start()][-1:], text[markup.end() :][:1]
+        if mark in opened and before.strip(" \\"):
+            opened.remove(mark)
+            return Kind.CLOSING
+        if behind.strip() and before != "\\":
+            opened.append(mark)
+            return Kind.OPENING
+    return Kind.BREAK
+
+
+def _same(text: str) -> str:
+    return text
+
+
+def _has_letter(text: str) -> bool:
+    return any(map(str.isalpha, text))
+
+
+_SYNTAX = Syntax(read=_same, write=_same, is_text=_has_letter)

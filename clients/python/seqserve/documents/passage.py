@@ -4,11 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 
-def _same(text: str) -> str:
-    return text
+class Link(NamedTuple):
+    """A token of a translation and where it comes from. Places count characters."""
+
+    source_begin: int
+    source_end: int
+    target_begin: int
+    target_end: int
+
+
+class Translation(NamedTuple):
+    """The translation of a passage."""
+
+    text: str
+    alignment: tuple[Link, ...] = ()
+    """Where its tokens come from, in order; empty if nothing is known of that."""
+
+
+def _text(translation: Translation) -> str:
+    return translation.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,10 +42,14 @@ class Passage:
     """The text to translate; empty if there is nothing."""
     fault: str = ""
     """Why it cannot be translated; empty if it can."""
-    written: Callable[[str], str] = _same
+    written: Callable[[Translation], str] = _text
     """Writes a translation as the format wants it."""
+    divided: Callable[[], Iterator[Passage]] | None = None
+    """Divides it at its markup; None if it has none. Only with an alignment can the translation of
+    a passage with markup be written."""
 
 
 Lines: TypeAlias = Iterable[str]
 """The lines of a document, with their ends."""
 Parser: TypeAlias = Callable[[Lines], Iterator[Passage]]
+"""Plain text: each line is a passage, or each paragraph."""

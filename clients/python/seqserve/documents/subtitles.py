@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterator
 from functools import partial
 
-from seqserve.documents.passage import Lines, Passage
+from seqserve.documents.passage import Lines, Passage, Translation
 
 _TIMES = re.compile(r"\s*[\d:.,]+\s*-->\s*[\d:.,]+")
 # Tags and what WebVTT and SRT write in braces keep their places: text between them is a passage.
@@ -72,11 +72,12 @@ def _end(line: str) -> str:
     return line[len(line.rstrip("\r\n")) :]
 
 
-def _wrapped(translation: str, lines: int, end: str) -> str:
+def _wrapped(translation: Translation, lines: int, end: str) -> str:
     """Divides a translation into so many lines, as even as they can be."""
-    words = translation.split()
-    for width in range(max(1, len(translation) // lines), len(translation) + 1):
+    text = translation.text
+    words = text.split()
+    for width in range(max(1, len(text) // lines), len(text) + 1):
         found = textwrap.wrap(" ".join(words), width, break_long_words=False)
         if len(found) <= lines:
             return end.join(found)
-    return translation
+    return text

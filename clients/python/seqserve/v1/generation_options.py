@@ -148,3 +148,6 @@ class GenerationOptions(TypedDict, total=False):
 
     return_attention: bool | None
     """Return the attention of each target token to the source tokens."""
+
+    return_alignment: bool | None
+    """Return for each target token the place in the source that it attends to most."""

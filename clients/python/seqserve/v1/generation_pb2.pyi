@@ -13,6 +13,13 @@ class Priority(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     PRIORITY_NORMAL: _ClassVar[Priority]
     PRIORITY_LOW: _ClassVar[Priority]
 
+class SourceWarning(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SOURCE_WARNING_UNSPECIFIED: _ClassVar[SourceWarning]
+    SOURCE_WARNING_UNKNOWN_CHARACTERS: _ClassVar[SourceWarning]
+    SOURCE_WARNING_OTHER_SCRIPT: _ClassVar[SourceWarning]
+    SOURCE_WARNING_MARKUP: _ClassVar[SourceWarning]
+
 class StopReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     STOP_REASON_UNSPECIFIED: _ClassVar[StopReason]
@@ -23,6 +30,10 @@ class StopReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
 PRIORITY_UNSPECIFIED: Priority
 PRIORITY_NORMAL: Priority
 PRIORITY_LOW: Priority
+SOURCE_WARNING_UNSPECIFIED: SourceWarning
+SOURCE_WARNING_UNKNOWN_CHARACTERS: SourceWarning
+SOURCE_WARNING_OTHER_SCRIPT: SourceWarning
+SOURCE_WARNING_MARKUP: SourceWarning
 STOP_REASON_UNSPECIFIED: StopReason
 STOP_REASON_EOS: StopReason
 STOP_REASON_LENGTH: StopReason
@@ -44,7 +55,7 @@ class GenerateRequest(_message.Message):
     def __init__(self, model: _Optional[str] = ..., version: _Optional[int] = ..., source: _Optional[str] = ..., options: _Optional[_Union[GenerationOptions, _Mapping]] = ..., priority: _Optional[_Union[Priority, str]] = ...) -> None: ...
 
 class GenerationOptions(_message.Message):
-    __slots__ = ("source_language", "target_language", "segmentation", "segmentation_language", "time_limit_ms", "max_decoding_length", "min_decoding_length", "force_end_token", "beam_size", "patience", "length_penalty", "coverage_penalty", "num_hypotheses", "return_alternatives", "min_alternative_expansion_prob", "temperature", "top_k", "top_p", "min_p", "seed", "repetition_penalty", "no_repeat_ngram_size", "disable_unk", "replace_unknowns", "suppress_tokens", "suppress_sequences", "end_tokens", "stop_sequences", "target_prefix", "target_prefix_tokens", "prefix_bias_beta", "terms", "vocabulary_allow", "shortlist", "return_scores", "return_token_scores", "return_top_tokens", "return_attention")
+    __slots__ = ("source_language", "target_language", "segmentation", "segmentation_language", "time_limit_ms", "max_decoding_length", "min_decoding_length", "force_end_token", "beam_size", "patience", "length_penalty", "coverage_penalty", "num_hypotheses", "return_alternatives", "min_alternative_expansion_prob", "temperature", "top_k", "top_p", "min_p", "seed", "repetition_penalty", "no_repeat_ngram_size", "disable_unk", "replace_unknowns", "suppress_tokens", "suppress_sequences", "end_tokens", "stop_sequences", "target_prefix", "target_prefix_tokens", "prefix_bias_beta", "terms", "vocabulary_allow", "shortlist", "return_scores", "return_token_scores", "return_top_tokens", "return_attention", "return_alignment")
     SOURCE_LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     TARGET_LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     SEGMENTATION_FIELD_NUMBER: _ClassVar[int]
@@ -83,6 +94,7 @@ class GenerationOptions(_message.Message):
     RETURN_TOKEN_SCORES_FIELD_NUMBER: _ClassVar[int]
     RETURN_TOP_TOKENS_FIELD_NUMBER: _ClassVar[int]
     RETURN_ATTENTION_FIELD_NUMBER: _ClassVar[int]
+    RETURN_ALIGNMENT_FIELD_NUMBER: _ClassVar[int]
     source_language: str
     target_language: str
     segmentation: str
@@ -121,7 +133,8 @@ class GenerationOptions(_message.Message):
     return_token_scores: bool
     return_top_tokens: int
     return_attention: bool
-    def __init__(self, source_language: _Optional[str] = ..., target_language: _Optional[str] = ..., segmentation: _Optional[str] = ..., segmentation_language: _Optional[str] = ..., time_limit_ms: _Optional[int] = ..., max_decoding_length: _Optional[int] = ..., min_decoding_length: _Optional[int] = ..., force_end_token: bool = ..., beam_size: _Optional[int] = ..., patience: _Optional[float] = ..., length_penalty: _Optional[float] = ..., coverage_penalty: _Optional[float] = ..., num_hypotheses: _Optional[int] = ..., return_alternatives: bool = ..., min_alternative_expansion_prob: _Optional[float] = ..., temperature: _Optional[float] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., min_p: _Optional[float] = ..., seed: _Optional[int] = ..., repetition_penalty: _Optional[float] = ..., no_repeat_ngram_size: _Optional[int] = ..., disable_unk: bool = ..., replace_unknowns: bool = ..., suppress_tokens: _Optional[_Iterable[str]] = ..., suppress_sequences: _Optional[_Iterable[_Union[TokenSequence, _Mapping]]] = ..., end_tokens: _Optional[_Iterable[str]] = ..., stop_sequences: _Optional[_Iterable[str]] = ..., target_prefix: _Optional[str] = ..., target_prefix_tokens: _Optional[_Iterable[str]] = ..., prefix_bias_beta: _Optional[float] = ..., terms: _Optional[_Iterable[_Union[Term, _Mapping]]] = ..., vocabulary_allow: _Optional[_Iterable[str]] = ..., shortlist: bool = ..., return_scores: bool = ..., return_token_scores: bool = ..., return_top_tokens: _Optional[int] = ..., return_attention: bool = ...) -> None: ...
+    return_alignment: bool
+    def __init__(self, source_language: _Optional[str] = ..., target_language: _Optional[str] = ..., segmentation: _Optional[str] = ..., segmentation_language: _Optional[str] = ..., time_limit_ms: _Optional[int] = ..., max_decoding_length: _Optional[int] = ..., min_decoding_length: _Optional[int] = ..., force_end_token: bool = ..., beam_size: _Optional[int] = ..., patience: _Optional[float] = ..., length_penalty: _Optional[float] = ..., coverage_penalty: _Optional[float] = ..., num_hypotheses: _Optional[int] = ..., return_alternatives: bool = ..., min_alternative_expansion_prob: _Optional[float] = ..., temperature: _Optional[float] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., min_p: _Optional[float] = ..., seed: _Optional[int] = ..., repetition_penalty: _Optional[float] = ..., no_repeat_ngram_size: _Optional[int] = ..., disable_unk: bool = ..., replace_unknowns: bool = ..., suppress_tokens: _Optional[_Iterable[str]] = ..., suppress_sequences: _Optional[_Iterable[_Union[TokenSequence, _Mapping]]] = ..., end_tokens: _Optional[_Iterable[str]] = ..., stop_sequences: _Optional[_Iterable[str]] = ..., target_prefix: _Optional[str] = ..., target_prefix_tokens: _Optional[_Iterable[str]] = ..., prefix_bias_beta: _Optional[float] = ..., terms: _Optional[_Iterable[_Union[Term, _Mapping]]] = ..., vocabulary_allow: _Optional[_Iterable[str]] = ..., shortlist: bool = ..., return_scores: bool = ..., return_token_scores: bool = ..., return_top_tokens: _Optional[int] = ..., return_attention: bool = ..., return_alignment: bool = ...) -> None: ...
 
 class Term(_message.Message):
     __slots__ = ("source", "target")
@@ -138,7 +151,7 @@ class TokenSequence(_message.Message):
     def __init__(self, tokens: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class GenerateResponse(_message.Message):
-    __slots__ = ("model", "version", "hypotheses", "source_tokens", "generated_tokens", "timings", "source_pieces", "segments")
+    __slots__ = ("model", "version", "hypotheses", "source_tokens", "generated_tokens", "timings", "source_pieces", "segments", "source_warnings")
     MODEL_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     HYPOTHESES_FIELD_NUMBER: _ClassVar[int]
@@ -147,6 +160,7 @@ class GenerateResponse(_message.Message):
     TIMINGS_FIELD_NUMBER: _ClassVar[int]
     SOURCE_PIECES_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_WARNINGS_FIELD_NUMBER: _ClassVar[int]
     model: str
     version: int
     hypotheses: _containers.RepeatedCompositeFieldContainer[Hypothesis]
@@ -155,10 +169,11 @@ class GenerateResponse(_message.Message):
     timings: Timings
     source_pieces: _containers.RepeatedScalarFieldContainer[str]
     segments: _containers.RepeatedCompositeFieldContainer[Segment]
-    def __init__(self, model: _Optional[str] = ..., version: _Optional[int] = ..., hypotheses: _Optional[_Iterable[_Union[Hypothesis, _Mapping]]] = ..., source_tokens: _Optional[int] = ..., generated_tokens: _Optional[int] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., source_pieces: _Optional[_Iterable[str]] = ..., segments: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ...) -> None: ...
+    source_warnings: _containers.RepeatedScalarFieldContainer[SourceWarning]
+    def __init__(self, model: _Optional[str] = ..., version: _Optional[int] = ..., hypotheses: _Optional[_Iterable[_Union[Hypothesis, _Mapping]]] = ..., source_tokens: _Optional[int] = ..., generated_tokens: _Optional[int] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., source_pieces: _Optional[_Iterable[str]] = ..., segments: _Optional[_Iterable[_Union[Segment, _Mapping]]] = ..., source_warnings: _Optional[_Iterable[_Union[SourceWarning, str]]] = ...) -> None: ...
 
 class Segment(_message.Message):
-    __slots__ = ("source_begin", "source_end", "target_begin", "target_end", "is_wrapped", "hypotheses", "source_tokens", "source_pieces")
+    __slots__ = ("source_begin", "source_end", "target_begin", "target_end", "is_wrapped", "hypotheses", "source_tokens", "source_pieces", "source_warnings")
     SOURCE_BEGIN_FIELD_NUMBER: _ClassVar[int]
     SOURCE_END_FIELD_NUMBER: _ClassVar[int]
     TARGET_BEGIN_FIELD_NUMBER: _ClassVar[int]
@@ -167,6 +182,7 @@ class Segment(_message.Message):
     HYPOTHESES_FIELD_NUMBER: _ClassVar[int]
     SOURCE_TOKENS_FIELD_NUMBER: _ClassVar[int]
     SOURCE_PIECES_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_WARNINGS_FIELD_NUMBER: _ClassVar[int]
     source_begin: int
     source_end: int
     target_begin: int
@@ -175,7 +191,8 @@ class Segment(_message.Message):
     hypotheses: _containers.RepeatedCompositeFieldContainer[Hypothesis]
     source_tokens: int
     source_pieces: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, source_begin: _Optional[int] = ..., source_end: _Optional[int] = ..., target_begin: _Optional[int] = ..., target_end: _Optional[int] = ..., is_wrapped: bool = ..., hypotheses: _Optional[_Iterable[_Union[Hypothesis, _Mapping]]] = ..., source_tokens: _Optional[int] = ..., source_pieces: _Optional[_Iterable[str]] = ...) -> None: ...
+    source_warnings: _containers.RepeatedScalarFieldContainer[SourceWarning]
+    def __init__(self, source_begin: _Optional[int] = ..., source_end: _Optional[int] = ..., target_begin: _Optional[int] = ..., target_end: _Optional[int] = ..., is_wrapped: bool = ..., hypotheses: _Optional[_Iterable[_Union[Hypothesis, _Mapping]]] = ..., source_tokens: _Optional[int] = ..., source_pieces: _Optional[_Iterable[str]] = ..., source_warnings: _Optional[_Iterable[_Union[SourceWarning, str]]] = ...) -> None: ...
 
 class GenerateBatchRequest(_message.Message):
     __slots__ = ("model", "version", "sources", "options", "priority")
@@ -234,7 +251,7 @@ class Failure(_message.Message):
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., field: _Optional[str] = ..., retry_after_ms: _Optional[float] = ...) -> None: ...
 
 class Hypothesis(_message.Message):
-    __slots__ = ("text", "tokens", "token_ids", "score", "stop_reason", "normalized_score", "token_scores", "top_tokens", "attention", "unmet_terms")
+    __slots__ = ("text", "tokens", "token_ids", "score", "stop_reason", "normalized_score", "token_scores", "top_tokens", "attention", "unmet_terms", "confidence", "alignment")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
@@ -245,6 +262,8 @@ class Hypothesis(_message.Message):
     TOP_TOKENS_FIELD_NUMBER: _ClassVar[int]
     ATTENTION_FIELD_NUMBER: _ClassVar[int]
     UNMET_TERMS_FIELD_NUMBER: _ClassVar[int]
+    CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    ALIGNMENT_FIELD_NUMBER: _ClassVar[int]
     text: str
     tokens: _containers.RepeatedScalarFieldContainer[str]
     token_ids: _containers.RepeatedScalarFieldContainer[int]
@@ -255,7 +274,21 @@ class Hypothesis(_message.Message):
     top_tokens: _containers.RepeatedCompositeFieldContainer[TopTokens]
     attention: _containers.RepeatedCompositeFieldContainer[TokenAttention]
     unmet_terms: _containers.RepeatedCompositeFieldContainer[Term]
-    def __init__(self, text: _Optional[str] = ..., tokens: _Optional[_Iterable[str]] = ..., token_ids: _Optional[_Iterable[int]] = ..., score: _Optional[float] = ..., stop_reason: _Optional[_Union[StopReason, str]] = ..., normalized_score: _Optional[float] = ..., token_scores: _Optional[_Iterable[float]] = ..., top_tokens: _Optional[_Iterable[_Union[TopTokens, _Mapping]]] = ..., attention: _Optional[_Iterable[_Union[TokenAttention, _Mapping]]] = ..., unmet_terms: _Optional[_Iterable[_Union[Term, _Mapping]]] = ...) -> None: ...
+    confidence: float
+    alignment: Alignment
+    def __init__(self, text: _Optional[str] = ..., tokens: _Optional[_Iterable[str]] = ..., token_ids: _Optional[_Iterable[int]] = ..., score: _Optional[float] = ..., stop_reason: _Optional[_Union[StopReason, str]] = ..., normalized_score: _Optional[float] = ..., token_scores: _Optional[_Iterable[float]] = ..., top_tokens: _Optional[_Iterable[_Union[TopTokens, _Mapping]]] = ..., attention: _Optional[_Iterable[_Union[TokenAttention, _Mapping]]] = ..., unmet_terms: _Optional[_Iterable[_Union[Term, _Mapping]]] = ..., confidence: _Optional[float] = ..., alignment: _Optional[_Union[Alignment, _Mapping]] = ...) -> None: ...
+
+class Alignment(_message.Message):
+    __slots__ = ("source_begins", "source_ends", "target_begins", "target_ends")
+    SOURCE_BEGINS_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_ENDS_FIELD_NUMBER: _ClassVar[int]
+    TARGET_BEGINS_FIELD_NUMBER: _ClassVar[int]
+    TARGET_ENDS_FIELD_NUMBER: _ClassVar[int]
+    source_begins: _containers.RepeatedScalarFieldContainer[int]
+    source_ends: _containers.RepeatedScalarFieldContainer[int]
+    target_begins: _containers.RepeatedScalarFieldContainer[int]
+    target_ends: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, source_begins: _Optional[_Iterable[int]] = ..., source_ends: _Optional[_Iterable[int]] = ..., target_begins: _Optional[_Iterable[int]] = ..., target_ends: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class TopTokens(_message.Message):
     __slots__ = ("tokens", "token_ids", "scores")

@@ -77,8 +77,8 @@ class ScoreQueue(RequestQueue):
         if len(self._answers) >= max_answers:
             reason = (
                 f"{len(self._answers)} answers wait for their attention already, which"
-                " return_attention, replace_unknowns and coverage_penalty need; requests without"
-                " them are taken"
+                " return_attention, return_alignment, replace_unknowns and coverage_penalty need;"
+                " requests without them are taken"
             )
             raise QueueFull(reason, _RETRY_S, Bound.ATTENTION)
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from array import array
-from collections.abc import Sequence
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.rpc.alignment import SourcePlaces, alignment_of
+from seqserve_server.front.rpc.confidence import confidence
+from seqserve_server.front.rpc.options.languages import Affixes
+from seqserve_server.front.rpc.options.terms import applying
+from seqserve_server.front.rpc.source_warnings import source_warnings
 
 _STOP_REASONS = {
     StopReason.EOS: generation_pb2.STOP_REASON_EOS,
@@ -33,33 +37,59 @@ async def response_of(
     timeline: Timeline,
     answer: Finished,
     *,
-    terms: Sequence[generation_pb2.Term],
-    replaces: bool,
-    attends: bool,
+    text: str,
+    affixes: Affixes,
+    given: generation_pb2.GenerationOptions,
+    prefix: int = 0,
 ) -> generation_pb2.GenerateResponse:
-    """Builds the response of Generate; ``terms`` are all those of the source, as they were sent.
+    """Builds the response of Generate.
 
     Other calls get their turn between hypotheses that take milliseconds.
+
+    Args:
+        model: Whose answer it is.
+        source: All tokens that it has read.
+        timeline: When the request reached each stage.
+        answer: The answer.
+        text: The source.
+        affixes: What was added to it.
+        given: The options as they were sent.
+        prefix: How many tokens every hypothesis had to begin with.
     """
+    attends, tokenizer = given.return_attention, model.tokenizer
+    terms = applying(given.terms, text)
+    places = None
+    if given.return_alignment:
+        places = SourcePlaces.of(text, source, affixes, tokenizer)
     response = generation_pb2.GenerateResponse(
         model=model.manifest.name,
         version=model.manifest.version,
         source_tokens=len(source),
         generated_tokens=sum(len(hypothesis.token_ids) for hypothesis in answer.hypotheses),
         timings=_timings(timeline),
+        source_warnings=source_warnings(text, source, tokenizer),
     )
     if attends:
-        response.source_pieces.extend(model.tokenizer.source_tokens(source))
+        response.source_pieces.extend(tokenizer.source_tokens(source))
     for hypothesis in answer.hypotheses:
-        if replaces:
+        if given.replace_unknowns:
             hypothesis = _replaced(hypothesis, source, model)
-        message = _hypothesis(hypothesis, model.tokenizer)
+        message = _hypothesis(hypothesis, tokenizer)
         message.unmet_terms.extend(terms[index] for index in hypothesis.unmet_terms)
+        if hypothesis.score is not None:
+            message.confidence = confidence(
+                hypothesis.score, hypothesis.token_ids, len(source), prefix
+            )
         if attends:
             rows = _rows(hypothesis, len(source))
             message.attention.extend(generation_pb2.TokenAttention(weights=row) for row in rows)
+        if places and hypothesis.attention:
+            rows = _rows(hypothesis, len(source))
+            message.alignment.CopyFrom(
+                alignment_of(message.text, hypothesis.token_ids, rows, places, tokenizer)
+            )
         response.hypotheses.append(message)
-        if attends or hypothesis.top_tokens:
+        if attends or places or hypothesis.top_tokens:
             await asyncio.sleep(0)
     return response
 

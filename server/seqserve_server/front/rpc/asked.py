@@ -18,13 +18,14 @@ from seqserve_server.contract.request import GenerateSpec, Priority
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.rpc.answers import response_of
 from seqserve_server.front.rpc.calls.answer_memory import MAX_WAIT_S
+from seqserve_server.front.rpc.calls.cached_call import CachedCall
 from seqserve_server.front.rpc.calls.call import EngineCall
 from seqserve_server.front.rpc.calls.server_call import current
 from seqserve_server.front.rpc.calls.wire import Context
 from seqserve_server.front.rpc.options.answer_size import AnswerSize
 from seqserve_server.front.rpc.options.languages import Affixes, affixes_of
 from seqserve_server.front.rpc.options.segmentation import segmentation_of
-from seqserve_server.front.rpc.options.terms import applying, for_source
+from seqserve_server.front.rpc.options.terms import for_source
 from seqserve_server.front.rpc.segmentation.answering import SegmentedAnswer
 from seqserve_server.front.rpc.segmentation.document import MAX_SEGMENTS, Document
 from seqserve_server.front.rpc.tokenization import source_tokens
@@ -53,6 +54,12 @@ class Asked:
         languages = self.given.source_language, self.given.target_language
         return affixes_of(*languages, self.model.manifest, self.model.tokenizer)
 
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether equal requests have equal answers: those that do not draw a seed of their own."""
+        is_seeded = self.given.HasField("seed") or "seed" in self.model.manifest.generation
+        return self.options.sampling is None or is_seeded
+
     async def call(
         self, source: str, *, streamed: bool = False, is_bulk: bool = False
     ) -> EngineCall:
@@ -74,7 +81,9 @@ class Asked:
             is_bulk=is_bulk,
             **fields,
         )
-        return EngineCall(self.model.engine, spec)
+        if self.model.answers is None or not self.is_repeatable:
+            return EngineCall(self.model.engine, spec)
+        return CachedCall(self.model, spec)
 
     async def document(self, source: str) -> Document | None:
         """Divides a source into segments, if that is asked for.
@@ -132,16 +141,18 @@ class Asked:
 
     async def response(self, call: EngineCall, source: str) -> generation_pb2.GenerateResponse:
         """Writes the answer to one source once it is there."""
-        is_large = self.given.return_attention or self.given.return_top_tokens
+        given = self.given
+        is_large = given.return_attention or given.return_alignment or given.return_top_tokens
         async with self.writing if is_large else nullcontext():
             response = await response_of(
                 self.model,
                 call.spec.source,
                 call.timeline,
                 call.result(),
-                terms=applying(self.given.terms, source),
-                replaces=self.given.replace_unknowns,
-                attends=self.given.return_attention,
+                text=source,
+                affixes=self.affixes,
+                given=given,
+                prefix=len(self.options.prefix),
             )
         _note(response)
         return response

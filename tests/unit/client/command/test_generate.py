@@ -327,6 +327,22 @@ def test_an_error_that_concerns_every_line_ends_the_run(
     assert err.splitlines()[0] == f"seqserve: {code}: {code.lower()}, says the fake"
 
 
+@pytest.mark.parametrize("form", [[], ["--stream"]])
+def test_a_source_that_the_model_cannot_read_is_warned_of(run: Run, form: list[str]) -> None:
+    status, out, err = run(*form, "a", "so 🙂")
+    assert (status, out) == (0, "A\nSO 🙂\n")
+    assert err == (
+        "seqserve: text 2: the model probably cannot read it: letters or symbols that it does not"
+        " know\n"
+    )
+
+
+def test_json_has_the_warnings(run: Run) -> None:
+    status, out, err = run("--json", "so 🙂")
+    assert (status, err) == (0, "")
+    assert objects(out)[0]["source_warnings"] == ["unknown_characters"]
+
+
 def test_verbose(run: Run) -> None:
     report = (
         "seqserve: text 1: capitals/2, 3 tokens in, 2 out, stop eos, score -1.500; queue 1.0 ms, "

@@ -27,7 +27,7 @@ def test_to_standard_output(seqserve: Run, file: Path) -> None:
 
 def test_passages_are_divided_into_sentences(seqserve: Run, file: Path, server: FakeServer) -> None:
     seqserve("translate", str(file), "--beam-size", "3")
-    assert [request.source for request in server.requests] == ["title", "some ", "text"]
+    assert [request.source for request in server.requests] == ["title", "some text"]
     assert {request.options.segmentation for request in server.requests} == {"sentences"}
     assert {request.options.beam_size for request in server.requests} == {3}
 
@@ -79,6 +79,54 @@ def test_what_the_encoding_lacks_is_told(seqserve: Run, tmp_path: Path) -> None:
     status, _, err = seqserve("translate", str(path), "--encoding", "latin-1", "-o", str(out))
     assert status == 1 and "line 2: its translation has 'Ÿ', not in latin-1" in err
     assert out.read_bytes() == "A\nÿ\n".encode("latin-1")
+
+
+TAGGED = "<p>so <b>red</b></p>\n<p>plain</p>\n"
+
+
+def test_only_a_passage_with_tags_needs_an_alignment(
+    seqserve: Run, tmp_path: Path, server: FakeServer
+) -> None:
+    path = tmp_path / "a.html"
+    path.write_text(TAGGED)
+    assert seqserve("translate", str(path)) == (0, "<p>SO <b>RED</b></p>\n<p>PLAIN</p>\n", "")
+    asked = {each.source: each.options.return_alignment for each in server.requests}
+    assert asked == {"so red": True, "plain": False}
+
+
+@pytest.mark.parametrize(
+    ("text", "argv"),
+    [
+        (TAGGED, ["--model", "blind"]),
+        # Refused as a whole.
+        (TAGGED.replace("so", "fail FAILED_PRECONDITION"), []),
+    ],
+)
+def test_without_an_alignment_a_passage_is_divided_at_its_tags(
+    seqserve: Run, tmp_path: Path, server: FakeServer, text: str, argv: list[str]
+) -> None:
+    path, out = tmp_path / "a.html", tmp_path / "b.html"
+    path.write_text(text)
+    status, _, err = seqserve("translate", str(path), "-o", str(out), *argv)
+    assert "<b>RED</b></p>\n<p>PLAIN</p>" in out.read_text()
+    assert [each.source for each in server.requests].count("red") == 1
+    # A part of the divided passage may fail, too.
+    assert (status, "line 1" in err) == ((1, True) if "fail" in text else (0, False))
+
+
+def test_a_broken_run_places_tags_again(seqserve: Run, tmp_path: Path, server: FakeServer) -> None:
+    path, out = tmp_path / "a.html", tmp_path / "b.html"
+    # The same text without tags is known without an alignment.
+    path.write_text(f"<p>so red</p>{TAGGED}<p>fail NOT_FOUND</p>")
+    argv = ["translate", str(path), "-o", str(out), "--concurrency", "1"]
+    assert seqserve(*argv)[0] == 1
+    path.write_text(TAGGED)
+    server.requests.clear()
+    assert seqserve(*argv) == (0, "", "")
+    assert out.read_text() == TAGGED.replace("plain", "PLAIN").replace("so", "SO").replace(
+        "red", "RED"
+    )
+    assert not server.requests
 
 
 def test_a_broken_run_goes_on_where_it_was(

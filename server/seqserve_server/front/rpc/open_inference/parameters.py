@@ -29,6 +29,7 @@ _TRITONS = {"priority", "timeout", "sequence_id", "sequence_start", "sequence_en
 _TRITONS_PREFIX = "triton_"
 # The outputs of the request say whether scores are wanted; for the others there is no tensor.
 _NOT_HERE = {"return_scores", "return_token_scores", "return_top_tokens", "return_attention"}
+_NOT_HERE |= {"return_alignment"}
 # Tensors have no place for segments.
 _NOT_HERE |= {each.name for each in DECLARATIONS.values() if each.group == "segmentation"}
 _FIELDS = {field.name: field for field in Options.DESCRIPTOR.fields if field.name not in _NOT_HERE}

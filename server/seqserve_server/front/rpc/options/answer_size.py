@@ -70,7 +70,8 @@ class AnswerSize:
             * (options.return_top_tokens * (string + _ID + _FLOAT) + _PACKED)
             * bool(options.return_top_tokens),
             "options.return_attention": tokens
-            * (source_tokens * _FLOAT + _PACKED)
+            # Its place and that of a source token, where the alignment is returned too.
+            * (source_tokens * _FLOAT + _PACKED + 4 * _ID)
             * options.return_attention,
             "options.terms": times * sum(size + _STRING for size in term_bytes),
         }

@@ -88,7 +88,9 @@ def _converted(options: Options, manifest: Manifest, tokenizer: Tokenizer) -> De
         prefix=prefix,
         terms=target_ids(options.terms, tokenizer),
         vocabulary=tuple(sorted(vocabulary)),
-        return_attention=options.return_attention or options.replace_unknowns,
+        return_attention=options.return_attention
+        or options.return_alignment
+        or options.replace_unknowns,
         time_limit_s=options.time_limit_ms / 1e3 if options.time_limit_ms else math.inf,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 
 from seqserve.v1 import generation_pb2
@@ -87,6 +87,9 @@ class SegmentedAnswer:
             generated_tokens=sum(each.generated_tokens for each in self._responses),
             timings=_timings([each.timings for each in self._responses]),
             segments=self._segments,
+            source_warnings=dict.fromkeys(
+                warning for each in self._segments for warning in each.source_warnings
+            ),
         )
         self._note(response)
         return response
@@ -110,8 +113,9 @@ class SegmentedAnswer:
             message.hypotheses.extend(response.hypotheses)
             message.source_tokens = response.source_tokens
             message.source_pieces.extend(response.source_pieces)
+            message.source_warnings.extend(response.source_warnings)
             # Kept without what the segment has now.
-            for field in ("hypotheses", "source_pieces"):
+            for field in ("hypotheses", "source_pieces", "source_warnings"):
                 response.ClearField(field)
             self._responses.append(response)
         self._segments.append(message)
@@ -141,14 +145,16 @@ class SegmentedAnswer:
         if best and all(each.HasField("score") for each in best):
             # The end token counts as one of the tokens.
             lengths = [len(each.token_ids) + 1 for each in best]
-            weighted = zip(best, lengths, strict=True)
             joined.score = sum(each.score for each in best)
-            joined.normalized_score = sum(
-                each.normalized_score * length for each, length in weighted
-            ) / sum(lengths)
+            joined.normalized_score = _mean((each.normalized_score for each in best), lengths)
+            joined.confidence = _mean((each.confidence for each in best), lengths)
         for each in best:
             joined.unmet_terms.extend(each.unmet_terms)
         return joined
+
+
+def _mean(values: Iterable[float], weights: list[int]) -> float:
+    return sum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
 
 
 def _timings(all_timings: list[generation_pb2.Timings]) -> generation_pb2.Timings:

@@ -16,6 +16,7 @@ from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Ti
 from seqserve_server.contract.provider import Provider
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.rpc.answers import floats, response_of, weights_of
+from seqserve_server.front.rpc.options.languages import Affixes
 
 TOKENIZER = byte_tokenizer()
 MODEL = ServedModel(
@@ -41,6 +42,7 @@ def response(
     terms: Sequence[generation_pb2.Term] = (),
     replaces: bool = False,
     attends: bool = False,
+    aligns: bool = False,
     timeline: Timeline | None = None,
 ) -> Any:
     return asyncio.run(
@@ -49,9 +51,14 @@ def response(
             SOURCE,
             timeline or Timeline(),
             Finished(list(hypotheses)),
-            terms=terms,
-            replaces=replaces,
-            attends=attends,
+            text="xyz",
+            affixes=Affixes(),
+            given=generation_pb2.GenerationOptions(
+                terms=terms,
+                replace_unknowns=replaces,
+                return_attention=attends,
+                return_alignment=aligns,
+            ),
         )
     )
 
@@ -104,7 +111,7 @@ def test_fields_that_were_not_requested_are_unset() -> None:
 
 
 def test_unmet_terms_are_given_as_they_were_sent() -> None:
-    terms = [generation_pb2.Term(source=text, target=text.upper()) for text in ("a", "b", "c")]
+    terms = [generation_pb2.Term(source=text, target=text.upper()) for text in ("x", "y", "z")]
     first, second = response(
         Hypothesis(ids("x"), -1.0, StopReason.EOS, unmet_terms=(0, 2)),
         Hypothesis(ids("y"), -2.0, StopReason.EOS),
@@ -117,6 +124,23 @@ def test_unmet_terms_are_given_as_they_were_sent() -> None:
 def test_empty_answer_is_a_hypothesis_without_text() -> None:
     [found] = response(Hypothesis([], -1.0, StopReason.EOS), attends=True).hypotheses
     assert (found.text, list(found.tokens), list(found.attention)) == ("", [], [])
+
+
+def test_alignment_has_places_instead_of_weights() -> None:
+    rows = [[0.5, 0.25, 0.125, 0.125], [0.0, 0.0, 0.4, 0.6]]
+    hypothesis = Hypothesis(ids("ab"), -1.0, StopReason.EOS, attention=packed(*rows))
+    [found] = response(hypothesis, aligns=True).hypotheses
+    assert not found.attention
+    # The end token of the source has no place.
+    assert (list(found.alignment.source_begins), list(found.alignment.source_ends)) == (
+        [0, 2],
+        [1, 3],
+    )
+
+
+def test_a_request_that_waited_out_its_time_limit_has_no_alignment() -> None:
+    [found] = response(Hypothesis([], None, StopReason.TIME_LIMIT), aligns=True).hypotheses
+    assert not found.HasField("alignment") and not found.HasField("confidence")
 
 
 def test_text_ends_before_a_stop_sequence_also_within_a_token() -> None:

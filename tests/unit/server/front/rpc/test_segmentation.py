@@ -58,10 +58,27 @@ async def test_the_joined_answer_sums_up_its_segments(service: Service) -> None:
     assert 0 < answer.timings.encode_ms < answer.timings.total_ms
 
 
+async def test_the_joined_answer_has_the_mean_confidence_and_all_warnings(service: Service) -> None:
+    text = "One two three. <b>Tags</b>! <i>Again</i>. Привет."
+    answer = await service.generation.Generate(request(text, segmentation="sentences"))
+    markup, script = (
+        generation_pb2.SOURCE_WARNING_MARKUP,
+        generation_pb2.SOURCE_WARNING_OTHER_SCRIPT,
+    )
+    warned = [list(segment.source_warnings) for segment in answer.segments]
+    assert warned == [[], [markup], [markup], [script]]
+    assert list(answer.source_warnings) == [markup, script]
+    best = [segment.hypotheses[0] for segment in answer.segments]
+    weights = [len(each.token_ids) + 1 for each in best]
+    mean = sum(each.confidence * n for each, n in zip(best, weights, strict=True)) / sum(weights)
+    assert answer.hypotheses[0].confidence == pytest.approx(mean)
+
+
 async def test_without_scores_there_is_no_joined_score(service: Service) -> None:
     asked = request("One. Two.", segmentation="lines", return_scores=False)
     answer = await service.generation.Generate(asked)
     assert not answer.hypotheses[0].HasField("score")
+    assert not answer.hypotheses[0].HasField("confidence")
 
 
 async def test_a_segment_that_is_cut_is_told_of(service: Service) -> None:

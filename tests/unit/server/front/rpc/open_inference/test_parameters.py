@@ -55,6 +55,7 @@ REFUSED = {
     "return_token_scores",
     "return_top_tokens",
     "return_attention",
+    "return_alignment",
     "segmentation",
     "segmentation_language",
 }

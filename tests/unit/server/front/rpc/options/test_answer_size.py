@@ -34,7 +34,8 @@ MODEL = ServedModel(
     engine=cast(Any, None),
     provider=Provider.CPU,
 )
-TERM = generation_pb2.Term(source="a term", target="its translation")
+# Every source contains it.
+TERM = generation_pb2.Term(source="", target="its translation")
 MB = 1_000_000
 
 
@@ -66,9 +67,14 @@ def answer(options: DecodingOptions, source: int, token: int) -> generation_pb2.
             [token] * source,
             Timeline(encode_began_s=1.0),
             Finished([hypothesis] * options.num_hypotheses),
-            terms=[TERM] * len(options.terms),
-            replaces=False,
-            attends=options.return_attention,
+            # As many tokens, and the end token.
+            text="<" * (source - 1),
+            affixes=Affixes(),
+            given=generation_pb2.GenerationOptions(
+                terms=[TERM] * len(options.terms),
+                return_attention=options.return_attention,
+                return_alignment=options.return_attention,
+            ),
         )
     )
 

@@ -263,6 +263,7 @@ def test_return_options() -> None:
     assert options.return_token_scores
     assert options.return_top_tokens == 5
     assert convert(return_attention=True).return_attention
+    assert convert(return_alignment=True).return_attention
     # The replacement is the token that it attends to.
     assert convert(replace_unknowns=True).return_attention
 
@@ -446,6 +447,7 @@ FIELDS: dict[str, st.SearchStrategy[Any]] = {
     "return_token_scores": st.booleans(),
     "return_top_tokens": integers,
     "return_attention": st.booleans(),
+    "return_alignment": st.booleans(),
     "replace_unknowns": st.booleans(),
     "time_limit_ms": integers,
     "force_end_token": st.booleans(),

@@ -1,37 +1,55 @@
-"""Draws a report: speed by rows in flight, and latency by rate."""
+"""Pictures of a report of ``make bench``: speed by rows in flight, and latency by rate."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("agg")
-
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-_WIDTH, _HEIGHT = 9.0, 3.6
+from seqserve.errors import OptionError
+from seqserve_plot.picture import grid
+
+_SPEEDS = {"sentences": "shipped model, real sentences", "marian": "Marian base shape"}
+_WAITS = "online"
+_QUANTILES = ("p50", "p99")
 _OURS = "seqserve"
 
 
-def draw(report: dict[str, Any], folder: Path) -> list[Path]:
-    """Draws all pictures into ``folder``; gives the files, SVG."""
-    folder.mkdir(parents=True, exist_ok=True)
-    speed = Figure((_WIDTH, _HEIGHT), layout="constrained")
-    titles = {"sentences": "shipped model, real sentences", "marian": "Marian base shape"}
-    for axes, (name, title) in zip(speed.subplots(1, 2), titles.items(), strict=True):
-        _speeds(axes, report[name])
-        axes.set_title(title)
-    waits = Figure((_WIDTH, _HEIGHT), layout="constrained")
-    for axes, quantile in zip(waits.subplots(1, 2), ("p50", "p99"), strict=True):
-        _waits(axes, report["online"], quantile)
-    files = [folder / "offline.svg", folder / "online.svg"]
-    for figure, file in zip((speed, waits), files, strict=True):
-        figure.savefig(file, metadata={"Date": None})
-    return files
+def read_report(path: Path) -> dict[str, Any]:
+    """Reads a report.
+
+    Raises:
+        OptionError: It cannot be read, or is no report.
+    """
+    try:
+        report = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise OptionError(f"{path}: cannot be read: {error}") from None
+    if not isinstance(report, dict) or not report.keys() & {*_SPEEDS, _WAITS}:
+        raise OptionError(
+            f"{path}: is no report with one of the parts {', '.join((*_SPEEDS, _WAITS))};"
+            " `make bench` writes one to bench/report.json"
+        )
+    return report
+
+
+def draw(report: dict[str, Any]) -> Figure:
+    """Draws the parts that the report has, each in a row or half of one."""
+    speeds = [name for name in _SPEEDS if name in report]
+    figure, axes = grid(bool(speeds) + (_WAITS in report), 2)
+    for panel, name in zip(axes[0], speeds, strict=False):
+        _speeds(panel, report[name])
+        panel.set_title(_SPEEDS[name])
+    if _WAITS in report:
+        for panel, quantile in zip(axes[-1], _QUANTILES, strict=True):
+            _waits(panel, report[_WAITS], quantile)
+    for panel in (panel for row in axes for panel in row if not panel.lines):
+        panel.set_axis_off()
+    return figure
 
 
 def _speeds(axes: Axes, tables: list[dict[str, Any]]) -> None:

@@ -1,0 +1,228 @@
+"""Text with markup within it, such as a paragraph of HTML: one passage, without its markup.
+
+The markup returns to the words that it was around, by the alignment of their translation
+(:mod:`.placement`). What is no whole element divides the text: a tag without its counterpart, code,
+a break.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import partial
+from typing import NamedTuple
+
+from seqserve.documents.passage import Passage, Translation
+from seqserve.documents.placement import Mark, placed
+
+_BLANK = " \t\r\n\f"
+_SPACE = re.compile(f"[{_BLANK}]+")
+# Deeper elements divide the text; nobody writes them.
+_MAX_DEPTH = 32
+# To place markup takes as many steps as there are tags and words, multiplied.
+_MAX_PIECES = 1000
+
+
+class Kind(Enum):
+    """What a piece of a document is."""
+
+    TEXT = "text"
+    OPENING = "opening"
+    CLOSING = "closing"
+    EMPTY = "empty"
+    """Markup that is at a place and around nothing, such as an image."""
+    BREAK = "break"
+    """What divides the text, and stays as it is."""
+
+
+class Piece(NamedTuple):
+    """A piece of a document: text, or one tag."""
+
+    kind: Kind
+    raw: str
+    """As the document has it."""
+    name: str = ""
+    """Of a tag; one that opens belongs to one of the same name that closes."""
+
+
+class Syntax(NamedTuple):
+    """How a format writes text."""
+
+    read: Callable[[str], str]
+    """Turns what the document has into text."""
+    write: Callable[[str], str]
+    """Turns text into what the document has."""
+    is_text: Callable[[str], bool] = bool
+    """Tells whether there is something to translate in a text."""
+
+
+def passages(pieces: Sequence[Piece], syntax: Syntax) -> Iterator[Passage]:
+    """Yields the passages of a document; white space around and within a text means nothing."""
+    before, line = "", 1
+    for part in _parts(pieces, syntax):
+        if isinstance(part, str):
+            before += part
+            continue
+        line += before.count("\n")
+        yield replace(part, line=line, before=before)
+        line += part.source.count("\n")
+        before = ""
+    yield Passage(line=line, before=before)
+
+
+@dataclass(frozen=True, slots=True)
+class _Element:
+    """A text or a tag that stands alone, or two tags and what is between them."""
+
+    piece: Piece
+    children: tuple[_Element, ...] = ()
+    closing: Piece | None = None
+
+    def pieces(self) -> Iterator[Piece]:
+        yield self.piece
+        for child in self.children:
+            yield from child.pieces()
+        if self.closing:
+            yield self.closing
+
+    def has_text(self, syntax: Syntax) -> bool:
+        if self.piece.kind is Kind.TEXT:
+            return bool(syntax.read(self.piece.raw).strip())
+        return any(child.has_text(syntax) for child in self.children)
+
+
+def _parts(pieces: Sequence[Piece], syntax: Syntax) -> Iterator[str | Passage]:
+    """Yields passages without their places, and what stays between them."""
+    elements, loose = _paired(pieces)
+    if not loose:
+        yield from _of_elements(elements, syntax)
+        return
+    begin = 0
+    for index in loose:
+        yield from _parts(pieces[begin:index], syntax)
+        yield pieces[index].raw
+        begin = index + 1
+    yield from _parts(pieces[begin:], syntax)
+
+
+def _paired(pieces: Sequence[Piece]) -> tuple[list[_Element], list[int]]:
+    """Builds the elements; gives also the indexes of pieces that belong to none."""
+    levels: list[list[_Element]] = [[]]
+    opened: list[int] = []
+    loose = []
+    for index, piece in enumerate(pieces):
+        if piece.kind in (Kind.TEXT, Kind.EMPTY):
+            levels[-1].append(_Element(piece))
+        elif piece.kind is Kind.OPENING and len(opened) < _MAX_DEPTH:
+            levels.append([])
+            opened.append(index)
+        elif piece.kind is Kind.CLOSING and opened and pieces[opened[-1]].name == piece.name:
+            children = tuple(levels.pop())
+            levels[-1].append(_Element(pieces[opened.pop()], children, piece))
+        else:
+            loose.append(index)
+    return levels[0], sorted([*loose, *opened])
+
+
+def _of_elements(elements: list[_Element], syntax: Syntax) -> Iterator[str | Passage]:
+    """Yields the passage of the text of elements, and what is around it."""
+    head, inner, tail = _trimmed(elements, syntax)
+    builder = _MarkedText(syntax)
+    marks = builder.marks_of(inner)
+    text = builder.text.rstrip(" ")
+    source = _raw(piece for each in inner for piece in each.pieces())
+    yield _raw(head)
+    if marks and sum(1 for each in inner for _ in each.pieces()) > _MAX_PIECES:
+        yield from _parts(_apart(inner), syntax)
+    elif not syntax.is_text(text):
+        yield source
+    elif marks:
+        written = partial(placed, source=text, marks=marks, write=syntax.write)
+        divided = partial(_divided, inner, syntax)
+        yield Passage(line=0, source=source, text=text, written=written, divided=divided)
+    else:
+        written = partial(_written, write=syntax.write)
+        yield Passage(line=0, source=source, text=text, written=written)
+    yield _raw(tail)
+
+
+def _trimmed(
+    elements: list[_Element], syntax: Syntax
+) -> tuple[list[Piece], list[_Element], list[Piece]]:
+    """Takes off what is around all of the text: white space, and elements of the whole text."""
+    head: list[Piece] = []
+    tail: deque[Piece] = deque()
+    inner = deque(elements)
+    while inner:
+        while inner and not inner[0].has_text(syntax):
+            head += inner.popleft().pieces()
+        while inner and not inner[-1].has_text(syntax):
+            tail.extendleft(reversed([*inner.pop().pieces()]))
+        if len(inner) != 1 or (closing := inner[0].closing) is None:
+            break
+        head.append(inner[0].piece)
+        tail.appendleft(closing)
+        inner = deque(inner[0].children)
+    if inner and inner[0].closing is None:
+        first = inner[0].piece
+        stripped = first.raw.lstrip(_BLANK)
+        head.append(Piece(Kind.BREAK, first.raw[: len(first.raw) - len(stripped)]))
+        inner[0] = _Element(first._replace(raw=stripped))
+    if inner and inner[-1].closing is None:
+        last = inner[-1].piece
+        stripped = last.raw.rstrip(_BLANK)
+        tail.appendleft(Piece(Kind.BREAK, last.raw[len(stripped) :]))
+        inner[-1] = _Element(last._replace(raw=stripped))
+    return head, list(inner), list(tail)
+
+
+class _MarkedText:
+    """The text of elements, as it grows."""
+
+    def __init__(self, syntax: Syntax) -> None:
+        self.text = ""
+        self._syntax = syntax
+
+    def marks_of(self, elements: Iterable[_Element]) -> list[Mark]:
+        """Adds the text of elements; returns the marks of those that are no text."""
+        marks: list[Mark] = []
+        for element in elements:
+            begin = len(self.text)
+            if element.piece.kind is Kind.TEXT:
+                text = _SPACE.sub(" ", self._syntax.read(element.piece.raw))
+                if not self.text or self.text.endswith(" "):
+                    if marks and text.startswith(" ") and marks[-1].begin == begin:
+                        # White space on both sides of it.
+                        marks[-1] = marks[-1]._replace(opening=f"{marks[-1].opening} ")
+                    text = text.removeprefix(" ")
+                self.text += text
+            elif element.closing is None or not element.has_text(self._syntax):
+                marks.append(Mark(begin, begin, _raw(element.pieces())))
+            else:
+                children = self.marks_of(element.children)
+                end = len(self.text)
+                tags = element.piece.raw, element.closing.raw
+                marks.append(Mark(begin, end, *tags, tuple(children)))
+        return marks
+
+
+def _divided(elements: Iterable[_Element], syntax: Syntax) -> Iterator[Passage]:
+    """Divides elements at every tag."""
+    return passages(_apart(elements), syntax)
+
+
+def _apart(elements: Iterable[_Element]) -> list[Piece]:
+    """Gives the pieces of elements, where every tag divides the text."""
+    pieces = (piece for each in elements for piece in each.pieces())
+    return [each if each.kind is Kind.TEXT else each._replace(kind=Kind.BREAK) for each in pieces]
+
+
+def _raw(pieces: Iterable[Piece]) -> str:
+    return "".join(piece.raw for piece in pieces)
+
+
+def _written(translation: Translation, write: Callable[[str], str]) -> str:
+    return write(translation.text)

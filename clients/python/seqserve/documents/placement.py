@@ -1,0 +1,220 @@
+"""Places the markup of a text in its translation, around the words that come from its words.
+
+Each element appears once, is whole, and stays within the element that it was in; what it is around
+is one run of words. The alignment is that of attention, as in Bergamot's translator,
+https://github.com/browsermt/bergamot-translator, ``src/translator/html.cpp``.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from seqserve.documents.passage import Link, Translation
+
+# A word with what joins its parts, or one other character.
+_UNIT = re.compile(r"\w+(?:['’‑-]\w+)*|\S")
+# Scripts that put no space between words, where tokens take their place: Thai to Khmer, Chinese,
+# Japanese.
+_UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff]")
+
+
+class Mark(NamedTuple):
+    """An element of a text. Places count characters of the text."""
+
+    begin: int
+    end: int
+    """As ``begin`` for one that is at a place and around nothing."""
+    opening: str
+    """Its markup, or that before its text."""
+    closing: str = ""
+    children: tuple[Mark, ...] = ()
+    """The elements within it, in order."""
+
+
+class _Word(NamedTuple):
+    """A word of the translation, or a mark of punctuation."""
+
+    begin: int
+    end: int
+    source: int | None
+    """Where it comes from; None if nothing is known of that."""
+    counts: bool
+    """Whether it is a word."""
+
+
+def placed(
+    translation: Translation, source: str, marks: Sequence[Mark], write: Callable[[str], str]
+) -> str:
+    """Writes a translation with the markup of its source.
+
+    Args:
+        translation: The translation and its alignment.
+        source: The text, without its markup.
+        marks: Its markup: elements that are in no other, in order.
+        write: Writes text as the format wants it.
+    """
+    words = _words(translation)
+    return _Writer(translation.text, source, words, write).within(
+        marks, (0, len(words)), (0, len(translation.text)), (0, len(source))
+    )
+
+
+class _Writer:
+    """Writes one translation."""
+
+    def __init__(
+        self, text: str, source: str, words: list[_Word], write: Callable[[str], str]
+    ) -> None:
+        self._text, self._source, self._words, self._write = text, source, words, write
+
+    def within(
+        self,
+        marks: Sequence[Mark],
+        words: tuple[int, int],
+        place: tuple[int, int],
+        whole: tuple[int, int],
+    ) -> str:
+        """Writes what is within an element, or the whole text.
+
+        Args:
+            marks: The elements within it.
+            words: Its words, the first one and the one behind the last.
+            place: Where they begin and end.
+            whole: Where the element begins and ends in the source.
+        """
+        free = [words]
+        # Where each mark begins and ends in the text, and its words.
+        found: list[tuple[int, int, Mark, tuple[int, int]]] = []
+        for mark in marks:
+            if mark.begin < mark.end:
+                chosen = self._chosen(mark, free, whole == (mark.begin, mark.end))
+                begin, end = self._place(chosen, place)
+                free = _without(free, chosen)
+                found.append((begin, end, mark, chosen))
+        taken = sorted((begin, end) for begin, end, *_ in found)
+        for mark in marks:
+            if mark.begin == mark.end:
+                at = _outside(self._behind(mark.begin, words, place), taken)
+                found.append((at, at, mark, (0, 0)))
+        parts = []
+        last = place[0]
+        for begin, end, mark, chosen in sorted(found, key=lambda each: each[:2]):
+            inner = self.within(mark.children, chosen, (begin, end), (mark.begin, mark.end))
+            parts += [self._write(self._text[last:begin]), mark.opening, inner, mark.closing]
+            last = end
+        return "".join([*parts, self._write(self._text[last : place[1]])])
+
+    def _chosen(self, mark: Mark, free: list[tuple[int, int]], is_whole: bool) -> tuple[int, int]:
+        """Chooses the words of an element among runs of words that are free."""
+        if is_whole and len(free) == 1:
+            return free[0]
+        best_gain, best = 0, (0, 0)
+        for begin, end in free:
+            gain, first = 0, begin
+            for index in range(begin, end):
+                value = self._value(mark, self._words[index])
+                # The shortest of equal runs.
+                if gain <= 0 or (gain == value == 0):
+                    gain, first = 0, index
+                gain += value
+                if gain > best_gain:
+                    best_gain, best = gain, (first, index + 1)
+        if best_gain:
+            return best
+        known = [index for run in free for index in range(*run) if self._words[index].counts]
+        # Rather a wrong word than a link that nobody sees.
+        nearest = min(known, key=lambda index: self._distance(mark, index), default=None)
+        if nearest is not None:
+            return nearest, nearest + 1
+        begin = free[-1][1] if free else 0
+        return begin, begin
+
+    def _value(self, mark: Mark, word: _Word) -> int:
+        if word.source is not None and mark.begin <= word.source < mark.end:
+            return 1
+        return -1 if word.counts and word.source is not None else 0
+
+    def _distance(self, mark: Mark, index: int) -> int:
+        source = self._words[index].source
+        if source is None:
+            return len(self._source)
+        return max(mark.begin - source, source - mark.end, 0)
+
+    def _place(self, words: tuple[int, int], within: tuple[int, int]) -> tuple[int, int]:
+        first, last = words
+        if first < last:
+            return self._words[first].begin, self._words[last - 1].end
+        at = self._words[first - 1].end if first else within[0]
+        return (min(max(at, within[0]), within[1]),) * 2
+
+    def _behind(self, place: int, words: tuple[int, int], within: tuple[int, int]) -> int:
+        """Finds the place behind the word that a place in the source is behind."""
+        before = [
+            (word.source, word.end)
+            for word in self._words[slice(*words)]
+            if word.source is not None and word.source < place
+        ]
+        if not before:
+            return within[0]
+        _, at = max(before)
+        # A space before it stays before it.
+        is_apart = self._source[place - 1 : place].isspace() and self._text[at : at + 1].isspace()
+        return min(at + is_apart, within[1])
+
+
+def _outside(place: int, taken: list[tuple[int, int]]) -> int:
+    """Moves a place that is within an element behind it."""
+    for begin, end in taken:
+        if begin < place < end:
+            return end
+    return place
+
+
+def _without(free: list[tuple[int, int]], taken: tuple[int, int]) -> list[tuple[int, int]]:
+    """Takes a run of words out of those that are free."""
+    if taken[0] == taken[1]:
+        return free
+    rest = []
+    for begin, end in free:
+        if begin <= taken[0] < end:
+            rest += [(begin, taken[0]), (taken[1], end)]
+        else:
+            rest.append((begin, end))
+    return [run for run in rest if run[0] < run[1]]
+
+
+def _words(translation: Translation) -> list[_Word]:
+    """Divides a translation into words; a word comes from where most of its characters do."""
+    links = sorted(translation.alignment, key=lambda link: link.target_begin)
+    begins = [link.target_begin for link in links]
+    words = []
+    for unit in _UNIT.finditer(translation.text):
+        for begin, end in _parts(unit, begins):
+            votes: Counter[int] = Counter()
+            # The first link may begin before the word.
+            first = max(0, bisect_right(begins, begin) - 1)
+            for link in links[first : bisect_right(begins, end - 1)]:
+                votes[link.source_begin] += max(0, _common(link, begin, end))
+            source, count = votes.most_common(1)[0] if votes else (0, 0)
+            counts = translation.text[begin].isalnum()
+            words.append(_Word(begin, end, source if count else None, counts))
+    return words
+
+
+def _common(link: Link, begin: int, end: int) -> int:
+    return min(end, link.target_end) - max(begin, link.target_begin)
+
+
+def _parts(unit: re.Match[str], begins: list[int]) -> list[tuple[int, int]]:
+    """Divides a run of characters without spaces at its tokens, if its script has none."""
+    begin, end = unit.span()
+    if not _UNSPACED.search(unit[0]):
+        return [(begin, end)]
+    inner = begins[bisect_right(begins, begin) : bisect_right(begins, end - 1)]
+    places = sorted({begin, *inner, end})
+    return list(pairwise(places))

@@ -1,0 +1,106 @@
+"""Pictures of attention weights, a head in each cell: the layers below one another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from seqserve.attention import AttentionResult, AttentionWeights
+from seqserve.command.attention import Kind, parts_of
+from seqserve.command.columns import width_of
+from seqserve.errors import OptionError
+from seqserve_plot.picture import grid, heat_map, name_cells
+
+# Of a token in a cell, of a letter of its name, of the title and the margins, in inches.
+_TOKEN, _LETTER, _REST, _SMALLEST = 0.22, 0.09, 0.5, 1.8
+
+
+def draw(result: AttentionResult, kind: Kind) -> Figure:
+    """Draws the weights of every layer and head; rows attend to columns.
+
+    Raises:
+        OptionError: The model has no attention of this kind.
+    """
+    rows, columns, weights = parts_of(result, kind)
+    model = f"{result.model}/{result.version}"
+    if not weights.layers:
+        raise OptionError(f"--kind: {model} has no {kind.value} attention: it is recurrent")
+    cell = (
+        max(_SMALLEST, _REST + _TOKEN * len(columns)),
+        # The names of columns stand upright below.
+        _REST + _TOKEN * len(rows) + _LETTER * max(map(width_of, columns), default=0),
+    )
+    figure, axes = grid(
+        weights.layers, weights.heads, f"{model}: {kind.value} attention", cell=cell
+    )
+    for layer, line in enumerate(axes):
+        for head, found in enumerate(line):
+            heat_map(
+                found,
+                weights.of(layer, head),
+                f"layer {layer}, head {head}",
+                bounds=(0, 1),
+                colours="Blues",
+                bar=False,
+            )
+            name_cells(found, rows if head == 0 else [], columns)
+    return figure
+
+
+def of_artifact(folder: Path, source: str, target: str | None) -> AttentionResult:
+    """Computes the attention of a source and its target, by default that of greedy search.
+
+    The graphs are those that a server runs; the text goes in as it is, without the tokens that
+    some imported models put around it.
+
+    Raises:
+        OptionError: The target is too long.
+        NoScorer: The artifact was exported without its scorer graph.
+        ArtifactError: The artifact is not sound.
+    """
+    # Imported here, because the attention that a server gives needs neither.
+    from seqserve_server.engine.offline import Offline
+
+    with Offline(folder) as artifact:
+        tokens, limits = artifact.manifest.tokens, artifact.manifest.limits
+        read = artifact.encode(source)
+        if target is None:
+            written = [*artifact.decode([read])[0].best.token_ids, tokens.eos]
+        else:
+            written = artifact.tokenizer.encode_target(target)
+        if len(written) > limits.max_target_length + 1:
+            raise OptionError(
+                f"the target has {len(written) - 1} tokens; the model reads at most"
+                f" {limits.max_target_length}"
+            )
+        outputs = artifact.runtime.score(
+            np.array([read]),
+            np.array([len(read)], np.int32),
+            np.array([[tokens.bos, *written]]),
+            ["encoder_attention", "decoder_attention", "cross_attention"],
+        )
+        encoder, decoder, cross = (_weights(array) for array in outputs)
+        return AttentionResult(
+            model=artifact.manifest.name,
+            version=artifact.manifest.version,
+            source_tokens=tuple(artifact.tokenizer.source_tokens(read)),
+            target_tokens=tuple(artifact.tokenizer.tokens(written)),
+            encoder=encoder,
+            decoder=decoder,
+            cross=cross,
+        )
+
+
+def _weights(array: NDArray[np.float32]) -> AttentionWeights:
+    """Takes the weights ``[L, 1, H, Q, K]`` of one pair."""
+    layers, _, heads, queries, keys = array.shape
+    return AttentionWeights(
+        layers=layers,
+        heads=heads,
+        queries=queries,
+        keys=keys,
+        weights=tuple(array.ravel().tolist()),
+    )

@@ -1,0 +1,51 @@
+"""What a vocabulary can spell: its scripts, and the tokens that stand for what it lacks."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from tokenizers import decoders
+
+# A vocabulary learnt from the Web has a few tokens of many scripts that its model cannot read.
+_KNOWN_SHARE = 0.002
+# Tokens of byte-level vocabularies are spelled with a character for each byte.
+_BYTE_LEVEL_SPACE = "\u0120"
+# Characters whose script is remembered; callers choose which ones they send.
+_MAX_CACHED = 10_000
+
+
+class Alphabet(NamedTuple):
+    """The scripts of a vocabulary, and its tokens for characters that it lacks."""
+
+    scripts: frozenset[str]
+    """Scripts that at least two in a thousand tokens have a letter of, by :func:`script_of`."""
+    unknown_ids: frozenset[int]
+    """The unknown token, and those of single bytes."""
+
+    @classmethod
+    def of(cls, vocabulary: Mapping[int, str], unknown_ids: frozenset[int]) -> Alphabet:
+        """Counts the scripts of the tokens of a vocabulary."""
+        words = [token for id_, token in vocabulary.items() if id_ not in unknown_ids]
+        if any(word.startswith(_BYTE_LEVEL_SPACE) for word in words):
+            decoder = decoders.ByteLevel()
+            words = [decoder.decode([word]) for word in words]
+        counts = Counter(script for word in words for script in set(map(script_of, word)))
+        scripts = {script for script, count in counts.items() if count >= _KNOWN_SHARE * len(words)}
+        return cls(frozenset(scripts) - {""}, unknown_ids)
+
+
+@lru_cache(_MAX_CACHED)
+def script_of(character: str) -> str:
+    """Returns the script of a letter: the first word of its name in Unicode, such as ``LATIN``.
+
+    Python has no property of scripts. The name is right for all letters that texts consist of;
+    those whose name begins otherwise, such as ordinal indicators, count as a script of their own.
+
+    Returns:
+        The script, or nothing for what is no letter.
+    """
+    return unicodedata.name(character, "").partition(" ")[0] if character.isalpha() else ""

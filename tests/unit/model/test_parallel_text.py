@@ -1,0 +1,82 @@
+"""The files of a recipe: read, weighted, and divided without a sentence in common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seqserve.errors import OptionError
+from seqserve_model.data import Pair, Split, sentence_key, write_pairs
+from seqserve_model.parallel_text import read_split
+from seqserve_model.recipe import Recipe
+
+
+def numbered(first: int, last: int) -> list[Pair]:
+    return [Pair(f"source {number}", f"target {number}") for number in range(first, last)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, with the files ``a`` (0 to 49), ``b`` (40 to 59) and ``valid``."""
+    monkeypatch.chdir(tmp_path)
+    write_pairs(tmp_path / "a", numbered(0, 50))
+    write_pairs(tmp_path / "b", numbered(40, 60))
+    # One pair of each file, one that shares its target alone, and one of its own.
+    held_out = [*numbered(3, 4), *numbered(55, 56), Pair("other", "Target 7!"), Pair("x", "y")]
+    write_pairs(tmp_path / "valid", held_out)
+    return tmp_path
+
+
+def split(*said: list[str], **data: Any) -> Split:
+    lines = said[0] if said else []
+    return read_split(Recipe.from_dict({"data": data}).data, lines.append)
+
+
+def keys(pairs: list[Pair]) -> set[tuple[int, str]]:
+    return {(side, sentence_key(text)) for pair in pairs for side, text in enumerate(pair)}
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_pair_has_the_largest_weight_of_its_files() -> None:
+    files = [{"path": "a", "weight": 0.5}, {"path": "b", "weight": 2}]
+    found = split(files=files, validation_pairs=2, test_pairs=2)
+    assert found.weights is not None
+    assert len(found.training) == len(found.weights) == 56
+    for pair, weight in zip(found.training, found.weights, strict=True):
+        assert weight == (2.0 if int(pair.source.split()[1]) >= 40 else 0.5)
+
+
+@pytest.mark.usefixtures("folder")
+def test_no_sentence_of_an_own_file_is_trained_on() -> None:
+    said: list[str] = []
+    found = split(said, path="a", validation_path="valid", test_pairs=5)
+    assert [pair.source for pair in found.validation] == ["source 3", "source 55", "other", "x"]
+    assert len(found.test) == 5
+    assert len(found.training) == 50 - 2 - 5
+    assert not keys(found.validation) & keys(found.training)
+    assert not keys(found.validation) & keys(found.test)
+    assert "2 training pairs share a sentence with validation and are left out" in said
+
+
+@pytest.mark.usefixtures("folder")
+def test_nothing_is_held_out_where_both_files_are_given() -> None:
+    found = split(path="a", validation_path="valid", test_path="b")
+    assert found.test == numbered(40, 60)
+    assert len(found.training) == 50 - 10 - 2
+    assert found.weights is None
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"path": "a", "test_path": "none"}, "none: cannot be read"),
+        ({"files": [{"path": "none"}]}, "none: cannot be read"),
+        ({"path": "valid", "validation_path": "valid", "test_path": "b"}, "too few pairs"),
+    ],
+)
+def test_what_cannot_be_read_or_leaves_nothing_is_named(data: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        split(**data)
