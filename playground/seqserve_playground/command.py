@@ -7,10 +7,10 @@ import socket
 import sys
 from dataclasses import dataclass
 
-from seqserve.command.connection import ConnectionOptions, parse_call
+from seqserve.command.connection import ConnectionOptions
 from seqserve.command.outages import outages_reported
 from seqserve.errors import OptionError
-from seqserve.options import option
+from seqserve.options import option, parse
 
 # A page shows an outage and asks again, so its calls wait for no server.
 _DEFAULT_ATTEMPTS = 2
@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
     Raises:
         OptionError: The page cannot have the address of ``--listen``.
     """
-    options = parse_call(
+    options = parse(
         PlaygroundOptions,
         argv,
         prog="seqserve playground",
