@@ -121,7 +121,7 @@ def _import(student: Student, repository: Path, precision: str) -> Path:
     command = [
         *(sys.executable, "-m", "seqserve_import.command", str(student.folder)),
         *("--name", precision, "--precision", precision, "--data", str(data)),
-        *("--model-repository", str(repository), "--sentences", "60"),
+        *("--model-repository", str(repository), "--sentences", "120"),
     ]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     return repository / precision / "1"
