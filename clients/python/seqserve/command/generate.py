@@ -19,7 +19,7 @@ from pathlib import Path
 from seqserve import Client, errors
 from seqserve._sync.worker_pool import WorkerPool
 from seqserve.arguments import BULK_CONCURRENCY, DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT_S, WINDOW
-from seqserve.command.connection import ModelCallOptions, parse_call
+from seqserve.command.connection import ModelCallOptions
 from seqserve.command.decoding import NEED_JSON, OUTPUT, DecodingOptions
 from seqserve.command.fatal import raise_if_fatal
 from seqserve.command.lines import STANDARD_INPUT, Lines, not_utf8
@@ -27,7 +27,7 @@ from seqserve.command.order import Order
 from seqserve.command.progress import Progress
 from seqserve.command.writer import JsonWriter, TextWriter, Writer
 from seqserve.decoding import GenerateOptions
-from seqserve.options import flag_of, option
+from seqserve.options import flag_of, option, parse
 from seqserve.results import Result
 
 _EPILOG = """\
@@ -139,7 +139,7 @@ class GenerateCommandOptions(ModelCallOptions, DecodingOptions):
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status, which is 1 if a source failed."""
-    options = parse_call(
+    options = parse(
         GenerateCommandOptions,
         argv,
         prog="seqserve generate",
