@@ -107,7 +107,7 @@ def _run(part: str, rounds: int) -> Any:
         imported.print_tables(tables)
         return tables
     if part == "firefox":
-        plan = online.Plan(base=firefox.BASE, shares=(0.2, 0.5, 0.8), seconds=1.5)
+        plan = online.Plan(base=firefox.BASE, shares=(0.5, 0.8), rounds=2, seconds=4.0)
         return firefox.measure(min(rounds, 3), plan)
     if part == "online":
         plan = online.Plan(shares=(0.2, 0.5, 0.8, 1.0, 1.2), seconds=1.5)
