@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from bench import imported, offline, online, overhead, roofline
+from bench import firefox, imported, offline, online, overhead, roofline
 from bench.artifacts import newest
 from bench.provenance import Provenance
 from seqserve_plot.bench import draw
@@ -38,6 +38,7 @@ _PARTS = {
 }
 _APART = {
     "imported": "models of T5-small's and NLLB-600M's shapes, imported: start, memory, speed",
+    "firefox": "a model of Firefox, with its shortlist, beside Marian; needs build/marian",
 }
 """Parts that run only if they are named."""
 
@@ -74,7 +75,10 @@ def _options() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "parts", nargs="*", metavar="PART", help="what to run; all but imported if not given"
+        "parts",
+        nargs="*",
+        metavar="PART",
+        help="what to run; all but imported and firefox if not given",
     )
     parser.add_argument("--rounds", type=int, default=5, help="each peer's turns, offline; 5")
     options = parser.parse_args()
@@ -104,6 +108,9 @@ def _run(part: str, rounds: int) -> Any:
         tables = imported.measure(min(rounds, 3), rows=_IMPORTED_ROWS, length=_LENGTH)
         imported.print_tables(tables)
         return tables
+    if part == "firefox":
+        plan = online.Plan(base=firefox.BASE, shares=(0.5, 0.8), rounds=2, seconds=4.0)
+        return firefox.measure(min(rounds, 3), plan)
     if part == "online":
         plan = online.Plan(shares=(0.2, 0.5, 0.8, 1.0, 1.2), seconds=1.5)
         waits = online.measure(integers, whole, plan)

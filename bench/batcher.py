@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import grpc
 import torch
@@ -29,7 +29,7 @@ import uvloop
 
 from bench.batch_queue import BatchQueue
 from bench.load import MAX_DECODING_LENGTH
-from bench.peers import CTranslate2Converter, CTranslate2Peer, Peer, Rows, TorchPeer
+from bench.peers import CTranslate2Converter, CTranslate2Peer, Peer, TorchPeer
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 from seqserve_export.restore import restore
 from seqserve_server.contract.manifest import Manifest
@@ -37,37 +37,45 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.cores import available_cores
 
-Decode = Callable[[Sequence[list[int]]], Rows]
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Item:
-    source: list[int]
-    answer: asyncio.Future[list[int]]
+class _Item(Generic[S, T]):
+    source: S
+    answer: asyncio.Future[T]
 
 
-class Batcher:
+class Batcher(Generic[S, T]):
     """Threads that decode batches of one queue; used from the event loop it was made in."""
 
-    def __init__(self, decode: Decode, *, workers: int, rows: int, delay_s: float) -> None:
+    def __init__(
+        self,
+        decode: Callable[[Sequence[S]], Sequence[T]],
+        *,
+        workers: int,
+        rows: int,
+        delay_s: float,
+    ) -> None:
         """Starts the workers.
 
         Args:
-            decode: Decodes a batch of token ids; called from every worker.
+            decode: Decodes a batch; called from every worker.
             workers: Batches that run at once.
             rows: Most rows of a batch.
             delay_s: How long a request waits for others.
         """
         self._decode = decode
         self._loop = asyncio.get_running_loop()
-        self._queue: BatchQueue[_Item] = BatchQueue(rows, delay_s)
+        self._queue: BatchQueue[_Item[S, T]] = BatchQueue(rows, delay_s)
         self._workers = [threading.Thread(target=self._work, daemon=True) for _ in range(workers)]
         for worker in self._workers:
             worker.start()
 
-    async def decode(self, source: list[int]) -> list[int]:
+    async def decode(self, source: S) -> T:
         """Waits for the target of a source, in whatever batch it comes."""
-        item = _Item(source, self._loop.create_future())
+        item: _Item[S, T] = _Item(source, self._loop.create_future())
         self._queue.put(item)
         return await item.answer
 
@@ -84,14 +92,14 @@ class Batcher:
             if not wanted:
                 continue
             try:
-                targets: Sequence[list[int] | Exception]
+                targets: Sequence[T | Exception]
                 targets = self._decode([item.source for item in wanted])
             except Exception as error:
                 targets = [error] * len(wanted)
             self._loop.call_soon_threadsafe(_deliver, wanted, targets)
 
 
-def _deliver(items: Sequence[_Item], targets: Sequence[list[int] | Exception]) -> None:
+def _deliver(items: Sequence[_Item[S, T]], targets: Sequence[T | Exception]) -> None:
     for item, target in zip(items, targets, strict=True):
         if item.answer.done():
             continue
@@ -104,7 +112,9 @@ def _deliver(items: Sequence[_Item], targets: Sequence[list[int] | Exception]) -
 class BatchServicer(generation_pb2_grpc.GenerationServiceServicer):
     """Text in, generated text out, a batch at a time."""
 
-    def __init__(self, manifest: Manifest, tokenizer: Tokenizer, batcher: Batcher) -> None:
+    def __init__(
+        self, manifest: Manifest, tokenizer: Tokenizer, batcher: Batcher[list[int], list[int]]
+    ) -> None:
         """Takes the parts."""
         self._manifest = manifest
         self._tokenizer = tokenizer
@@ -116,10 +126,7 @@ class BatchServicer(generation_pb2_grpc.GenerationServiceServicer):
         context: grpc.aio.ServicerContext[Any, Any],
     ) -> generation_pb2.GenerateResponse:
         """Answers when the batch of the request is done."""
-        if request.options.max_decoding_length != MAX_DECODING_LENGTH:
-            # All rows of a batch share one length.
-            message = f"max_decoding_length must be {MAX_DECODING_LENGTH}"
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, message)
+        await check_length(request, context)
         began_s = time.monotonic()
         source = self._tokenizer.encode(request.source)
         target = await self._batcher.decode(source)
@@ -139,12 +146,21 @@ class BatchServicer(generation_pb2_grpc.GenerationServiceServicer):
         )
 
 
+async def check_length(
+    request: generation_pb2.GenerateRequest, context: grpc.aio.ServicerContext[Any, Any]
+) -> None:
+    """Refuses other lengths than that of all: the rows of a batch share one."""
+    if request.options.max_decoding_length != MAX_DECODING_LENGTH:
+        message = f"max_decoding_length must be {MAX_DECODING_LENGTH}"
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, message)
+
+
 def main() -> int:
     """Serves until SIGTERM or Ctrl-C."""
     options = _options()
     workers = available_cores()
     peer = _engine(options, workers)
-    uvloop.run(_serve(options, peer, workers))
+    uvloop.run(_run(options, peer, workers))
     peer.close()
     return 0
 
@@ -183,17 +199,25 @@ def _engine(options: argparse.Namespace, workers: int) -> Peer:
         )
 
 
-async def _serve(options: argparse.Namespace, peer: Peer, workers: int) -> None:
+async def _run(options: argparse.Namespace, peer: Peer, workers: int) -> None:
     manifest = Manifest.read(options.artifact)
     tokenizer = Tokenizer.load(options.artifact / "tokenizer.json")
     batcher = Batcher(
         peer.decode, workers=workers, rows=options.rows, delay_s=options.delay_ms / 1e3
     )
+    await serve(BatchServicer(manifest, tokenizer, batcher), batcher, peer.name, options.port)
+
+
+async def serve(
+    servicer: generation_pb2_grpc.GenerationServiceServicer,
+    batcher: Batcher[S, T],
+    name: str,
+    port: int = 0,
+) -> None:
+    """Serves on this machine until SIGTERM or Ctrl-C, and prints where."""
     server = grpc.aio.server()
-    generation_pb2_grpc.add_GenerationServiceServicer_to_server(
-        BatchServicer(manifest, tokenizer, batcher), server
-    )
-    port = server.add_insecure_port(f"127.0.0.1:{options.port}")
+    generation_pb2_grpc.add_GenerationServiceServicer_to_server(servicer, server)
+    port = server.add_insecure_port(f"127.0.0.1:{port}")
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -201,7 +225,7 @@ async def _serve(options: argparse.Namespace, peer: Peer, workers: int) -> None:
     # As our own server does: what was made until here is not looked at again.
     gc.collect()
     gc.freeze()
-    print(f"{peer.name} ready on 127.0.0.1:{port}", flush=True)
+    print(f"{name} ready on 127.0.0.1:{port}", flush=True)
     await stop.wait()
     await server.stop(grace=1.0)
     await asyncio.to_thread(batcher.close)

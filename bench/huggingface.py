@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from transformers import GenerationConfig, MarianConfig, MarianMTModel
 
-from bench.peers import Rows
+from bench.peers import Rows, check_decoder
 from seqserve_model.batches import padded
 from seqserve_model.config import Norm, NormPosition, PositionScheme, TransformerConfig
 from seqserve_model.layers import DecoderLayer, EncoderLayer
@@ -98,8 +98,13 @@ def forced(config: TransformerConfig, length: int) -> GenerationConfig:
 
 @torch.no_grad()
 def marian_of(ours: Transformer) -> Any:
-    """Makes a ``MarianMTModel`` that computes what our model computes."""
+    """Makes a ``MarianMTModel`` that computes what our model computes.
+
+    Raises:
+        ValueError: The model is of another kind.
+    """
     config = ours.config
+    check_decoder(config, "transformers")
     theirs = MarianMTModel(_shape(config)).eval()
     # Marian keeps all sines before all cosines where we keep them in turn.
     order = torch.cat((torch.arange(0, config.width, 2), torch.arange(1, config.width, 2)))

@@ -30,7 +30,6 @@ from bench.sentences import everyday
 from bench.series import Run, Series, capacity, figures, unloaded_s
 from seqserve_server.contract.manifest import Manifest
 
-_BASE = "CTranslate2 int8"
 # Enough that a full batch runs on each core while another one fills.
 _IN_FLIGHT = 128
 
@@ -39,6 +38,8 @@ _IN_FLIGHT = 128
 class Plan:
     """What is measured, and for how long."""
 
+    base: str = "CTranslate2 int8"
+    """Name of the server that rates are measured by."""
     shares: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2)
     """Rates, ascending, as shares of the base's capacity."""
     rounds: int = 3
@@ -65,32 +66,51 @@ def measure(artifact: Path, weights: Path, plan: Plan) -> dict[str, Any]:
         All figures, in milliseconds and per second; None stands for a time that is infinite, since
         too many requests failed.
     """
-    sentences = everyday()
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        servers = {
-            name: stack.enter_context(
-                ServerProcess(module, arguments, Path(folder) / f"{name}.log")
-            )
-            for name, module, arguments in _servers(artifact, weights, plan, Path(folder))
+    with tempfile.TemporaryDirectory() as folder:
+        servers = _servers(artifact, weights, plan, Path(folder))
+        series = take_turns(servers, everyday(), plan, Path(folder))
+        return report_of(Manifest.read(artifact).label, series, plan)
+
+
+def take_turns(
+    servers: Sequence[tuple[str, str, list[str]]], sentences: Sequence[str], plan: Plan, logs: Path
+) -> list[Series]:
+    """Starts servers, and measures them in turn.
+
+    Args:
+        servers: Name, module and arguments of each; ours first, which is called as a stream too.
+        sentences: What they are sent.
+        plan: What is measured.
+        logs: Folder for what they write.
+    """
+    with ExitStack() as stack:
+        running = {
+            name: stack.enter_context(ServerProcess(module, arguments, logs / f"{name}.log"))
+            for name, module, arguments in servers
         }
-        series = uvloop.run(_measured(servers, sentences, plan))
-    return report_of(Manifest.read(artifact).label, series, plan)
+        series: list[Series] = uvloop.run(_measured(running, sentences, plan))
+        return series
 
 
 def _servers(
     artifact: Path, weights: Path, plan: Plan, folder: Path
 ) -> list[tuple[str, str, list[str]]]:
     """Gives name, module and arguments of every server; ours comes first."""
-    repository = str(repository_of(artifact, folder / "models"))
-    ports = ["--port", "0", "--metrics-port", "0"]
-    ours = ["serve", "--model-repository", repository, *ports, *PATIENT]
     shared = ["--artifact", str(weights), "--delay-ms", str(plan.delay_ms), "--engine"]
     return [
-        (f"seqserve {Manifest.read(artifact).precision}", "seqserve", ours),
-        (_BASE, "bench.batcher", [*shared, "ctranslate2", "--precision", "int8"]),
+        our_server(artifact, folder),
+        ("CTranslate2 int8", "bench.batcher", [*shared, "ctranslate2", "--precision", "int8"]),
         ("CTranslate2 fp32", "bench.batcher", [*shared, "ctranslate2", "--precision", "float32"]),
         ("torch fp32", "bench.batcher", [*shared, "torch"]),
     ]
+
+
+def our_server(artifact: Path, folder: Path) -> tuple[str, str, list[str]]:
+    """Gives name, module and arguments of our server of an artifact; ``folder`` is for its copy."""
+    repository = str(repository_of(artifact, folder / "models"))
+    ports = ["--port", "0", "--metrics-port", "0"]
+    arguments = ["serve", "--model-repository", repository, *ports, *PATIENT]
+    return f"seqserve {Manifest.read(artifact).precision}", "seqserve", arguments
 
 
 async def _measured(
@@ -108,7 +128,7 @@ async def _measured(
             # Unmeasured: what is allocated or compiled at first use.
             await closed_loop(one.caller, sentences, _IN_FLIGHT)
         await _closed_rounds(series, sentences, plan)
-        await _open_rounds(series, sentences, plan, capacity(_named(series, _BASE)))
+        await _open_rounds(series, sentences, plan, capacity(_named(series, plan.base)))
     return series
 
 
@@ -159,12 +179,12 @@ def _named(series: Sequence[Series], name: str) -> Series:
 
 def report_of(model: str, series: Sequence[Series], plan: Plan) -> dict[str, Any]:
     """Gives what :func:`measure` gives, from all that was measured of a model."""
-    base = _named(series, _BASE)
+    base = _named(series, plan.base)
     slo_s = plan.slo_factor * unloaded_s(base)
     return {
         "model": model,
         "plan": asdict(plan),
-        "base": _BASE,
+        "base": plan.base,
         "capacity_per_s": capacity(base),
         "slo_ms": 1e3 * slo_s,
         "peers": [figures(one, capacity(base), slo_s) for one in series],

@@ -1,29 +1,26 @@
 """Optimum on ONNX Runtime as a peer: its own export of the model, its own generate().
 
-It asks for an older transformers than ours, so it has an environment of its own and is spoken to
-over pipes, a JSON line each way:
+It asks for an older transformers than ours, so it has an environment of its own:
 
     python3 -m venv build/optimum
     build/optimum/bin/python -m pip install torch==2.13.0
     build/optimum/bin/python -m pip install 'optimum-onnx[onnxruntime]==0.1.0'
 
-Both ends are here. What the other environment runs, from :func:`main` on, imports nothing of ours.
+Both ends are here. What the other environment runs, from :func:`main` on, imports no package of
+ours.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-_ROOT = Path(__file__).parents[1]
-_READY = "ready\n"
+from bench.pipes import Pipes, answer, command, environment
 
 Rows = list[list[int]]
 
@@ -47,40 +44,25 @@ class OptimumPeer:
             RuntimeError: A worker ended before it was ready; its output names the reason.
         """
         workers, threads = layout
-        self.name = f"Optimum fp32 {workers}x{threads}"
-        self.seconds = 0.0
-        """How long the slowest worker took over its share of the last sources, pipes left out."""
         numbers = {"--rows": rows, "--length": length, "--threads": threads}
         options = [str(part) for option in numbers.items() for part in option]
-        command = [*_command(interpreter), "decode", str(folder), *options]
-        self._workers = [_start(command) for _ in range(workers)]
-        try:
-            for worker in self._workers:
-                _read(worker)
-        except RuntimeError:
-            self.close()
-            raise
+        self.name = f"Optimum fp32 {workers}x{threads}"
+        self._pipes = Pipes(
+            [*command(interpreter, "optimum"), "decode", str(folder), *options], workers
+        )
+
+    @property
+    def seconds(self) -> float:
+        """How long the slowest worker took over its share of the last sources, pipes left out."""
+        return self._pipes.seconds
 
     def decode(self, sources: Sequence[list[int]]) -> Rows:
         """Deals the sources out, by length, so that every worker gets as much to do."""
-        by_length = sorted(range(len(sources)), key=lambda index: len(sources[index]))
-        shares = [by_length[first :: len(self._workers)] for first in range(len(self._workers))]
-        for worker, share in zip(self._workers, shares, strict=True):
-            assert worker.stdin is not None
-            worker.stdin.write(json.dumps([sources[index] for index in share]) + "\n")
-            worker.stdin.flush()
-        replies = [json.loads(_read(worker)) for worker in self._workers]
-        self.seconds = max(reply["seconds"] for reply in replies)
-        found: Rows = [[] for _ in sources]
-        for share, reply in zip(shares, replies, strict=True):
-            for index, row in zip(share, reply["rows"], strict=True):
-                found[index] = row
-        return found
+        return self._pipes.decode(sources)
 
     def close(self) -> None:
-        """Ends the workers, which stop at the end of their input."""
-        for worker in self._workers:
-            worker.communicate()
+        """Ends the workers."""
+        self._pipes.close()
 
 
 def export(interpreter: Path, checkpoint: Path, folder: Path) -> None:
@@ -89,49 +71,17 @@ def export(interpreter: Path, checkpoint: Path, folder: Path) -> None:
     Raises:
         CalledProcessError: It failed; its output names the reason.
     """
-    command = [*_command(interpreter), "export", str(checkpoint), str(folder)]
-    subprocess.run(command, cwd=_ROOT, env=_environment(), check=True)
-
-
-def _command(interpreter: Path) -> list[str]:
-    # Not resolved: a virtual environment is known by the path of its link. And not as a script,
-    # or this file would be found where Optimum is looked for.
-    return [str(interpreter.absolute()), "-m", "bench.optimum"]
-
-
-def _environment() -> dict[str, str]:
-    # Torch and ONNX Runtime have threads each: one that spins takes a core from the other.
-    return os.environ | {"OMP_WAIT_POLICY": "passive", "HF_HUB_OFFLINE": "1"}
-
-
-def _start(command: list[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        command,
-        cwd=_ROOT,
-        env=_environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-
-def _read(worker: subprocess.Popen[str]) -> str:
-    assert worker.stdout is not None
-    line = worker.stdout.readline()
-    if not line:
-        raise RuntimeError(f"a worker of Optimum ended with status {worker.wait()}")
-    return line
+    asked = [*command(interpreter, "optimum"), "export", str(checkpoint), str(folder)]
+    subprocess.run(asked, cwd=Path(__file__).parents[1], env=environment(), check=True)
 
 
 def main() -> int:
     """Exports, or answers every line of sources by one of rows."""
-    # Replies alone go to the pipe; whatever libraries print, to where errors go.
-    replies, sys.stdout = sys.stdout, sys.stderr
     options = _options()
     if options.verb == "export":
         _export(options.checkpoint, options.folder)
     else:
-        _answer(_decoder(options), replies)
+        answer(partial(_decoder, options))
     return 0
 
 
@@ -155,18 +105,6 @@ def _export(checkpoint: Path, folder: Path) -> None:
     ORTModelForSeq2SeqLM.from_pretrained(checkpoint, export=True, use_merged=False).save_pretrained(
         folder
     )
-
-
-def _answer(decode: Callable[[Rows], Rows], replies: IO[str]) -> None:
-    replies.write(_READY)
-    replies.flush()
-    for line in sys.stdin:
-        sources = json.loads(line)
-        began_s = time.perf_counter()
-        rows = decode(sources)
-        seconds = time.perf_counter() - began_s
-        replies.write(json.dumps({"rows": rows, "seconds": seconds}) + "\n")
-        replies.flush()
 
 
 def _decoder(options: argparse.Namespace) -> Callable[[Rows], Rows]:

@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 from torch import nn
 
 from seqserve_model.attention import MultiHeadAttention
-from seqserve_model.config import Norm, NormPosition, PositionScheme
+from seqserve_model.config import (
+    DecoderCell,
+    Norm,
+    NormPosition,
+    PositionScheme,
+    TransformerConfig,
+)
 from seqserve_model.layers import DecoderLayer, EncoderLayer, FeedForward
 from seqserve_model.positions import LearnedPositions, Positions, SinusoidalPositions, T5Positions
 from seqserve_model.search import greedy_in_batches
@@ -143,11 +149,29 @@ def _translation(options: DecodingOptions) -> dict[str, Any]:
     return how
 
 
+def check_decoder(config: TransformerConfig, peer: str) -> None:
+    """Refuses a model that a peer cannot compute.
+
+    Raises:
+        ValueError: The decoder is recurrent.
+    """
+    if config.decoder_cell is not DecoderCell.ATTENTION:
+        raise ValueError(
+            f"{peer} knows no decoder with {config.decoder_cell.value}; compare such a model with"
+            " Marian (bench/firefox.py)"
+        )
+
+
 class CTranslate2Converter(Converter):  # type: ignore[misc]
     """Lays the weights of our torch model out as CTranslate2 wants them."""
 
     def __init__(self, model: Transformer) -> None:
-        """Takes a model of which CTranslate2 knows the norms, activation and positions."""
+        """Takes a model of which CTranslate2 knows the norms, activation and positions.
+
+        Raises:
+            ValueError: The decoder is recurrent, which it does not know.
+        """
+        check_decoder(model.config, "CTranslate2")
         self._model = model
 
     def _load(self) -> transformer_spec.TransformerSpec:

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-_FILE = Path(__file__).with_suffix(".txt")
+_FOLDER = Path(__file__).parent
 
 
 def everyday() -> list[str]:
     """Reads 120 everyday sentences in English."""
-    return _FILE.read_text(encoding="utf-8").splitlines()
+    return _read("sentences.txt")
+
+
+def news() -> list[str]:
+    """Reads 32 sentences in English as newspapers have them, 25 to 30 words each."""
+    return _read("news.txt")
+
+
+def _read(name: str) -> list[str]:
+    return (_FOLDER / name).read_text(encoding="utf-8").splitlines()

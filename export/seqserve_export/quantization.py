@@ -32,6 +32,8 @@ _MIDDLE, _MAX_UINT8 = 128, 255
 _MAX_EXACT_INPUTS = 2 * 2**24 // (255 * 128)
 # Rows of a weight that are rounded at a time, and so are in memory several times.
 _ROWS = 4096
+# By which share of itself a weight may differ from the integer that it was rounded to.
+_SAME = 1e-5
 # A row of zeros needs a scale too.
 _MIN_SCALE = 1e-12
 
@@ -206,18 +208,31 @@ def quantized_weight(weight: Tensor) -> tuple[Tensor, Tensor]:
     CPUs without VNNI multiply eight bits in pairs and add the two products in sixteen, where they
     may not fit. So the scale is also such that no two neighbours of one sign sum to more than 128:
     times 255 that fits, and every CPU computes the same. It costs half a bit or less.
+
+    Rows of a weight that one scale rounded before keep their integers where these fit: a second
+    rounding would only add its errors.
     """
-    rounded = [_rounded_rows(rows) for rows in torch.split(weight, _ROWS)]
+    low, high = weight.aminmax()
+    step = (torch.maximum(-low, high) / _MAX_INT8).clamp(min=_MIN_SCALE)
+    rounded = [_rounded_rows(rows, step) for rows in torch.split(weight, _ROWS)]
     return torch.cat([rows for rows, _ in rounded]), torch.cat([scale for _, scale in rounded])
 
 
-def _rounded_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
+def _rounded_rows(weight: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
+    """Rounds some rows; ``step`` is the scale that may have rounded the whole weight before."""
+    steps, largest = weight / step, _largest(weight)
+    is_rounded = ((steps - steps.round()).abs() <= _SAME * steps.abs()).all(1)
+    keeps = is_rounded & (largest < (_MAX_INT8 + 1.5) * step)
+    scale = torch.where(keeps, step, (largest / _MAX_INT8).clamp(min=_MIN_SCALE))
+    return (weight / scale[:, None]).round().to(torch.int8), scale
+
+
+def _largest(weight: Tensor) -> Tensor:
+    """Finds the largest absolute weight, or sum of two neighbours of one sign, of each row."""
     pairs = F.pad(weight, (0, weight.size(1) % 2)).view(weight.size(0), -1, 2)
     positive = pairs.clamp(min=0).sum(2).amax(1)
     negative = -pairs.clamp(max=0).sum(2).amin(1)
-    largest = torch.stack([weight.abs().amax(1), positive, negative]).amax(0)
-    scale = (largest / _MAX_INT8).clamp(min=_MIN_SCALE)
-    return (weight / scale[:, None]).round().to(torch.int8), scale
+    return torch.stack([weight.abs().amax(1), positive, negative]).amax(0)
 
 
 def quantize(

@@ -12,7 +12,7 @@ from seqserve_server.contract.manifest import Quantization
 
 _MAX_LOSS = 0.005
 """Share of tokens that static scales, which are faster, may cost more than those of rows."""
-_SENTENCES = 64
+_SENTENCES = 256
 
 
 def choose_scales(

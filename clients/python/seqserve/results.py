@@ -307,3 +307,5 @@ class Model:
     """Codes of the languages of sources; empty if the model does not ask."""
     target_languages: tuple[str, ...] = ()
     """Codes of the languages that it generates; empty if the model does not ask."""
+    has_shortlist: bool = False
+    """Whether requests choose from a shortlist, where they do not switch it off."""

@@ -17,6 +17,7 @@ NAMESAKES = {
     "SEQSERVE_TIME_LIMIT_MS",
     "SEQSERVE_TIME_LIMIT_S",
     "SEQSERVE_TOKEN",
+    "SEQSERVE_TOKENIZE",
     "SEQSERVE_TOKENS",
 }
 """Variables of one command that are written like one of another, and are right as they are."""

@@ -86,12 +86,16 @@ class Engine:
         ONNX Runtime allocates at first use, so the first callers need not wait for it, and a graph
         that cannot run is found now. Statistics and slots stay empty.
         """
-        manifest = self._runtime.manifest
+        manifest, shortlist = self._runtime.manifest, self._runtime.shortlist
+        source = [manifest.tokens.eos]
         # From long to short, because workers step with the last source, of one token.
         for length in reversed(doubling(manifest.limits.max_source_length)):
-            cross_kv = self._runtime.encode([[manifest.tokens.eos] * length])
+            cross_kv = self._runtime.encode([source * length])
         for worker in self._workers:
             worker.warm_up(cross_kv)
+            if shortlist:
+                size = manifest.architecture.vocabulary_size
+                worker.warm_up(cross_kv, shortlist.candidates(source, source, size))
         if self._runtime.can_score:
             self._scorer.warm_up()
 

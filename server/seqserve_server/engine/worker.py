@@ -20,7 +20,7 @@ from seqserve_server.engine.decoding.constraints import Detokenize
 from seqserve_server.engine.decoding.search import Search
 from seqserve_server.engine.encoding import SourceEncoder
 from seqserve_server.engine.observer import Observer
-from seqserve_server.engine.packing import CrossKV, EncodedSource
+from seqserve_server.engine.packing import Array, CrossKV, EncodedSource
 from seqserve_server.engine.queue.scheduler import Scheduler
 from seqserve_server.engine.request import Events, Request
 from seqserve_server.engine.runtime import Runtime
@@ -84,13 +84,21 @@ class Worker:
         """Bytes of keys, values and recurrent states."""
         return self._cache.bytes
 
-    def warm_up(self, cross_kv: CrossKV) -> None:
-        """Steps with 1, 2, 4, .. rows of one source of one token, and leaves the slots empty."""
+    def warm_up(self, cross_kv: CrossKV, candidates: Array | None = None) -> None:
+        """Steps with 1, 2, 4, .. rows of one source of one token, and leaves the slots empty.
+
+        Args:
+            cross_kv: The source, encoded.
+            candidates: Tokens that the rows choose from, rising; all where not given.
+        """
         for rows in doubling(self._cache.slots):
             # From the start each time, so that no row outgrows the shortest maximum length.
             for row in range(rows):
                 self._cache.join(row, cross_kv, 0)
+                self._cache.limit(row, candidates)
             self._cache.advance(rows)
+        for row in range(self._cache.slots):
+            self._cache.release(row)
         self._cache.clear()
 
     def step(self) -> Events:

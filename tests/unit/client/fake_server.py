@@ -220,6 +220,7 @@ MODELS = [
         description="Text in capitals",
         licence="Apache-2.0",
         traffic_share=1.0,
+        has_shortlist=True,
     ),
     model_pb2.Model(
         name="broken",

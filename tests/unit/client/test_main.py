@@ -197,6 +197,52 @@ def test_an_interrupt_that_gets_lost_ends_the_command_too(when: str) -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
 
 
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("after", ["return 0", "raise SeqserveError('torch is half loaded')"])
+def test_an_interrupt_that_a_library_swallows_ends_the_command_too(after: str) -> None:
+    program = (
+        "import signal, sys, types\n"
+        "import seqserve.__main__\n"
+        "from seqserve.command.table import COMMANDS, Command\n"
+        "from seqserve.errors import SeqserveError\n"
+        "def main(argv):\n"
+        "    try:\n"
+        "        signal.raise_signal(signal.SIGINT)\n"
+        "    except BaseException:\n"
+        "        pass\n"
+        f"    {after}\n"
+        "sys.modules['trial'] = types.SimpleNamespace(main=main)\n"
+        "COMMANDS['try'] = Command(module='trial', help='tries')\n"
+        "sys.argv = ['seqserve', 'try']\n"
+        "seqserve.__main__.run()\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=20)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")
+
+
+def test_nothing_is_loaded_before_interrupts_are_handled() -> None:
+    program = (
+        "import sys; before = set(sys.modules); import seqserve.command.interrupt;"
+        " print(*sorted(set(sys.modules) - before))"
+    )
+    # Without the packages of the site, whose files may load modules of their own.
+    command = [sys.executable, "-S", "-c", program]
+    path = os.pathsep.join(filter(None, sys.path))
+    listed = subprocess.run(
+        command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": path}
+    )
+    loaded = set(listed.stdout.split()) - {
+        "__future__",
+        "os",
+        "os.path",
+        "posixpath",
+        "genericpath",
+        "stat",
+    }
+    others = {name for name in loaded if not name.startswith(("_", "seqserve"))}
+    assert others == set()
+
+
 def test_a_reader_that_goes_away_is_no_error(tmp_path: Path) -> None:
     process = subprocess.Popen([*COMMAND, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None and process.stderr is not None

@@ -8,9 +8,15 @@ ever (see "Note on Signal Handlers and Exceptions" in the documentation of :mod:
 from __future__ import annotations
 
 import os
-import signal
 import sys
-from types import FrameType
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from types import FrameType
+else:
+    # All of `signal` but its enums: until these were loaded, Ctrl-C would show a traceback.
+    import _signal as signal
 
 GRACE_S = 5.0
 """Time for a command to end by itself."""
@@ -46,8 +52,11 @@ def clean_up_first() -> None:
 
 
 def end_with(status: int) -> None:
-    """Ends the process with an exit status."""
+    """Ends the process with an exit status; that of an interrupt if one has come."""
     end_at_once()
+    if _has_come:
+        # A library that swallows it must not hide it, nor the timer outlive its handler.
+        status = STATUS
     if status in (STATUS, READER_GONE):
         # Calls may be under way. The end of the interpreter stops gRPC's threads where they are,
         # perhaps with the lock that a call needs when it is deleted.

@@ -99,5 +99,8 @@ def _run(name: str, command: Command, arguments: list[str]) -> int:
 
 
 def _fail(status: int, message: str) -> int:
+    if interrupt.has_come():
+        # That is why it failed.
+        return interrupt.STATUS
     print(f"seqserve: {message}", file=sys.stderr)
     return status

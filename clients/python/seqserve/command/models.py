@@ -139,7 +139,8 @@ def _row_of(model: Model) -> tuple[str, ...]:
 def _about(model: Model) -> str:
     languages = {"from": model.source_languages, "to": model.target_languages}
     known = [f"{role} {_listed(codes)}" for role, codes in languages.items() if codes]
-    return "; ".join(filter(None, (model.description, *known)))
+    shortlist = "with a shortlist" if model.has_shortlist else ""
+    return "; ".join(filter(None, (model.description, *known, shortlist)))
 
 
 def _listed(codes: Sequence[str]) -> str:

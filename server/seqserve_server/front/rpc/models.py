@@ -82,6 +82,7 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
             template = manifest.template or Template()
             message.source_languages.extend(sorted(template.source_languages))
             message.target_languages.extend(sorted(template.target_languages))
+            message.has_shortlist = manifest.shortlist is not None
             message.description = manifest.description
             message.licence = manifest.licence
         return message

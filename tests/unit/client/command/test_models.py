@@ -13,7 +13,8 @@ def test_table(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models", "--target", server.target]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "NAME       VERSION  STATE   SHARE  PRECISION  PROVIDER  SOURCE  TARGET  ABOUT",
-        "capitals*  2        ready   100%   fp32       cpu       64      80      Text in capitals",
+        "capitals*  2        ready   100%   fp32       cpu       64      80      "
+        "Text in capitals; with a shortlist",
         "broken     1        failed                                              "
         "decoder.onnx: the hash differs from the manifest's",
     ]

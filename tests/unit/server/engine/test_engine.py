@@ -25,6 +25,7 @@ from seqserve_server.contract.request import GenerateSpec, Priority, ScoreSpec, 
 from seqserve_server.engine.engine import Engine
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.request import Events, Request
+from seqserve_server.engine.shortlist import Shortlist
 
 PATIENCE_S = 30.0
 
@@ -483,6 +484,13 @@ def test_model_without_a_scorer_refuses_requests_that_need_one(harness: Harness)
     request = harness.submit(5)
     assert request.last == answer_of(request)
     assert harness.runtime.scored == []
+
+
+def test_warm_up_runs_rows_with_the_shortlist_too(harness: Harness) -> None:
+    harness.runtime.shortlist = Shortlist.of([7, 9], {EOS: [8]})
+    harness.engine.warm_up()
+    chosen = harness.runtime.inputs["allowed_tokens"].reshape(-1)[:4]
+    assert chosen.tolist() == sorted([EOS, 7, 8, 9])
 
 
 def test_warm_up_runs_the_scorer_too(harness: Harness) -> None:

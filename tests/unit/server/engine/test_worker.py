@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pytest
 from tests.unit.server.engine.fake_runtime import (
     EOS,
@@ -670,6 +671,15 @@ def test_warm_up_stays_within_the_cache_and_leaves_it_empty() -> None:
     worker.warm_up(memory)
     assert runtime.rows == [1, 2, 4, 8, 9]
     assert worker._cache.lengths.tolist() == [0] * 9
+
+
+def test_warm_up_runs_rows_that_choose_from_candidates_and_leaves_none() -> None:
+    runtime = FakeRuntime()
+    worker = Worker(runtime, Scheduler(QueueLimits(max_queue=1)), 2, 100, Notes(), detokenize)
+    worker.warm_up(runtime.encode([[EOS]]), np.array([EOS, 7]))
+    assert runtime.rows == [1, 2]
+    assert runtime.inputs["allowed_tokens"].reshape(-1)[:2].tolist() == [EOS, 7]
+    worker._cache.assert_idle()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,94 @@
+"""A server of a model with a shortlist: on, off by request, and in a batch as alone."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests import tiny
+
+from seqserve import Client, Result
+from seqserve_export.lexicon.addition import add_shortlist
+from seqserve_model.data import Pair
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.engine.shortlist import Shortlist
+
+from .process import ServerProcess
+
+FREQUENT = range(24)
+SOURCES = tiny.SENTENCES[::9]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def repository(tiny_artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny model without a shortlist as version 1, with one as version 2."""
+    versions = tmp_path_factory.mktemp("models") / "tiny"
+    shutil.copytree(tiny_artifact, versions / "1")
+    shutil.copytree(tiny_artifact, versions / "2")
+    manifest = replace(Manifest.read(versions / "2"), version=2)
+    size = manifest.architecture.vocabulary_size
+    translations = {token: [(7 * token) % size, (11 * token + 5) % size] for token in range(size)}
+    shortlist = Shortlist.of(FREQUENT, translations)
+    pairs = [Pair(source, "") for source in SOURCES]
+    add_shortlist(versions / "2", manifest, shortlist, pairs, origin="a rule", data="tiny")
+    return versions.parent
+
+
+@pytest.fixture(scope="module")
+def client(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    options = ("--slots", "8", "--workers", "2")
+    folder = tmp_path_factory.mktemp("server")
+    with ServerProcess(repository, folder, *options) as server, Client(server.target) as client:
+        yield client
+
+
+def translations(client: Client, *, version: int, shortlist: bool = True) -> list[Result]:
+    """Translates all sources at once."""
+    with ThreadPoolExecutor(len(SOURCES)) as pool:
+        return list(
+            pool.map(
+                lambda source: client.generate(source, version=version, shortlist=shortlist),
+                SOURCES,
+            )
+        )
+
+
+def test_targets_are_made_of_candidates(client: Client, repository: Path) -> None:
+    folder = repository / "tiny" / "2"
+    tokenizer = Tokenizer.load(folder / "tokenizer.json")
+    manifest = Manifest.read(folder)
+    size, end = manifest.architecture.vocabulary_size, manifest.tokens.eos
+    shortlist = Shortlist.read(folder / "shortlist.bin", size)
+    for source, result in zip(SOURCES, translations(client, version=2), strict=True):
+        candidates = shortlist.candidates(tokenizer.encode(source), [end], size)
+        assert result.token_ids and set(result.token_ids) <= set(candidates.tolist())
+
+
+def test_a_request_without_it_decodes_as_a_version_without_it(client: Client) -> None:
+    off, none, on = (
+        [result.hypotheses for result in translations(client, version=version, shortlist=one)]
+        for version, one in ((2, False), (1, True), (2, True))
+    )
+    assert off == none != on
+
+
+def test_in_a_batch_as_alone_beside_requests_without_it(client: Client) -> None:
+    asked = [(source, one) for source in SOURCES for one in (True, False)]
+
+    def decode(source: str, shortlist: bool) -> object:
+        return client.generate(source, version=2, shortlist=shortlist).hypotheses
+
+    alone = [decode(*one) for one in asked]
+    with ThreadPoolExecutor(len(asked)) as pool:
+        assert list(pool.map(lambda one: decode(*one), asked)) == alone
+
+
+def test_models_tell_which_version_has_one(client: Client) -> None:
+    assert {model.version: model.has_shortlist for model in client.models()} == {1: False, 2: True}
