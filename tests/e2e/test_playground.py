@@ -157,6 +157,15 @@ def test_hypotheses_and_two_models_stand_side_by_side(page: Browser) -> None:
     assert page.text(".answer") == text
 
 
+def test_terms_are_kept_and_widen_the_beam(page: Browser) -> None:
+    page.one("#question summary").click()
+    page.one("#terms").send_keys("coffee = Espresso")
+    page.type(COFFEE)
+    page.until(lambda: bool(page.all(".answer button")))
+    assert "Espresso" in page.text(".answer")
+    assert page.one("#beam").get_attribute("value") == "2"
+
+
 def test_nothing_is_asked_while_a_syllable_is_composed(page: Browser) -> None:
     page.type(COFFEE)
     answered(page, KAFFEE)
@@ -191,7 +200,7 @@ def test_narrow_screen_needs_no_sideways_scrolling(page: Browser) -> None:
 def test_stopped_server_is_shown_and_recovered_from(page: Browser, rig: Rig) -> None:
     rig.server.kill()
     page.type(COFFEE)
-    page.until(lambda: "does not answer" in page.text("#outage"))
+    page.until(lambda: "No answer from the server" in page.text("#outage"))
     assert "seqserve serve" in page.text("#outage")
     # The console has the answers with 502.
     rig.restart()

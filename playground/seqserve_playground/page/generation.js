@@ -3,15 +3,15 @@
 /** An error of a call, with what to do about it. */
 export class CallFailure extends Error {
   constructor({ code, details, advice = "" }) {
-    super([`${code}: ${details}`, advice].filter(Boolean).join(" "));
+    super(advice ? `${advice} (${code}: ${details})` : `${code}: ${details}`);
     this.code = code;
   }
 }
 
 const GONE = {
   code: "UNAVAILABLE",
-  details: "the playground itself does not answer.",
-  advice: "Start it again: seqserve playground",
+  details: "the playground itself does not answer",
+  advice: "`seqserve playground` starts it again.",
 };
 
 /** Yields the lines of an answer: {call}, {piece}, {result}; aborting the signal cancels the call. */

@@ -141,7 +141,7 @@ export class Pane {
 
   #fail(error) {
     if (error.code === "UNAVAILABLE") this.onOutage(error);
-    showText(this.#find(".failure"), error.message);
+    else showText(this.#find(".failure"), error.message);
   }
 
   #showResult(result, first, passed) {

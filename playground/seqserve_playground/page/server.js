@@ -39,7 +39,8 @@ export class Server {
   failed(error) {
     const wasAway = this.#isAway;
     this.#isAway = true;
-    showText(this.#outage, `The server does not answer. ${error.message}`);
+    const waits = "This page asks again every second.";
+    showText(this.#outage, `No answer from the server. ${waits} ${error.message}`);
     showText(this.#status, "not connected");
     if (!wasAway) this.#timer = setTimeout(() => this.ask(), OUTAGE_MS);
   }

@@ -30,10 +30,11 @@ export class Source {
       this.#sent = "";
       this.#send();
     });
-    this.#hypotheses.addEventListener("input", () => {
-      // A search returns no more hypotheses than it keeps.
-      this.#beam.value = Math.max(wholeNumber(this.#beam), wholeNumber(this.#hypotheses));
-    });
+    // Not while somebody types the beam's number.
+    this.#beam.addEventListener("change", () => (this.#beam.value = this.#width));
+    for (const control of [this.#hypotheses, this.#terms]) {
+      control.addEventListener("input", () => (this.#beam.value = this.#width));
+    }
     for (const control of [this.#beam, this.#hypotheses, this.#terms]) {
       control.addEventListener("input", () => this.#wait());
     }
@@ -43,12 +44,18 @@ export class Source {
   get question() {
     const terms = this.#pairs();
     const hypotheses = wholeNumber(this.#hypotheses);
-    const beam = Math.max(wholeNumber(this.#beam), hypotheses, Object.keys(terms).length ? 2 : 1);
+    const beam = this.#width;
     const options = { segmentation: "none" };
     if (beam > 1) options.beam_size = beam;
     if (hypotheses > 1) options.num_hypotheses = hypotheses;
     if (Object.keys(terms).length) options.terms = terms;
     return { source: this.#text.value, options };
+  }
+
+  /** The beam, at least as wide as hypotheses and terms need it. */
+  get #width() {
+    const forTerms = Object.keys(this.#pairs()).length ? 2 : 1;
+    return Math.max(wholeNumber(this.#beam), wholeNumber(this.#hypotheses), forTerms);
   }
 
   #pairs() {
