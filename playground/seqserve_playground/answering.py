@@ -14,8 +14,8 @@ from typing import Any
 from seqserve import AsyncClient
 from seqserve.command.advice import advice_on
 from seqserve.command.json_line import json_line
-from seqserve.decoding import GenerateOptions
 from seqserve.errors import CallError, FailedPrecondition
+from seqserve.results import Piece
 from seqserve_playground.call_code import call_code
 from seqserve_playground.question import Question
 
@@ -26,8 +26,12 @@ async def lines_of(
     """Yields the lines; closing the generator cancels the call."""
     try:
         yield _line({"call": call_code(settings, question)})
-        async for line in _answer(client, question):
-            yield line
+        async with aclosing(_pieces(client, question)) as pieces:
+            async for piece in pieces:
+                if piece.result is None:
+                    yield _line({"piece": piece.text})
+                else:
+                    yield _line({"result": asdict(piece.result)})
     except CallError as error:
         yield _line({"error": failure_of(error)})
 
@@ -43,30 +47,19 @@ def failure_of(error: CallError) -> dict[str, Any]:
     }
 
 
-async def _answer(client: AsyncClient, question: Question) -> AsyncGenerator[str, None]:
+async def _pieces(client: AsyncClient, question: Question) -> AsyncGenerator[Piece, None]:
     """Asks for what the page shows beside texts: scores, and attention if the model has it."""
-    shown: GenerateOptions = {"return_token_scores": True, "return_attention": True}
-    try:
-        async for line in _pieces(client, question, shown):
-            yield line
-    except FailedPrecondition as error:
-        if "scorer" not in error.details:
-            raise
-        shown["return_attention"] = False
-        async for line in _pieces(client, question, shown):
-            yield line
-
-
-async def _pieces(
-    client: AsyncClient, question: Question, shown: GenerateOptions
-) -> AsyncGenerator[str, None]:
-    options: GenerateOptions = {**question.options, **shown}
-    async with aclosing(client.stream(question.source, **options)) as pieces:
-        async for piece in pieces:
-            if piece.result is None:
-                yield _line({"piece": piece.text})
-            else:
-                yield _line({"result": asdict(piece.result)})
+    for attends in (True, False):
+        options = question.options.copy()
+        options["return_token_scores"], options["return_attention"] = True, attends
+        try:
+            async with aclosing(client.stream(question.source, **options)) as pieces:
+                async for piece in pieces:
+                    yield piece
+            return
+        except FailedPrecondition as error:
+            if not attends or "scorer" not in error.details:
+                raise
 
 
 def _line(facts: dict[str, Any]) -> str:

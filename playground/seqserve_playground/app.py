@@ -43,7 +43,6 @@ def app_of(
     Raises:
         OptionError: A setting is wrong, as for the client.
     """
-
     client = AsyncClient(**settings)
 
     @asynccontextmanager
