@@ -30,8 +30,8 @@ _MIDDLE, _MAX_UINT8 = 128, 255
 
 # A float32 holds integers up to 2 ** 24, and two adjacent products sum to 255 * 128 at most.
 _MAX_EXACT_INPUTS = 2 * 2**24 // (255 * 128)
-# Rows of a weight that are rounded at a time, and so are in memory several times.
-_ROWS = 4096
+# Numbers of a weight that are rounded or read at a time, and so are in memory several times.
+_NUMBERS = 1 << 22
 # A row of zeros needs a scale too.
 _MIN_SCALE = 1e-12
 
@@ -120,7 +120,7 @@ class QuantizedLinear(nn.Module):
         exact = torch.float32 if x.size(-1) <= _MAX_EXACT_INPUTS else torch.float64
         integers = integers.to(exact)
         sums = torch.cat(
-            [integers @ rows.to(exact).t() for rows in torch.split(self.weight, _ROWS)], -1
+            [integers @ rows.to(exact).t() for rows in _some_rows(self.weight)], -1
         )
         y = sums.to(x.dtype) * (scale * self.weight_scale)
         return y if self.bias is None else y + self.bias
@@ -207,8 +207,12 @@ def quantized_weight(weight: Tensor) -> tuple[Tensor, Tensor]:
     may not fit. So the scale is also such that no two neighbours of one sign sum to more than 128:
     times 255 that fits, and every CPU computes the same. It costs half a bit or less.
     """
-    rounded = [_rounded_rows(rows) for rows in torch.split(weight, _ROWS)]
+    rounded = [_rounded_rows(rows) for rows in _some_rows(weight)]
     return torch.cat([rows for rows, _ in rounded]), torch.cat([scale for _, scale in rounded])
+
+
+def _some_rows(weight: Tensor) -> tuple[Tensor, ...]:
+    return torch.split(weight, max(1, _NUMBERS // weight.size(1)))
 
 
 def _rounded_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
