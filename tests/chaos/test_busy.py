@@ -18,7 +18,7 @@ from tests.soak.test_memory import MODELS
 
 from seqserve import Client
 
-LINES = 800
+LINES = 3000
 """Over all jobs."""
 
 pytestmark = pytest.mark.chaos

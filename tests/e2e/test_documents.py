@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from seqserve import Client
+from seqserve import Client, Result
 
+from .novel import novel
 from .process import PATIENCE_S, ServerProcess
 
 MODELS = Path(__file__).parents[2] / "models"
@@ -52,3 +53,23 @@ def test_a_file_is_translated(shipped: ServerProcess, tmp_path: Path) -> None:
         tokens = client.tokenize(SENTENCES[0])
         assert client.detokenize(tokens.token_ids) == SENTENCES[0]
     assert out.read_bytes().decode() == f"# {text}\r\n\r\n```\r\ncode\r\n```\r\n"
+
+
+@pytest.mark.slow
+def test_a_long_text_is_answered_sentence_by_sentence_in_every_way(shipped: ServerProcess) -> None:
+    text, sentences = novel(300)
+    lines = text.split("\n")
+    written = [index for index, line in enumerate(lines) if line]
+    with Client(shipped.target) as client:
+        whole = client.generate(text, timeout_s=PATIENCE_S)
+        bulk = dict(client.generate_bulk(lines[index] for index in written))
+    spans = [text[each.source_begin : each.source_end] for each in whole.segments]
+    assert spans == sentences, "each sentence is answered once"
+    answered = whole.text.split("\n")
+    assert [bool(line.strip()) for line in answered] == [bool(line) for line in lines]
+    assert len(bulk) == len(written)
+    for number, index in enumerate(written):
+        result = bulk[number]
+        assert isinstance(result, Result)
+        assert result.text == answered[index]
+    assert shipped.is_idle()

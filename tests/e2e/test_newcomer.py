@@ -15,8 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from seqserve import Client
 from seqserve.command.table import COMMANDS
 
+from .novel import novel
 from .process import ServerProcess
 
 ROOT = Path(__file__).parents[2]
@@ -152,15 +154,47 @@ def test_the_python_examples_run(script: str, shipped: ServerProcess) -> None:
     assert run(command, input="Good morning.\n").strip()
 
 
-@pytest.mark.parametrize("script", ["generate.js", "stream.js"])
-def test_node_calls_it(script: str, shipped: ServerProcess, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the Node examples, with what they need installed."""
     if not shutil.which("npm"):
         pytest.skip("npm is not installed: the Node examples were NOT run")
-    examples = tmp_path / "clients" / "examples" / "node"
+    clone = tmp_path_factory.mktemp("node")
+    examples = clone / "clients" / "examples" / "node"
     shutil.copytree(ROOT / "clients" / "examples" / "node", examples)
-    shutil.copytree(ROOT / "proto", tmp_path / "proto")
+    shutil.copytree(ROOT / "proto", clone / "proto")
     run(["npm", "install", "--no-audit", "--no-fund", "--silent"], cwd=examples)
+    return examples
+
+
+@pytest.mark.parametrize("script", ["generate.js", "stream.js"])
+def test_node_calls_it(script: str, shipped: ServerProcess, node: Path) -> None:
     shown = run(
-        ["node", script, "The coffee tastes good."], cwd=examples, env=environment(shipped.target)
+        ["node", script, "The coffee tastes good."], cwd=node, env=environment(shipped.target)
     )
     assert "Kaffee" in shown
+
+
+def test_node_sends_a_whole_text(shipped: ServerProcess, node: Path) -> None:
+    text, _ = novel(300)
+    shown = run(["node", "document.js"], cwd=node, env=environment(shipped.target), input=text)
+    with Client(shipped.target) as client:
+        assert shown == client.generate(text, segmentation="sentences", timeout_s=300).text
+
+
+def test_node_tells_which_line_fails(shipped: ServerProcess, node: Path) -> None:
+    command = ["node", "document.js"]
+    text = "We watched a film.\n" + 5_000 * "It rains. " + "\n"
+    done = subprocess.run(
+        command,
+        cwd=node,
+        env=environment(shipped.target),
+        input=text,
+        text=True,
+        capture_output=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("line 2 stays as it is: ")
+    assert done.stdout.split("\n")[1:] == text.split("\n")[1:]

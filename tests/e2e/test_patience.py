@@ -8,9 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
+from seqserve import Client
 
 from .process import PATIENCE_S, ServerProcess, until
 
@@ -107,12 +110,18 @@ def test_a_job_outlives_a_restart_of_the_server(
     assert back == f"seqserve: 127.0.0.1:{port} is available again"
 
 
-def test_jobs_side_by_side_on_a_busy_server(repository: Path, tmp_path: Path, lines: Path) -> None:
+def test_callers_side_by_side_on_a_busy_server(
+    repository: Path, tmp_path: Path, lines: Path
+) -> None:
+    sources = lines.read_text().splitlines()
+
+    def answers(target: str) -> list[str]:
+        with Client(target, timeout_s=2 * PATIENCE_S) as client:
+            many = client.generate_many(sources, max_decoding_length=100)
+            return [result.text for result in many]
+
     narrow = ("--slots", "4", "--workers", "1", "--max-queue", "8")
-    with ServerProcess(repository, tmp_path, *narrow) as server:
-        jobs = [Job(server.target, tmp_path / name, lines=lines) for name in ("one", "other")]
-        assert [job.wait() for job in jobs] == [0, 0]
-        one, other = (job.answers for job in jobs)
+    with ServerProcess(repository, tmp_path, *narrow) as server, ThreadPoolExecutor(2) as threads:
+        one, other = threads.map(answers, [server.target] * 2)
         assert one == other and len(one) == LINES and "" not in one
-        assert [job.reports for job in jobs] == [[], []]
         assert server.value("rejected_total") > 0, "the server was not busy"

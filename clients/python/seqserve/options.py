@@ -35,14 +35,12 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from seqserve.errors import OptionError
+from seqserve.variables import variable_of, warn_of_misspelt
 
 T = TypeVar("T")
 
 _METAVARS = {str: "TEXT", int: "NUMBER", float: "NUMBER", Path: "PATH", list[str]: "WORDS"}
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
-_PREFIX = "SEQSERVE_"
-# A wrong, missing or extra letter or two in ten, or an ending left out.
-_LIKENESS = 0.9
 # No argument of a process can hold it.
 _NO_FLAG = "\0"
 _TRUE = {"1", "true", "yes", "on"}
@@ -90,6 +88,7 @@ def parse(
     description: str,
     epilog: str = "",
     environ: Mapping[str, str] | None = None,
+    warns: bool = True,
 ) -> T:
     """Reads options from the command line and the environment.
 
@@ -100,6 +99,7 @@ def parse(
         description: What the command does, for the help.
         epilog: Examples, for the help.
         environ: Environment; that of the process if None.
+        warns: Whether to tell on standard error of misspelt variables.
 
     Returns:
         An instance of ``options``.
@@ -108,6 +108,8 @@ def parse(
         OptionError: An option is unknown or lacks its value, or a value does not fit its type or
             its bounds; the message names the flag or variable.
     """
+    if warns:
+        warn_of_misspelt(options, environ)
     parser = _Parser(
         prog=prog,
         description=description,
@@ -152,37 +154,9 @@ def split_command(
     return "", list(argv)
 
 
-def misspelt_variables(
-    options: type[Any], others: Iterable[str] = (), environ: Mapping[str, str] | None = None
-) -> dict[str, str]:
-    """Finds variables that are no options but are written nearly like one.
-
-    Args:
-        options: The dataclass that declares the options.
-        others: Variables of other programs, which are right as they are.
-        environ: Environment; that of the process if None.
-
-    Returns:
-        The variable that was probably meant, by the one that is set.
-    """
-    known = [each.variable for each in _declared(options) if not each.positional]
-    strangers = set(os.environ if environ is None else environ) - {*known, *others}
-    near = {
-        name: difflib.get_close_matches(name, known, n=1, cutoff=_LIKENESS)
-        for name in sorted(strangers)
-        if name.startswith(_PREFIX)
-    }
-    return {name: found[0] for name, found in near.items() if found}
-
-
 def flag_of(name: str) -> str:
     """Returns the flag of an option: ``metrics_port`` → ``--metrics-port``."""
     return "--" + name.replace("_", "-")
-
-
-def variable_of(name: str) -> str:
-    """Returns the variable of an option: ``metrics_port`` → ``SEQSERVE_METRICS_PORT``."""
-    return _PREFIX + name.upper()
 
 
 def _declared(options: type[Any]) -> list[_Option]:

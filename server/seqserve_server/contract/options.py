@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
@@ -138,6 +138,11 @@ class DecodingOptions:
             and not self.is_inspected
             and not self.return_token_scores
         )
+
+    @cached_property
+    def outcome(self) -> str:
+        """Writes all that whole answers depend on: every option but the time limit."""
+        return repr(replace(self, time_limit_s=math.inf))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles only the options that differ from their default."""

@@ -9,18 +9,18 @@ import os
 import signal
 import sys
 from collections.abc import Coroutine, Sequence
-from dataclasses import fields
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from seqserve.command.generate import GenerateCommandOptions
-from seqserve.options import misspelt_variables, parse, variable_of
+from seqserve.options import parse
+from seqserve.variables import misspelt_variables
 from seqserve_server.contract import logs
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.front.address import address_of, is_taken
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.process import EngineProcess
 from seqserve_server.front.memory_trim import trim_memory
+from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.models.rollout import Rollout
@@ -56,9 +56,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="seqserve serve",
         description="Serves the models of a repository over gRPC, until Ctrl-C or SIGTERM.",
         epilog=_EPILOG,
+        warns=False,  # the log does, in its format
     )
     logs.configure(options.log_format, options.log_level)
-    for name, meant in misspelt_variables(ServeOptions, _of_clients()).items():
+    for name, meant in misspelt_variables(ServeOptions).items():
         facts = {"name": name, "did_you_mean": meant}
         logs.event("unknown variable", facts, logging.WARNING)
     security = security_of(options)
@@ -73,11 +74,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         rollout.discard()
     return 0
-
-
-def _of_clients() -> list[str]:
-    """Lists the variables of clients, which may share the environment."""
-    return [variable_of(field.name) for field in fields(GenerateCommandOptions)]
 
 
 def _refuse_taken_ports(options: ServeOptions) -> None:
@@ -112,6 +108,7 @@ def _rollout(options: ServeOptions, metrics: Metrics) -> Rollout:
     # Models without recommended options stay so if there is nothing to add.
     is_segmented = options.segmentation is not Mode.NONE
     generation = {"segmentation": options.segmentation.value} if is_segmented else {}
+    keeps = options.cache_mb > 0
     loader = Loader(
         repository=options.model_repository,
         provider=options.provider,
@@ -120,6 +117,7 @@ def _rollout(options: ServeOptions, metrics: Metrics) -> Rollout:
         launch=launch,
         stall_s=options.stall_timeout_s,
         generation=generation,
+        cache=AnswerCache(options.cache_mb * 1_000_000, metrics.cache_counts) if keeps else None,
     )
     return Rollout(
         Repository(),

@@ -86,6 +86,13 @@ class ServeOptions:
         minimum=1,
         maximum=1_000_000,
     )
+    cache_mb: int = _network(
+        0,
+        help="Memory for answers that are kept, in MB: a client that asks the same again gets the"
+        " same answer without the model. Samples are kept only if they have a seed; 0 keeps none.",
+        minimum=0,
+        maximum=1_000_000,
+    )
     reuse_port: bool = _network(
         False,
         help="Let several servers share the port; without it, a second server fails at start.",

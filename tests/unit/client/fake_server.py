@@ -92,6 +92,7 @@ class FakeServer(
 
     def GenerateBulk(self, requests: Iterator[Any], context: Any) -> Iterator[Any]:
         context.add_callback(self.cancelled.set)
+        self._note_metadata(context)
         with self._lock:
             self.bulk_calls += 1
         late: dict[int, Any] = {}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from seqserve.errors import OptionError
-from seqserve.options import misspelt_variables, option, parse, split_command
+from seqserve.options import option, parse, split_command
 
 
 class Provider(Enum):
@@ -220,32 +220,6 @@ def test_a_command_stands_before_between_or_after_flags(
     argv: list[str], split: tuple[str, list[str]]
 ) -> None:
     assert split_command(Options, argv, ["load", "unload"]) == split
-
-
-def test_misspelt_variables() -> None:
-    environ = dict.fromkeys(
-        (
-            "SEQSERVE_PRT",
-            "SEQSERVE_PROVDER",
-            "SEQSERVE_PROVIDER",
-            "SEQSERVE_TOKENS",
-            "SEQSERVE_TEXTS",
-            "SEQSERVE_WORKERS",
-            "PROVIDR",
-        ),
-        "",
-    )
-    assert misspelt_variables(Options, environ=environ) == {
-        "SEQSERVE_PROVDER": "SEQSERVE_PROVIDER",
-        "SEQSERVE_PRT": "SEQSERVE_PORT",
-        "SEQSERVE_TOKENS": "SEQSERVE_TOKEN",
-    }
-    assert "SEQSERVE_TOKENS" not in misspelt_variables(Options, ["SEQSERVE_TOKENS"], environ)
-
-
-def test_the_process_s_environment_is_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SEQSERVE_PROVDER", "cpu")
-    assert misspelt_variables(Options)["SEQSERVE_PROVDER"] == "SEQSERVE_PROVIDER"
 
 
 def test_positional_arguments_have_no_variable() -> None:

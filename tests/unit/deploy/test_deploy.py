@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from seqserve.options import variable_of
+from seqserve.variables import variable_of
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.telemetry.metrics import Metrics
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from seqserve.command.connection import ConnectionOptions
 from seqserve.command.token import TokenOptions
-from seqserve.options import flag_of, variable_of
+from seqserve.options import flag_of
+from seqserve.variables import variable_of
 from seqserve_server.front.config import ServeOptions
 
 ROOT = Path(__file__).parents[3]

@@ -11,11 +11,11 @@ from enum import Enum
 from typing import Any
 
 from seqserve.attention import AttentionResult, AttentionWeights
-from seqserve.command.connection import PairCallOptions, parse_call
+from seqserve.command.connection import PairCallOptions
 from seqserve.command.heat_map import Style, svg_map, text_map
 from seqserve.command.json_line import json_line
 from seqserve.errors import OptionError
-from seqserve.options import option
+from seqserve.options import option, parse
 
 _EPILOG = """\
 Rows are the tokens that attend (queries), columns the tokens attended to (keys); the weights of a
@@ -71,7 +71,7 @@ class AttentionOptions(PairCallOptions):
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status."""
-    options = parse_call(
+    options = parse(
         AttentionOptions,
         argv,
         prog="seqserve attention",

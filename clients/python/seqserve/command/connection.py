@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from seqserve import Client
 from seqserve.arguments import DEFAULT_TARGET, DEFAULT_TIMEOUT_S
 from seqserve.command.outages import outages_reported
 from seqserve.errors import OptionError
-from seqserve.options import misspelt_variables, option, parse
+from seqserve.options import option
 from seqserve.retry import RetryPolicy
 from seqserve.tls import TLS
 
-T = TypeVar("T", bound="ConnectionOptions")
-
 _RETRY = RetryPolicy()
-# Of `seqserve serve`, which may run in the same environment.
-_OF_SERVER = ("SEQSERVE_TOKENS",)
 
 
 def _nothing() -> None:
@@ -157,13 +152,3 @@ class PairCallOptions(ModelCallOptions):
             "source_language": self.source_language,
             "target_language": self.target_language,
         }
-
-
-def parse_call(
-    options: type[T], argv: Sequence[str], *, prog: str, description: str, epilog: str = ""
-) -> T:
-    """Reads the options as :func:`~seqserve.options.parse` does; warns of misspelt variables."""
-    for name, meant in misspelt_variables(options, _OF_SERVER).items():
-        warning = f"{name} has no effect; did you mean {meant}?"
-        print(f"seqserve: {warning}", file=sys.stderr, flush=True)
-    return parse(options, argv, prog=prog, description=description, epilog=epilog)

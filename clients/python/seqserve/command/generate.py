@@ -19,7 +19,7 @@ from pathlib import Path
 from seqserve import Client, errors
 from seqserve._sync.worker_pool import WorkerPool
 from seqserve.arguments import BULK_CONCURRENCY, DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT_S, WINDOW
-from seqserve.command.connection import ModelCallOptions, parse_call
+from seqserve.command.connection import ModelCallOptions
 from seqserve.command.decoding import NEED_JSON, OUTPUT, DecodingOptions
 from seqserve.command.fatal import raise_if_fatal
 from seqserve.command.lines import STANDARD_INPUT, Lines, not_utf8
@@ -27,7 +27,7 @@ from seqserve.command.order import Order
 from seqserve.command.progress import Progress
 from seqserve.command.writer import JsonWriter, TextWriter, Writer
 from seqserve.decoding import GenerateOptions
-from seqserve.options import flag_of, option
+from seqserve.options import flag_of, option, parse
 from seqserve.results import Result
 
 _EPILOG = """\
@@ -78,9 +78,7 @@ class GenerateCommandOptions(ModelCallOptions, DecodingOptions):
     texts: list[str] = option(
         [], help="Texts to generate from; by default the lines of standard input.", positional=True
     )
-    file: Path | None = option(
-        None, help="File of lines to generate from in one call; - for standard input."
-    )
+    file: Path | None = option(None, help="File of lines to generate from; - for standard input.")
     stream: bool = option(
         False, help="Print text while it is decoded, one source after the other.", group=OUTPUT
     )
@@ -88,9 +86,9 @@ class GenerateCommandOptions(ModelCallOptions, DecodingOptions):
     verbose: bool = option(False, help="Report tokens and timings on standard error.", group=OUTPUT)
     concurrency: int | None = option(
         None,
-        help="Maximum number of calls at once, or of lines of --file: more keep the server's batch"
-        f" full, fewer leave room for others; by default {DEFAULT_CONCURRENCY} calls or"
-        f" {BULK_CONCURRENCY} lines.",
+        help="Maximum number of texts or lines at once: more keep the server's batch full, fewer"
+        f" leave room for others; by default {DEFAULT_CONCURRENCY} texts or {BULK_CONCURRENCY}"
+        " lines.",
         minimum=1,
         maximum=1024,
     )
@@ -114,8 +112,8 @@ class GenerateCommandOptions(ModelCallOptions, DecodingOptions):
 
     timeout_s: float | None = option(
         None,
-        help="Seconds for each call and its retries, inf for no limit; by default"
-        f" {DEFAULT_TIMEOUT_S:g} for TEXTS, no limit for lines.",
+        help="Seconds for each text, or for all lines, with retries; inf for no limit; by default"
+        f" {DEFAULT_TIMEOUT_S:g} for a text, no limit for lines.",
         minimum=0.001,
         group="connection",
     )
@@ -141,7 +139,7 @@ class GenerateCommandOptions(ModelCallOptions, DecodingOptions):
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status, which is 1 if a source failed."""
-    options = parse_call(
+    options = parse(
         GenerateCommandOptions,
         argv,
         prog="seqserve generate",
@@ -178,16 +176,15 @@ def _run(options: GenerateCommandOptions, writer: Writer, default_timeout_s: flo
         closing(_progress(options, lines)) as progress,
         options.connect(default_timeout_s, progress.clear) as client,
     ):
-        if options.file:
-            _answer_file(client, options, lines, writer, progress)
+        if options.stream:
+            _stream(client, options, options.texts or lines, writer)
+        elif options.texts:
+            _answer_texts(client, options, writer)
         else:
-            answer = _stream if options.stream else _answer
-            answer(client, options, options.texts or lines, writer)
+            _answer_lines(client, options, lines, writer, progress)
 
 
-def _answer(
-    client: Client, options: GenerateCommandOptions, sources: Iterable[str], writer: Writer
-) -> None:
+def _answer_texts(client: Client, options: GenerateCommandOptions, writer: Writer) -> None:
     call = options.call()
 
     def generate(source: str) -> Result | None:
@@ -196,7 +193,7 @@ def _answer(
         return client.generate(source, **call) if source.strip() else None
 
     concurrency = options.concurrency or DEFAULT_CONCURRENCY
-    with closing(WorkerPool(generate, sources, concurrency).outcomes()) as outcomes:
+    with closing(WorkerPool(generate, options.texts, concurrency).outcomes()) as outcomes:
         for number, outcome in enumerate(outcomes, start=1):
             try:
                 writer.result(number, outcome.result())
@@ -205,7 +202,7 @@ def _answer(
                 writer.failure(number, error)
 
 
-def _answer_file(
+def _answer_lines(
     client: Client,
     options: GenerateCommandOptions,
     lines: Lines,
@@ -214,7 +211,12 @@ def _answer_file(
 ) -> None:
     concurrency = options.concurrency or BULK_CONCURRENCY
     order = Order(lines, WINDOW * concurrency)
-    bulk = client.generate_bulk(order.sources(), concurrency=concurrency, **options.call())
+    bulk = client.generate_bulk(
+        order.sources(),
+        concurrency=concurrency,
+        timeout_s=options.timeout_s,
+        **options.call(),
+    )
     with closing(bulk), closing(order.restored(bulk)) as outcomes:
         for number, (line, outcome) in enumerate(outcomes, start=1):
             if not line.strip():

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 
 from seqserve import Client
 from seqserve.command.columns import aligned
-from seqserve.command.connection import ConnectionOptions, parse_call
+from seqserve.command.connection import ConnectionOptions
 from seqserve.command.json_line import json_line
 from seqserve.errors import OptionError
-from seqserve.options import option, split_command
+from seqserve.options import option, parse, split_command
 from seqserve.results import Model, ModelState
 
 _HEADINGS = (
@@ -104,7 +104,7 @@ def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status."""
     name, arguments = split_command(ModelsOptions, argv, _COMMANDS)
     kind, description = _COMMANDS[name]
-    options = parse_call(
+    options = parse(
         kind,
         arguments,
         prog=f"seqserve models {name}".rstrip(),

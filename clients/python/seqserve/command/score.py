@@ -6,9 +6,9 @@ import math
 from dataclasses import asdict, dataclass
 
 from seqserve.command.columns import aligned
-from seqserve.command.connection import PairCallOptions, parse_call
+from seqserve.command.connection import PairCallOptions
 from seqserve.command.json_line import json_line
-from seqserve.options import option
+from seqserve.options import option, parse
 from seqserve.results import ScoreResult
 
 _HEADINGS = ("TOKEN", "ID", "LOG-PROBABILITY", "PROBABILITY")
@@ -32,7 +32,7 @@ class ScoreOptions(PairCallOptions):
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status."""
-    options = parse_call(
+    options = parse(
         ScoreOptions,
         argv,
         prog="seqserve score",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from seqserve.command.columns import aligned
-from seqserve.command.connection import PairCallOptions, parse_call
+from seqserve.command.connection import PairCallOptions
 from seqserve.command.json_line import json_line
-from seqserve.options import option
+from seqserve.options import option, parse
 from seqserve.results import TokenizeResult
 
 _HEADINGS = ("TOKEN", "ID", "FROM", "TO", "TEXT")
@@ -33,7 +33,7 @@ class TokenizeOptions(PairCallOptions):
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status."""
-    options = parse_call(
+    options = parse(
         TokenizeOptions,
         argv,
         prog="seqserve tokenize",

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from seqserve import Client, errors
 from seqserve.arguments import BULK_CONCURRENCY
-from seqserve.command.connection import ModelCallOptions, parse_call
+from seqserve.command.connection import ModelCallOptions
 from seqserve.command.decoding import DecodingOptions
 from seqserve.command.document_run import DocumentRun
 from seqserve.command.output_file import Output, OutputFile, StandardOutput
@@ -24,7 +24,7 @@ from seqserve.decoding import GenerateOptions
 from seqserve.documents.formats import Format, format_of, parser_of
 from seqserve.documents.passage import Passage
 from seqserve.documents.source_file import STANDARD_INPUT, SourceFile
-from seqserve.options import option
+from seqserve.options import option, parse
 
 _EPILOG = """\
 The format of a file follows from its suffix: .md, .html, .srt, .vtt, .jsonl; any other is plain
@@ -96,7 +96,7 @@ class TranslateOptions(ModelCallOptions, DecodingOptions):
 
 def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status, which is 1 if a passage failed."""
-    options = parse_call(
+    options = parse(
         TranslateOptions,
         argv,
         prog="seqserve translate",

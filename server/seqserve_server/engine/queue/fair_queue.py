@@ -32,11 +32,14 @@ class Waiting:
     requests: int = 0
     tokens: int = 0
     """Their source tokens."""
+    rows: int = 0
+    """Slots that they will take."""
 
     def add(self, spec: Spec, sign: int) -> None:
         """Adds a request, or takes it away with a ``sign`` of -1."""
         self.requests += sign
         self.tokens += sign * len(spec.source)
+        self.rows += sign * spec.rows
 
 
 class FairQueue:
@@ -48,8 +51,6 @@ class FairQueue:
         self._normal_in_a_row = 0
         self._parts = {is_bulk: Waiting() for is_bulk in (False, True)}
         self._owners: dict[_Owner, Waiting] = {}
-        self.rows = 0
-        """Slots that the waiting requests will take."""
 
     def __len__(self) -> int:
         """Counts the waiting requests."""
@@ -62,6 +63,15 @@ class FairQueue:
             order.reverse()
         for priority in order:
             yield from self._turns[priority]
+
+    @property
+    def rows(self) -> int:
+        """Counts the slots that the waiting requests will take."""
+        return sum(part.rows for part in self._parts.values())
+
+    def rows_of(self, *, is_bulk: bool) -> int:
+        """Counts the slots that the sources of bulk calls will take, or the other requests."""
+        return self._parts[is_bulk].rows
 
     def count(self, priority: Priority) -> int:
         """Counts the waiting requests of a priority."""
@@ -111,7 +121,7 @@ class FairQueue:
     def assert_idle(self) -> None:
         """Checks that nothing is kept of requests and clients that have left."""
         assert all(turns.is_empty for turns in self._turns.values())
-        assert not (self._owners or self.rows)
+        assert not self._owners
         assert all(part == Waiting() for part in self._parts.values())
 
     def _count(self, request: Request, sign: int) -> None:
@@ -121,7 +131,6 @@ class FairQueue:
             waiting.add(spec, sign)
         if not own.requests:
             del self._owners[_owner(spec)]
-        self.rows += sign * spec.rows
 
 
 def _owner(spec: Spec) -> _Owner:

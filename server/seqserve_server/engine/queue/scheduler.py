@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 
 from seqserve_server.contract.limits import QueueLimits
+from seqserve_server.engine.queue.bulk_share import BulkShare
 from seqserve_server.engine.queue.request_queue import RequestQueue
 from seqserve_server.engine.request import Request, RequestState
 
@@ -41,7 +42,7 @@ class Scheduler(RequestQueue):
         # When each running request started.
         self._started_s: dict[Request, float] = {}
         # Rows are counted, not requests: a beam takes several.
-        self._running_rows = 0
+        self._running = BulkShare(slots)
         self._cancelled: set[Request] = set()
         # Source tokens of waiting requests that are encoded ahead.
         self._tokens_ahead = 0
@@ -52,7 +53,7 @@ class Scheduler(RequestQueue):
     @property
     def running(self) -> int:
         """Slots in use, over all workers."""
-        return self._running_rows
+        return self._running.rows
 
     @property
     def has_to_encode(self) -> bool:
@@ -62,10 +63,10 @@ class Scheduler(RequestQueue):
     def assert_idle(self) -> None:
         """Checks that nothing is kept of requests and clients that have left."""
         super().assert_idle()
-        assert not (self._started_s or self._running_rows or self._cancelled or self._tokens_ahead)
+        assert not (self._started_s or self.running or self._cancelled or self._tokens_ahead)
 
     def _add(self, request: Request) -> None:
-        self._admission.check(request, self._clock(), self._slots - self._running_rows)
+        self._admission.check(request, self._clock(), self._slots - self.running)
         self._queue.add(request)
         self._next_late_s = min(self._next_late_s, request.spec.begin_by_s)
 
@@ -92,9 +93,9 @@ class Scheduler(RequestQueue):
             return taken
         with self._changed:
             now_s = self._clock()
-            share = -(-(self._running_rows + self._queue.rows) // self._workers)
+            share = -(-(self.running + self._rows_to_run(now_s)) // self._workers)
             while free and busy < share:
-                request, passed = self._next(free)
+                request, passed = self._next(free, self._running.room(now_s))
                 if request is None:
                     break
                 if request.encoded is None:
@@ -120,7 +121,7 @@ class Scheduler(RequestQueue):
             budget_tokens: Maximum number of their source tokens, and of those that wait encoded.
         """
         ahead: list[Request] = []
-        if self._queue.rows <= self._slots - self._running_rows:
+        if self._queue.rows <= self._slots - self.running:
             return ahead
         with self._changed:
             left = budget_tokens - max(0, self._tokens_ahead - budget_tokens)
@@ -148,7 +149,12 @@ class Scheduler(RequestQueue):
             request.is_ahead = False
             self._tokens_ahead -= len(request.spec.source)
 
-    def _next(self, free: float) -> tuple[Request | None, list[Request]]:
+    def _rows_to_run(self, now_s: float) -> float:
+        """Counts the slots that waiting requests would take now if those were free."""
+        singles, bulk = self._queue.rows_of(is_bulk=False), self._queue.rows_of(is_bulk=True)
+        return singles + max(0, min(bulk, self._running.room(now_s)))
+
+    def _next(self, free: float, bulk_room: float) -> tuple[Request | None, list[Request]]:
         """Finds the next request for a worker with ``free`` slots, and those that it passes."""
         passed: list[Request] = []
         for request in self._queue:
@@ -156,6 +162,10 @@ class Scheduler(RequestQueue):
                 # Another worker is encoding it.
                 continue
             rows = request.spec.rows
+            if request.spec.is_bulk and rows > bulk_room:
+                if not self._queue.rows_of(is_bulk=False):
+                    break
+                continue
             if rows <= free:
                 return request, passed
             if request.passed_rows >= rows:
@@ -171,7 +181,7 @@ class Scheduler(RequestQueue):
         self._queue.serve(request)
         request.state = RequestState.RUNNING
         self._started_s[request] = now_s
-        self._running_rows += rows
+        self._running.begin(request.spec)
 
     def _leave(self, request: Request) -> None:
         self._end_ahead(request)
@@ -217,15 +227,17 @@ class Scheduler(RequestQueue):
                 started_s = self._started_s.pop(request, None)
                 if started_s is None:
                     continue
-                rows = request.spec.rows
-                self._running_rows -= rows
+                now_s = self._clock()
+                self._running.end(request.spec, now_s)
                 self._queue.forget(request)
                 if answered:
-                    self._pace.ended(request.work, rows, self._clock() - started_s)
+                    self._pace.ended(request.work, request.spec.rows, now_s - started_s)
 
     def wait_for_work(self, timeout_s: float) -> bool:
         """Blocks an idle worker until it can take a request; False after the timeout."""
         with self._changed:
-            return self._changed.wait_for(
-                lambda: self._stopped or self._next(math.inf)[0] is not None, timeout_s
-            )
+            return self._changed.wait_for(lambda: self._stopped or self._can_begin(), timeout_s)
+
+    def _can_begin(self) -> bool:
+        """Tells whether an idle worker would find a request."""
+        return self._next(math.inf, self._running.room(self._clock()))[0] is not None

@@ -115,6 +115,8 @@ class Deployment:
             async with asyncio.timeout(_STATS_TIMEOUT_S):
                 await _last_stats(model.engine)
         await model.engine.stop()
+        if model.answers is not None:
+            model.answers.close()
         manifest = model.manifest
         self._metrics.model_unloaded(
             manifest.name, manifest.version, manifest.precision, model.provider.value

@@ -20,6 +20,7 @@ from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.template import Template
 from seqserve_server.contract.tokenizer import FILE, TARGET_FILE, Tokenizer
 from seqserve_server.front.engine_client.client import HostProcess, RemoteEngine
+from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.folders import check_inside
 from seqserve_server.front.models.repository import ServedModel
 
@@ -37,6 +38,8 @@ class Loader:
     """Time without progress after which an engine process is killed; 0 for never."""
     generation: dict[str, Any] = field(default_factory=dict)
     """Options of requests that do not set them, to models whose manifest does not either."""
+    cache: AnswerCache | None = None
+    """Where answers are kept; None if they are not."""
 
     def begin(self, name: str, version: int) -> RemoteEngine:
         """Starts the engine process of a version, so that several can load at the same time."""
@@ -75,8 +78,15 @@ class Loader:
         engine.load()
         generation = self.generation | manifest.generation
         manifest = replace(manifest, generation=generation)
+        answers = None
+        if self.cache is not None:
+            answers = self.cache.version(manifest.name, manifest.version)
         return ServedModel(
-            manifest=manifest, tokenizer=tokenizer, engine=engine, provider=self.provider
+            manifest=manifest,
+            tokenizer=tokenizer,
+            engine=engine,
+            provider=self.provider,
+            answers=answers,
         )
 
 

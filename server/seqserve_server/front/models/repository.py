@@ -12,6 +12,7 @@ from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.engine_client.client import RemoteEngine
 from seqserve_server.front.models.active_calls import ActiveCalls
+from seqserve_server.front.models.answer_cache import VersionAnswers
 from seqserve_server.front.models.lifecycle import ModelState, Version
 from seqserve_server.front.models.traffic import (
     Weights,
@@ -40,6 +41,8 @@ class ServedModel:
     provider: Provider
     calls: ActiveCalls = field(default_factory=ActiveCalls)
     """Calls that were given this version; it stays loaded until they have ended."""
+    answers: VersionAnswers | None = None
+    """Its kept answers; None if none are kept."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

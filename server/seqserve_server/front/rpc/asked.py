@@ -18,6 +18,7 @@ from seqserve_server.contract.request import GenerateSpec, Priority
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.rpc.answers import response_of
 from seqserve_server.front.rpc.calls.answer_memory import MAX_WAIT_S
+from seqserve_server.front.rpc.calls.cached_call import CachedCall
 from seqserve_server.front.rpc.calls.call import EngineCall
 from seqserve_server.front.rpc.calls.server_call import current
 from seqserve_server.front.rpc.calls.wire import Context
@@ -53,6 +54,12 @@ class Asked:
         languages = self.given.source_language, self.given.target_language
         return affixes_of(*languages, self.model.manifest, self.model.tokenizer)
 
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether equal requests have equal answers: those that do not draw a seed of their own."""
+        is_seeded = self.given.HasField("seed") or "seed" in self.model.manifest.generation
+        return self.options.sampling is None or is_seeded
+
     async def call(
         self, source: str, *, streamed: bool = False, is_bulk: bool = False
     ) -> EngineCall:
@@ -74,7 +81,9 @@ class Asked:
             is_bulk=is_bulk,
             **fields,
         )
-        return EngineCall(self.model.engine, spec)
+        if self.model.answers is None or not self.is_repeatable:
+            return EngineCall(self.model.engine, spec)
+        return CachedCall(self.model, spec)
 
     async def document(self, source: str) -> Document | None:
         """Divides a source into segments, if that is asked for.

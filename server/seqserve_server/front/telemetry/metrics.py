@@ -14,6 +14,7 @@ import prometheus_client as prometheus
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from seqserve_server.front.telemetry.cache_metrics import CacheCounts, CacheMetrics
 from seqserve_server.front.telemetry.call_metrics import CallMetrics, Calls, Kind
 from seqserve_server.front.telemetry.engine_metrics import EnginesCollector, ReportingEngine
 from seqserve_server.front.telemetry.file_metrics import (
@@ -57,6 +58,7 @@ class Metrics:
         prometheus.PlatformCollector(registry=self.registry)
         self._engines = EnginesCollector()
         self._calls = CallMetrics()
+        self._cache = CacheMetrics()
         # Versions that have series: a call that outlives its version must not begin new ones.
         self._shown: set[VersionLabels] = set()
         self._loaded: set[VersionLabels] = set()
@@ -64,6 +66,7 @@ class Metrics:
         self._files = FilesCollector()
         self.registry.register(self._engines)
         self.registry.register(self._calls)
+        self.registry.register(self._cache)
         self.registry.register(self._versions)
         self.registry.register(self._files)
         self._rejected = self._counter(
@@ -126,6 +129,7 @@ class Metrics:
             self._shown.discard(labels)
             self._engines.forget(labels)
             self._calls.forget(labels)
+            self._cache.forget(labels)
 
     def model_failed(self) -> None:
         """Counts a version that could not be loaded."""
@@ -143,6 +147,10 @@ class Metrics:
     def calls_of(self, model: str, version: int) -> dict[Kind, Calls]:
         """Returns the calls of a version since it was loaded."""
         return self._calls.of(VersionLabels.of(model, version))
+
+    def cache_counts(self, model: str, version: int) -> CacheCounts:
+        """Begins the series of kept answers of a version, and gives the counts to write to."""
+        return self._cache.of(VersionLabels.of(model, version))
 
     def refused(self, model: str, error: Exception) -> None:
         """Counts a call, or one request of a bulk call, if its error is a refusal."""

@@ -7,21 +7,15 @@ import math
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from seqserve import TLS, RetryPolicy
 from seqserve.command import connection
-from seqserve.command.attention import AttentionOptions
 from seqserve.command.connection import ConnectionOptions
-from seqserve.command.generate import GenerateCommandOptions
-from seqserve.command.score import ScoreOptions
-from seqserve.command.token import TokenOptions
 from seqserve.errors import OptionError
-from seqserve.options import parse, variable_of
-from seqserve_server.front.config import ServeOptions
+from seqserve.options import parse
 
 from ..fake_server import FakeServer
 
@@ -137,17 +131,6 @@ def test_a_misspelt_variable_is_reported(seqserve: Run, monkeypatch: pytest.Monk
     report = "seqserve: SEQSERVE_TIMEOUT has no effect; did you mean SEQSERVE_TIMEOUT_S?\n"
     assert seqserve("generate", "a") == (0, "A\n", report)
     assert seqserve("models")[2] == report
-
-
-def test_the_variables_of_other_commands_are_not_reported(
-    seqserve: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commands = (ServeOptions, TokenOptions, GenerateCommandOptions, AttentionOptions, ScoreOptions)
-    for field in (field for options in commands for field in fields(options)):
-        monkeypatch.setenv(variable_of(field.name), "")
-    monkeypatch.delenv("SEQSERVE_TARGET")
-    for command in (["generate", "a"], ["score", "a", "b"], ["attention", "a"], ["models"]):
-        assert seqserve(*command)[2] == ""
 
 
 def test_an_outage_is_reported_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,18 +27,23 @@ def pipe(server: FakeServer, lines: bytes, *argv: str) -> subprocess.CompletedPr
     )
 
 
-def test_lines_in_order(server: FakeServer) -> None:
-    lines = ["late 0", *(f"line {number}" for number in range(1, 200)), "grüße"]
-    done = pipe(server, "\n".join(lines).encode(), "--concurrency", "8")
-    assert done.stdout.decode() == "".join(f"{line.upper()}\n" for line in lines)
+def test_texts_in_order(server: FakeServer) -> None:
+    texts = ["late 0", *(f"text {number}" for number in range(1, 200)), "grüße"]
+    done = pipe(server, b"", "--concurrency", "8", *texts)
+    assert done.stdout.decode() == "".join(f"{text.upper()}\n" for text in texts)
     assert (done.returncode, done.stderr) == (0, b"")
     assert 1 < server.most_at_once <= 8
 
 
-def test_empty_lines_are_answered_and_not_sent(server: FakeServer) -> None:
-    done = pipe(server, b"a\n\n  \r\nb\r\n")
+def test_empty_texts_are_answered_and_not_sent(server: FakeServer) -> None:
+    done = pipe(server, b"", "a", "", "  ", "b")
     assert done.stdout == b"A\n\n\nB\n"
     assert sorted(request.source for request in server.requests) == ["a", "b"]
+
+
+def test_empty_lines_stay_empty(server: FakeServer) -> None:
+    done = pipe(server, b"a\n\n  \r\nb\r\n")
+    assert (done.returncode, done.stdout) == (0, b"A\n\n\nB\n")
 
 
 def test_a_line_that_fails_is_reported_and_left_empty(server: FakeServer) -> None:
@@ -148,7 +153,7 @@ def test_an_error_that_concerns_every_line_of_a_file_ends_the_run(
 
 @pytest.mark.parametrize("argv", [[], BULK])
 def test_a_line_waits_for_a_busy_server(server: FakeServer, argv: list[str]) -> None:
-    lines = ["a", "busy 2 b", "later 2 c" if argv else "busy 2 c", "d"]
+    lines = ["a", "busy 2 b", "later 2 c", "d"]
     done = pipe(server, "\n".join(lines).encode(), *argv)
     assert done.stdout.decode() == "".join(f"{line.upper()}\n" for line in lines)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -162,12 +167,11 @@ def test_lines_have_no_deadline_unless_it_is_given(server: FakeServer) -> None:
 
 
 def test_attempts_at_a_line_can_be_limited(server: FakeServer) -> None:
-    done = pipe(server, b"a\nbusy 2 b\nc\n", "--max-attempts", "2")
-    assert (done.returncode, done.stdout) == (1, b"A\n\nC\n")
-    assert done.stderr.decode().splitlines() == [
-        "seqserve: line 2: RESOURCE_EXHAUSTED: resource_exhausted, says the fake",
-        "seqserve: 1 of 3 lines failed: 2",
-    ]
+    done = pipe(server, b"a\nlater 2 b\nc\n", "--max-attempts", "2")
+    assert (done.returncode, done.stdout) == (1, b"A\n")
+    first, *notes = done.stderr.decode().splitlines()
+    assert first == "seqserve: UNAVAILABLE: unavailable, says the fake"
+    assert "The first 1 lines are answered; `tail -n +2 INPUT` shows the others." in notes
 
 
 def test_a_line_of_a_pipe_is_answered_before_the_next_one_arrives(server: FakeServer) -> None:

@@ -32,6 +32,7 @@ def test_defaults_that_documents_rely_on() -> None:
     assert options.keep_versions == 2
     # Half of it, the share of one caller, is room for a message of 64 MB and its copy.
     assert (options.max_answer_mb, options.caller_share) == (256, 0.5)
+    assert options.cache_mb == 0, "no client learns what others asked"
 
 
 def test_flags_win_over_variables() -> None:
@@ -52,6 +53,7 @@ def test_false_of_a_variable_is_false() -> None:
         ("--slots", "0"),
         ("--workers", "0"),
         ("--max-queue", "0"),
+        ("--cache-mb", "-1"),
         ("--provider", "tpu"),
         ("--drain-timeout-s", "-1"),
         ("--drain-timeout-s", "nan"),

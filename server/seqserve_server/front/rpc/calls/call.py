@@ -106,7 +106,7 @@ class EngineCall:
         return self._last
 
     async def _complete(self) -> None:
-        """Gets the attention that the answer lacks, and notes how the request ended.
+        """Gets the attention that the answer lacks, and ends the request.
 
         Raises:
             ServiceError: The request failed.
@@ -121,10 +121,15 @@ class EngineCall:
             # Times are those of decoding.
             self.timeline = timeline
         assert self._last is not None
-        if self._record is not None:
-            self._record.ended(EndedRequest(spec, timeline, self._last))
+        self._end(self._last)
         if isinstance(self._last, Failed):
             raise self._last.error
+
+    def _end(self, last: Event) -> None:
+        """Takes the last event, and notes how the request ended."""
+        self._last = last
+        if self._record is not None:
+            self._record.ended(EndedRequest(self.spec, self.timeline, last))
 
     async def _run(self, spec: Spec) -> None:
         with self._submitted(spec):

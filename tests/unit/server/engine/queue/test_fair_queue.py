@@ -65,12 +65,12 @@ def test_each_owner_and_part_is_counted_apart() -> None:
         request("b", 9),
         request("a", 11, is_bulk=True),
     )
-    assert queue.own(request("a").spec) == Waiting(2, 8)
-    assert queue.own(request("a", priority=Priority.LOW).spec) == Waiting(1, 7)
-    assert queue.own(request("a", is_bulk=True).spec) == Waiting(1, 11)
-    assert queue.own(request("c").spec) == Waiting(0, 0)
-    assert queue.part(request().spec) == Waiting(4, 24)
-    assert queue.part(request(is_bulk=True).spec) == Waiting(1, 11)
+    assert queue.own(request("a").spec) == Waiting(2, 8, 2)
+    assert queue.own(request("a", priority=Priority.LOW).spec) == Waiting(1, 7, 1)
+    assert queue.own(request("a", is_bulk=True).spec) == Waiting(1, 11, 1)
+    assert queue.own(request("c").spec) == Waiting()
+    assert queue.part(request().spec) == Waiting(4, 24, 4)
+    assert queue.part(request(is_bulk=True).spec) == Waiting(1, 11, 1)
     assert (len(queue), queue.clients) == (5, 2)
     for one in list(queue):
         queue.leave(one)

@@ -15,11 +15,12 @@ from seqserve_server.contract.limits import QueueLimits
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, Priority
 from seqserve_server.engine.packing import CrossKV, EncodedSource
+from seqserve_server.engine.queue.bulk_share import PATIENCE_S, SHARE
 from seqserve_server.engine.queue.scheduler import Scheduler
 from seqserve_server.engine.request import Request, RequestState
 from seqserve_server.front.engine_client.refusals import QueueKey, RefusalCache
 
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 
 
 def request(
@@ -209,19 +210,19 @@ def test_idle_worker_is_woken() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=9))
     assert not scheduler.wait_for_work(0.0)
     answers: list[bool] = []
-    thread = threading.Thread(target=lambda: answers.append(scheduler.wait_for_work(PATIENCE_S)))
+    thread = threading.Thread(target=lambda: answers.append(scheduler.wait_for_work(TIMEOUT_S)))
     thread.start()
     submitted(scheduler, 1)
-    thread.join(PATIENCE_S / 2)
+    thread.join(TIMEOUT_S / 2)
     assert answers == [True]
 
 
 def test_stop_wakes_an_idle_worker() -> None:
     scheduler = Scheduler(QueueLimits(max_queue=9))
-    thread = threading.Thread(target=scheduler.wait_for_work, args=(PATIENCE_S,))
+    thread = threading.Thread(target=scheduler.wait_for_work, args=(TIMEOUT_S,))
     thread.start()
     scheduler.stop()
-    thread.join(PATIENCE_S / 2)
+    thread.join(TIMEOUT_S / 2)
     assert not thread.is_alive()
 
 
@@ -554,3 +555,44 @@ def test_flood_leaves_others_served_and_no_call_much_slower(
     assert served["loud"] >= 0.7 * capacity * 0.9 * ticks * tick_s
     # Estimates leave out that others come later and are served before.
     assert max(waits_s) <= slowest_s + tick_s
+
+
+def bulk(*rows: int) -> list[Request]:
+    return [request(is_bulk=True, rows=each, flow="bulk") for each in rows]
+
+
+def test_bulk_takes_a_part_of_the_slots_while_there_are_single_calls() -> None:
+    clock = Clock()
+    scheduler = Scheduler(QueueLimits(max_queue=99), slots=16, clock=clock)
+    single = request()
+    for one in [single, *bulk(*[1] * 40)]:
+        scheduler.submit(one)
+    begun = scheduler.take(busy=0, free=16, budget_tokens=999)
+    assert (single in begun, len(begun)) == (True, 1 + 16 * SHARE)
+    scheduler.finish([single])
+    clock.now_s += PATIENCE_S / 2
+    assert scheduler.take(busy=4, free=12, budget_tokens=999) == []
+    clock.now_s += PATIENCE_S / 2
+    assert len(scheduler.take(busy=4, free=12, budget_tokens=999)) == 12
+
+
+def test_single_calls_pass_bulk_that_has_its_part() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=99), slots=8)
+    late, *singles = [request(caller="single") for _ in range(4)]
+    for one in [late, *bulk(*[1] * 20)]:
+        scheduler.submit(one)
+    assert len(scheduler.take(busy=0, free=8, budget_tokens=999)) == 1 + 8 * SHARE
+    for one in singles:
+        scheduler.submit(one)
+    assert scheduler.take(busy=3, free=5, budget_tokens=999) == singles
+
+
+def test_wide_beam_of_a_bulk_call_runs_beside_single_calls() -> None:
+    scheduler = Scheduler(QueueLimits(max_queue=99), slots=8)
+    single = request()
+    wide, second = bulk(7, 7)
+    for one in (single, wide, second):
+        scheduler.submit(one)
+    assert scheduler.take(busy=0, free=8, budget_tokens=999) == [single, wide]
+    scheduler.finish([wide])
+    assert scheduler.take(busy=1, free=7, budget_tokens=999) == [second]

@@ -32,6 +32,7 @@ from seqserve_server.contract.template import Template
 from seqserve_server.engine.engine import Engine
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.engine_client.client import RemoteEngine
+from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.models.repository import Entry, Repository, ServedModel
@@ -148,6 +149,7 @@ async def serving(
     caller_metadata: str = "",
     max_message_bytes: int = 1 << 20,
     max_answer_mb: int = 256,
+    cache_bytes: int = 0,
     security: Security | None = None,
     tracing: Tracing | None = None,
     template: Template | None = None,
@@ -168,8 +170,13 @@ async def serving(
     remote = RemoteEngine(hosts.launch, label="echo/2")
     remote.load()
     metrics.model_loaded("echo", 2, "fp32", "cpu", remote)
+    cache = AnswerCache(cache_bytes, metrics.cache_counts)
     model = ServedModel(
-        manifest=described, tokenizer=byte_tokenizer(), engine=remote, provider=Provider.CPU
+        manifest=described,
+        tokenizer=byte_tokenizer(),
+        engine=remote,
+        provider=Provider.CPU,
+        answers=cache.version("echo", 2) if cache_bytes else None,
     )
     entries = [
         Entry(name="echo", version=1, state=ModelState.FAILED, reason="weights.bin: damaged"),

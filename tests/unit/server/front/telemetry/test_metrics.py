@@ -38,6 +38,9 @@ FAMILIES = {
     "slots_in_use": ("gauge", MODEL),
     "slots": ("gauge", MODEL),
     "cache_bytes": ("gauge", MODEL),
+    "answer_cache_lookups": ("counter", {"result", *MODEL}),
+    "answer_cache_evictions": ("counter", MODEL),
+    "answer_cache_bytes": ("gauge", MODEL),
     "cancelled": ("counter", MODEL),
     "deadline_exceeded": ("counter", {"where", *MODEL}),
     "rejected": ("counter", {"reason", "model"}),
@@ -74,6 +77,7 @@ class Busy:
 def metrics_of_a_server() -> Metrics:
     metrics = Metrics()
     metrics.model_loaded("m", 1, "int8", "cpu", Busy())
+    metrics.cache_counts("m", 1)
     metrics.show_versions(lambda: [("m", 1, "ready")])
     metrics.show_files(lambda: {"--tokens": (True, 2.0)}, lambda: {"--tls-certificate": 3.0})
     metrics.called("m", 1, GENERATE, 0.1, {"request_id": "a1"})
@@ -194,8 +198,10 @@ def test_series_of_an_unloaded_version_end_once_they_were_scraped() -> None:
     metrics = Metrics()
     metrics.model_loaded("m", 3, "int8", "cpu", Busy())
     metrics.called("m", 3, GENERATE, 0.1, {})
+    metrics.cache_counts("m", 3).evictions += 1
     metrics.model_unloaded("m", 3, "int8", "cpu")
     metrics.called("m", 3, GENERATE, 0.1, {})
+    assert value(metrics, "answer_cache_evictions_total", model="m", version="3") == 1
     assert calls(metrics, "3") == 2
     assert value(metrics, "cancelled_total", model="m", version="3") == 0
     assert value(metrics, "engine_restarts_total", model="m", version="3") == 2
@@ -210,11 +216,13 @@ def test_version_that_is_loaded_again_keeps_its_series() -> None:
     for _ in range(2):
         metrics.model_loaded("m", 3, "int8", "cpu", Busy())
         metrics.called("m", 3, GENERATE, 0.1, {})
+        metrics.cache_counts("m", 3).evictions += 1
         metrics.model_unloaded("m", 3, "int8", "cpu")
     metrics.model_loaded("m", 3, "int8", "cpu", Busy())
     metrics.forget_model("m", 3)
     assert calls(metrics, "3") == 2
     assert value(metrics, "engine_restarts_total", model="m", version="3") == 6
+    assert value(metrics, "answer_cache_evictions_total", model="m", version="3") == 2
 
 
 @pytest.mark.parametrize(("model", "version"), [("", 0), ("m", 9)])

@@ -1,0 +1,266 @@
+"""With kept answers as without them: whatever callers and the engine do, in whatever order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seqserve_server.contract.errors import EngineFault, QueueFull, ServiceError
+from seqserve_server.contract.events import (
+    Failed,
+    Finished,
+    Hypothesis,
+    Progress,
+    StopReason,
+    Timeline,
+)
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.request import GenerateSpec
+from seqserve_server.front.engine_client.client import Receive
+from seqserve_server.front.models.answer_cache import AnswerCache
+from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.rpc.calls.cached_call import CachedCall
+from seqserve_server.front.telemetry.cache_metrics import CacheCounts
+
+# Room for a few answers, so that some make room for others.
+MAX_BYTES = 1_500
+
+
+def tokens_of(spec: GenerateSpec) -> list[int]:
+    return [10 * spec.source[0] + step for step in range(spec.options.max_decoding_length)]
+
+
+def answer_to(spec: GenerateSpec, stop: StopReason = StopReason.EOS) -> Finished:
+    return Finished([Hypothesis(tokens_of(spec), -0.1 * spec.source[0], stop)])
+
+
+class Engine:
+    """Answers each source by a formula, when the test says so."""
+
+    def __init__(self) -> None:
+        self.running: dict[int, tuple[GenerateSpec, Receive]] = {}
+        self._count = 0
+
+    def submit(self, spec: GenerateSpec, receive: Receive) -> int:
+        self._count += 1
+        self.running[self._count] = spec, receive
+        return self._count
+
+    def cancel(self, request_id: int, *, is_late: bool) -> None:
+        self.running.pop(request_id, None)
+
+    def end(self, number: int, event_of: Callable[[GenerateSpec], Finished | Failed]) -> None:
+        """Ends one of the running requests, if there is one."""
+        if self.running:
+            request_id = list(self.running)[number % len(self.running)]
+            spec, receive = self.running.pop(request_id)
+            receive(event_of(spec), Timeline(encode_began_s=1.0))
+
+    def step(self, number: int) -> None:
+        """Sends the first token of a stream."""
+        streams = [each for each in self.running.values() if each[0].streamed]
+        if streams:
+            spec, receive = streams[number % len(streams)]
+            receive(Progress(tokens_of(spec)[:1]), None)
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A caller asks."""
+
+    source: int
+    length: int
+    client: str
+    flow: str
+    streamed: bool
+    has_limit: bool
+    in_time: bool
+
+
+@dataclass(frozen=True)
+class Leave:
+    """The caller of that number leaves, if it is there."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class End:
+    """A running request ends."""
+
+    number: int
+    how: str
+
+
+@dataclass(frozen=True)
+class Unload:
+    """The version is unloaded and loaded again; calls in progress go on."""
+
+
+actions = st.one_of(
+    st.builds(
+        Ask,
+        st.integers(1, 3),
+        st.integers(1, 2),
+        st.sampled_from(["ann", "bob"]),
+        st.sampled_from(["one", "two"]),
+        st.booleans(),
+        st.booleans(),
+        st.booleans(),
+    ),
+    st.builds(Leave, st.integers(0, 9)),
+    st.builds(End, st.integers(0, 9), st.sampled_from(["whole", "whole", "full", "late", "step"])),
+    st.builds(End, st.integers(0, 9), st.just("fault")),
+    st.builds(Unload),
+)
+
+
+@dataclass
+class Caller:
+    """A caller, and what it got."""
+
+    spec: GenerateSpec
+    task: asyncio.Task[Finished]
+    has_left: bool = False
+    streamed: list[int] = field(default_factory=list)
+
+
+class Rig:
+    """Callers, an engine and the cache between them."""
+
+    def __init__(self) -> None:
+        self.engine = Engine()
+        self.counts = CacheCounts()
+        self.cache = AnswerCache(MAX_BYTES, lambda model, version: self.counts)
+        self.model = self._loaded()
+        self.callers: list[Caller] = []
+        self.failures: set[str] = set()
+
+    def _loaded(self) -> ServedModel:
+        anything: Any = None
+        return ServedModel(
+            manifest=anything,
+            tokenizer=anything,
+            engine=cast(Any, self.engine),
+            provider=anything,
+            answers=self.cache.version("m", 1),
+        )
+
+    def ask(self, asked: Ask) -> None:
+        options = DecodingOptions(
+            max_decoding_length=asked.length,
+            time_limit_s=1e6 if asked.has_limit else float("inf"),
+        )
+        spec = GenerateSpec(
+            source=[asked.source, 2],
+            options=options,
+            client_id=asked.client,
+            flow_id=asked.flow,
+            streamed=asked.streamed,
+        )
+        call = CachedCall(self.model, spec)
+        caller: Caller
+
+        async def answer() -> Finished:
+            if asked.streamed:
+                async for tokens in call.progress():
+                    caller.streamed += tokens
+                return call.result()
+            return await (call.finished_in_time() if asked.in_time else call.finished())
+
+        caller = Caller(spec, asyncio.get_running_loop().create_task(answer()))
+        self.callers.append(caller)
+
+    def leave(self, number: int) -> None:
+        if number < len(self.callers) and not self.callers[number].task.done():
+            self.callers[number].has_left = True
+            self.callers[number].task.cancel()
+
+    def end(self, action: End) -> None:
+        ends: dict[str, Callable[[GenerateSpec], Finished | Failed]] = {
+            "whole": answer_to,
+            "full": lambda spec: Failed(QueueFull("full", 0.0)),
+            "late": lambda spec: (
+                answer_to(spec, StopReason.TIME_LIMIT)
+                if spec.options.time_limit_s < float("inf")
+                else answer_to(spec)
+            ),
+            "fault": lambda spec: Failed(EngineFault("a step failed")),
+        }
+        if action.how == "step":
+            self.engine.step(action.number)
+        else:
+            self.failures |= {action.how} & {"full", "fault"}
+            self.engine.end(action.number, ends[action.how])
+
+    def unload(self) -> None:
+        assert self.model.answers is not None
+        self.model.answers.close()
+        assert self.counts.held_bytes == 0
+        self.model = self._loaded()
+
+    async def finish(self) -> None:
+        """Answers whatever still runs, until every caller has its end."""
+        for _ in range(1_000):
+            await settle()
+            if all(caller.task.done() for caller in self.callers):
+                return
+            self.engine.end(0, answer_to)
+        raise AssertionError("a caller waits for ever")
+
+
+async def settle() -> None:
+    for _ in range(12):
+        await asyncio.sleep(0)
+
+
+async def played(played_actions: list[Any]) -> None:
+    rig = Rig()
+    for action, pause in played_actions:
+        match action:
+            case Ask():
+                rig.ask(action)
+            case Leave():
+                rig.leave(action.number)
+            case End():
+                rig.end(action)
+            case Unload():
+                rig.unload()
+        if pause:
+            await settle()
+        assert 0 <= rig.counts.held_bytes <= MAX_BYTES
+    await rig.finish()
+    for caller in rig.callers:
+        check(caller, rig.failures)
+    assert not rig.engine.running, "a request runs for nobody"
+    answered = [each for each in rig.callers if not (each.has_left or each.task.exception())]
+    assert sum(rig.counts.lookups.values()) >= len(answered)
+
+
+def check(caller: Caller, failures: set[str]) -> None:
+    if caller.has_left:
+        assert caller.task.cancelled() or caller.task.exception() is None
+        return
+    error = caller.task.exception()
+    if error is not None:
+        kinds = {"full": QueueFull, "fault": EngineFault}
+        assert isinstance(error, ServiceError)
+        assert any(isinstance(error, kinds[each]) for each in failures)
+        return
+    answer = caller.task.result()
+    tokens, limit = tokens_of(caller.spec), caller.spec.options.time_limit_s
+    assert answer.best.token_ids == tokens and answer.best.score == -0.1 * caller.spec.source[0]
+    if limit == float("inf"):
+        assert answer.best.stop_reason is StopReason.EOS
+    # The same token may be sent as a step more than once by this engine, but none is invented.
+    assert set(caller.streamed) <= set(tokens)
+
+
+@given(st.lists(st.tuples(actions, st.booleans()), max_size=30))
+def test_every_caller_gets_its_own_answer(played_actions: list[Any]) -> None:
+    asyncio.run(played(played_actions))

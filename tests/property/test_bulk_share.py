@@ -1,0 +1,92 @@
+"""Bulk and single calls share the slots: steps stay short for single calls, and nothing starves."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.clock import Clock
+
+from seqserve_server.contract.limits import QueueLimits
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.request import GenerateSpec
+from seqserve_server.engine.queue.bulk_share import PATIENCE_S, SHARE
+from seqserve_server.engine.queue.scheduler import Scheduler
+from seqserve_server.engine.request import Request
+
+WORKERS, SLOTS = 2, 16
+PER_WORKER = SLOTS // WORKERS
+
+
+class Slots:
+    """The workers of a scheduler, whose requests end when the test says so."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.scheduler = Scheduler(QueueLimits(max_queue=999), WORKERS, SLOTS, self.clock)
+        self.rows: list[list[Request]] = [[] for _ in range(WORKERS)]
+
+    def submit(self, rows: int, *, is_bulk: bool) -> None:
+        options = DecodingOptions(max_decoding_length=5, beam_size=rows)
+        spec = GenerateSpec(
+            source=[4, 5], options=options, is_bulk=is_bulk, flow_id="bulk" * is_bulk
+        )
+        self.scheduler.submit(Request(spec))
+
+    def take(self, worker: int) -> list[Request]:
+        busy = count(self.rows[worker])
+        taken = self.scheduler.take(busy=busy, free=PER_WORKER - busy, budget_tokens=999)
+        self.rows[worker] += taken
+        return taken
+
+    def finish(self, worker: int) -> None:
+        gone = self.rows[worker][:2]
+        del self.rows[worker][:2]
+        self.scheduler.finish(gone)
+
+    def bulk_rows(self) -> int:
+        return count([one for rows in self.rows for one in rows if one.spec.is_bulk])
+
+    def has_singles(self) -> bool:
+        return any(not one.spec.is_bulk for rows in self.rows for one in rows)
+
+
+def count(requests: list[Request]) -> int:
+    return sum(request.spec.rows for request in requests)
+
+
+OPERATIONS = st.one_of(
+    st.tuples(st.just("bulk"), st.integers(1, PER_WORKER)),
+    st.tuples(st.just("single"), st.integers(1, 3)),
+    st.tuples(st.sampled_from(["take", "finish"]), st.integers(0, WORKERS - 1)),
+    st.tuples(st.just("wait"), st.integers(1, 3)),
+)
+
+
+@given(st.lists(OPERATIONS, max_size=80))
+def test_bulk_keeps_to_its_part_and_everything_is_served(
+    operations: list[tuple[str, int]],
+) -> None:
+    slots = Slots()
+    for name, number in operations:
+        if name in ("bulk", "single"):
+            slots.submit(number, is_bulk=name == "bulk")
+        elif name == "finish":
+            slots.finish(number)
+        elif name == "wait":
+            slots.clock.now_s += number * PATIENCE_S / 3
+        else:
+            bulk_before, has_singles = slots.bulk_rows(), slots.has_singles()
+            taken = [one for one in slots.take(number) if one.spec.is_bulk]
+            if has_singles and bulk_before:
+                assert not taken or bulk_before + count(taken) <= SLOTS * SHARE
+    # One single call always runs, and still all that waits gets its turn.
+    for _ in range(2 * len(operations)):
+        slots.submit(1, is_bulk=False)
+        for worker in range(WORKERS):
+            slots.finish(worker)
+            slots.take(worker)
+    bulk_waits = [one for one in slots.scheduler.stop() if one.spec.is_bulk]
+    assert not bulk_waits
+    for rows in slots.rows:
+        slots.scheduler.finish(rows)
+    slots.scheduler.assert_idle()

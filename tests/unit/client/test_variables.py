@@ -1,0 +1,125 @@
+"""Variables of options: those that are misspelt are told of, by every command."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import fields
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from seqserve.command.attention import AttentionOptions
+from seqserve.command.generate import GenerateCommandOptions
+from seqserve.command.models import LoadOptions, TrafficOptions, UnloadOptions
+from seqserve.command.score import ScoreOptions
+from seqserve.command.table import COMMANDS
+from seqserve.command.token import TokenOptions
+from seqserve.command.tokenize import TokenizeOptions
+from seqserve.command.translate import TranslateOptions
+from seqserve.options import parse
+from seqserve.variables import NAMESAKES, misspelt_variables, variable_of
+from seqserve_export.lexicon.options import ShortlistOptions
+from seqserve_export.options import ExportOptions
+from seqserve_import.options import ImportOptions
+from seqserve_model.options import EvaluateOptions, TrainOptions
+from seqserve_model.prepare import PrepareOptions
+from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.healthcheck import HealthcheckOptions
+
+from .test_options import Options
+
+ALL: list[Any] = [
+    AttentionOptions,
+    EvaluateOptions,
+    ExportOptions,
+    GenerateCommandOptions,
+    HealthcheckOptions,
+    ImportOptions,
+    LoadOptions,
+    PrepareOptions,
+    ScoreOptions,
+    ServeOptions,
+    ShortlistOptions,
+    TokenOptions,
+    TokenizeOptions,
+    TrafficOptions,
+    TrainOptions,
+    TranslateOptions,
+    UnloadOptions,
+]
+VARIABLES = {
+    variable_of(each.name)
+    for options in ALL
+    for each in fields(options)
+    if not each.metadata["positional"]
+}
+
+
+def test_misspelt_variables() -> None:
+    names = (
+        "SEQSERVE_PRT",
+        "SEQSERVE_PROVDER",
+        "SEQSERVE_PROVIDER",
+        "SEQSERVE_TOKENS",
+        "SEQSERVE_TEXTS",
+        "SEQSERVE_WORKERS",
+        "PROVIDR",
+    )
+    assert misspelt_variables(Options, dict.fromkeys(names, "")) == {
+        "SEQSERVE_PROVDER": "SEQSERVE_PROVIDER",
+        "SEQSERVE_PRT": "SEQSERVE_PORT",
+    }
+
+
+def test_the_process_s_environment_is_looked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEQSERVE_PROVDER", "cpu")
+    assert misspelt_variables(Options)["SEQSERVE_PROVDER"] == "SEQSERVE_PROVIDER"
+
+
+@pytest.mark.parametrize("options", ALL)
+def test_variables_of_other_commands_are_right_as_they_are(options: Any) -> None:
+    assert misspelt_variables(options, dict.fromkeys(VARIABLES, "")) == {}
+
+
+def test_no_namesake_is_kept_for_nothing() -> None:
+    for name in NAMESAKES:
+        assert difflib.get_close_matches(name, VARIABLES - {name}, cutoff=0.9), name
+
+
+@pytest.mark.parametrize("warns", [True, False])
+def test_parsing_tells_of_them(warns: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    parse(Options, [], prog="p", description="d", environ={"SEQSERVE_PRT": "7"}, warns=warns)
+    report = "seqserve: SEQSERVE_PRT has no effect; did you mean SEQSERVE_PORT?\n"
+    assert capsys.readouterr().err == (report if warns else "")
+
+
+# One option of each; `serve` has a log, and `version` and `demo` have no options.
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [
+        ("prepare", "SEQSERVE_NUMBRS"),
+        ("train", "SEQSERVE_THREDS"),
+        ("evaluate", "SEQSERVE_THREDS"),
+        ("export", "SEQSERVE_PRECISON"),
+        ("import", "SEQSERVE_PRECISON"),
+        ("shortlist", "SEQSERVE_ITERATONS"),
+        ("token", "SEQSERVE_SCOP"),
+        ("generate", "SEQSERVE_TARGT"),
+        ("translate", "SEQSERVE_TARGT"),
+        ("score", "SEQSERVE_TARGT"),
+        ("attention", "SEQSERVE_TARGT"),
+        ("tokenize", "SEQSERVE_TARGT"),
+        ("models", "SEQSERVE_TARGT"),
+    ],
+)
+def test_every_command_tells_of_them(
+    name: str,
+    variable: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv(variable, "x")
+    with pytest.raises(SystemExit):
+        import_module(COMMANDS[name].module).main(["--help"])
+    assert f"seqserve: {variable} has no effect; did you mean " in capsys.readouterr().err
