@@ -119,9 +119,7 @@ class QuantizedLinear(nn.Module):
         integers = ((x / scale).round() + self.zero_point).clamp(0, _MAX_UINT8) - self.zero_point
         exact = torch.float32 if x.size(-1) <= _MAX_EXACT_INPUTS else torch.float64
         integers = integers.to(exact)
-        sums = torch.cat(
-            [integers @ rows.to(exact).t() for rows in _some_rows(self.weight)], -1
-        )
+        sums = torch.cat([integers @ rows.to(exact).t() for rows in _some_rows(self.weight)], -1)
         y = sums.to(x.dtype) * (scale * self.weight_scale)
         return y if self.bias is None else y + self.bias
 
