@@ -30,8 +30,8 @@ _MIDDLE, _MAX_UINT8 = 128, 255
 
 # A float32 holds integers up to 2 ** 24, and two adjacent products sum to 255 * 128 at most.
 _MAX_EXACT_INPUTS = 2 * 2**24 // (255 * 128)
-# Rows of a weight that are rounded at a time, and so are in memory several times.
-_ROWS = 4096
+# Numbers of a weight that are rounded or read at a time, and so are in memory several times.
+_NUMBERS = 1 << 22
 # By which share of itself a weight may differ from the integer that it was rounded to.
 _SAME = 1e-5
 # A row of zeros needs a scale too.
@@ -121,9 +121,7 @@ class QuantizedLinear(nn.Module):
         integers = ((x / scale).round() + self.zero_point).clamp(0, _MAX_UINT8) - self.zero_point
         exact = torch.float32 if x.size(-1) <= _MAX_EXACT_INPUTS else torch.float64
         integers = integers.to(exact)
-        sums = torch.cat(
-            [integers @ rows.to(exact).t() for rows in torch.split(self.weight, _ROWS)], -1
-        )
+        sums = torch.cat([integers @ rows.to(exact).t() for rows in _some_rows(self.weight)], -1)
         y = sums.to(x.dtype) * (scale * self.weight_scale)
         return y if self.bias is None else y + self.bias
 
@@ -214,8 +212,12 @@ def quantized_weight(weight: Tensor) -> tuple[Tensor, Tensor]:
     """
     low, high = weight.aminmax()
     step = (torch.maximum(-low, high) / _MAX_INT8).clamp(min=_MIN_SCALE)
-    rounded = [_rounded_rows(rows, step) for rows in torch.split(weight, _ROWS)]
+    rounded = [_rounded_rows(rows, step) for rows in _some_rows(weight)]
     return torch.cat([rows for rows, _ in rounded]), torch.cat([scale for _, scale in rounded])
+
+
+def _some_rows(weight: Tensor) -> tuple[Tensor, ...]:
+    return torch.split(weight, max(1, _NUMBERS // weight.size(1)))
 
 
 def _rounded_rows(weight: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:

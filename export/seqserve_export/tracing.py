@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -44,14 +45,24 @@ def trace(program: Program) -> ir.Model:
         )
     assert exported is not None
     model, tensors = exported.model, _large_tensors(module)
-    for name in tensors.keys() & model.graph.initializers.keys():
-        array = tensors[name].numpy(force=True)
-        model.graph.initializers[name].const_value = ir.tensor(array, name=name)
+    weights = {name: value for name, value in model.graph.initializers.items() if name in tensors}
+    for name, value in weights.items():
+        value.const_value = ir.tensor(tensors[name].numpy(force=True), name=name)
     # Weights of integers are transposed at load time, because a part of a joined weight, and the
     # rows of allowed tokens, must match what other graphs store.
     optimize_ir(model, should_fold=lambda node: False if node.op_type == "Transpose" else None)
+    _drop_removed(model.graph, weights)
     _clear_notes(model)
     return model
+
+
+def _drop_removed(graph: ir.Graph, weights: Mapping[str, ir.Value]) -> None:
+    """Drops the tensors of weights that the optimiser removed, such as biases of zeros.
+
+    Its rules keep the last graph that they saw, and one tensor of a mapped file keeps all of it.
+    """
+    for name in weights.keys() - graph.initializers.keys():
+        weights[name].const_value = None
 
 
 def _large_tensors(module: nn.Module) -> dict[str, Tensor]:

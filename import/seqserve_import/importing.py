@@ -28,6 +28,7 @@ from seqserve_import.options import ImportOptions
 from seqserve_import.sentences import read_sentences, write_sentences
 from seqserve_import.tokenizers.convert import convert, convert_target
 from seqserve_import.weights import input_limits, load_model
+from seqserve_model.allocator import give_back_freed_memory
 from seqserve_model.config import TransformerConfig
 from seqserve_model.data import Pair
 from seqserve_model.revision import current_commit
@@ -80,7 +81,8 @@ class _Plan:
     shortlist: Shortlist | None
 
     def open_original(self) -> Transformer:
-        """Reads the model at full precision."""
+        """Reads the model at full precision; what the stage before it freed goes back first."""
+        give_back_freed_memory()
         return load_model(open_checkpoint(self.options.folder), self.family)
 
     def open_model(self) -> Transformer:

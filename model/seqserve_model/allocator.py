@@ -8,6 +8,7 @@ CPU. Where one stage of an export follows another, it keeps hundreds of megabyte
 from __future__ import annotations
 
 import ctypes
+import gc
 import sys
 from typing import Any
 
@@ -28,7 +29,11 @@ def keep_freed_memory() -> bool:
 
 
 def give_back_freed_memory() -> None:
-    """Asks glibc to return what is freed to the system; does nothing where there is no glibc."""
+    """Frees what only reference cycles keep, and asks glibc to return all that is freed.
+
+    The second does nothing where there is no glibc.
+    """
+    gc.collect()
     trim = _glibc("malloc_trim")
     if trim is not None:
         trim(0)
