@@ -51,14 +51,16 @@ def generate_bulk_request(
 
     The source may bring options of its own, which take the place of those of the template.
     """
-    text, own = source if isinstance(source, tuple) else (source, GenerateOptions())
     request = generation_pb2.GenerateBulkRequest(id=id_, request=template)
-    changed = generate_request("", **own)
+    if isinstance(source, str):
+        set_field(request.request, "source", source)
+        return request
+    text, own = source
+    changed = generate_request(text, **own)
     # A list would be appended to that of the template.
     for field, _ in changed.options.ListFields():
         request.request.options.ClearField(field.name)
     request.request.MergeFrom(changed)
-    set_field(request.request, "source", text)
     return request
 
 

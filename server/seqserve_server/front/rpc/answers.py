@@ -12,7 +12,6 @@ from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.rpc.alignment import SourcePlaces, alignment_of
 from seqserve_server.front.rpc.confidence import confidence
-from seqserve_server.front.rpc.options.languages import Affixes
 from seqserve_server.front.rpc.options.terms import applying
 from seqserve_server.front.rpc.source_warnings import source_warnings
 
@@ -38,7 +37,7 @@ async def response_of(
     answer: Finished,
     *,
     text: str,
-    affixes: Affixes,
+    places: SourcePlaces | None = None,
     given: generation_pb2.GenerationOptions,
     prefix: int = 0,
 ) -> generation_pb2.GenerateResponse:
@@ -52,15 +51,12 @@ async def response_of(
         timeline: When the request reached each stage.
         answer: The answer.
         text: The source.
-        affixes: What was added to it.
+        places: Where its tokens are in it, to align the answer; None if that is not asked for.
         given: The options as they were sent.
         prefix: How many tokens every hypothesis had to begin with.
     """
     attends, tokenizer = given.return_attention, model.tokenizer
     terms = applying(given.terms, text)
-    places = None
-    if given.return_alignment:
-        places = SourcePlaces.of(text, source, affixes, tokenizer)
     response = generation_pb2.GenerateResponse(
         model=model.manifest.name,
         version=model.manifest.version,
@@ -80,11 +76,10 @@ async def response_of(
             message.confidence = confidence(
                 hypothesis.score, hypothesis.token_ids, len(source), prefix
             )
+        rows = _rows(hypothesis, len(source)) if attends or places else []
         if attends:
-            rows = _rows(hypothesis, len(source))
             message.attention.extend(generation_pb2.TokenAttention(weights=row) for row in rows)
-        if places and hypothesis.attention:
-            rows = _rows(hypothesis, len(source))
+        if places and rows:
             message.alignment.CopyFrom(
                 alignment_of(message.text, hypothesis.token_ids, rows, places, tokenizer)
             )

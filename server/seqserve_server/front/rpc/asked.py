@@ -16,6 +16,7 @@ from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, Priority
 from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.rpc.alignment import SourcePlaces
 from seqserve_server.front.rpc.answers import response_of
 from seqserve_server.front.rpc.calls.answer_memory import MAX_WAIT_S
 from seqserve_server.front.rpc.calls.cached_call import CachedCall
@@ -144,13 +145,17 @@ class Asked:
         given = self.given
         is_large = given.return_attention or given.return_alignment or given.return_top_tokens
         async with self.writing if is_large else nullcontext():
+            places = None
+            if given.return_alignment:
+                tokens, tokenizer = call.spec.source, self.model.tokenizer
+                places = SourcePlaces.of(source, tokens, self.affixes, tokenizer)
             response = await response_of(
                 self.model,
                 call.spec.source,
                 call.timeline,
                 call.result(),
                 text=source,
-                affixes=self.affixes,
+                places=places,
                 given=given,
                 prefix=len(self.options.prefix),
             )

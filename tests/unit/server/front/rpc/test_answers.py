@@ -15,6 +15,7 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
 from seqserve_server.contract.provider import Provider
 from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.rpc.alignment import SourcePlaces
 from seqserve_server.front.rpc.answers import floats, response_of, weights_of
 from seqserve_server.front.rpc.options.languages import Affixes
 
@@ -52,7 +53,7 @@ def response(
             timeline or Timeline(),
             Finished(list(hypotheses)),
             text="xyz",
-            affixes=Affixes(),
+            places=SourcePlaces.of("xyz", SOURCE, Affixes(), TOKENIZER) if aligns else None,
             given=generation_pb2.GenerationOptions(
                 terms=terms,
                 replace_unknowns=replaces,

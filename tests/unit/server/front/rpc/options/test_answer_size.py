@@ -19,6 +19,7 @@ from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Ti
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
 from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.rpc.alignment import SourcePlaces
 from seqserve_server.front.rpc.answers import response_of, weights_of
 from seqserve_server.front.rpc.options.answer_size import AnswerSize
 from seqserve_server.front.rpc.options.languages import Affixes
@@ -61,19 +62,21 @@ def answer(options: DecodingOptions, source: int, token: int) -> generation_pb2.
         else b"",
         unmet_terms=range(len(options.terms)),
     )
+    # As many tokens, and the end token.
+    text, ids = "<" * (source - 1), [token] * source
+    aligns = options.return_attention
     return asyncio.run(
         response_of(
             MODEL,
-            [token] * source,
+            ids,
             Timeline(encode_began_s=1.0),
             Finished([hypothesis] * options.num_hypotheses),
-            # As many tokens, and the end token.
-            text="<" * (source - 1),
-            affixes=Affixes(),
+            text=text,
+            places=SourcePlaces.of(text, ids, Affixes(), MODEL.tokenizer) if aligns else None,
             given=generation_pb2.GenerationOptions(
                 terms=[TERM] * len(options.terms),
                 return_attention=options.return_attention,
-                return_alignment=options.return_attention,
+                return_alignment=aligns,
             ),
         )
     )
