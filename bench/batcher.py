@@ -173,10 +173,15 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--artifact", type=Path, required=True,
                         help="fp32 artifact that the weights are taken from")  # fmt: skip
     parser.add_argument("--port", type=int, default=0, help="0 for any free")
+    add_batch_options(parser)
+    return parser.parse_args()
+
+
+def add_batch_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of every batch server."""
     parser.add_argument("--rows", type=int, default=32, help="rows of a full batch")
     parser.add_argument("--delay-ms", type=float, default=5.0,
                         help="how long a request waits for others")  # fmt: skip
-    return parser.parse_args()
 
 
 def _engine(options: argparse.Namespace, workers: int) -> Peer:

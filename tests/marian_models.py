@@ -171,11 +171,9 @@ def tokens() -> list[str]:
     return [processor.id_to_piece(number) for number in range(TOKENS)]
 
 
-def write_npz(path: Path, weights: Arrays, settings: Mapping[str, Any] | bytes) -> None:
+def write_npz(path: Path, weights: Arrays, settings: Mapping[str, Any]) -> None:
     """Writes weights and settings as ``marian train`` does."""
-    if not isinstance(settings, bytes):
-        settings = yaml.safe_dump(dict(settings)).encode()
-    text = np.frombuffer(settings + b"\0", np.int8)
+    text = np.frombuffer(yaml.safe_dump(dict(settings)).encode() + b"\0", np.int8)
     rows = {name: np.ascontiguousarray(weight) for name, weight in weights.items()}
     np.savez(path, **{**rows, SETTINGS: text})  # type: ignore[arg-type]
 

