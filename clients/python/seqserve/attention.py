@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from seqserve.notebook import attention_html
+
 Rows = list[list[float]]
 """Weights of one head ``[queries, keys]``."""
 
@@ -76,6 +78,10 @@ class AttentionResult:
     """
     cross: AttentionWeights
     """Target tokens to source tokens."""
+
+    def _repr_html_(self) -> str:
+        """Draws the attention in a notebook: the mean over the heads of the last layer."""
+        return attention_html(self)
 
 
 def _index(name: str, index: int, total: int) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from seqserve.notebook import result_html
+
 
 class StopReason(Enum):
     """Why decoding of a hypothesis stopped."""
@@ -215,6 +217,10 @@ class Result:
     def unmet_terms(self) -> tuple[tuple[str, str], ...]:
         """Source and target of each term that the source has and the text lacks."""
         return self.hypotheses[0].unmet_terms
+
+    def _repr_html_(self) -> str:
+        """Draws the result in a notebook: text, scores, and attention where it was asked for."""
+        return result_html(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
