@@ -27,7 +27,12 @@ Piece = Model.Piece
 TOKENS = 96
 """Tokens of a vocabulary."""
 LANGUAGES = ["deu_Latn", "eng_Latn"]
-LANGUAGES_OF = {"nllb": LANGUAGES, "m2m100": LANGUAGES, "madlad": ["<2de>", "<2fr>"]}
+LANGUAGES_OF = {
+    "nllb": LANGUAGES,
+    "m2m100": LANGUAGES,
+    "madlad": ["<2de>", "<2fr>"],
+    "mbart25": ["de_DE", "en_XX"],
+}
 """Tokens 7 and 8 of some families."""
 BYT5_EXTRA = 25
 """Tokens of ByT5 behind its bytes; published models have 125."""
@@ -116,9 +121,14 @@ def _uneven(shape: _Shape) -> Any:
     return transformers.BartForConditionalGeneration(transformers.BartConfig(**values))
 
 
-def _mbart(shape: _Shape) -> Any:
-    values = _bart_like(shape, activation_function="gelu")
+def _mbart(shape: _Shape, **changes: Any) -> Any:
+    values = _bart_like(shape, activation_function="gelu", **changes)
     return transformers.MBartForConditionalGeneration(transformers.MBartConfig(**values))
+
+
+def _mbart25(shape: _Shape) -> Any:
+    """Makes an mBART whose targets start with their language, German if none is named."""
+    return _mbart(shape, decoder_start_token_id=7)
 
 
 def _pegasus(shape: _Shape) -> Any:
@@ -179,6 +189,7 @@ FAMILIES: dict[str, Callable[[_Shape], Any]] = {
     "bart": _bart,
     "bart-uneven": _uneven,
     "mbart": _mbart,
+    "mbart25": _mbart25,
     "pegasus": _pegasus,
 }
 

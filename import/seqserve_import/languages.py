@@ -68,7 +68,7 @@ def _m2m100(checkpoint: Checkpoint, tokens: Tokens) -> Template:
 def _mbart(checkpoint: Checkpoint, tokens: Tokens) -> Template:
     """Gives languages as mBART-50 has them, or as mBART: the source language after the source.
 
-    mBART starts a target with its language, and a checkpoint of it names one.
+    mBART starts a target with its language, if none is named with that of the checkpoint.
     """
     codes = {code: code for code in MBART50 if code in tokens}
     if not codes:
@@ -76,7 +76,13 @@ def _mbart(checkpoint: Checkpoint, tokens: Tokens) -> Template:
     ends = checkpoint.generation.numbers("eos_token_id")
     if checkpoint.generation.optional_number("decoder_start_token_id") in ends:
         return _of_both(codes)
-    return Template(source_suffix=["{source}"], source_languages=codes, aliases=_aliases(codes))
+    return Template(
+        source_suffix=["{source}"],
+        target_start="{target}",
+        source_languages=codes,
+        target_languages=codes,
+        aliases=_aliases(codes),
+    )
 
 
 def _of_both(codes: Mapping[str, str]) -> Template:

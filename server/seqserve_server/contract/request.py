@@ -40,6 +40,8 @@ class RequestSpec:
     call_id: str = ""
     """Id of the gRPC call, for the log."""
     priority: Priority = Priority.NORMAL
+    start_token: int | None = None
+    """The token id that the decoder reads first; None for that of the model."""
 
     @property
     def rows(self) -> int:

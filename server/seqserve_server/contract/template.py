@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 class Template:
     """What the model reads beside the tokens of a text, and the languages that it knows.
 
-    Elements of the three lists are tokens as spelled in the vocabulary. ``{source}`` and
-    ``{target}`` stand for the token of the source language and of the target language.
+    Elements of the three lists, and the start, are tokens as spelled in the vocabulary.
+    ``{source}`` and ``{target}`` stand for the token of the source and of the target language.
     """
 
     source_prefix: list[str] = field(default_factory=list)
@@ -19,6 +19,8 @@ class Template:
     """Tokens after the end token of a source."""
     target_prefix: list[str] = field(default_factory=list)
     """Tokens that every target begins with."""
+    target_start: str = ""
+    """Token that the decoder reads first if its language is named, in place of the begin token."""
     text_prefix: str = ""
     """Text before a source whose languages are named; it contains ``{source}`` and ``{target}``."""
     source_languages: dict[str, str] = field(default_factory=dict)
@@ -41,7 +43,8 @@ class Template:
     @property
     def target_tokens(self) -> set[str]:
         """Every token that it may add to a target."""
-        return self._filled(self.target_prefix)
+        start = [self.target_start] if self.target_start else []
+        return self._filled([*self.target_prefix, *start])
 
     def _filled(self, elements: list[str]) -> set[str]:
         languages = {f"{{{role}}}": known for role, known in self.languages.items()}

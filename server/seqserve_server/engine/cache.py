@@ -113,12 +113,12 @@ class SlotCache:
         parts = (self._target.arrays, self._cross.arrays, self._cross.last)
         return sum(array.nbytes for part in parts for array in part.values())
 
-    def join(self, row: int, cross_kv: CrossKV, index: int) -> None:
-        """Copies a newly encoded source into a free row."""
+    def join(self, row: int, cross_kv: CrossKV, index: int, start_token: int | None = None) -> None:
+        """Copies a newly encoded source into a free row, which starts as the model does or so."""
         length = cross_kv.length(index)
         self._cross.join(row, cross_kv, index)
         self._target.start(row)
-        self.tokens[row] = self._bos
+        self.tokens[row] = self._bos if start_token is None else start_token
         self.lengths[row] = 0
         self.source_lengths[row] = length
         self._source_last_index[row] = length - 1

@@ -10,6 +10,7 @@ import logging
 import math
 import time
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,9 +22,6 @@ from seqserve_server.engine.packing import Array
 from seqserve_server.engine.queue.score_queue import ScoreQueue
 from seqserve_server.engine.request import Events, Request
 from seqserve_server.engine.runtime import Runtime
-
-Pair = tuple[list[int], list[int]]
-"""Source and target."""
 
 _SCORES = "log_probabilities"
 _WEIGHTS = ["encoder_attention", "decoder_attention", "cross_attention"]
@@ -37,6 +35,15 @@ _MAX_LOGITS_BYTES = 8 << 20
 _KEEP_S = 1.0
 
 _log = logging.getLogger(__name__)
+
+
+class Pair(NamedTuple):
+    """A source and its target, as token ids."""
+
+    source: list[int]
+    target: list[int]
+    start_token: int | None = None
+    """The token that the decoder reads first; None for that of the model."""
 
 
 class Scorer:
@@ -58,7 +65,7 @@ class Scorer:
     def warm_up(self) -> None:
         """Runs the graph once, on a target of one token, and frees its memory."""
         end = [self._runtime.manifest.tokens.eos]
-        self._run([(end, end)], [_SCORES, *_WEIGHTS])
+        self._run([Pair(end, end)], [_SCORES, *_WEIGHTS])
         self._rest(math.inf)
 
     def step(self) -> Events:
@@ -102,7 +109,9 @@ class Scorer:
             return [(first, self._with_attention(first, first.answer))]
         specs = [request.spec for request in requests if isinstance(request.spec, ScoreSpec)]
         names = [_SCORES, *_WEIGHTS] if specs[0].wants_attention else [_SCORES]
-        outputs = self._run([(spec.source, spec.target) for spec in specs], names)
+        outputs = self._run(
+            [Pair(spec.source, spec.target, spec.start_token) for spec in specs], names
+        )
         return [
             (request, TargetScored(scores.tolist(), [array.tobytes() for array in weights]))
             for request, (scores, *weights) in zip(requests, outputs, strict=True)
@@ -135,16 +144,17 @@ class Scorer:
             [*each.token_ids, *([eos] if each.stop_reason is StopReason.EOS else [])]
             for each in answer.hypotheses
         ]
-        pairs = [(request.spec.source, target) for target in targets]
+        spec = request.spec
+        pairs = [Pair(spec.source, target, spec.start_token) for target in targets]
         return [weights[-1].mean(0) for [weights] in self._run(pairs, _WEIGHTS[-1:])]
 
     def _run(self, pairs: list[Pair], names: list[str]) -> list[list[Array]]:
         """Computes the outputs ``names`` of each pair, without padding."""
         by_shape: dict[tuple[int, int], list[int]] = {}
-        for index, (source, target) in enumerate(pairs):
+        for index, pair in enumerate(pairs):
             lengths = (
-                _padded_length(source, self._max_source),
-                _padded_length(target, self._max_target),
+                _padded_length(pair.source, self._max_source),
+                _padded_length(pair.target, self._max_target),
             )
             by_shape.setdefault(lengths, []).append(index)
         found: dict[int, list[Array]] = {}
@@ -166,16 +176,18 @@ class Scorer:
         self, pairs: list[Pair], shape: tuple[int, int], names: list[str]
     ) -> list[list[Array]]:
         bos = self._runtime.manifest.tokens.bos
-        sources = _padded([source for source, _ in pairs], shape[0])
-        targets = _padded([[bos, *target] for _, target in pairs], shape[1] + 1)
-        lengths = np.array([len(source) for source, _ in pairs], np.int32)
+        sources = _padded([pair.source for pair in pairs], shape[0])
+        starts = [bos if pair.start_token is None else pair.start_token for pair in pairs]
+        read = [[start, *pair.target] for start, pair in zip(starts, pairs, strict=True)]
+        targets = _padded(read, shape[1] + 1)
+        lengths = np.array([len(pair.source) for pair in pairs], np.int32)
         outputs = self._runtime.score(sources, lengths, targets, names)
         return [
             [
-                _cut(name, array, index, len(source), len(target))
+                _cut(name, array, index, len(pair.source), len(pair.target))
                 for name, array in zip(names, outputs, strict=True)
             ]
-            for index, (source, target) in enumerate(pairs)
+            for index, pair in enumerate(pairs)
         ]
 
 

@@ -210,7 +210,7 @@ class Worker:
         spec = request.generate
         rows = [self._take_row(request) for _ in range(spec.rows)]
         for row in rows:
-            self._cache.join(row, source.cross_kv, source.index)
+            self._cache.join(row, source.cross_kv, source.index, spec.start_token)
         request.encoded = None
         self._search.join(rows, request)
         if spec.deadline_s is not None:

@@ -82,15 +82,18 @@ def test_madlad_has_the_target_in_front(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("start", "prefix", "suffix"), [(2, ["{source}"], []), (7, [], ["{source}"])]
+    ("start", "prefix", "suffix", "target_start"),
+    [(2, ["{source}"], [], ""), (7, [], ["{source}"], "{target}")],
 )
 def test_mbart_50_has_the_source_language_in_front_and_mbart_behind(
-    folder: Path, start: int, prefix: list[str], suffix: list[str]
+    folder: Path, start: int, prefix: list[str], suffix: list[str], target_start: str
 ) -> None:
     settings = {"model_type": "mbart", "decoder_start_token_id": start}
     found = template(folder, ["en_XX", "de_DE"], **settings)
     assert found is not None
     assert (found.source_prefix, found.source_suffix) == (prefix, suffix)
+    assert found.target_start == target_start
+    assert set(found.target_languages) == {"en_XX", "de_DE"}
     assert found.aliases == {"de": "de_DE", "en": "en_XX"}
 
 

@@ -79,6 +79,7 @@ class Asked:
             options=for_source(self.options, self.given.terms, source),
             streamed=streamed,
             priority=self.priority,
+            start_token=self.affixes.start_token,
             is_bulk=is_bulk,
             **fields,
         )

@@ -31,7 +31,12 @@ async def score(
     size = AnswerSize.scored(len(source), len(target), model.tokenizer.token_bytes)
     call = current.get()
     await call.reserve(size, request)
-    spec = ScoreSpec(source=source, target=target, **call.spec_fields(context))
+    spec = ScoreSpec(
+        source=source,
+        target=target,
+        start_token=affixes.start_token,
+        **call.spec_fields(context),
+    )
     scores = (await EngineCall(model.engine, spec).target_scored()).token_scores
     # What the model wants first is given, like the prefix of a generated text.
     given = len(affixes.target)
@@ -61,11 +66,21 @@ async def attention(
         most = model.manifest.limits.max_target_length + 1
         await _reserve(model, source, most, request)
         options = replace(default_options(model.manifest), prefix=affixes.target)
-        asked = GenerateSpec(source=source, options=options, **call.spec_fields(context))
+        asked = GenerateSpec(
+            source=source,
+            options=options,
+            start_token=affixes.start_token,
+            **call.spec_fields(context),
+        )
         answer = await EngineCall(model.engine, asked).finished()
         target = [*answer.best.token_ids, model.manifest.tokens.eos]
-    fields = call.spec_fields(context)
-    spec = ScoreSpec(source=source, target=target, wants_attention=True, **fields)
+    spec = ScoreSpec(
+        source=source,
+        target=target,
+        wants_attention=True,
+        start_token=affixes.start_token,
+        **call.spec_fields(context),
+    )
     encoder, decoder, cross = (await EngineCall(model.engine, spec).target_scored()).weights
     shape, read, written = model.manifest.architecture, len(source), len(target)
     return generation_pb2.AttentionResponse(

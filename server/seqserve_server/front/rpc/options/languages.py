@@ -29,6 +29,8 @@ class Affixes(NamedTuple):
     """Token ids after the end token of the source."""
     target: tuple[int, ...] = ()
     """Token ids that every hypothesis begins with."""
+    start_token: int | None = None
+    """Token id that the decoder reads first; None for that of the model."""
 
     def around(self, source: list[int]) -> list[int]:
         """Returns the token ids that the model reads for those of a text."""
@@ -61,6 +63,7 @@ def affixes_of(
         chosen.ids(template.source_prefix, tokenizer.source_id_of),
         chosen.ids(template.source_suffix, tokenizer.source_id_of),
         chosen.ids(template.target_prefix, tokenizer.id_of),
+        chosen.start(template.target_start, tokenizer.id_of),
     )
 
 
@@ -79,6 +82,10 @@ class _Chosen:
     def ids(self, elements: list[str], id_of: Callable[[str], int | None]) -> tuple[int, ...]:
         # The loader has checked that the vocabulary has all of them.
         return tuple(id_of(self._filled(element)) or 0 for element in elements)
+
+    def start(self, element: str, id_of: Callable[[str], int | None]) -> int | None:
+        is_given = any(element == f"{{{role}}}" for role in self._given)
+        return self.ids([element], id_of)[0] if is_given else None
 
     def text(self, prefix: str) -> str:
         if not prefix or not self._given:

@@ -40,6 +40,13 @@ T5 = served(
     source_languages={"en": "English"},
     target_languages={"de": "German", "fr": "French"},
 )
+MBART = served(
+    source_suffix=["{source}"],
+    target_start="{target}",
+    source_languages=CODES,
+    target_languages=CODES,
+    aliases=ALIASES,
+)
 BART = served(source_prefix=["<s>"])
 
 
@@ -68,6 +75,8 @@ def ids(*tokens: str) -> tuple[int, ...]:
         (T5, "", "fr", Affixes(text="translate English to French: ")),
         (T5, "", "", Affixes()),
         (BART, "", "", Affixes(before=ids("<s>"))),
+        (MBART, "en", "", Affixes(after=ids(EN))),
+        (MBART, "en", "de", Affixes(after=ids(EN), start_token=ids(DE)[0])),
     ],
 )
 def test_each_family_puts_languages_in_its_place(
@@ -77,10 +86,7 @@ def test_each_family_puts_languages_in_its_place(
 
 
 def test_tokens_go_around_those_of_the_source() -> None:
-    mbart = served(
-        source_suffix=["{source}"], source_languages={"en_XX": EN}, target_languages={"de_DE": DE}
-    )
-    assert placed(mbart).around([5, 2]) == [5, 2, *ids(EN)]
+    assert placed(MBART, "en").around([5, 2]) == [5, 2, *ids(EN)]
     assert placed(NLLB, "en", "de").around([5, 2]) == [*ids(EN), 5, 2]
 
 
@@ -93,6 +99,7 @@ def test_tokens_go_around_those_of_the_source() -> None:
         (NLLB, "en", "fr", "target", "'fr' is not one of deu_Latn, eng_Latn, fra_Latn"),
         (OPUS, "en", "fra", "source", "is 'en', but echo/1 asks for none"),
         (OPUS, "", "", "target", "is missing; echo/1 needs one of deu, fra"),
+        (MBART, "en", "xx", "target", "'xx' is not one of deu_Latn, eng_Latn, fra_Latn"),
         (T5, "en", "", "target", "is missing; echo/1 needs one of de, fr"),
         (manifest(), "", "de", "target", "is 'de', but echo/1 asks for none"),
     ],
