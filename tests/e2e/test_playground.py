@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -195,6 +196,23 @@ def test_narrow_screen_needs_no_sideways_scrolling(page: Browser) -> None:
     page.all(".answer button")[1].click()
     page.until(lambda: bool(page.all(".alternatives button")))
     assert page.run("return document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_load_of_the_server_is_shown(page: Browser, rig: Rig) -> None:
+    page.until(
+        lambda: re.search(r"\b0 of \d+ rows run, 0 requests", page.text("#server")) is not None
+    )
+    command = [sys.executable, "-m", "seqserve", "generate", "--target", rig.server.target]
+    long = ["--temperature", "1", "--num-hypotheses", "16", "--min-decoding-length", "120"]
+    with subprocess.Popen(
+        [*command, *long], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+    ) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"A sentence that takes long.\n" * 2000)
+        process.stdin.close()
+        page.until(lambda: re.search(r"[1-9]\d* of \d+ rows", page.text("#server")) is not None)
+        process.kill()
+    page.until(lambda: " 0 requests wait" in page.text("#server"))
 
 
 def test_stopped_server_is_shown_and_recovered_from(page: Browser, rig: Rig) -> None:

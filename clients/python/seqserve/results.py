@@ -315,3 +315,9 @@ class Model:
     """Codes of the languages that it generates; empty if the model does not ask."""
     has_shortlist: bool = False
     """Whether requests choose from a shortlist, where they do not switch it off."""
+    slots: int = 0
+    """Rows that can run at once; 0 if it is not loaded."""
+    slots_in_use: int = 0
+    """Rows that ran when the server was asked."""
+    queue_depth: int = 0
+    """Requests that waited then."""

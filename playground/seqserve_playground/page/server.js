@@ -1,10 +1,10 @@
-// Whether the server answers, and which models it has. It is asked every few seconds while the page
-// is looked at, so that new versions appear, and every second during an outage.
+// Whether the server answers, which models it has, and how busy they are. It is asked every two
+// seconds while the page is looked at, and every second during an outage.
 
 import { models } from "./generation.js";
 import { showText } from "./dom.js";
 
-const CALM_MS = 10000;
+const CALM_MS = 2000;
 const OUTAGE_MS = 1000;
 
 export class Server {
@@ -51,10 +51,22 @@ export class Server {
     showText(this.#outage, "");
     const ready = models.filter((model) => model.state === "ready");
     const count = ready.length === 1 ? "1 version" : `${ready.length} versions`;
-    showText(this.#status, `${target}: ${count} ready`);
-    const known = JSON.stringify(ready);
+    showText(this.#status, `${target}: ${count} ready; ${load(ready)}`);
+    const known = JSON.stringify(ready.map(withoutLoad));
     if (known !== this.#known) this.onModels(ready);
     this.#known = known;
     if (wasAway) this.onReturn();
   }
+}
+
+/** Adds up the rows that run and the requests that wait. */
+function load(models) {
+  const sum = (field) => models.reduce((total, model) => total + model[field], 0);
+  const rows = `${sum("slots_in_use")} of ${sum("slots")} rows run`;
+  return `${rows}, ${sum("queue_depth")} requests wait`;
+}
+
+/** Gives what stays of a model while its load changes. */
+function withoutLoad({ slots_in_use, queue_depth, ...facts }) {
+  return facts;
 }

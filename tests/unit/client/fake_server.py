@@ -221,6 +221,9 @@ MODELS = [
         licence="Apache-2.0",
         traffic_share=1.0,
         has_shortlist=True,
+        slots=64,
+        slots_in_use=3,
+        queue_depth=5,
     ),
     model_pb2.Model(
         name="broken",

@@ -20,14 +20,17 @@ _HEADINGS = (
     "SHARE",
     "PRECISION",
     "PROVIDER",
+    "ROWS",
+    "QUEUE",
     "SOURCE",
     "TARGET",
     "ABOUT",
 )
 _MAX_CODES = 5
 _EPILOG = """\
-SHARE is the part of the calls without a version that a version gets; SOURCE and TARGET are the
-maximum lengths in tokens. * marks the versions that calls without model and version may reach.
+SHARE is the part of the calls without a version that a version gets; ROWS are those that run and
+those that can, QUEUE the requests that wait; SOURCE and TARGET are the maximum lengths in tokens.
+* marks the versions that calls without model and version may reach.
 
 more commands, each with its own --help:
   seqserve models load NAME [VERSION]          loads a version and waits until it takes calls
@@ -130,6 +133,8 @@ def _row_of(model: Model) -> tuple[str, ...]:
         f"{model.traffic_share:.0%}" if is_ready else "",
         model.precision,
         model.provider,
+        f"{model.slots_in_use}/{model.slots}" if is_ready else "",
+        str(model.queue_depth) if is_ready else "",
         str(model.max_source_length) if is_ready else "",
         str(model.max_target_length) if is_ready else "",
         _about(model) if is_ready else model.state_reason,

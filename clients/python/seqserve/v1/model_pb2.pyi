@@ -97,7 +97,7 @@ class SetTrafficResponse(_message.Message):
     def __init__(self, models: _Optional[_Iterable[_Union[Model, _Mapping]]] = ...) -> None: ...
 
 class Model(_message.Message):
-    __slots__ = ("name", "version", "state", "state_reason", "is_default", "precision", "provider", "max_source_length", "max_target_length", "vocabulary_size", "description", "licence", "traffic_share", "source_languages", "target_languages", "has_shortlist")
+    __slots__ = ("name", "version", "state", "state_reason", "is_default", "precision", "provider", "max_source_length", "max_target_length", "vocabulary_size", "description", "licence", "traffic_share", "source_languages", "target_languages", "has_shortlist", "slots", "slots_in_use", "queue_depth")
     NAME_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -114,6 +114,9 @@ class Model(_message.Message):
     SOURCE_LANGUAGES_FIELD_NUMBER: _ClassVar[int]
     TARGET_LANGUAGES_FIELD_NUMBER: _ClassVar[int]
     HAS_SHORTLIST_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_IN_USE_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_DEPTH_FIELD_NUMBER: _ClassVar[int]
     name: str
     version: int
     state: ModelState
@@ -130,4 +133,7 @@ class Model(_message.Message):
     source_languages: _containers.RepeatedScalarFieldContainer[str]
     target_languages: _containers.RepeatedScalarFieldContainer[str]
     has_shortlist: bool
-    def __init__(self, name: _Optional[str] = ..., version: _Optional[int] = ..., state: _Optional[_Union[ModelState, str]] = ..., state_reason: _Optional[str] = ..., is_default: bool = ..., precision: _Optional[str] = ..., provider: _Optional[str] = ..., max_source_length: _Optional[int] = ..., max_target_length: _Optional[int] = ..., vocabulary_size: _Optional[int] = ..., description: _Optional[str] = ..., licence: _Optional[str] = ..., traffic_share: _Optional[float] = ..., source_languages: _Optional[_Iterable[str]] = ..., target_languages: _Optional[_Iterable[str]] = ..., has_shortlist: bool = ...) -> None: ...
+    slots: int
+    slots_in_use: int
+    queue_depth: int
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[int] = ..., state: _Optional[_Union[ModelState, str]] = ..., state_reason: _Optional[str] = ..., is_default: bool = ..., precision: _Optional[str] = ..., provider: _Optional[str] = ..., max_source_length: _Optional[int] = ..., max_target_length: _Optional[int] = ..., vocabulary_size: _Optional[int] = ..., description: _Optional[str] = ..., licence: _Optional[str] = ..., traffic_share: _Optional[float] = ..., source_languages: _Optional[_Iterable[str]] = ..., target_languages: _Optional[_Iterable[str]] = ..., has_shortlist: bool = ..., slots: _Optional[int] = ..., slots_in_use: _Optional[int] = ..., queue_depth: _Optional[int] = ...) -> None: ...

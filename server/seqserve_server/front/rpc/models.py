@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
+
 from google.protobuf.message import Message
 
 from seqserve.v1 import model_pb2 as pb
@@ -22,6 +25,10 @@ _STATES = {
 }
 
 
+# A late engine is shown with what it said before.
+_MAX_WAIT_S = 0.5
+
+
 class ModelServicer(model_pb2_grpc.ModelServiceServicer):
     """Converts between messages and the models of the server."""
 
@@ -32,12 +39,14 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
 
     async def ListModels(self, request: Message, context: Context) -> pb.ListModelsResponse:
         """Lists every version, whatever its state."""
+        await _ask(self._repository.entries)
         models = [self._model(entry) for entry in self._repository.entries]
         return pb.ListModelsResponse(models=models)
 
     async def GetModel(self, request: pb.GetModelRequest, context: Context) -> pb.GetModelResponse:
         """Describes one version."""
         entry = self._repository.find(request.model, request.version)
+        await _ask([entry])
         return pb.GetModelResponse(model=self._model(entry))
 
     async def LoadModel(
@@ -85,4 +94,15 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
             message.has_shortlist = manifest.shortlist is not None
             message.description = manifest.description
             message.licence = manifest.licence
+            engine = entry.model.engine
+            message.slots = engine.slots
+            message.slots_in_use = engine.last_reply.slots_in_use
+            message.queue_depth = engine.last_reply.queue_depth
         return message
+
+
+async def _ask(entries: Iterable[Entry]) -> None:
+    """Waits until the engines of versions have said how many rows run and how many wait."""
+    asked = [asyncio.wrap_future(entry.model.engine.ask()) for entry in entries if entry.model]
+    if asked:
+        await asyncio.wait(asked, timeout=_MAX_WAIT_S)

@@ -12,10 +12,11 @@ from ..fake_server import FakeServer
 def test_table(server: FakeServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["models", "--target", server.target]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "NAME       VERSION  STATE   SHARE  PRECISION  PROVIDER  SOURCE  TARGET  ABOUT",
-        "capitals*  2        ready   100%   fp32       cpu       64      80      "
+        "NAME       VERSION  STATE   SHARE  PRECISION  PROVIDER  ROWS  QUEUE  SOURCE  TARGET  "
+        "ABOUT",
+        "capitals*  2        ready   100%   fp32       cpu       3/64  5      64      80      "
         "Text in capitals; with a shortlist",
-        "broken     1        failed                                              "
+        "broken     1        failed                                                           "
         "decoder.onnx: the hash differs from the manifest's",
     ]
 

@@ -43,7 +43,25 @@ async def test_default_model_is_described_in_full(service: Service) -> None:
         description="answers with the source",
         licence="Apache-2.0",
         traffic_share=1.0,
+        slots=4,
     )
+
+
+async def test_load_is_that_of_now() -> None:
+    async with serving(slots=1) as service:
+        service.runtime.may_run.clear()
+        calls = [
+            asyncio.ensure_future(service.generation.Generate(generate(text))) for text in "abc"
+        ]
+        await until(lambda: service.engine.slots_in_use == 1 and service.engine.queue_depth == 2)
+        listed = await service.models.ListModels(model_pb2.ListModelsRequest())
+        model = listed.models[1]
+        assert (model.slots, model.slots_in_use, model.queue_depth) == (1, 1, 2)
+        service.runtime.may_run.set()
+        await asyncio.gather(*calls)
+        await until(lambda: not service.engine.slots_in_use)
+        found = await service.models.GetModel(model_pb2.GetModelRequest())
+        assert (found.model.slots_in_use, found.model.queue_depth) == (0, 0)
 
 
 async def test_failed_version_is_described_with_its_reason(service: Service) -> None:
