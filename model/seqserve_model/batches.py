@@ -117,10 +117,7 @@ def epoch_order(
             three times in another. None for once.
     """
     random = np.random.default_rng((seed, epoch))
-    rows = np.arange(len(lengths))
-    if weights is not None:
-        whole = np.floor(weights)
-        rows = rows.repeat((whole + (random.random(len(rows)) < weights - whole)).astype(np.int64))
+    rows = np.arange(len(lengths)) if weights is None else weighted_rows(weights, random)
     shuffled = random.permutation(rows)
     mean_tokens = max(1.0, float(lengths.sum()) / max(1, len(lengths)))
     pool_rows = max(1, int(_POOL_BATCHES * max_tokens / mean_tokens))
@@ -131,6 +128,13 @@ def epoch_order(
         order = np.lexsort((lengths[pool, 0], lengths[pool, 1]))
         batches.extend(_cut(pool[order], lengths, max_tokens))
     return [batches[i] for i in random.permutation(len(batches))]
+
+
+def weighted_rows(weights: NDArray[np.float64], random: np.random.Generator) -> Ids:
+    """Lists the rows of one epoch, each as often as its weight ``[N]`` says, in their order."""
+    whole = np.floor(weights)
+    repeats = whole + (random.random(len(weights)) < weights - whole)
+    return np.arange(len(weights)).repeat(repeats.astype(np.int64))
 
 
 def _cut(rows: Ids, lengths: Ids, max_tokens: int) -> Iterator[list[int]]:

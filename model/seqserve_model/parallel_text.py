@@ -6,12 +6,11 @@ sentence of theirs, on either side, is trained on.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
 from seqserve_model.data import Pair, Split, pairs_apart_from, read_pairs, split_pairs
-from seqserve_model.recipe import DataRecipe
+from seqserve_model.recipe import DataRecipe, TrainingFile
 
 Report = Callable[[str], None]
 """Takes a line about what was read."""
@@ -20,34 +19,54 @@ Report = Callable[[str], None]
 def read_split(data: DataRecipe, report: Report) -> Split:
     """Reads all files of a recipe and divides them; a pair has the largest weight of its files.
 
+    Prefixes are put before the sources once the pairs are divided.
+
     Raises:
         OptionError: A file cannot be read or holds no pair, or there are too few pairs.
     """
-    weights: dict[Pair, float] = {}
-    for file in data.training_files:
-        for pair in _read(file.path, data, report):
-            weights[pair] = max(file.weight, weights.get(pair, 0.0))
+    files = _file_of_each_pair(data, report)
     own = {
         name: _read(path, data, report)
         for name, path in (("validation", data.validation_path), ("test", data.test_path))
         if path
     }
-    apart = pairs_apart_from(weights, [pair for pairs in own.values() for pair in pairs])
+    apart = pairs_apart_from(files, [pair for pairs in own.values() for pair in pairs])
     if own:
         report(
-            f"{len(weights) - len(apart):,} training pairs share a sentence with"
+            f"{len(files) - len(apart):,} training pairs share a sentence with"
             f" {' or '.join(own)} and are left out"
         )
     split = split_pairs(
-        apart,
+        [pair for pair in apart if files[pair].held_out],
         validation_pairs=0 if data.validation_path else data.validation_pairs,
         test_pairs=0 if data.test_path else data.test_pairs,
         max_group=data.max_group,
         seed=data.seed,
     )
+    others = [pair for pair in apart if not files[pair].held_out]
+    training = split.training + pairs_apart_from(others, split.validation + split.test)
+    drawn = {
+        "training": training,
+        "validation": split.validation,
+        "test": split.test,
+    }
+    prefixed = {
+        name: [pair._replace(source=files[pair].prefix + pair.source) for pair in pairs]
+        for name, pairs in drawn.items()
+    }
     # Without weights an epoch has the order that it always had.
-    weighted = [weights[pair] for pair in split.training] if data.files else None
-    return dataclasses.replace(split, **own, weights=weighted)
+    weights = [files[pair].weight for pair in training] if data.files else None
+    return Split(**{**prefixed, **own}, weights=weights)
+
+
+def _file_of_each_pair(data: DataRecipe, report: Report) -> dict[Pair, TrainingFile]:
+    """Reads the training files; a pair of several belongs to the one of the largest weight."""
+    files: dict[Pair, TrainingFile] = {}
+    for file in data.training_files:
+        for pair in _read(file.path, data, report):
+            if pair not in files or file.weight > files[pair].weight:
+                files[pair] = file
+    return files
 
 
 def _read(path: str, data: DataRecipe, report: Report) -> list[Pair]:

@@ -62,6 +62,8 @@ class TrainingFile:
 
     path: str = _key("", "TSV file, plain, gzip or bzip2, relative to the working directory")
     weight: float = _key(1.0, "how often an epoch has its pairs, on average: 2, 0.5", 0.001)
+    prefix: str = _key("", "put before each source, to tell this task from the other files'")
+    held_out: bool = _key(True, "whether validation and test pairs are drawn from this file too")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

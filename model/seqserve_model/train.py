@@ -17,11 +17,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import torch
 
 from seqserve.errors import OptionError
 from seqserve_model.allocator import keep_freed_memory
-from seqserve_model.batches import Examples
+from seqserve_model.batches import Examples, weighted_rows
 from seqserve_model.checkpoint import RunDirectory, read_json, write_json
 from seqserve_model.config import TransformerConfig
 from seqserve_model.data import Split, write_pairs
@@ -103,7 +104,12 @@ def prepare_data(recipe: Recipe, run: RunDirectory) -> tuple[Tokenizer, Corpora]
 def _vocabulary(recipe: Recipe, run: RunDirectory, split: Split) -> Tokenizer:
     if run.tokenizer.exists():
         return Tokenizer.load(run.tokenizer)
-    texts = (text for pair in split.training for text in pair)
+    pairs = split.training
+    if split.weights is not None:
+        # A large file of little weight would otherwise take the vocabulary.
+        random = np.random.default_rng(recipe.training.seed)
+        pairs = [pairs[row] for row in weighted_rows(np.array(split.weights), random)]
+    texts = (text for pair in pairs for text in pair)
     vocabulary = recipe.vocabulary
     return learn_vocabulary(texts, size=vocabulary.size, characters=vocabulary.characters)
 

@@ -69,6 +69,34 @@ def test_nothing_is_held_out_where_both_files_are_given() -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_a_file_that_is_not_held_out_is_only_trained_on() -> None:
+    files = [{"path": "a"}, {"path": "b", "held_out": False, "weight": 0.5}]
+    found = split(files=files, validation_pairs=20, test_pairs=20)
+    held_out = found.validation + found.test
+    assert {*held_out} <= {*numbered(0, 50)}
+    # Pairs 40 to 49 are in both files, and belong to the one of the larger weight.
+    assert {*numbered(50, 60)} <= {*found.training}
+    assert not keys(held_out) & keys(found.training)
+    assert found.weights == [0.5 if pair in numbered(50, 60) else 1 for pair in found.training]
+
+
+def test_a_prefix_is_put_before_the_sources_of_its_file(folder: Path) -> None:
+    write_pairs(folder / "c", [Pair(f"source {number}", f"other {number}") for number in range(50)])
+    files = [
+        {"path": "a", "prefix": "en: "},
+        {"path": "c", "prefix": "de: ", "held_out": False},
+    ]
+    found = split(files=files, validation_pairs=5, test_pairs=5)
+    held_out = found.validation + found.test
+    assert all(pair.source.startswith("en: source ") for pair in held_out)
+    tasks = {(pair.source[:4], pair.target.split()[0]) for pair in found.training}
+    assert tasks == {("en: ", "target"), ("de: ", "other")}
+    # A sentence that is held out for one task is trained on for none.
+    sentences = {pair.source[4:] for pair in held_out}
+    assert not sentences & {pair.source[4:] for pair in found.training}
+
+
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
     ("data", "message"),
     [
