@@ -34,6 +34,7 @@ class Offline:
         slots: int = 64,
         threads: int = 1,
         can_score: bool = True,
+        packs: bool = True,
     ) -> None:
         """Loads an artifact and starts its engine.
 
@@ -44,6 +45,7 @@ class Offline:
             slots: Rows that may run at once, over all workers.
             threads: Threads within a step.
             can_score: Whether to open the scorer graph, which takes as much memory as the others.
+            packs: Whether to run on packed copies of the weights: faster, and twice the memory.
 
         Raises:
             ArtifactError: The artifact is not sound.
@@ -54,7 +56,8 @@ class Offline:
         files = self.manifest.files
         if not can_score:
             files = {name: digest for name, digest in files.items() if name != SCORER}
-        self.runtime = Runtime(folder, replace(self.manifest, files=files), provider, threads)
+        manifest = replace(self.manifest, files=files)
+        self.runtime = Runtime(folder, manifest, provider, threads, packs=packs)
         limits = EngineLimits(
             workers=workers, slots=slots, max_queue=1_000_000, max_source_tokens_per_step=512
         )

@@ -35,9 +35,10 @@ class Runtime:
         provider: Provider,
         threads: int,
         *,
+        packs: bool = True,
         profile: Path | None = None,
     ) -> None:
-        """Opens the graphs of the artifact in ``folder``.
+        """Opens the graphs of the artifact in ``folder``; ``packs`` as of :func:`open_session`.
 
         Raises:
             ProviderError: The provider is not available here.
@@ -47,6 +48,7 @@ class Runtime:
         self.provider = provider
         self._folder = folder
         self._threads = threads
+        self._packs = packs
         self._profile = profile
         check_provider(provider)
         check_version(folder, manifest)
@@ -155,4 +157,4 @@ class Runtime:
 
     def _open(self, name: str) -> ort.InferenceSession:
         place = (self._folder, name, self.manifest, self.provider, self._threads)
-        return open_session(*place, profile=self._profile)
+        return open_session(*place, packs=self._packs, profile=self._profile)

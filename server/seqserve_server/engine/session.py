@@ -28,9 +28,13 @@ def open_session(
     provider: Provider,
     threads: int,
     *,
+    packs: bool = True,
     profile: Path | None = None,
 ) -> ort.InferenceSession:
     """Opens the graph ``name`` of the artifact in ``folder``.
+
+    Unless it ``packs`` the weights as its kernels like them, it runs slower on those of the file,
+    which take no memory of their own.
 
     Raises:
         ProviderError: ONNX Runtime takes another provider.
@@ -44,6 +48,8 @@ def open_session(
     options.enable_mem_pattern = name != SCORER
     # A thread that spins between runs takes the core from a neighbour's worker.
     options.add_session_config_entry("session.force_spinning_stop", "1")
+    if not packs:
+        options.add_session_config_entry("session.disable_prepacking", "1")
     if profile is not None:
         options.enable_profiling = True
         options.profile_file_prefix = f"{profile}-{name}"

@@ -31,7 +31,9 @@ class ServeOptions:
         Path("models"), help="Folder of models; each version is a subfolder <name>/<version>/."
     )
     default_model: str = _models(
-        "", help="Model of calls that name none; if not given, the only model."
+        "",
+        help="Model of calls that name none; if not given, the one that the file `default` of the"
+        " repository names, or else the only model.",
     )
     watch_interval_s: float = _models(
         5.0,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime as ort
 import pytest
 import torch
 
@@ -51,6 +52,32 @@ def test_faithful_artifact_is_found_faithful(verification: Verification, pairs: 
     assert "nrefs:1" in verification.bleu_signature
     assert verification.top1_agreement == 1.0
     judge(verification, "fp32")
+
+
+@pytest.mark.parametrize("packs", [True, False])
+def test_weights_that_are_large_are_not_packed(
+    tiny_model: Transformer,
+    tiny_artifact: Path,
+    pairs: list[Pair],
+    verification: Verification,
+    packs: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    size = (tiny_artifact / "weights.bin").stat().st_size
+    monkeypatch.setattr(parity, "_MAX_PACKED_BYTES", size if packs else size - 1)
+    settings: list[tuple[str, str]] = []
+
+    class Options(ort.SessionOptions):  # type: ignore[misc]
+        def add_session_config_entry(self, key: str, value: str) -> None:
+            settings.append((key, value))
+            super().add_session_config_entry(key, value)
+
+    monkeypatch.setattr(ort, "SessionOptions", Options)
+    found = compare(tiny_model, tiny_artifact, pairs, data="sentences.tsv")
+    judge(found, "fp32")
+    assert found.tokens == verification.tokens
+    # The encoder, the decoder and the scorer.
+    assert settings.count(("session.disable_prepacking", "1")) == (0 if packs else 3)
 
 
 def test_sentences_without_references_are_compared_but_not_scored(

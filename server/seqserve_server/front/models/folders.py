@@ -21,6 +21,9 @@ Files: TypeAlias = tuple[tuple[str, int, int, int, int], ...]
 Only ctime shows a change of permissions.
 """
 
+DEFAULT_FILE = "default"
+"""Holds the name of the model that serves calls which name none."""
+
 _VERSION = r"[1-9][0-9]{0,8}"
 # A folder that was just removed, a circle of links, or one we may not read, such as lost+found.
 _IGNORED_ERRORS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM)
@@ -62,6 +65,18 @@ def list_folders(repository: Path) -> Listing:
             else:
                 ignored[folder] = "a version is a number from 1 to 999999999, without leading zeros"
     return Listing(versions=sorted(versions), ignored=ignored, has_models=bool(models))
+
+
+def default_of(repository: Path) -> str:
+    """Reads the name of the default model; empty if the repository names none.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    try:
+        return (repository / DEFAULT_FILE).read_text(encoding="utf-8", errors="replace").strip()
+    except FileNotFoundError:
+        return ""
 
 
 def files_of(folder: Path) -> Files:

@@ -82,11 +82,11 @@ class Repository:
         for entry in entries:
             self.add(entry)
 
-    def choose_default(self, default: str = "") -> None:
+    def choose_default(self, default: str = "", named_by: str = "--default-model") -> None:
         """Sets the default model, after the first models were loaded.
 
         If ``default`` is empty, it is the only model that is ready, or none. A model that is added
-        later does not change the default.
+        later does not change the default. ``named_by`` is the option or the file that named it.
 
         Raises:
             StartupError: No model is ready.
@@ -98,7 +98,7 @@ class Repository:
             raise errors.StartupError(f"no model can be served:{reasons}")
         if default and default not in ready:
             raise OptionError(
-                f"--default-model: {default!r} is not ready; there are {', '.join(ready)}"
+                f"{named_by}: {default!r} is not ready; there are {', '.join(ready)}"
             )
         self.default = default or (ready[0] if len(ready) == 1 else "")
 

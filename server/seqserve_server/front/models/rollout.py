@@ -65,7 +65,8 @@ class Rollout:
             ProviderError: The execution provider is not available.
         """
         self._scanner.open()
-        self._check_default(default)
+        default, named_by = (default, "--default-model") if default else self._scanner.default()
+        self._check_default(default, named_by)
         try:
             for name, weights in (traffic or {}).items():
                 self.repository.set_traffic(name, weights)
@@ -74,17 +75,17 @@ class Rollout:
         try:
             while due := self._due_to_load():
                 self._deployment.load_all(due)
-            self.repository.choose_default(default)
+            self.repository.choose_default(default, named_by)
         except BaseException:
             self.discard()
             raise
 
-    def _check_default(self, default: str) -> None:
+    def _check_default(self, default: str, named_by: str) -> None:
         """Refuses a misspelt name before the models are loaded, which takes longer."""
         names = self.repository.names()
         if default and default not in names:
             raise OptionError(
-                f"--default-model: {default!r} is not in the repository; there are"
+                f"{named_by}: {default!r} is not in the repository; there are"
                 f" {', '.join(names)}"
             )
 

@@ -14,7 +14,14 @@ from pathlib import Path
 from seqserve.errors import OptionError
 from seqserve_server.contract import logs
 from seqserve_server.contract.errors import ModelUnavailable, StartupError
-from seqserve_server.front.models.folders import Files, files_of, has_manifest, list_folders
+from seqserve_server.front.models.folders import (
+    DEFAULT_FILE,
+    Files,
+    default_of,
+    files_of,
+    has_manifest,
+    list_folders,
+)
 from seqserve_server.front.models.repository import Entry, Repository
 
 _BEING_WRITTEN = "its files are being written"
@@ -53,6 +60,18 @@ class Scanner:
             )
         for (name, version), files in self._seen.items():
             self._repository.add(Entry(name=name, version=version, files=files))
+
+    def default(self) -> tuple[str, str]:
+        """Reads which model the folder names as its default, if any, and gives the file too.
+
+        Raises:
+            OptionError: The file cannot be read.
+        """
+        file = self._folder / DEFAULT_FILE
+        try:
+            return default_of(self._folder), str(file)
+        except OSError as error:
+            raise OptionError(f"{file}: cannot be read: {error.strerror}") from None
 
     async def scan(self) -> bool:
         """Scans once; returns False, and changes nothing, if the folder is unreadable or empty."""

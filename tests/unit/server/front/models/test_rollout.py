@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -112,12 +112,13 @@ def models(tmp_path: Path, tiny_artifact: Path) -> Path:
     return place
 
 
-def add_version(models: Path, version: int, **changes: Any) -> Path:
+def add_version(models: Path, version: int, *, of: str = "tiny", **changes: Any) -> Path:
     """Copies tiny/1; the manifest says the new version and what else it is told."""
-    folder = models / "tiny" / str(version)
+    folder = models / of / str(version)
     shutil.copytree(models / "tiny" / "1", folder)
     path = folder / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"version": version} | changes))
+    told = {"version": version} | changes
+    path.write_text(json.dumps(json.loads(path.read_text()) | told))
     return folder
 
 
@@ -260,6 +261,37 @@ def test_provider_that_is_not_there(make: Make, processes: Processes) -> None:
 def test_default_that_is_not_there_starts_no_process(make: Make, processes: Processes) -> None:
     with pytest.raises(OptionError, match="--default-model: 'other' is not in"):
         make().open("other")
+    assert processes.launched == []
+
+
+def test_the_folder_may_name_the_default(make: Make, models: Path) -> None:
+    for name in ("aaa", "zzz"):
+        add_version(models, 1, of=name, name=name)
+    assert make.opened().default == ""
+    (models / "default").write_text("zzz\n")
+    assert make.opened().default == "zzz"
+    rollout = make()
+    rollout.open("aaa")
+    assert rollout.repository.default == "aaa"
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (lambda file: file.write_text("other"), "default: 'other' is not in the repository"),
+        (lambda file: file.mkdir(), "default: cannot be read: Is a directory"),
+    ],
+)
+def test_default_of_the_folder_that_does_not_fit(
+    make: Make,
+    models: Path,
+    processes: Processes,
+    write: Callable[[Path], object],
+    message: str,
+) -> None:
+    write(models / "default")
+    with pytest.raises(OptionError, match=message):
+        make().open()
     assert processes.launched == []
 
 
