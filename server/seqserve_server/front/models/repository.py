@@ -97,9 +97,7 @@ class Repository:
             reasons = "".join(f"\n  {entry.label}: {entry.reason}" for entry in self.entries)
             raise errors.StartupError(f"no model can be served:{reasons}")
         if default and default not in ready:
-            raise OptionError(
-                f"{named_by}: {default!r} is not ready; there are {', '.join(ready)}"
-            )
+            raise OptionError(f"{named_by}: {default!r} is not ready; there are {', '.join(ready)}")
         self.default = default or (ready[0] if len(ready) == 1 else "")
 
     @property

@@ -85,8 +85,7 @@ class Rollout:
         names = self.repository.names()
         if default and default not in names:
             raise OptionError(
-                f"{named_by}: {default!r} is not in the repository; there are"
-                f" {', '.join(names)}"
+                f"{named_by}: {default!r} is not in the repository; there are {', '.join(names)}"
             )
 
     def discard(self) -> None:
