@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from bench import firefox, imported, offline, online, overhead, roofline
+from bench import checkpoints, firefox, imported, offline, online, overhead, roofline
 from bench.artifacts import newest
 from bench.provenance import Provenance
 from seqserve_plot.bench import draw
@@ -105,8 +105,11 @@ def _run(part: str, rounds: int) -> Any:
         offline.print_tables(f"Marian base shape, {_LENGTH} target tokens, offline", tables)
         return tables
     if part == "imported":
-        tables = imported.measure(min(rounds, 3), rows=_IMPORTED_ROWS, length=_LENGTH)
-        imported.print_tables(tables)
+        tables = []
+        for shape in checkpoints.SHAPES:
+            rows, length = _IMPORTED_ROWS, _LENGTH
+            tables.append(imported.measure(shape, min(rounds, 3), rows=rows, length=length))
+            imported.print_table(tables[-1])
         return tables
     if part == "firefox":
         plan = online.Plan(base=firefox.BASE, shares=(0.5, 0.8), rounds=2, seconds=4.0)

@@ -33,10 +33,11 @@ _SENTENCES = 16
 _MB = 1e6
 
 
-def measure(rounds: int, *, rows: int, length: int) -> list[dict[str, Any]]:
-    """Measures each shape.
+def measure(shape: str, rounds: int, *, rows: int, length: int) -> dict[str, Any]:
+    """Measures one shape; names each stage, because that of the large one takes half an hour.
 
     Args:
+        shape: One of :data:`bench.checkpoints.SHAPES`.
         rounds: Turns of each engine.
         rows: Sources in flight on each core.
         length: Target tokens of each.
@@ -44,16 +45,14 @@ def measure(rounds: int, *, rows: int, length: int) -> list[dict[str, Any]]:
     Raises:
         SystemExit: An engine failed, or its outputs at fp32 differ, and so cannot be compared.
     """
-    return [_measure(shape, rounds, rows, length) for shape in checkpoints.SHAPES]
-
-
-def _measure(shape: str, rounds: int, rows: int, length: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         checkpoint = folder / "checkpoint"
         # In processes of their own, which take their memory with them.
+        _say(f"{shape}: writing a checkpoint")
         _run_apart(checkpoints.write, shape, checkpoint)
         imports = [_import(checkpoint, folder, precision) for precision in Precision]
+        _say(f"{shape}: converting it for CTranslate2")
         _run_apart(checkpoints.convert, checkpoint, folder / "converted")
         engines = {
             "seqserve int8": ("seqserve", folder / "int8" / "1"),
@@ -66,8 +65,9 @@ def _measure(shape: str, rounds: int, rows: int, length: int) -> dict[str, Any]:
         config = replace(MARIAN_BASE, vocabulary_size=vocabulary_size)
         some = sources(4 * rows, config=config)
         turns: dict[str, list[Turn]] = {name: [] for name in engines}
-        for _ in range(rounds):
+        for turn in range(1, rounds + 1):
             for name, engine in engines.items():
+                _say(f"{shape}: {name}, turn {turn} of {rounds}")
                 turns[name].append(take(*engine, some, rows=rows, length=length))
     return {
         "name": shape,
@@ -88,6 +88,7 @@ def _run_apart(function: Any, *arguments: Any) -> None:
 
 def _import(checkpoint: Path, repository: Path, precision: Precision) -> dict[str, Any]:
     """Runs ``seqserve import``; random weights may lose more by rounding than it allows."""
+    _say(f"importing at {precision.value}")
     command = [
         *(sys.executable, "-m", "bench.unjudged", str(checkpoint)),
         *("--name", precision.value, "--precision", precision.value),
@@ -126,22 +127,25 @@ def _figures(name: str, turns: dict[str, list[Turn]]) -> dict[str, Any]:
     }
 
 
-def print_tables(tables: list[dict[str, Any]]) -> None:
+def _say(stage: str) -> None:
+    print(time.strftime("%H:%M:%S"), stage, file=sys.stderr, flush=True)
+
+
+def print_table(table: dict[str, Any]) -> None:
     """Prints what :func:`measure` gave."""
-    for table in tables:
-        print(f"\n{table['name']}, random weights, {table['rows']} sources in flight on each core,")
-        print(f"{table['length']} target tokens\n")
-        for entry in table["imports"]:
-            print(
-                f"  import {entry['precision']}: {entry['seconds']:.0f} s, peak"
-                f" {entry['peak_mb']:,.0f} MB for a checkpoint of {entry['checkpoint_mb']:,.0f} MB"
-            )
-        print(f"\n  {'engine':20}{'start':>8}{'memory':>12}{'tokens/s':>10}   times {_BASE}")
-        for peer in table["peers"]:
-            ratio = peer["ratio"]
-            print(
-                f"  {peer['name']:20}{peer['ready_s']:6.1f} s{peer['resident_mb']:9,.0f} MB"
-                f"{peer['tokens_per_s']:10,.0f}   {ratio['median']:5.2f}"
-                f" ({ratio['low']:.2f}-{ratio['high']:.2f}) {peer['equal_share']:7.1%}"
-            )
-        print_signature()
+    print(f"\n{table['name']}, random weights, {table['rows']} sources in flight on each core,")
+    print(f"{table['length']} target tokens\n")
+    for entry in table["imports"]:
+        print(
+            f"  import {entry['precision']}: {entry['seconds']:.0f} s, peak"
+            f" {entry['peak_mb']:,.0f} MB for a checkpoint of {entry['checkpoint_mb']:,.0f} MB"
+        )
+    print(f"\n  {'engine':20}{'start':>8}{'memory':>12}{'tokens/s':>10}   times {_BASE}")
+    for peer in table["peers"]:
+        ratio = peer["ratio"]
+        print(
+            f"  {peer['name']:20}{peer['ready_s']:6.1f} s{peer['resident_mb']:9,.0f} MB"
+            f"{peer['tokens_per_s']:10,.0f}   {ratio['median']:5.2f}"
+            f" ({ratio['low']:.2f}-{ratio['high']:.2f}) {peer['equal_share']:7.1%}"
+        )
+    print_signature()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from bench import checkpoints
-from bench.imported import print_tables
+from bench.imported import print_table
 from bench.peers import CTranslate2Converter, CTranslate2Peer
 from bench.turn import ENGINES, Turn
 from tests import checkpoints as small
@@ -61,16 +61,14 @@ def test_tables_show_what_was_measured(capsys: pytest.CaptureFixture[str]) -> No
     ratio = {"median": 1.5, "low": 1.25, "high": 2.0}
     peer = {"name": "seqserve int8", "tokens_per_s": 6.0, "ready_s": 1.0, "resident_mb": 2.0}
     imports = {"precision": "int8", "seconds": 60.0, "peak_mb": 900.0, "checkpoint_mb": 240.0}
-    print_tables(
-        [
-            {
-                "name": "T5-small",
-                "rows": 8,
-                "length": 32,
-                "imports": [imports],
-                "peers": [{**peer, "equal_share": 1.0, "ratio": ratio}],
-            }
-        ]
+    print_table(
+        {
+            "name": "T5-small",
+            "rows": 8,
+            "length": 32,
+            "imports": [imports],
+            "peers": [{**peer, "equal_share": 1.0, "ratio": ratio}],
+        }
     )
     shown = capsys.readouterr().out
     assert "import int8: 60 s, peak 900 MB for a checkpoint of 240 MB" in shown
