@@ -25,7 +25,6 @@ from tqdm import tqdm
 
 from seqserve.errors import SeqserveError
 from seqserve_export.forced import Reading, agreement, read_targets
-from seqserve_export.graph_files import WEIGHTS
 from seqserve_export.self_test import Candidate, choose_self_test
 from seqserve_model.allocator import give_back_freed_memory
 from seqserve_model.data import Pair
@@ -38,10 +37,9 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.offline import Offline
-from seqserve_server.engine.session import SCORER, open_session
+from seqserve_server.engine.session import SCORER, is_small, open_session
 
 _ROWS = 16
-_MAX_PACKED_BYTES = 128 << 20
 _MAX_SCORED_LOGITS = 1 << 24
 """Of one run of the scorer graph: 64 MB, and it holds a few times as much."""
 
@@ -155,7 +153,7 @@ def verify(
 
 def _decode(folder: Path, pairs: Sequence[Pair], max_length: int, threads: int) -> _Decoded:
     with Offline(
-        folder, threads=threads, slots=_ROWS, can_score=False, packs=_packs(folder)
+        folder, threads=threads, slots=_ROWS, can_score=False, packs=is_small(folder)
     ) as artifact:
         sources = [artifact.encode(pair.source) for pair in pairs]
         answers = artifact.decode(sources, DecodingOptions(max_decoding_length=max_length))
@@ -164,14 +162,9 @@ def _decode(folder: Path, pairs: Sequence[Pair], max_length: int, threads: int) 
     return _Decoded(sources, answers, targets)
 
 
-def _packs(folder: Path) -> bool:
-    """Whether to pack the weights for the proof: large ones are not held twice."""
-    return (folder / WEIGHTS).stat().st_size <= _MAX_PACKED_BYTES
-
-
 def _score(folder: Path, manifest: Manifest, decoded: _Decoded, threads: int) -> list[NDArray[Any]]:
     """Lets the scorer graph score all targets; gives the log-probability of each token, ``[T]``."""
-    graph = open_session(folder, SCORER, manifest, Provider.CPU, threads, packs=_packs(folder))
+    graph = open_session(folder, SCORER, manifest, Provider.CPU, threads, packs=is_small(folder))
     special, vocabulary_size = manifest.tokens, manifest.architecture.vocabulary_size
     longest = max(map(len, decoded.targets))
     rows = min(_ROWS, max(1, _MAX_SCORED_LOGITS // (longest * vocabulary_size)))

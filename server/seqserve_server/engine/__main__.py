@@ -24,6 +24,7 @@ from seqserve_server.contract.messages import Setup
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.engine import Deliver, Engine
 from seqserve_server.engine.host import Host
+from seqserve_server.engine.loading_log import LoadingLog
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.runtime import Runtime
 from seqserve_server.engine.self_test import run_self_test
@@ -39,29 +40,40 @@ def load(setup: Setup, deliver: Deliver, observer: Observer) -> Engine:
         ProviderError: The execution provider is not available.
         StartupError: The caches do not fit into memory.
     """
-    manifest = Manifest.load(setup.folder)
+    label = "/".join(setup.folder.parts[-2:])
     try:
-        runtime = Runtime(setup.folder, manifest, setup.provider, setup.threads)
-        tokenizer = Tokenizer.of_artifact(setup.folder, manifest)
-        engine = Engine(runtime, setup.limits, deliver, observer, tokenizer.decode)
-        engine.warm_up()
-        run_self_test(runtime, tokenizer)
+        with LoadingLog(label) as log:
+            engine = _load(setup, deliver, observer, log)
     except SeqserveError:
         raise
     except MemoryError:
         raise StartupError(
-            f"--slots: the caches of {setup.limits.slots} rows of {manifest.label} do not fit"
+            f"--slots: the caches of {setup.limits.slots} rows of {label} do not fit"
             " into memory; ask for fewer"
         ) from None
     except Exception as error:
         # What a broken artifact makes a library raise must not keep sound ones from service.
-        _log.exception("model %s", manifest.label)
+        _log.exception("model %s", label)
         raise ArtifactError(
             f"{setup.folder}: cannot be run: {type(error).__name__}: {error}"
         ) from error
     # Everything allocated so far stays, so the garbage collector need not look at it again.
     gc.collect()
     gc.freeze()
+    return engine
+
+
+def _load(setup: Setup, deliver: Deliver, observer: Observer, log: LoadingLog) -> Engine:
+    log.enter("checking files")
+    manifest = Manifest.load(setup.folder)
+    log.enter("opening graphs")
+    runtime = Runtime(setup.folder, manifest, setup.provider, setup.threads)
+    tokenizer = Tokenizer.of_artifact(setup.folder, manifest)
+    engine = Engine(runtime, setup.limits, deliver, observer, tokenizer.decode)
+    log.enter("warming up")
+    engine.warm_up()
+    log.enter("decoding the sentence of its self-test")
+    run_self_test(runtime, tokenizer)
     return engine
 
 

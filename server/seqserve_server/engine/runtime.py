@@ -18,7 +18,13 @@ from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.provider import Provider
 from seqserve_server.engine import shortlist
 from seqserve_server.engine.packing import Array, CrossKV, pack, starts_of
-from seqserve_server.engine.session import SCORER, check_provider, check_version, open_session
+from seqserve_server.engine.session import (
+    SCORER,
+    check_provider,
+    check_version,
+    is_small,
+    open_session,
+)
 from seqserve_server.engine.shortlist import Shortlist
 from seqserve_server.engine.step import INPUTS_AND_OUTPUTS, Step
 
@@ -59,7 +65,9 @@ class Runtime:
         has_shortlist = shortlist.FILE in manifest.files
         self.shortlist = Shortlist.read(folder / shortlist.FILE, size) if has_shortlist else None
         """The tokens that translate each source token; None where a model has no such list."""
-        # Opened now, because its hash has just been checked.
+        # Opened now, because its hash has just been checked. Large weights are packed for the steps
+        # alone: all tokens of a target share one run.
+        self._packs = packs and is_small(folder)
         self._scorer = self._open(SCORER) if SCORER in manifest.files else None
 
     def encode(self, sources: Sequence[Sequence[int]]) -> CrossKV:
