@@ -26,7 +26,7 @@ demo: $(SERVE_VENV)/.ready ## Start the shipped model, translate a few sentences
 	$(SERVE_VENV)/bin/python clients/examples/demo.py
 
 serve: $(SERVE_VENV)/.ready ## Serve models/ on localhost:50051, metrics on localhost:9464.
-	SEQSERVE_DEFAULT_MODEL=$${SEQSERVE_DEFAULT_MODEL:-en-de} $(SERVE_VENV)/bin/seqserve serve
+	$(SERVE_VENV)/bin/seqserve serve
 
 install: $(VENV)/.ready ## Set up .venv with everything for development.
 
