@@ -19,6 +19,8 @@ INSIDE = DOCS / "inside"
 ARTIFACT = DOCS.parent / "models/en-de/2"
 RECIPE = DOCS.parent / "model/configs/numbers.toml"
 SENTENCE = "The coffee tastes good."
+KOREAN = DOCS.parent / "models/ko-en/1"
+KOREAN_SENTENCE, KOREAN_TARGET = "영화가 재미있다", "This movie is fun."
 LONGER = "If I had more time, I would learn to play the piano."
 
 PLOTS = {
@@ -53,9 +55,15 @@ def draw_plots() -> None:
     for kind in ("encoder", "decoder", "cross"):
         out = INSIDE / f"{kind}.svg"
         run("plot", "attention", SENTENCE, "--artifact", ARTIFACT, "--kind", kind, "--out", out)
-    options = AttentionOptions(source=LONGER, svg=True)
-    lines = map_of(of_artifact(ARTIFACT, options.source, None), options)
-    (DOCS / "attention.svg").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    draw_map(ARTIFACT, LONGER, DOCS / "attention.svg")
+    draw_map(KOREAN, KOREAN_SENTENCE, INSIDE / "korean.svg", KOREAN_TARGET)
+
+
+def draw_map(artifact: Path, source: str, out: Path, target: str | None = None) -> None:
+    """Draws which words of a source its translation looked at, as ``seqserve attention --svg``."""
+    options = AttentionOptions(source=source, target_text=target, svg=True)
+    lines = map_of(of_artifact(artifact, source, target), options)
+    out.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def draw_training() -> None:

@@ -1,6 +1,6 @@
 """Starts a server on the shipped model, translates a few sentences, and stops it.
 
-``make demo`` runs it. It shows one call, one stream and several calls at once.
+``make demo`` runs it. It shows one call, one stream, another model and several calls at once.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ SENTENCES = [
     "What time does the museum open?",
 ]
 STREAMED = "If I had more time, I would learn to play the piano."
+KOREAN = "영화가 재미있다"
 
 
 @contextmanager
@@ -58,7 +59,7 @@ def show(source: str, result: Result) -> None:
 
 
 def main() -> None:
-    """Translates one sentence, one as a stream, and all at once."""
+    """Translates one sentence, one as a stream, one of another language, and all at once."""
     with server() as address, Client(address) as client:
         print("One call:")
         show(SENTENCES[0], client.generate(SENTENCES[0]))
@@ -67,6 +68,9 @@ def main() -> None:
         for piece in client.stream(STREAMED):
             print(piece.text, end="", flush=True)
         print("\n")
+
+        print("One call to another model, which reads Korean:")
+        show(KOREAN, client.generate(KOREAN, model="ko-en"))
 
         print(f"{len(SENTENCES)} calls at once, which share the steps of the decoder:")
         began_s = time.perf_counter()
@@ -78,7 +82,7 @@ def main() -> None:
         print(
             f"  {tokens} tokens in {1e3 * elapsed_s:.0f} ms: {tokens / elapsed_s:,.0f} tokens/s\n"
         )
-    print("It is a small model, trained on short everyday sentences: expect mistakes.\n")
+    print("These are small models, trained on short everyday sentences: expect mistakes.\n")
     print("The server has stopped. To keep one running on localhost:50051: make serve")
     print('Then, in another terminal: build/serve/bin/seqserve generate "I am learning German."')
 

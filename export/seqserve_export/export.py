@@ -93,6 +93,7 @@ def _description(options: ExportOptions, model: Transformer) -> Description:
             attribution=options.attribution,
             steps=int(training.get("steps", 0)),
         ),
+        generation=options.generation,
         quantization=_quantization(options),
     )
 
