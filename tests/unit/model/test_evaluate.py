@@ -2,6 +2,7 @@ import json
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -193,9 +194,11 @@ def test_threads_are_those_within_a_step_of_an_artifact(
 ) -> None:
     asked: list[int] = []
 
-    def open_runtime(folder: Path, manifest: Manifest, provider: Provider, threads: int) -> Runtime:
+    def open_runtime(
+        folder: Path, manifest: Manifest, provider: Provider, threads: int, **options: Any
+    ) -> Runtime:
         asked.append(threads)
-        return Runtime(folder, manifest, provider, threads)
+        return Runtime(folder, manifest, provider, threads, **options)
 
     monkeypatch.setattr(offline, "Runtime", open_runtime)
     for threads in (None, 2):
