@@ -70,13 +70,13 @@ def list_folders(repository: Path) -> Listing:
 def default_of(repository: Path) -> str:
     """Reads the name of the default model; empty if the repository names none.
 
+    A folder of this name is a model.
+
     Raises:
         OSError: The file cannot be read.
     """
-    try:
-        return (repository / DEFAULT_FILE).read_text(encoding="utf-8", errors="replace").strip()
-    except FileNotFoundError:
-        return ""
+    file = repository / DEFAULT_FILE
+    return file.read_text(encoding="utf-8", errors="replace").strip() if file.is_file() else ""
 
 
 def files_of(folder: Path) -> Files:

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -275,22 +275,18 @@ def test_the_folder_may_name_the_default(make: Make, models: Path) -> None:
     assert rollout.repository.default == "aaa"
 
 
-@pytest.mark.parametrize(
-    ("write", "message"),
-    [
-        (lambda file: file.write_text("other"), "default: 'other' is not in the repository"),
-        (lambda file: file.mkdir(), "default: cannot be read: Is a directory"),
-    ],
-)
+def test_a_model_may_have_the_name_of_that_file(make: Make, models: Path) -> None:
+    (models / "tiny").rename(models / "default")
+    manifest = models / "default" / "1" / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"name": "default"}))
+    assert make.opened().default == "default"
+
+
 def test_default_of_the_folder_that_does_not_fit(
-    make: Make,
-    models: Path,
-    processes: Processes,
-    write: Callable[[Path], object],
-    message: str,
+    make: Make, models: Path, processes: Processes
 ) -> None:
-    write(models / "default")
-    with pytest.raises(OptionError, match=message):
+    (models / "default").write_text("other")
+    with pytest.raises(OptionError, match="default: 'other' is not in the repository"):
         make().open()
     assert processes.launched == []
 
