@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from bench.comparison import spread
+from bench.comparison import equal_share, spread
 from bench.native_marian import MarianPeer, NativeModel
 from bench.provenance import print_signature
 from seqserve_server.contract.options import DecodingOptions
@@ -114,7 +114,7 @@ def compare(
                 **{
                     engine: {
                         "tokens_per_s": tokens / statistics.median(seconds[engine, way.name]),
-                        "equal_share": _equal_share(whole, outputs[engine, way.name]),
+                        "equal_share": equal_share(whole, outputs[engine, way.name]),
                     }
                     for engine in ("seqserve", "Marian")
                 },
@@ -157,10 +157,6 @@ def _timed(engine: _Engine, texts: list[str], *, at_once: bool) -> float:
     for batch in [texts] if at_once else [[text] for text in texts]:
         engine.translate(batch)
     return time.perf_counter() - began_s
-
-
-def _equal_share(ours: Sequence[str], theirs: Sequence[str]) -> float:
-    return statistics.fmean(our == their for our, their in zip(ours, theirs, strict=True))
 
 
 def run_import(

@@ -81,7 +81,7 @@ def fastest(make: Sequence[Callable[[], Peer]], sources: Rows) -> Callable[[], P
     return make[found.index(max(found))]
 
 
-def equal_share(ours: Rows, theirs: Rows) -> float:
+def equal_share(ours: Sequence[Any], theirs: Sequence[Any]) -> float:
     """Gives the share of sources that two engines decode alike."""
     return statistics.fmean(our == their for our, their in zip(ours, theirs, strict=True))
 

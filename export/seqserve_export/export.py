@@ -15,6 +15,7 @@ from seqserve_export.precision import Precision
 from seqserve_export.quantization import quantize
 from seqserve_model.checkpoint import RunDirectory, load_run, read_json
 from seqserve_model.data import read_pairs
+from seqserve_model.options import search_of
 from seqserve_model.revision import current_commit
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.manifest import Provenance, Quantization, Verification
@@ -93,7 +94,7 @@ def _description(options: ExportOptions, model: Transformer) -> Description:
             attribution=options.attribution,
             steps=int(training.get("steps", 0)),
         ),
-        generation=options.generation,
+        generation=search_of(options),
         quantization=_quantization(options),
     )
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from seqserve.options import option
 from seqserve_export.precision import Caches, Precision, Scales
+from seqserve_model.options import beam_size_option, length_penalty_option
 from seqserve_model.weights import WEIGHTS_HELP, Weights
 from seqserve_server.contract.manifest import Manifest
 
@@ -70,21 +70,10 @@ class ExportOptions(ArtifactOptions):
     )
     sentences: int = option(2_000, help="Maximum number of sentences of the proof.", minimum=1)
     threads: int = option(2, help="Threads of the proof.", minimum=1)
-    beam_size: int | None = option(
-        None,
-        help="Hypotheses of beam search in answers to requests that do not say how many; greedy"
-        " search if not given.",
-        minimum=1,
-        maximum=64,
+    beam_size: int | None = beam_size_option(
+        "Hypotheses of beam search in answers to requests that do not say how many; greedy"
+        " search if not given."
     )
-    length_penalty: float | None = option(
-        None,
-        help="Exponent of the length that beams are ranked by, where a request has none.",
-        minimum=0,
+    length_penalty: float | None = length_penalty_option(
+        "Exponent of the length that beams are ranked by, where a request has none."
     )
-
-    @property
-    def generation(self) -> dict[str, Any]:
-        """Gives the options that the model recommends to requests, by name."""
-        values = {"beam_size": self.beam_size, "length_penalty": self.length_penalty}
-        return {name: value for name, value in values.items() if value is not None}

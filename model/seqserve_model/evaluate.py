@@ -23,7 +23,7 @@ from seqserve.errors import OptionError
 from seqserve.options import flag_of
 from seqserve_model.checkpoint import RunDirectory, load_run
 from seqserve_model.data import Pair, read_pairs
-from seqserve_model.options import EvaluateOptions, Tokenize
+from seqserve_model.options import EvaluateOptions, Tokenize, search_of
 from seqserve_model.search import greedy_in_batches
 from seqserve_model.transformer import Transformer
 from seqserve_model.weights import Weights
@@ -143,7 +143,7 @@ def run(options: EvaluateOptions) -> None:
 def _check(options: EvaluateOptions) -> None:
     """Refuses what a run, an artifact or a server cannot do."""
     if options.path and not is_artifact(options.path):
-        for name, value in _search(options).items():
+        for name, value in search_of(options).items():
             raise OptionError(
                 f"{flag_of(name)} {value}: a run is scored with greedy search; export it, and name"
                 " the artifact"
@@ -160,12 +160,6 @@ def _check(options: EvaluateOptions) -> None:
         raise OptionError("--threads: a server has threads of its own; leave it out")
 
 
-def _search(options: EvaluateOptions) -> dict[str, Any]:
-    """Gives the options of the search that are set, by name."""
-    values = {"beam_size": options.beam_size, "length_penalty": options.length_penalty}
-    return {name: value for name, value in values.items() if value is not None}
-
-
 def _path(options: EvaluateOptions) -> Path:
     assert options.path is not None, "a server's data are named"
     return options.path
@@ -176,12 +170,12 @@ def open_translator(options: EvaluateOptions) -> Iterator[Translator]:
     """Opens the run, the artifact or the client, for as long as the context lasts."""
     if options.path is None:
         with options.connect() as client:
-            yield ServerTranslator(client, {**options.call(), **_search(options)})
+            yield ServerTranslator(client, {**options.call(), **search_of(options)})
         return
     if is_artifact(options.path):
         with Offline(options.path, threads=options.threads or 1) as artifact:
             length = artifact.manifest.limits.max_target_length
-            decoding = DecodingOptions(max_decoding_length=length, **_search(options))
+            decoding = DecodingOptions(max_decoding_length=length, **search_of(options))
             yield partial(artifact, options=decoding)
         return
     if not (options.path / "config.json").is_file():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import Any, Protocol
 
 from seqserve.command.connection import PairCallOptions
 from seqserve.options import option
@@ -48,6 +49,34 @@ class Tokenize(Enum):
     """Chinese characters apart."""
 
 
+def beam_size_option(help: str) -> Any:
+    """Declares ``beam_size``, which may be left out."""
+    return option(None, help=help, minimum=1, maximum=64)
+
+
+def length_penalty_option(help: str) -> Any:
+    """Declares ``length_penalty``, which may be left out."""
+    return option(None, help=help, minimum=0)
+
+
+class SearchOptions(Protocol):
+    """Options with those of a search among them."""
+
+    @property
+    def beam_size(self) -> int | None:
+        """Hypotheses that beam search keeps."""
+
+    @property
+    def length_penalty(self) -> float | None:
+        """Exponent of the length that beams are ranked by."""
+
+
+def search_of(options: SearchOptions) -> dict[str, Any]:
+    """Gives the options of the search that are set, by name."""
+    values = {"beam_size": options.beam_size, "length_penalty": options.length_penalty}
+    return {name: value for name, value in values.items() if value is not None}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluateOptions(PairCallOptions):
     """Options of ``seqserve evaluate``."""
@@ -64,17 +93,12 @@ class EvaluateOptions(PairCallOptions):
     source_column: int = option(0, help="Column of the source in the data.", minimum=0)
     target_column: int = option(1, help="Column of the target in the data.", minimum=0)
     tokenize: Tokenize = option(Tokenize.MTEVAL, help="How BLEU divides a text into words.")
-    beam_size: int | None = option(
-        None,
-        help="Hypotheses that beam search keeps; for artifacts and servers. By default an artifact"
-        " searches greedily, and a server as its model recommends.",
-        minimum=1,
-        maximum=64,
+    beam_size: int | None = beam_size_option(
+        "Hypotheses that beam search keeps; for artifacts and servers. By default an artifact"
+        " searches greedily, and a server as its model recommends."
     )
-    length_penalty: float | None = option(
-        None,
-        help="Exponent of the length that beams are ranked by; for artifacts and servers.",
-        minimum=0,
+    length_penalty: float | None = length_penalty_option(
+        "Exponent of the length that beams are ranked by; for artifacts and servers."
     )
     weights: Weights = option(Weights.RESULT, help=WEIGHTS_HELP)
     limit: int | None = option(None, help="Score only the first pairs.", minimum=1)

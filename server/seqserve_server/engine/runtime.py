@@ -54,12 +54,11 @@ class Runtime:
         self.provider = provider
         self._folder = folder
         self._threads = threads
-        self._packs = packs
         self._profile = profile
         check_provider(provider)
         check_version(folder, manifest)
-        self._encoder = self._open("encoder.onnx")
-        self._decoder = self._open("decoder.onnx")
+        self._encoder = self._open("encoder.onnx", packs)
+        self._decoder = self._open("decoder.onnx", packs)
         self._group = self._check_steps()
         size = manifest.architecture.vocabulary_size
         has_shortlist = shortlist.FILE in manifest.files
@@ -67,8 +66,8 @@ class Runtime:
         """The tokens that translate each source token; None where a model has no such list."""
         # Opened now, because its hash has just been checked. Large weights are packed for the steps
         # alone: all tokens of a target share one run.
-        self._packs = packs and is_small(folder)
-        self._scorer = self._open(SCORER) if SCORER in manifest.files else None
+        scorer_packs = packs and is_small(folder)
+        self._scorer = self._open(SCORER, scorer_packs) if SCORER in manifest.files else None
 
     def encode(self, sources: Sequence[Sequence[int]]) -> CrossKV:
         """Encodes sources of any lengths together.
@@ -163,6 +162,6 @@ class Runtime:
             )
         return int(shapes["allowed_tokens"][1])
 
-    def _open(self, name: str) -> ort.InferenceSession:
+    def _open(self, name: str, packs: bool) -> ort.InferenceSession:
         place = (self._folder, name, self.manifest, self.provider, self._threads)
-        return open_session(*place, packs=self._packs, profile=self._profile)
+        return open_session(*place, packs=packs, profile=self._profile)
