@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import signal
 import sys
 import tempfile
@@ -28,6 +27,7 @@ import torch
 import uvloop
 
 from bench.batch_queue import BatchQueue
+from bench.garbage import freeze_objects
 from bench.load import MAX_DECODING_LENGTH
 from bench.peers import CTranslate2Converter, CTranslate2Peer, Peer, TorchPeer
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
@@ -227,9 +227,7 @@ async def serve(
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     await server.start()
-    # As our own server does: what was made until here is not looked at again.
-    gc.collect()
-    gc.freeze()
+    freeze_objects()
     print(f"{name} ready on 127.0.0.1:{port}", flush=True)
     await stop.wait()
     await server.stop(grace=1.0)

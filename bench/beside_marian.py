@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from bench.comparison import equal_share, spread
+from bench.garbage import freeze_objects
 from bench.native_marian import MarianPeer, NativeModel
 from bench.provenance import print_signature
 from seqserve_server.contract.options import DecodingOptions
@@ -57,7 +58,7 @@ class _Seqserve:
     def __init__(
         self, artifact: Path, has_shortlist: bool, rows: int, workers: int, length: int
     ) -> None:
-        self._engine = Offline(artifact, workers=workers, slots=rows * workers, can_score=False)
+        self._engine = Offline(artifact, workers=workers, slots=rows * workers)
         # Marian neither writes the unknown token nor computes scores.
         self._options = DecodingOptions(
             max_decoding_length=length or self._engine.manifest.limits.max_target_length,
@@ -100,6 +101,7 @@ def compare(
     tokens = sum(len(tokenizer.encode(text)) for text in texts)
     with _engines(model, artifacts, cores, rows, length) as engines:
         outputs = {key: engine.translate(texts) for key, engine in engines.items()}
+        freeze_objects()
         seconds: dict[tuple[str, str], list[float]] = {key: [] for key in engines}
         for _ in range(rounds):
             for key, engine in engines.items():

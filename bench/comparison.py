@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bench.garbage import freeze_objects
 from bench.peers import Peer, Rows
 from bench.provenance import print_signature
 
@@ -35,6 +36,7 @@ def compare(
         SystemExit: Outputs at fp32 differ, and so cannot be compared.
     """
     outputs = {peer.name: peer.decode(sources) for peer in peers}
+    freeze_objects()
     whole = next(found for name, found in outputs.items() if "fp32" in name)
     equal = {name: equal_share(whole, found) for name, found in outputs.items()}
     for name, share in equal.items():

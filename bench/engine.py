@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
 
+from bench.garbage import freeze_objects
 from bench.load import MAX_DECODING_LENGTH
 from seqserve_server.contract.events import Event, Failed, Finished
 from seqserve_server.contract.manifest import Manifest
@@ -83,6 +84,7 @@ def _run(pipe: Connection, artifact: Path, sources: list[list[int]], in_flight: 
     engine = Engine(runtime, options.engine_limits(), _deliver, Observer(), detokenize)
     engine.warm_up()
     engine.start()
+    freeze_objects()
     pipe.send(None)
     try:
         while True:
@@ -121,7 +123,8 @@ class _ClosedLoop:
         with self._lock:
             source = next(self._waiting, None)
         if source is not None:
-            options = DecodingOptions(max_decoding_length=MAX_DECODING_LENGTH)
+            # As the callers of the server.
+            options = DecodingOptions(max_decoding_length=MAX_DECODING_LENGTH, return_scores=False)
             spec = GenerateSpec(source=source, options=options)
             self._engine.submit(_LoopRequest(spec, self))
 

@@ -20,7 +20,7 @@ from bench.comparison import compare, fastest, print_table
 from bench.huggingface import HuggingFacePeer, save
 from bench.load import MAX_DECODING_LENGTH
 from bench.optimum import OptimumPeer, export
-from bench.peers import CTranslate2Converter, CTranslate2Peer, Peer, Rows, SeqservePeer, TorchPeer
+from bench.peers import CTranslate2Converter, CTranslate2Peer, Peer, Rows, SeqservePeer
 from bench.sentences import everyday
 from seqserve_export.calibration import calibrate
 from seqserve_export.precision import Caches, Scales
@@ -32,6 +32,10 @@ from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.cores import available_cores
 
 _FORCED_LENGTH = 32
+_WAVES = 16
+"""Times as many sources in a turn as are in flight, at least."""
+_MIN_REPEATS = 8
+"""Times that a turn has all everyday sentences, at least: about half a second."""
 BEAMED_ROWS = 8
 """Sources in flight on each core where ways to decode are compared."""
 _OPTIMUM = Path("build/optimum/bin/python")
@@ -47,13 +51,12 @@ Build = Callable[[], Peer]
 
 
 @contextmanager
-def _prepared(whole: Path) -> Iterator[tuple[Transformer, Path, Rows]]:
-    """Gives the weights of an artifact, a folder with them for CTranslate2, and sources."""
+def _prepared(whole: Path) -> Iterator[tuple[Path, Rows]]:
+    """Gives a folder with the weights of an artifact for CTranslate2, and sources."""
     tokenizer = Tokenizer.load(whole / "tokenizer.json")
-    model = restore(whole)
     with tempfile.TemporaryDirectory() as folder:
-        CTranslate2Converter(model).convert(folder, force=True)
-        yield model, Path(folder), [tokenizer.encode(line) for line in everyday()]
+        CTranslate2Converter(restore(whole)).convert(folder, force=True)
+        yield Path(folder), [tokenizer.encode(line) for line in everyday()]
 
 
 def real_sentences(
@@ -68,16 +71,16 @@ def real_sentences(
         rounds: Turns of each peer.
     """
     tables = []
-    with _prepared(whole) as (model, converted, sources):
+    with _prepared(whole) as (converted, sources):
         for count in rows:
-            # Several times as many as are in flight: what counts is neither the start nor the end.
-            some = sources * max(1, round(8 * count * available_cores() / len(sources)))
+            # Many times as many as are in flight: what counts is neither the start nor the end.
+            in_flight = count * available_cores()
+            some = sources * max(_MIN_REPEATS, round(_WAVES * in_flight / len(sources)))
             ours: list[Build] = [
                 partial(SeqservePeer, folder, count, _TO_THE_END) for folder in artifacts
             ]
             theirs = _ctranslate2(converted, count, _TO_THE_END, sources)
-            torch_peer = partial(TorchPeer, model, count, MAX_DECODING_LENGTH)
-            tables.append(_table([*ours, *theirs, torch_peer], some, count, rounds))
+            tables.append(_table([*ours, *theirs], some, count, rounds))
     return tables
 
 
@@ -90,7 +93,7 @@ def decoding(whole: Path, artifacts: list[Path], rows: int, rounds: int) -> list
         rows: Sources in flight in each worker, whatever rows each takes.
         rounds: Turns of each peer.
     """
-    with _prepared(whole) as (_, converted, sources):
+    with _prepared(whole) as (converted, sources):
         return _ways(artifacts, converted, sources, _TO_THE_END, rows, rounds)
 
 

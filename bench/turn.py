@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
+from bench.garbage import freeze_objects
 from bench.process import proportional_bytes
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.front.cores import available_cores
@@ -115,6 +116,7 @@ def main() -> None:
     parser.add_argument("length", type=int)
     options = parser.parse_args()
     decode = ENGINES[options.engine](options.folder, options.rows, options.length)
+    freeze_objects()
     print(flush=True)
     sources = json.load(sys.stdin)
     began_s = time.perf_counter()

@@ -36,8 +36,9 @@ from seqserve_server.contract.manifest import Manifest, SelfTest, Verification
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.contract.weights import is_small
 from seqserve_server.engine.offline import Offline
-from seqserve_server.engine.session import SCORER, is_small, open_session
+from seqserve_server.engine.session import SCORER, open_session
 
 _ROWS = 16
 _MAX_SCORED_LOGITS = 1 << 24
@@ -152,9 +153,7 @@ def verify(
 
 
 def _decode(folder: Path, pairs: Sequence[Pair], max_length: int, threads: int) -> _Decoded:
-    with Offline(
-        folder, threads=threads, slots=_ROWS, can_score=False, packs=is_small(folder)
-    ) as artifact:
+    with Offline(folder, threads=threads, slots=_ROWS, packs=is_small(folder)) as artifact:
         sources = [artifact.encode(pair.source) for pair in pairs]
         answers = artifact.decode(sources, DecodingOptions(max_decoding_length=max_length))
         end = artifact.manifest.tokens.eos

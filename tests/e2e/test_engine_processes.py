@@ -234,6 +234,62 @@ def test_engine_restart_is_retried_until_it_succeeds(repository: Path, tmp_path:
     assert "Traceback" not in server.stderr
 
 
+def test_version_with_two_processes_answers_while_one_is_killed(
+    repository: Path, tmp_path: Path
+) -> None:
+    options = ("--workers", "2", "--engine-processes", "2")
+    sources = [SOURCE[: 5 + index] for index in range(12)]
+    with ServerProcess(repository, tmp_path) as server, Client(server.target) as client:
+        alone = [client.generate(source, max_decoding_length=20) for source in sources]
+    with (
+        ServerProcess(repository, tmp_path, *options) as server,
+        Client(server.target, retry=ONCE) as client,
+        watched(server, "") as changes,
+    ):
+        assert next(changes) == SERVING
+        assert len(server.engines()) == 2
+        # Together as alone, whichever process each is in.
+        together = client.generate_batch(sources, max_decoding_length=20)
+        assert [answer.hypotheses for answer in together] == [answer.hypotheses for answer in alone]
+        killed = engine_of(server, version=1)
+        os.kill(killed, signal.SIGKILL)
+        until(lambda: "engine has ended" in server.stderr)
+        for source, ought in zip(sources, alone, strict=True):
+            found = client.generate(source, max_decoding_length=20)
+            assert found.hypotheses == ought.hypotheses
+            assert server.get("/readyz")[0] == 200
+        until(lambda: "engine has started again" in server.stderr)
+        assert len(server.engines()) == 2 and killed not in server.engines()
+        assert server.value("engine_restarts_total") == 1
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+        # It never was anything else.
+        assert next(changes) == NOT_SERVING
+    assert "Traceback" not in server.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "processes"),
+    [
+        (("--workers", "4"), 1),
+        (("--workers", "5"), 2),
+        (("--workers", "5", "--engine-processes", "1"), 1),
+    ],
+)
+def test_small_model_has_a_process_for_every_four_workers(
+    repository: Path, tmp_path: Path, options: tuple[str, ...], processes: int
+) -> None:
+    with ServerProcess(repository, tmp_path, *options) as server, Client(server.target) as client:
+        assert len(server.engines()) == processes
+        assert client.generate(SOURCE, max_decoding_length=3).generated_tokens <= 3
+
+
+def test_more_processes_than_workers_are_refused(repository: Path, tmp_path: Path) -> None:
+    options = ("--workers", "2", "--engine-processes", "3")
+    with pytest.raises(AssertionError, match="--engine-processes: 3 processes need a worker each"):
+        ServerProcess(repository, tmp_path, *options).wait_ready()
+
+
 @pytest.mark.parametrize("is_busy", [False, True])
 def test_no_engine_outlives_a_server_that_is_killed(
     repository: Path, tmp_path: Path, is_busy: bool

@@ -22,7 +22,7 @@ from seqserve_server.contract.events import (
 from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.front.engine_client.client import RemoteEngine
+from seqserve_server.front.engine_client.group import EngineGroup
 
 PATIENCE_S = 60.0
 LIMITS = EngineLimits(workers=2, slots=4, max_queue=6, max_source_tokens_per_step=20)
@@ -53,7 +53,9 @@ class Scrape:
 
 @dataclass(frozen=True, slots=True)
 class BreakDown:
-    """The engine process dies."""
+    """An engine process dies: the newest one, or one before it."""
+
+    before: int
 
 
 Action = Arrive | Leave | Scrape | BreakDown
@@ -66,7 +68,7 @@ actions = st.one_of(
     arrivals,
     st.builds(Leave, st.integers(0, 12)),
     st.builds(Scrape, st.integers(1, 9)),
-    st.builds(BreakDown),
+    st.builds(BreakDown, st.integers(0, 2)),
 )
 
 
@@ -122,14 +124,15 @@ def streamed_tokens(answer: Finished) -> list[int]:
 
 
 class Scenario:
-    """Callers of one engine, whose processes may die."""
+    """Callers of the engines of one model, whose processes may die."""
 
-    def __init__(self) -> None:
+    def __init__(self, processes: int) -> None:
+        self._processes = processes
         self.hosts: list[ThreadHost] = []
         self.callers: list[Caller] = []
 
     async def run(self, plan: list[Action]) -> None:
-        engine = RemoteEngine(self._launch, label="m/1")
+        engine = EngineGroup([self._launch] * self._processes, label="m/1")
         await asyncio.to_thread(engine.load)
         await engine.start()
         for action in plan:
@@ -150,7 +153,7 @@ class Scenario:
         self.hosts.append(ThreadHost(FakeRuntime(), LIMITS))
         return self.hosts[-1]
 
-    async def _do(self, engine: RemoteEngine, action: Action) -> None:
+    async def _do(self, engine: EngineGroup, action: Action) -> None:
         if isinstance(action, Arrive):
             caller = Caller(action)
             self.callers.append(caller)
@@ -167,13 +170,13 @@ class Scenario:
             for _ in range(action.times):
                 await asyncio.wrap_future(engine.ask())
         elif engine.is_up:
-            self.hosts[-1].break_down()
+            self.hosts[max(-1 - action.before, -len(self.hosts))].break_down()
 
 
 @settings(max_examples=120, deadline=None)
-@given(st.lists(actions, max_size=25))
-def test_every_request_ends_once(plan: list[Action]) -> None:
-    scenario = Scenario()
+@given(st.integers(1, 3), st.lists(actions, max_size=25))
+def test_every_request_ends_once(processes: int, plan: list[Action]) -> None:
+    scenario = Scenario(processes)
     asyncio.run(scenario.run(plan))
     for caller in scenario.callers:
         caller.check()

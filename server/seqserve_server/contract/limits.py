@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MAX_TOP_K = 64
 """Top-k tokens that a step returns for each row, at most."""
@@ -38,3 +38,17 @@ class EngineLimits(QueueLimits):
     """Rows that may run at once, over all workers."""
     max_source_tokens_per_step: int
     """Source tokens that a worker encodes between two steps while rows run."""
+
+    def shares(self, engines: int) -> list[EngineLimits]:
+        """Divides the bounds among engines, no more than there are workers; rounds up."""
+        return [
+            replace(
+                self,
+                # The first ones have one more where workers are left over.
+                workers=-(-(self.workers - index) // engines),
+                slots=-(-self.slots // engines),
+                max_queue=-(-self.max_queue // engines),
+                max_queue_tokens=self.max_queue_tokens / engines,
+            )
+            for index in range(engines)
+        ]

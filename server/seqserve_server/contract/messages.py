@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import pickle
 import struct
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, TypeAlias
 
@@ -83,6 +85,20 @@ class StatsReply(NamedTuple):
     """Waiting requests of low priority."""
     heartbeats: tuple[int, ...] = ()
     """Iterations of each of its threads."""
+
+    @classmethod
+    def total(cls, replies: Sequence[StatsReply]) -> StatsReply:
+        """Adds up the replies of several engines."""
+        stats = EngineStats()
+        for reply in replies:
+            stats.add(reply.stats)
+        return cls(
+            queue_depth=sum(reply.queue_depth for reply in replies),
+            low_queue_depth=sum(reply.low_queue_depth for reply in replies),
+            slots_in_use=sum(reply.slots_in_use for reply in replies),
+            heartbeats=tuple(chain.from_iterable(reply.heartbeats for reply in replies)),
+            stats=stats,
+        )
 
 
 Message: TypeAlias = (

@@ -81,7 +81,7 @@ class Engine:
         self._score_thread = threading.Thread(target=self._score, name="scorer", daemon=True)
 
     def warm_up(self) -> None:
-        """Runs every graph at all sizes before :meth:`start`.
+        """Runs every open graph at all sizes before :meth:`start`.
 
         ONNX Runtime allocates at first use, so the first callers need not wait for it, and a graph
         that cannot run is found now. Statistics and slots stay empty.
@@ -96,7 +96,7 @@ class Engine:
             if shortlist:
                 size = manifest.architecture.vocabulary_size
                 worker.warm_up(cross_kv, shortlist.candidates(source, source, size))
-        if self._runtime.can_score:
+        if self._runtime.has_open_scorer:
             self._scorer.warm_up()
 
     def start(self) -> None:

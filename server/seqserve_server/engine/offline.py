@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
@@ -19,7 +18,6 @@ from seqserve_server.engine.answer import deliver, generate
 from seqserve_server.engine.engine import Engine
 from seqserve_server.engine.observer import Observer
 from seqserve_server.engine.runtime import Runtime
-from seqserve_server.engine.session import SCORER
 
 
 class Offline:
@@ -33,7 +31,6 @@ class Offline:
         workers: int = 1,
         slots: int = 64,
         threads: int = 1,
-        can_score: bool = True,
         packs: bool = True,
     ) -> None:
         """Loads an artifact and starts its engine.
@@ -44,7 +41,6 @@ class Offline:
             workers: Threads that run steps.
             slots: Rows that may run at once, over all workers.
             threads: Threads within a step.
-            can_score: Whether to open the scorer graph, which takes as much memory as the others.
             packs: Whether to run on packed copies of the weights: faster, and twice the memory.
 
         Raises:
@@ -53,11 +49,7 @@ class Offline:
         """
         self.manifest = Manifest.load(folder)
         self.tokenizer = Tokenizer.of_artifact(folder, self.manifest)
-        files = self.manifest.files
-        if not can_score:
-            files = {name: digest for name, digest in files.items() if name != SCORER}
-        manifest = replace(self.manifest, files=files)
-        self.runtime = Runtime(folder, manifest, provider, threads, packs=packs)
+        self.runtime = Runtime(folder, self.manifest, provider, threads, packs=packs)
         limits = EngineLimits(
             workers=workers, slots=slots, max_queue=1_000_000, max_source_tokens_per_step=512
         )

@@ -6,6 +6,7 @@ may run them at the same time: ``Run`` releases the interpreter lock and keeps n
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,15 @@ import numpy as np
 import onnxruntime as ort
 
 from seqserve_server.contract.errors import ArtifactError, NoScorer
-from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.manifest import Manifest, check_file
 from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.weights import is_small
 from seqserve_server.engine import shortlist
 from seqserve_server.engine.packing import Array, CrossKV, pack, starts_of
 from seqserve_server.engine.session import (
     SCORER,
     check_provider,
     check_version,
-    is_small,
     open_session,
 )
 from seqserve_server.engine.shortlist import Shortlist
@@ -64,10 +65,11 @@ class Runtime:
         has_shortlist = shortlist.FILE in manifest.files
         self.shortlist = Shortlist.read(folder / shortlist.FILE, size) if has_shortlist else None
         """The tokens that translate each source token; None where a model has no such list."""
-        # Opened now, because its hash has just been checked. Large weights are packed for the steps
-        # alone: all tokens of a target share one run.
-        scorer_packs = packs and is_small(folder)
-        self._scorer = self._open(SCORER, scorer_packs) if SCORER in manifest.files else None
+        # A large model opens it when it is first needed: it takes a quarter of the memory of all
+        # graphs, and most models are never asked for scores.
+        opens_scorer = self.can_score and is_small(folder)
+        self._scorer = self._open(SCORER, packs) if opens_scorer else None
+        self._scorer_lock = threading.Lock()
 
     def encode(self, sources: Sequence[Sequence[int]]) -> CrossKV:
         """Encodes sources of any lengths together.
@@ -103,6 +105,11 @@ class Runtime:
     @property
     def can_score(self) -> bool:
         """Whether the artifact has a scorer graph; it generates without one too."""
+        return SCORER in self.manifest.files
+
+    @property
+    def has_open_scorer(self) -> bool:
+        """Whether the scorer graph takes memory already."""
         return self._scorer is not None
 
     def score(
@@ -121,11 +128,10 @@ class Runtime:
 
         Raises:
             NoScorer: There is no scorer graph.
+            ArtifactError: It was not open, and its files have changed since they were checked.
         """
-        if self._scorer is None:
-            raise NoScorer(self.manifest.label)
         inputs = {"source": source, "source_lengths": lengths, "target": target}
-        return self._scorer.run(outputs, inputs)  # type: ignore[no-any-return]
+        return self._opened_scorer().run(outputs, inputs)  # type: ignore[no-any-return]
 
     def free_scratch(self) -> None:
         """Gives back the memory that ONNX Runtime keeps from runs of the scorer graph.
@@ -161,6 +167,17 @@ class Runtime:
                 " release wrote it: export the model again"
             )
         return int(shapes["allowed_tokens"][1])
+
+    def _opened_scorer(self) -> ort.InferenceSession:
+        if not self.can_score:
+            raise NoScorer(self.manifest.label)
+        with self._scorer_lock:
+            if self._scorer is None:
+                for name in (SCORER, "weights.bin"):
+                    check_file(self._folder / name, self.manifest.files[name])
+                # All tokens of a target share one run, so packed weights gain little.
+                self._scorer = self._open(SCORER, packs=False)
+            return self._scorer
 
     def _open(self, name: str, packs: bool) -> ort.InferenceSession:
         place = (self._folder, name, self.manifest, self.provider, self._threads)

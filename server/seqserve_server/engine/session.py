@@ -15,9 +15,6 @@ from seqserve_server.engine.external_data import check_references
 SCORER = "scorer.onnx"
 """The one graph that an artifact may lack."""
 
-MAX_SMALL_BYTES = 128 << 20
-"""Of weights that may be packed for the decoder and the scorer graph alike."""
-
 _PROVIDERS = {Provider.CPU: "CPUExecutionProvider", Provider.CUDA: "CUDAExecutionProvider"}
 
 # The fused kernel is scalar code on the CPU: 66 us against 9 us for 32 rows of 512.
@@ -76,11 +73,6 @@ def open_session(
             f" {session.get_providers()[0]}; a library of the provider is missing"
         )
     return session
-
-
-def is_small(folder: Path) -> bool:
-    """Whether packed copies of an artifact's weights cost little memory."""
-    return (folder / "weights.bin").stat().st_size <= MAX_SMALL_BYTES
 
 
 def check_provider(provider: Provider) -> None:

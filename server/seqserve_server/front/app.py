@@ -115,6 +115,7 @@ def _rollout(options: ServeOptions, metrics: Metrics) -> Rollout:
         threads=options.threads,
         limits=options.engine_limits(),
         launch=launch,
+        processes=options.process_count(),
         stall_s=options.stall_timeout_s,
         generation=generation,
         cache=AnswerCache(options.cache_mb * 1_000_000, metrics.cache_counts) if keeps else None,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from seqserve.errors import OptionError
 from seqserve.options import option
 from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.logs import LogFormat, LogLevel
@@ -151,6 +152,14 @@ class ServeOptions:
         help="Threads within one step. More shorten a single request, fewer raise throughput.",
         minimum=1,
     )
+    engine_processes: int | None = _engine(
+        None,
+        help="Processes that run each version and divide its workers, slots and queue among them."
+        " More help small models on many cores, and the others go on when one fails; each has a"
+        " copy of the packed weights. If not given, one, or for small models one for every four"
+        " workers.",
+        minimum=1,
+    )
     slots: int = _engine(
         64,
         help="Maximum number of running rows; more raise throughput, memory and step time.",
@@ -223,7 +232,7 @@ class ServeOptions:
     )
 
     def engine_limits(self) -> EngineLimits:
-        """Returns the bounds of each engine."""
+        """Returns the bounds of each version, over all its engine processes."""
         return EngineLimits(
             workers=self.worker_count(),
             slots=self.slots,
@@ -233,6 +242,19 @@ class ServeOptions:
             max_queue_s=self.max_queue_s,
             caller_share=self.caller_share,
         )
+
+    def process_count(self) -> int | None:
+        """Returns the number of engine processes of each version; None if the model decides.
+
+        Raises:
+            OptionError: There are fewer workers.
+        """
+        if (self.engine_processes or 1) > self.worker_count():
+            raise OptionError(
+                f"--engine-processes: {self.engine_processes} processes need a worker each, and"
+                f" there are {self.worker_count()}; see --workers"
+            )
+        return self.engine_processes
 
     def worker_count(self) -> int:
         """Returns the number of workers; if not given, it follows from the cores."""

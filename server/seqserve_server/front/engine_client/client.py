@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import NamedTuple, Protocol, TypeAlias
@@ -80,6 +80,8 @@ class RemoteEngine:
         *,
         label: str,
         breaker: CircuitBreaker | None = None,
+        refusals: RefusalCache | None = None,
+        request_ids: Iterator[int] | None = None,
     ) -> None:
         """Launches the process at once, so that several engines load in parallel.
 
@@ -88,6 +90,8 @@ class RemoteEngine:
             stall_s: Time after which a host is killed if one of its threads hangs; 0 for never.
             label: Model and version, for the log: ``en-de/1``.
             breaker: Decides about restarts.
+            refusals: Keeps what the engine refuses.
+            request_ids: Gives each request its id.
         """
         self._launch = launch
         self._stall_s = stall_s
@@ -95,7 +99,7 @@ class RemoteEngine:
         self._supervisor = Supervisor(label, self, breaker or CircuitBreaker())
         self._watching: asyncio.Task[None] | None = None
         self._host: HostProcess | None = launch()
-        self._request_ids = itertools.count(1)
+        self._request_ids = request_ids or itertools.count(1)
         self._requests: dict[int, _Pending] = {}
         self._transport: asyncio.WriteTransport | None = None
         self._unsent: list[bytes] = []
@@ -103,7 +107,7 @@ class RemoteEngine:
         self._closed = False
         self.slots = self.max_rows = self.cache_bytes = 0
         self._stats = StatsClient(self._send)
-        self.refusals = RefusalCache()
+        self.refusals = refusals or RefusalCache()
         """Recent refusals of this engine."""
 
     def load(self) -> None:
@@ -141,6 +145,11 @@ class RemoteEngine:
             host.channel.shutdown(socket.SHUT_RDWR)
         host.channel.close()
         host.end()
+
+    @property
+    def pending(self) -> int:
+        """Requests that have not ended."""
+        return len(self._requests)
 
     @property
     def is_up(self) -> bool:

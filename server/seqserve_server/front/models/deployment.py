@@ -17,7 +17,7 @@ from functools import partial
 from seqserve.errors import SeqserveError
 from seqserve_server.contract import logs
 from seqserve_server.contract.errors import EngineFault, ProviderError, StartupError
-from seqserve_server.front.engine_client.client import RemoteEngine
+from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.models.repository import Entry, ServedModel
 from seqserve_server.front.telemetry.metrics import Metrics
@@ -41,13 +41,13 @@ class Deployment:
         self._loader = loader
         self._metrics = metrics
         self._drain_timeout_s = drain_timeout_s
-        self._loading: dict[Entry, RemoteEngine] = {}
+        self._loading: dict[Entry, EngineGroup] = {}
         self._closed = False
         self.on_change: Callable[[], None] = lambda: None
         """Called when the engine of a version fails, starts again or is trusted again."""
 
     @property
-    def loading_engines(self) -> list[RemoteEngine]:
+    def loading_engines(self) -> list[EngineGroup]:
         """Engines of the versions that are loading."""
         return list(self._loading.values())
 
@@ -130,7 +130,7 @@ class Deployment:
         fields = {"model": entry.label, "all_finished": all_finished, "seconds": seconds}
         logs.event("model unloaded", fields)
 
-    async def _start_up(self, entry: Entry, engine: RemoteEngine) -> ServedModel:
+    async def _start_up(self, entry: Entry, engine: EngineGroup) -> ServedModel:
         if self._closed:
             engine.close()
         model = await asyncio.to_thread(self._loader.load, entry.name, entry.version, engine)
@@ -150,6 +150,7 @@ class Deployment:
             "precision": precision,
             "provider": provider,
             "seconds": seconds,
+            "processes": len(engine),
             "slots": engine.slots,
             "cache_bytes": engine.cache_bytes,
         }
@@ -172,7 +173,7 @@ class Deployment:
         logs.event("model failed", fields, logging.ERROR)
 
 
-async def _last_stats(engine: RemoteEngine) -> None:
+async def _last_stats(engine: EngineGroup) -> None:
     """Waits until an engine is idle and its last report counts everything it did.
 
     A cancelled call has ended at once, but is counted when its rows leave.

@@ -1,4 +1,4 @@
-"""Loads a version from its folder: manifest, tokenizer and engine process."""
+"""Loads a version from its folder: manifest, tokenizer and engine processes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,16 @@ from seqserve_server.contract.messages import Setup
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.template import Template
 from seqserve_server.contract.tokenizer import FILE, TARGET_FILE, Tokenizer
-from seqserve_server.front.engine_client.client import HostProcess, RemoteEngine
+from seqserve_server.contract.weights import is_small
+from seqserve_server.front.engine_client.client import HostProcess
+from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.folders import check_inside
 from seqserve_server.front.models.repository import ServedModel
+
+_WORKERS_PER_PROCESS = 4
+"""Workers of a small model in one process, at most, if no number of processes is given: each holds
+the interpreter lock for a tenth of its time, and waits for it if more do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +40,8 @@ class Loader:
     threads: int
     limits: EngineLimits
     launch: Callable[[Setup], HostProcess]
+    processes: int | None = None
+    """Engine processes of each version, no more than workers; None if it follows from the model."""
     stall_s: float = 0.0
     """Time without progress after which an engine process is killed; 0 for never."""
     generation: dict[str, Any] = field(default_factory=dict)
@@ -41,16 +49,27 @@ class Loader:
     cache: AnswerCache | None = None
     """Where answers are kept; None if they are not."""
 
-    def begin(self, name: str, version: int) -> RemoteEngine:
-        """Starts the engine process of a version, so that several can load at the same time."""
+    def begin(self, name: str, version: int) -> EngineGroup:
+        """Starts the engine processes of a version, so that several can load at the same time."""
         folder = self._folder(name, version)
-        return RemoteEngine(
-            partial(self.launch, Setup(folder, self.provider, self.threads, self.limits)),
-            self.stall_s,
-            label=f"{name}/{version}",
-        )
+        launches = [
+            partial(self.launch, Setup(folder, self.provider, self.threads, limits))
+            for limits in self.limits.shares(self._processes(folder))
+        ]
+        return EngineGroup(launches, self.stall_s, label=f"{name}/{version}")
 
-    def load(self, name: str, version: int, engine: RemoteEngine) -> ServedModel:
+    def _processes(self, folder: Path) -> int:
+        """Counts the engine processes of a version: more than one only if copies cost little."""
+        if self.processes is not None:
+            return self.processes
+        try:
+            is_worth_it = is_small(folder)
+        except OSError:
+            # The engine will tell what is wrong with the artifact.
+            is_worth_it = False
+        return -(-self.limits.workers // _WORKERS_PER_PROCESS) if is_worth_it else 1
+
+    def load(self, name: str, version: int, engine: EngineGroup) -> ServedModel:
         """Waits until a version is verified and ready; on failure its process is ended."""
         try:
             return self._load(self._folder(name, version), engine)
@@ -61,7 +80,7 @@ class Loader:
     def _folder(self, name: str, version: int) -> Path:
         return self.repository / name / str(version)
 
-    def _load(self, folder: Path, engine: RemoteEngine) -> ServedModel:
+    def _load(self, folder: Path, engine: EngineGroup) -> ServedModel:
         check_inside(folder, self.repository)
         manifest = Manifest.read(folder)
         if (manifest.name, str(manifest.version)) != (folder.parent.name, folder.name):

@@ -10,7 +10,7 @@ from seqserve_server.contract import errors
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.front.engine_client.client import RemoteEngine
+from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models.active_calls import ActiveCalls
 from seqserve_server.front.models.answer_cache import VersionAnswers
 from seqserve_server.front.models.lifecycle import ModelState, Version
@@ -37,7 +37,7 @@ class ServedModel:
 
     manifest: Manifest
     tokenizer: Tokenizer
-    engine: RemoteEngine
+    engine: EngineGroup
     provider: Provider
     calls: ActiveCalls = field(default_factory=ActiveCalls)
     """Calls that were given this version; it stays loaded until they have ended."""

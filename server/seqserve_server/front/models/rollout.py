@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from seqserve.errors import OptionError, SeqserveError
 from seqserve_server.contract import errors, logs
-from seqserve_server.front.engine_client.client import RemoteEngine
+from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models.deployment import Deployment
 from seqserve_server.front.models.lifecycle import Control, ModelState, to_drain, to_load
 from seqserve_server.front.models.loader import Loader
@@ -248,7 +248,7 @@ class Rollout:
             # Unlike `await task`, a client that cancels its call does not cancel the load.
             await asyncio.wait([task])
 
-    def _engines(self) -> list[RemoteEngine]:
+    def _engines(self) -> list[EngineGroup]:
         loaded = [model.engine for model in self.repository.models()]
         return loaded + self._deployment.loading_engines
 

@@ -94,10 +94,10 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
             message.has_shortlist = manifest.shortlist is not None
             message.description = manifest.description
             message.licence = manifest.licence
-            engine = entry.model.engine
+            engine, reply = entry.model.engine, entry.model.engine.last_reply
             message.slots = engine.slots
-            message.slots_in_use = engine.last_reply.slots_in_use
-            message.queue_depth = engine.last_reply.queue_depth
+            message.slots_in_use = reply.slots_in_use
+            message.queue_depth = reply.queue_depth
         return message
 
 

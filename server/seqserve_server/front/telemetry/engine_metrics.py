@@ -24,10 +24,13 @@ _TIMEOUT_S = 2.0
 class ReportingEngine(Protocol):
     """An engine that can be asked for its stats."""
 
-    slots: int
-    """Maximum number of running rows."""
-    cache_bytes: int
-    """Size of the key and value caches."""
+    @property
+    def slots(self) -> int:
+        """Maximum number of running rows."""
+
+    @property
+    def cache_bytes(self) -> int:
+        """Size of the key and value caches."""
 
     @property
     def last_reply(self) -> StatsReply:
@@ -35,11 +38,11 @@ class ReportingEngine(Protocol):
 
     @property
     def restarts(self) -> int:
-        """How often its process was started again."""
+        """How often its processes were started again."""
 
     @property
-    def pid(self) -> int | None:
-        """Id of its process; None if it has none."""
+    def pids(self) -> list[int]:
+        """Ids of its processes."""
 
     def ask(self) -> Future[StatsReply]:
         """Asks for a new reply; may be called from any thread."""
@@ -151,11 +154,11 @@ def _gauges(reports: _Reports) -> Iterator[core.Metric]:
 
 def _processes(reports: _Reports) -> Iterator[core.Metric]:
     restarts = _counter("engine_restarts", "Times that an engine was started again.")
-    memory = _gauge("engine_resident_memory_bytes", "Resident memory of an engine's process.")
-    cpu = _counter("engine_cpu_seconds", "CPU time of an engine's process.")
+    memory = _gauge("engine_resident_memory_bytes", "Resident memory of the engine processes.")
+    cpu = _counter("engine_cpu_seconds", "CPU time of the engine processes.")
     for version, report in reports.items():
         restarts.add_metric(version, report.restarts)
-        usage = usage_of(report.engine.pid) if report.engine else None
+        usage = usage_of(report.engine.pids) if report.engine else None
         if usage is not None:
             memory.add_metric(version, usage.resident_bytes)
             cpu.add_metric(version, usage.cpu_s)

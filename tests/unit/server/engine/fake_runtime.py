@@ -178,6 +178,10 @@ class FakeRuntime:
         self.before_score: Callable[[], None] = lambda: None
         self.before_encode: Callable[[], None] = lambda: None
 
+    @property
+    def has_open_scorer(self) -> bool:
+        return self.can_score
+
     def encode(self, sources: Sequence[Sequence[int]]) -> CrossKV:
         self.before_encode()
         self.encoded.append([len(source) for source in sources])

@@ -12,6 +12,7 @@ import onnx
 import onnxruntime
 import pytest
 
+from seqserve_server.contract import weights
 from seqserve_server.contract.errors import ArtifactError, NoScorer, ProviderError
 from seqserve_server.contract.manifest import Manifest, Requirements
 from seqserve_server.contract.provider import Provider
@@ -185,6 +186,42 @@ def test_a_file_that_the_manifest_does_not_name_is_not_opened(
         runtime.score(source, np.array([2], np.int32), np.array([[1, 5]]), ["log_probabilities"])
 
 
+def score(runtime: Runtime) -> list[float]:
+    source, lengths, target = np.array([[5, 6, 2]]), np.array([3], np.int32), np.array([[1, 7, 2]])
+    [scores] = runtime.score(source, lengths, target, ["log_probabilities"])
+    return scores[0].tolist()  # type: ignore[no-any-return]
+
+
+def test_a_large_model_opens_its_scorer_when_it_is_first_needed(
+    artifact: Path, manifest: Manifest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = load(artifact, manifest)
+    assert small.has_open_scorer
+    monkeypatch.setattr(weights, "MAX_SMALL_BYTES", 1)
+    large = load(artifact, manifest)
+    assert large.can_score and not large.has_open_scorer
+    large.free_scratch()
+    assert score(large) == pytest.approx(score(small), abs=1e-5)
+    assert large.has_open_scorer
+
+
+@pytest.mark.parametrize("name", ["scorer.onnx", "weights.bin"])
+def test_a_file_that_was_changed_before_the_scorer_needed_it_is_refused(
+    artifact: Path, manifest: Manifest, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(weights, "MAX_SMALL_BYTES", 1)
+    runtime = load(artifact, manifest)
+    # Another file, because a running engine has the old one mapped.
+    content = (artifact / name).read_bytes()
+    (artifact / name).unlink()
+    (artifact / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(ArtifactError, match=rf"{name}: sha256 is"):
+        score(runtime)
+    assert not runtime.has_open_scorer
+    (artifact / name).write_bytes(content)
+    assert len(score(runtime)) == 2
+
+
 def test_a_step_without_log_probabilities_finds_the_same_tokens(tiny_runtime: Runtime) -> None:
     cross_kv = tiny_runtime.encode([[5, 6, 7, 2]])
     scored, plain = (SlotCache(tiny_runtime, 2) for _ in range(2))
@@ -196,7 +233,7 @@ def test_a_step_without_log_probabilities_finds_the_same_tokens(tiny_runtime: Ru
         plain.advance(1, return_logprobs=False)
         assert scored.tokens[0, 0] == plain.tokens[0, 0]
         assert scored.log_probabilities[0] < 0
-        assert plain.log_probabilities[0] == 0.0
+        assert plain.log_probabilities[0] == -1.0
     # The first step that is asked for them computes them.
     scored.advance(1)
     plain.advance(1)

@@ -18,7 +18,7 @@ from seqserve_server.contract.events import (
     Timeline,
 )
 from seqserve_server.contract.request import GenerateSpec, Spec
-from seqserve_server.front.engine_client.client import RemoteEngine
+from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.rpc.calls.deadline import has_passed
 from seqserve_server.front.rpc.calls.server_call import ServerCall, current
 from seqserve_server.front.telemetry.call_record import EndedRequest
@@ -32,7 +32,7 @@ class EngineCall:
     so a slow reader costs no more than the tokens of its answer.
     """
 
-    def __init__(self, engine: RemoteEngine, spec: Spec) -> None:
+    def __init__(self, engine: EngineGroup, spec: Spec) -> None:
         """Prepares the call.
 
         Args:

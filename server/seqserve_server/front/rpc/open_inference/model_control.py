@@ -104,7 +104,7 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
                 await asyncio.wrap_future(engine.ask())
         name, version = model.manifest.name, model.manifest.version
         calls = self._metrics.calls_of(name, version)
-        return statistics_of(name, version, calls, engine.last_reply.stats, usage_of(engine.pid))
+        return statistics_of(name, version, calls, engine.last_reply.stats, usage_of(engine.pids))
 
     async def RepositoryIndex(
         self, request: pb.RepositoryIndexRequest, context: Context

@@ -34,7 +34,7 @@ from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.engine_client.circuit_breaker import BreakerLimits, CircuitBreaker
-from seqserve_server.front.engine_client.client import RemoteEngine
+from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models import deployment
 from seqserve_server.front.models import scanner as module
 from seqserve_server.front.models.folders import Listing
@@ -78,11 +78,11 @@ class FakeLoader:
         self.may_launch.set()
         self.breaker = BreakerLimits()
 
-    def begin(self, name: str, version: int) -> RemoteEngine:
-        return RemoteEngine(
-            partial(self._launch, version),
+    def begin(self, name: str, version: int) -> EngineGroup:
+        return EngineGroup(
+            [partial(self._launch, version)],
             label=f"{name}/{version}",
-            breaker=CircuitBreaker(self.breaker),
+            new_breaker=lambda: CircuitBreaker(self.breaker),
         )
 
     def _launch(self, version: int) -> RecordedHost:
@@ -96,7 +96,7 @@ class FakeLoader:
         [*_, last] = [host for host in self.hosts if host.version == version]
         last.break_down()
 
-    def load(self, name: str, version: int, engine: RemoteEngine) -> ServedModel:
+    def load(self, name: str, version: int, engine: EngineGroup) -> ServedModel:
         self.loads.append(version)
         assert self.may_load.wait(PATIENCE_S)
         folder = self.repository / name / str(version)
@@ -385,10 +385,10 @@ async def test_engine_that_cannot_be_listened_to_is_ended(
 ) -> None:
     async with watching(tmp_path, 1) as watched:
 
-        async def start(engine: RemoteEngine) -> None:
+        async def start(engine: EngineGroup) -> None:
             raise OSError(24, "Too many open files")
 
-        monkeypatch.setattr(RemoteEngine, "start", start)
+        monkeypatch.setattr(EngineGroup, "start", start)
         watched.write(2)
         with pytest.raises(ModelNotLoaded, match="Too many open files"):
             await watched.rollout.load("m", 2)

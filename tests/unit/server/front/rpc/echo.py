@@ -84,6 +84,10 @@ class EchoRuntime:
         self.may_score = threading.Event()
         self.may_score.set()
 
+    @property
+    def has_open_scorer(self) -> bool:
+        return self.can_score
+
     def encode(self, sources: Sequence[Sequence[int]]) -> CrossKV:
         keys = np.array([id_ for source in sources for id_ in source], np.float32)[:, None]
         last = np.array([source[-1] for source in sources], np.float32)[:, None, None]

@@ -31,7 +31,8 @@ from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.template import Template
 from seqserve_server.engine.engine import Engine
 from seqserve_server.front.config import ServeOptions
-from seqserve_server.front.engine_client.client import RemoteEngine
+from seqserve_server.front.engine_client.group import EngineGroup
+from seqserve_server.front.engine_client.refusals import RefusalCache
 from seqserve_server.front.models.answer_cache import AnswerCache
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.loader import Loader
@@ -75,7 +76,7 @@ class Service:
     server: Server
     rollout: Rollout
     repository: Repository
-    remote: RemoteEngine
+    remote: EngineGroup
     hosts: Hosts
     runtime: EchoRuntime
     metrics: Metrics
@@ -154,6 +155,7 @@ async def serving(
     tracing: Tracing | None = None,
     template: Template | None = None,
     generation: dict[str, Any] | None = None,
+    refusals: RefusalCache | None = None,
 ) -> AsyncIterator[Service]:
     """Serves ``echo/2``, beside ``echo/1`` and ``ruin/1``, which failed to load."""
     metrics = Metrics()
@@ -167,7 +169,7 @@ async def serving(
         caller_share=caller_share,
     )
     hosts = Hosts(runtime, limits)
-    remote = RemoteEngine(hosts.launch, label="echo/2")
+    remote = EngineGroup([hosts.launch], label="echo/2", refusals=refusals)
     remote.load()
     metrics.model_loaded("echo", 2, "fp32", "cpu", remote)
     cache = AnswerCache(cache_bytes, metrics.cache_counts)

@@ -14,7 +14,8 @@ from tests.unit.server.front.rpc.service import Service, details, failure, reque
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Event, Finished, Timeline
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.front.engine_client.client import Receive, RemoteEngine
+from seqserve_server.front.engine_client.client import Receive
+from seqserve_server.front.engine_client.group import EngineGroup
 
 TEXT = "  Good day. How are you?\r\n\r\n\tI paid 3.50 €. 🙂 Bye!\n"
 SENTENCES = ["Good day.", "How are you?", "I paid 3.50 €.", "🙂 Bye!"]
@@ -178,9 +179,9 @@ async def test_no_more_segments_are_under_way_than_slots(
 ) -> None:
     """Though each of many texts of a call has many."""
     under_way = most = 0
-    submit = RemoteEngine.submit
+    submit = EngineGroup.submit
 
-    def counted(engine: RemoteEngine, spec: GenerateSpec, receive: Receive) -> int:
+    def counted(engine: EngineGroup, spec: GenerateSpec, receive: Receive) -> int:
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
@@ -192,7 +193,7 @@ async def test_no_more_segments_are_under_way_than_slots(
 
         return submit(engine, spec, received)
 
-    monkeypatch.setattr(RemoteEngine, "submit", counted)
+    monkeypatch.setattr(EngineGroup, "submit", counted)
     options = generation_pb2.GenerationOptions(segmentation="sentences")
     sources = ["Go on. " * 10] * 6
     asked = generation_pb2.GenerateBatchRequest(sources=sources, options=options)

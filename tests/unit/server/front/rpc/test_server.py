@@ -33,7 +33,7 @@ from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.contract.provider import Provider
 from seqserve_server.front.config import ServeOptions
-from seqserve_server.front.engine_client.client import RemoteEngine
+from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.repository import Entry, Repository, ServedModel
 from seqserve_server.front.rpc import server as module
@@ -303,7 +303,7 @@ async def test_drain_stops_every_engine() -> None:
             model=ServedModel(
                 manifest=manifest(f"model-{number}"),
                 tokenizer=tokenizer,
-                engine=cast(RemoteEngine, Drained(notes)),
+                engine=cast(EngineGroup, Drained(notes)),
                 provider=Provider.CPU,
             ),
         )

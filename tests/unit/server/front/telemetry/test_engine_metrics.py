@@ -29,7 +29,7 @@ class Busy:
     slots = 8
     cache_bytes = 1000
     restarts = 1
-    pid: int | None = None
+    pids: tuple[int, ...] = ()
 
     def __init__(self, rows: int = 5) -> None:
         self.last_reply = StatsReply(3, rows, stats_of(rows), low_queue_depth=1)
@@ -125,7 +125,7 @@ def test_counters_do_not_fall_before_they_end(engines: EnginesCollector) -> None
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads /proc")
 def test_memory_and_cpu_time_are_those_of_the_process(engines: EnginesCollector) -> None:
     busy, down = Busy(), Busy()
-    busy.pid = os.getpid()
+    busy.pids = (os.getpid(),)
     engines.add(FIRST, busy)
     engines.add(SECOND, down)
     memory = value(engines, "engine_resident_memory_bytes", FIRST)

@@ -65,7 +65,7 @@ class Busy:
     slots = 8
     cache_bytes = 1000
     restarts = 2
-    pid = os.getpid()
+    pids = (os.getpid(),)
     last_reply = StatsReply(queue_depth=3, slots_in_use=5, stats=EngineStats())
 
     def ask(self) -> Future[StatsReply]:

@@ -21,7 +21,8 @@ from seqserve_server.contract.events import (
 )
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, Spec
-from seqserve_server.front.engine_client.client import Receive, RemoteEngine
+from seqserve_server.front.engine_client.client import Receive
+from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.rpc.calls.call import EngineCall
 
 ANSWER = Finished([Hypothesis([1, 2, 3], -1.0, StopReason.EOS)])
@@ -66,7 +67,7 @@ def call(
         deadline_s=None if remaining_s is None else arrived_s + remaining_s,
         streamed=True,
     )
-    return EngineCall(cast(RemoteEngine, engine), spec)
+    return EngineCall(cast(EngineGroup, engine), spec)
 
 
 async def begun(coroutine: Any) -> asyncio.Future[Any]:

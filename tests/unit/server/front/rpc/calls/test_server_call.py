@@ -9,7 +9,7 @@ from tests.unit.server.front.rpc.echo import byte_tokenizer, manifest
 
 from seqserve_server.contract.errors import Draining, ModelUnavailable
 from seqserve_server.contract.provider import Provider
-from seqserve_server.front.engine_client.client import RemoteEngine
+from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.repository import Entry, Repository, ServedModel
 from seqserve_server.front.rpc.calls.server_call import ServerCall
@@ -19,7 +19,7 @@ def entry(version: int) -> Entry:
     model = ServedModel(
         manifest=manifest(version=version),
         tokenizer=byte_tokenizer(),
-        engine=cast(RemoteEngine, None),
+        engine=cast(EngineGroup, None),
         provider=Provider.CPU,
     )
     return Entry(name="echo", version=version, state=ModelState.READY, model=model)

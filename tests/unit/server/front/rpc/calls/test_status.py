@@ -14,7 +14,7 @@ from tests.unit.server.front.rpc.service import Service, details, failure, reque
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract import errors
 from seqserve_server.engine.engine import Engine
-from seqserve_server.front.engine_client.client import RemoteEngine
+from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.engine_client.refusals import RefusalCache
 from seqserve_server.front.rpc.calls.status import failure_of
 
@@ -96,9 +96,9 @@ def accepted(engine: Engine) -> int:
 async def test_refused_client_is_refused_again_without_asking_the_engine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with serving(slots=1, max_queue=1) as service:
-        # A clock that stands still.
-        service.remote.refusals = RefusalCache(lambda: 0.0)
+    # A clock that stands still.
+    refusals = RefusalCache(lambda: 0.0)
+    async with serving(slots=1, max_queue=1, refusals=refusals) as service:
         service.runtime.may_run.clear()
         calls: list[asyncio.Future[Any]] = []
         for text in ("a", "b"):
@@ -106,7 +106,7 @@ async def test_refused_client_is_refused_again_without_asking_the_engine(
             await until(lambda: accepted(service.engine) == len(calls))
         await failure(service.generation.Generate(request("c")))
         with monkeypatch.context() as patch:
-            patch.delattr(RemoteEngine, "submit")
+            patch.delattr(EngineGroup, "submit")
             for call in (service.generation.Generate, service.generation.GenerateStream):
                 error = await failure(call(request("d")))
                 assert error.code() is Code.RESOURCE_EXHAUSTED

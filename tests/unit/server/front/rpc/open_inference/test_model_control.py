@@ -23,7 +23,8 @@ from tests.unit.server.front.rpc.service import (
 from seqserve import __version__
 from seqserve_server.contract.errors import ModelUnavailable
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.front.engine_client.client import Receive, RemoteEngine
+from seqserve_server.front.engine_client.client import Receive
+from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.engine_client.refusals import RefusalCache
 from seqserve_server.front.models.lifecycle import Control, ModelState
 from seqserve_server.front.models.repository import Entry
@@ -100,7 +101,7 @@ class Down:
 def others(service: Service) -> Iterator[None]:
     """Adds ``echo/3`` and ``other/7``, which are loaded and whose engines are down."""
     [model] = service.repository.models()
-    down = cast(RemoteEngine, Down())
+    down = cast(EngineGroup, Down())
     added = [
         Entry(
             name=name,

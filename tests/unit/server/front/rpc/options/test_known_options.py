@@ -11,7 +11,7 @@ from tests.unit.server.front.rpc.echo import byte_tokenizer, manifest
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.provider import Provider
-from seqserve_server.front.engine_client.client import RemoteEngine
+from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.rpc.options.known_options import KnownOptions
 from seqserve_server.front.rpc.options.options import decoding_options
@@ -24,7 +24,7 @@ class Engine:
 
 
 def model() -> ServedModel:
-    engine = cast(RemoteEngine, Engine())
+    engine = cast(EngineGroup, Engine())
     return ServedModel(
         manifest=manifest(), tokenizer=byte_tokenizer(), engine=engine, provider=Provider.CPU
     )

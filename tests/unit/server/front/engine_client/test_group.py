@@ -1,0 +1,191 @@
+"""Several engines of one model, as their callers see them: one engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from seqserve_server.contract.errors import (
+    ArtifactError,
+    Bound,
+    Draining,
+    ModelUnavailable,
+    QueueFull,
+)
+from seqserve_server.contract.events import Failed
+from seqserve_server.contract.messages import (
+    Cancel,
+    GetStats,
+    LoadFailed,
+    Ready,
+    StatsReply,
+    Submit,
+)
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.contract.request import GenerateSpec
+from seqserve_server.contract.stats import EngineStats
+from seqserve_server.front.engine_client.group import EngineGroup
+from seqserve_server.front.engine_client.refusals import QueueKey
+
+from .test_client import ANSWER, PATIENCE_S, FakeHost, Inbox, ready, until
+
+READY = Ready(slots=4, max_rows=2, cache_bytes=1000)
+SPEC = GenerateSpec(source=[4, 2], options=DecodingOptions(max_decoding_length=8))
+
+
+class Pair:
+    """Two engines and the hosts that were launched for them, in the order of their launches.
+
+    The first two are ready; those that replace them are not before the test sends so.
+    """
+
+    def __init__(self) -> None:
+        self.hosts: list[FakeHost] = []
+        self.group = EngineGroup([self._launch, self._launch], label="m/1")
+
+    def _launch(self) -> FakeHost:
+        self.hosts.append(ready() if len(self.hosts) < 2 else FakeHost())
+        return self.hosts[-1]
+
+
+@asynccontextmanager
+async def pair_running() -> AsyncIterator[Pair]:
+    pair = Pair()
+    pair.group.load()
+    await pair.group.start()
+    try:
+        yield pair
+    finally:
+        await pair.group.stop()
+    for host in pair.hosts:
+        assert host.ended.wait(PATIENCE_S), "a host was left behind"
+
+
+def test_both_load_at_the_same_time_and_are_one_engine() -> None:
+    pair = Pair()
+    assert len(pair.hosts) == len(pair.group) == 2
+    pair.group.load()
+    assert (pair.group.slots, pair.group.max_rows, pair.group.cache_bytes) == (8, 2, 2000)
+    assert pair.group.pids == [FakeHost.pid] * 2
+    pair.group.discard()
+    assert pair.group.pids == []
+    assert all(host.ended.is_set() for host in pair.hosts)
+
+
+def test_one_that_cannot_load_fails_the_version() -> None:
+    hosts = [ready(), FakeHost(LoadFailed(ArtifactError("weights.bin: damaged")))]
+    launches: Iterator[FakeHost] = iter(hosts)
+    group = EngineGroup([lambda: next(launches)] * 2, label="m/1")
+    with pytest.raises(ArtifactError, match="damaged"):
+        group.load()
+    group.discard()
+    assert all(host.ended.is_set() for host in hosts)
+
+
+async def test_requests_go_to_the_engine_with_the_fewest() -> None:
+    async with pair_running() as pair:
+        first, second = pair.hosts
+        inboxes = [Inbox() for _ in range(3)]
+        ids = [pair.group.submit(SPEC, inbox.receive) for inbox in inboxes]
+        assert len(set(ids)) == 3
+        assert (await first.read(Submit)).request_id == ids[0]
+        assert (await second.read(Submit)).request_id == ids[1]
+        assert (await first.read(Submit)).request_id == ids[2]
+        # Two have ended there, and one is under way at the other.
+        for request_id, inbox in zip(ids[::2], inboxes[::2], strict=True):
+            first.send_event(request_id, ANSWER)
+            await until(inbox.has_ended)
+        late = pair.group.submit(SPEC, Inbox().receive)
+        assert (await first.read(Submit)).request_id == late
+
+
+async def test_cancel_reaches_the_engine_that_has_the_request_and_no_other() -> None:
+    async with pair_running() as pair:
+        first, second = pair.hosts
+        ids = [pair.group.submit(SPEC, Inbox().receive) for _ in range(2)]
+        pair.group.cancel(ids[1], is_late=True)
+        pair.group.submit(SPEC, Inbox().receive)
+        await second.read(Submit)
+        assert await second.read(Cancel) == Cancel(ids[1], True)
+        assert (await first.read(Submit)).request_id == ids[0]
+
+
+async def test_engine_that_dies_takes_its_calls_with_it_and_the_other_goes_on() -> None:
+    async with pair_running() as pair:
+        first, second = pair.hosts
+        lost, kept = Inbox(), Inbox()
+        pair.group.submit(SPEC, lost.receive)
+        number = pair.group.submit(SPEC, kept.receive)
+        changes: list[bool] = []
+        pair.group.watch(lambda: changes.append(pair.group.is_ready))
+        first.die()
+        await until(lambda: bool(lost.events))
+        [error] = [event.error for event in lost.events if isinstance(event, Failed)]
+        assert isinstance(error, ModelUnavailable)
+        assert pair.group.is_up and pair.group.is_ready and pair.group.trouble == ""
+        # Although the other one has more, requests go there.
+        assert pair.group.submit(SPEC, kept.receive) == number + 1
+        await second.read(Submit)
+        assert (await second.read(Submit)).request_id == number + 1
+        second.send_event(number, ANSWER)
+        await until(lambda: ANSWER in kept.events)
+        await until(lambda: len(pair.hosts) == 3)
+        pair.hosts[2].send(READY)
+        # The new one has none.
+        await until(lambda: len(changes) == 2)
+        number = pair.group.submit(SPEC, kept.receive)
+        assert (await pair.hosts[2].read(Submit)).request_id == number
+        assert changes == [True, True]
+        assert pair.group.restarts == 1
+
+
+async def test_version_is_down_only_when_both_are() -> None:
+    async with pair_running() as pair:
+        for host in pair.hosts[:2]:
+            host.die()
+        await until(lambda: len(pair.hosts) == 4)
+        assert not (pair.group.is_up or pair.group.is_ready)
+        assert pair.group.trouble.startswith("its engine has failed")
+        with pytest.raises(ModelUnavailable):
+            pair.group.submit(SPEC, Inbox().receive)
+        pair.hosts[3].send(READY)
+        await until(lambda: pair.group.is_ready)
+        pair.group.submit(SPEC, Inbox().receive)
+        await pair.hosts[3].read(Submit)
+        pair.hosts[2].send(READY)
+
+
+async def test_statistics_are_sums() -> None:
+    async with pair_running() as pair:
+        asked = asyncio.wrap_future(pair.group.ask())
+        for count, host in enumerate(pair.hosts, start=1):
+            await host.read(GetStats)
+            assert not asked.done()
+            stats = EngineStats()
+            stats.totals["generated_tokens"] = 10.0 * count
+            host.send(StatsReply(count, 2, stats, low_queue_depth=1, heartbeats=(count,)))
+        reply = await asyncio.wait_for(asked, PATIENCE_S)
+        assert (reply.queue_depth, reply.low_queue_depth, reply.slots_in_use) == (3, 2, 4)
+        assert reply.heartbeats == (1, 2)
+        assert reply.stats.totals["generated_tokens"] == 30.0
+
+
+async def test_refusal_of_one_is_known_to_all() -> None:
+    async with pair_running() as pair:
+        inbox = Inbox()
+        number = pair.group.submit(SPEC, inbox.receive)
+        full = QueueFull("the queue is full", 10.0, Bound.LENGTH)
+        pair.hosts[0].send_event(number, Failed(full))
+        await until(lambda: bool(inbox.events))
+        with pytest.raises(QueueFull):
+            pair.group.refusals.check(QueueKey.of(SPEC))
+
+
+async def test_closed_group_takes_nothing_new() -> None:
+    async with pair_running() as pair:
+        pair.group.close()
+        with pytest.raises(Draining):
+            pair.group.submit(SPEC, Inbox().receive)
