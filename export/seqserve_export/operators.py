@@ -164,6 +164,12 @@ def first(x: Tensor, size: Tensor) -> Tensor:
     return _one("Slice", [x, begin, size.long(), axis], x, x.shape)
 
 
+def zeros(like: Tensor, *shape: int) -> Tensor:
+    """Gives zeros of the type of another tensor, by a node that is left in its place."""
+    zero = torch.zeros((), dtype=like.dtype)
+    return _one("Expand", [zero, torch.tensor(shape)], like, shape)
+
+
 def empty_as(x: Tensor, other: Tensor) -> Tensor:
     """Returns ``x [1, ..]`` unchanged, or empty, ``[0, ..]``, if ``other [N, ..]`` is empty.
 
@@ -178,6 +184,25 @@ def quantize(x: Tensor, scale: Tensor, zero_point: Tensor) -> Tensor:
     """Rounds ``x [.., K]`` in units of ``scale []`` to integers of the zero point's type."""
     inputs = [x, scale, zero_point]
     return symbolic("QuantizeLinear", inputs, dtype=zero_point.dtype, shape=x.shape)
+
+
+def dequantized_rows(tokens: Tensor, table: Tensor, scale: Tensor) -> Tensor:
+    """Looks up rows of a table in eight bits and scales them back, ``[..]`` to ``[.., W]``.
+
+    Args:
+        tokens: Indices, int64 ``[..]``.
+        table: uint8 ``[V, W]``, where 128 stands for zero.
+        scale: Of each row, ``[V, 1]``.
+    """
+    width = table.size(1)
+    attributes = {"bits": 8, "gather_axis": 0, "quantize_axis": 1, "block_size": _block(width)}
+    inputs, shape = [table, tokens, scale], (*tokens.shape, width)
+    return _one("com.microsoft::GatherBlockQuantized", inputs, scale, shape, **attributes)
+
+
+def _block(width: int) -> int:
+    """Gives the smallest block that the operator takes and that holds a whole row."""
+    return max(16, 1 << (width - 1).bit_length())
 
 
 def integer_product(

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from seqserve_export.graphs.decoder import DecoderGraph, LayerCaches, StepOptions, StepRows
+from seqserve_export.graphs.decoder import DecoderGraph, LayerCaches, StepRows
 from seqserve_export.graphs.encoder import EncoderGraph
 from seqserve_export.graphs.scorer import ScorerGraph
+from seqserve_export.graphs.step_outputs import OUTPUTS, FullOutputs, PlainOutputs
 from seqserve_export.quantization import cache_scales
 from seqserve_export.shortlist import GROUP
 from seqserve_model.config import DecoderCell
@@ -43,6 +44,19 @@ class Program:
     outputs: list[str]
     arguments: Callable[[Sequence[Any]], tuple[Any, ...]] = tuple
     """Groups one value for each input into the arguments of the module."""
+    choice: Choice | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Two ends of a graph, of which a condition chooses one.
+
+    Their inputs are outputs of the graph, which are dropped then, or inputs of their own.
+    """
+
+    condition: Input
+    then: Program
+    otherwise: Program
 
 
 def _int32(*values: int) -> Tensor:
@@ -83,22 +97,12 @@ def _decoder(model: Transformer) -> Program:
             Input("max_length", _int32(5)),
             Input("source_last_index", _int32(6, 7), (0,)),
             Input("max_source_length", _int32(8)),
-            Input("bias_tokens", _int64(rows, 3), (0, 1)),
-            Input("bias_values", torch.zeros(rows, 3), (0, 1)),
-            Input("return_logprobs", torch.tensor(True)),
-            Input("top_k", _int64(4), (0,)),
-            Input("num_logits", _int64(5), (0,)),
-            Input("allowed_tokens", _int64(2, GROUP), (0,)),
             Input("projected_rows", torch.arange(rows), (0,)),
             *(cache for layer in layers for cache in _caches(model, rows, layer)),
         ],
         outputs=[
-            "next_tokens",
-            "log_probabilities",
-            "top_tokens",
-            "top_log_probabilities",
-            "logits",
-            "allowed_logits",
+            "features",
+            "raw_logits",
             *(
                 f"new_{name}_{layer}"
                 for layer in layers
@@ -106,6 +110,26 @@ def _decoder(model: Transformer) -> Program:
             ),
         ],
         arguments=partial(_step_arguments, len(_past_names(model))),
+        choice=_step_outputs(model, rows),
+    )
+
+
+def _step_outputs(model: Transformer, rows: int) -> Choice:
+    logits = Input("raw_logits", torch.zeros(rows, model.config.vocabulary_size), (0,))
+    options = [
+        Input("features", torch.zeros(rows, model.config.width), (0,)),
+        logits,
+        Input("bias_tokens", _int64(rows, 3), (0, 1)),
+        Input("bias_values", torch.zeros(rows, 3), (0, 1)),
+        Input("return_logprobs", torch.tensor(True)),
+        Input("top_k", _int64(4), (0,)),
+        Input("num_logits", _int64(5), (0,)),
+        Input("allowed_tokens", _int64(2, GROUP), (0,)),
+    ]
+    return Choice(
+        condition=Input("has_options", torch.tensor(True)),
+        then=Program(module=FullOutputs(model), inputs=options, outputs=OUTPUTS),
+        otherwise=Program(module=PlainOutputs(), inputs=[logits], outputs=OUTPUTS),
     )
 
 
@@ -116,15 +140,11 @@ def _past_names(model: Transformer) -> tuple[str, ...]:
     return "self_key", "self_value"
 
 
-def _step_arguments(
-    past: int, values: Sequence[Any]
-) -> tuple[StepRows, StepOptions, list[LayerCaches]]:
-    rows, options = len(StepRows._fields), len(StepRows._fields) + len(StepOptions._fields)
-    size = past + len(LayerCaches._fields) - 1
-    layers = range(options, len(values), size)
+def _step_arguments(past: int, values: Sequence[Any]) -> tuple[StepRows, list[LayerCaches]]:
+    rows, size = len(StepRows._fields), past + len(LayerCaches._fields) - 1
+    layers = range(rows, len(values), size)
     return (
         StepRows(*values[:rows]),
-        StepOptions(*values[rows:options]),
         [
             LayerCaches(tuple(values[start : start + past]), *values[start + past : start + size])
             for start in layers

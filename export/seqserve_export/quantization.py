@@ -1,4 +1,4 @@
-"""Int8 projections, as torch modules that compute the same numbers as ONNX Runtime.
+"""Int8 projections and embeddings, as torch modules that compute the same numbers as ONNX Runtime.
 
 Weights are signed, with a scale for each output channel. Inputs are unsigned, with a scale from
 calibration on real text, or one for each row; never one for a batch, because then a row would
@@ -11,7 +11,7 @@ Quantization for Deep Learning Inference" (scales of channels, calibration).
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -160,6 +160,28 @@ class QuantizedLinear(nn.Module):
         return (largest * (1 / (_MAX_UINT8 - self.zero_point))).clamp(min=_MIN_SCALE)
 
 
+class QuantizedEmbedding(nn.Module):
+    """An embedding table of V rows in eight bits, in the place of an ``nn.Embedding``."""
+
+    weight: Tensor  # uint8 [V, W], 128 for zero
+    weight_scale: Tensor  # [V, 1]
+
+    def __init__(self, embedding: nn.Embedding, factor: float = 1.0) -> None:
+        """Rounds a table, each row by a scale of its own, and multiplies what is looked up."""
+        super().__init__()
+        # Nothing is summed up, so the scale needs no room for a sum.
+        integers, scale = _quantized(embedding.weight.detach(), lambda rows: rows.abs().amax(1))
+        self.register_buffer("weight", (integers.view(torch.uint8) ^ _MIDDLE))
+        self.register_buffer("weight_scale", factor * scale[:, None])
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Maps tokens ``[..]`` to ``[.., W]``; during the export, as a node of ONNX Runtime."""
+        if torch.compiler.is_exporting():
+            return operators.dequantized_rows(tokens, self.weight, self.weight_scale)
+        integers = F.embedding(tokens, self.weight).to(self.weight_scale.dtype) - _MIDDLE
+        return integers * F.embedding(tokens, self.weight_scale)
+
+
 def joint_bias(parts: Sequence[nn.Linear] | Sequence[QuantizedLinear]) -> Tensor | None:
     """Joins the biases of projections, zeros where one has none; None where none has any."""
     if all(part.bias is None for part in parts):
@@ -210,9 +232,14 @@ def quantized_weight(weight: Tensor) -> tuple[Tensor, Tensor]:
     Rows of a weight that one scale rounded before keep their integers where these fit: a second
     rounding would only add its errors.
     """
+    return _quantized(weight, _largest)
+
+
+def _quantized(weight: Tensor, largest: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    """Rounds a weight, each row such that the largest value that is found in it fits."""
     low, high = weight.aminmax()
     step = (torch.maximum(-low, high) / _MAX_INT8).clamp(min=_MIN_SCALE)
-    rounded = [_rounded_rows(rows, step) for rows in _some_rows(weight)]
+    rounded = [_rounded_rows(rows, step, largest(rows)) for rows in _some_rows(weight)]
     return torch.cat([rows for rows, _ in rounded]), torch.cat([scale for _, scale in rounded])
 
 
@@ -220,9 +247,9 @@ def _some_rows(weight: Tensor) -> tuple[Tensor, ...]:
     return torch.split(weight, max(1, _NUMBERS // weight.size(1)))
 
 
-def _rounded_rows(weight: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:
+def _rounded_rows(weight: Tensor, step: Tensor, largest: Tensor) -> tuple[Tensor, Tensor]:
     """Rounds some rows; ``step`` is the scale that may have rounded the whole weight before."""
-    steps, largest = weight / step, _largest(weight)
+    steps = weight / step
     is_rounded = ((steps - steps.round()).abs() <= _SAME * steps.abs()).all(1)
     keeps = is_rounded & (largest < (_MAX_INT8 + 1.5) * step)
     scale = torch.where(keeps, step, (largest / _MAX_INT8).clamp(min=_MIN_SCALE))
@@ -240,13 +267,17 @@ def _largest(weight: Tensor) -> Tensor:
 def quantize(
     model: Transformer, calibration: Calibration, scales: Scales, caches: Caches
 ) -> Transformer:
-    """Gives a model with every projection in int8; it shares embeddings and norms, in fp32."""
+    """Gives a model with every projection and embedding in int8; it shares the rest, in fp32."""
     quantized = copy.deepcopy(model, {id(weight): weight for weight in model.parameters()})
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear):
-            parent, _, child = name.rpartition(".")
             linear = QuantizedLinear.of(module, calibration.inputs[name], scales)
-            setattr(quantized.get_submodule(parent), child, linear)
+            quantized.set_submodule(name, linear)
+        if isinstance(module, nn.Embedding):
+            quantized.set_submodule(name, QuantizedEmbedding(module, model.embedding_scale))
+    quantized.embedding_scale = 1.0
+    if model.config.shared_embeddings:
+        quantized.set_submodule("target_embedding", quantized.source_embedding)
     if caches is Caches.INT8:
         for name, (key, value) in calibration.caches.items():
             attention = quantized.get_submodule(name)

@@ -13,6 +13,7 @@ from onnxscript import ir, opset21
 from onnxscript.optimizer import optimize_ir
 from torch import Tensor, nn
 
+from seqserve_export.branches import join
 from seqserve_export.program import Program
 
 OPSET = 21
@@ -25,6 +26,16 @@ _LINEAR = torch.ops.aten.linear.default
 
 def trace(program: Program) -> ir.Model:
     """Exports one graph; its large constants are the program's own tensors, not copies of them."""
+    model, choice = _traced(program), program.choice
+    if choice is not None:
+        condition = ir.Value(
+            name=choice.condition.name, type=ir.TensorType(ir.DataType.BOOL), shape=ir.Shape([])
+        )
+        join(model, condition, _traced(choice.then), _traced(choice.otherwise))
+    return model
+
+
+def _traced(program: Program) -> ir.Model:
     # It logs missing operators of torchvision, and warns of a deprecation in its own code.
     logging.getLogger("torch.onnx._internal.exporter._registration").setLevel(logging.ERROR)
     module = program.module.eval()
@@ -50,7 +61,9 @@ def trace(program: Program) -> ir.Model:
         value.const_value = ir.tensor(tensors[name].numpy(force=True), name=name)
     # Weights of integers are transposed at load time, because a part of a joined weight, and the
     # rows of allowed tokens, must match what other graphs store.
-    optimize_ir(model, should_fold=lambda node: False if node.op_type == "Transpose" else None)
+    # An Expand gives an output that is empty, and a constant cannot be an output of a branch.
+    kept = ("Transpose", "Expand")
+    optimize_ir(model, should_fold=lambda node: False if node.op_type in kept else None)
     _drop_removed(model.graph, weights)
     _clear_notes(model)
     return model

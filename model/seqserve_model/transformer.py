@@ -129,6 +129,7 @@ class Transformer(nn.Module):
         """Makes all layers, with Xavier-uniform projections and embeddings of variance 1/W."""
         super().__init__()
         self.config = config
+        self.embedding_scale = math.sqrt(config.width) if config.scaled_embeddings else 1.0
         self.source_embedding = nn.Embedding(config.source_tokens, config.width)
         self.target_embedding = (
             self.source_embedding
@@ -248,8 +249,8 @@ class Transformer(nn.Module):
 
     def embed_tokens(self, embedding: nn.Embedding, tokens: Tensor) -> Tensor:
         """Looks up tokens ``[..]`` and scales their embeddings ``[.., W]`` (§3.4)."""
-        scale = math.sqrt(self.config.width) if self.config.scaled_embeddings else 1.0
-        return embedding(tokens) * scale  # type: ignore[no-any-return]
+        x: Tensor = embedding(tokens)
+        return x if self.embedding_scale == 1.0 else x * self.embedding_scale
 
     def embed_target(self, tokens: Tensor) -> Tensor:
         """Looks up target tokens ``[..]``: ``[.., W]``, zeros at the start if so configured."""

@@ -1,4 +1,4 @@
-"""The decoder graph: one step, from the last token of every running row to its next token."""
+"""The decoder graph: one step, from the last token of every running row to its next logits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from seqserve_export import operators
 from seqserve_export.graphs.projections import qkv_projections, ssru_projections
 from seqserve_export.graphs.step_positions import StepPositions
 from seqserve_export.quantization import cache_scales, precision_of
-from seqserve_export.shortlist import project_tokens
 from seqserve_model import ssru
 from seqserve_model.config import DecoderCell
 from seqserve_model.layers import Sublayer
@@ -28,19 +27,6 @@ class StepRows(NamedTuple):
     max_length: Tensor  # length of the longest row after this step, at least 2; int32 [1]
     source_last_index: Tensor  # index of each row's last source token, int32 [B]
     max_source_length: Tensor  # length of the longest source, at least 2; int32 [1]
-
-
-class StepOptions(NamedTuple):
-    """What a step changes and returns."""
-
-    bias_tokens: Tensor  # tokens whose logits are changed, int64 [P, A]
-    bias_values: Tensor  # added to the logits of bias_tokens, [P, A]
-    return_logprobs: Tensor  # whether to compute log-probabilities, bool []; zeros otherwise
-    top_k: Tensor  # its length K is the number of top tokens to list, int64 [K]; may be empty
-    num_logits: Tensor  # its length N: logits to return, from token 0 on, int64 [N]; may be empty
-    allowed_tokens: Tensor
-    """Tokens whose logits alone to return, in groups, int64 ``[G, 64]``; may be empty. See
-    :func:`project_tokens`."""
     projected_rows: Tensor
     """Rows to project onto the whole vocabulary, int64 ``[P]``; may be empty. Every output with an
     axis P is of these rows, in this order."""
@@ -71,16 +57,12 @@ class DecoderGraph(nn.Module):
         # A float projection of a matrix with its bias is one node, Gemm; integers take any shape.
         self.is_flat = precision_of(model) == "fp32"
 
-    def forward(
-        self, rows: StepRows, options: StepOptions, caches: list[LayerCaches]
-    ) -> tuple[Tensor, ...]:
-        """Advances every row by one token.
+    def forward(self, rows: StepRows, caches: list[LayerCaches]) -> tuple[Tensor, ...]:
+        """Advances every row by one token, up to its logits; :mod:`step_outputs` goes on.
 
         Returns:
-            Next token int64 ``[P, 1]``, its log-probability ``[P]``, the top-k tokens int64
-            ``[P, K]``, best first, their log-probabilities ``[P, K]``, logits ``[P, N]``, logits of
-            the allowed tokens without biases ``[B, G, 64]``, then of each layer its past and its
-            cross caches.
+            Features ``[B, W]``, logits ``[P, V]``, then of each layer its past and its cross
+            caches.
         """
         x = self._embed(rows)
         updated: list[Tensor] = []
@@ -93,15 +75,8 @@ class DecoderGraph(nn.Module):
         features = self.model.decoder_norm(x)
         if not self.is_flat:
             features = features.squeeze(1)  # [B, W]
-        allowed_logits = project_tokens(
-            self.model.output_projection, features, options.allowed_tokens, self.model.logits_bias
-        )
-        logits = self.model.project(F.embedding(options.projected_rows, features))  # [P, V]
-        logits = operators.add_at(logits, options.bias_tokens, options.bias_values)
-        tokens = operators.argmax(logits)  # [P, 1]
-        logprobs = operators.log_softmax(logits, tokens, options.top_k, options.return_logprobs)
-        returned = logits[:, : options.num_logits.size(0)]
-        return tokens, *logprobs, returned, allowed_logits, *updated
+        logits = self.model.project(F.embedding(rows.projected_rows, features))  # [P, V]
+        return features, logits, *updated
 
     def _embed(self, rows: StepRows) -> Tensor:
         """Looks up the last tokens: ``[B, W]``, or ``[B, 1, W]`` for integers."""

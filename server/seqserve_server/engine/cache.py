@@ -25,7 +25,7 @@ from seqserve_server.engine.decoder_state import (
 )
 from seqserve_server.engine.packing import Array, CrossKV
 from seqserve_server.engine.runtime import Runtime
-from seqserve_server.engine.step import MASKED_LOGIT, StepSizes
+from seqserve_server.engine.step import MASKED_LOGIT, PLAIN, StepSizes
 
 # The attention operator takes a maximum length of 1 for the start of a prompt.
 _MIN_LENGTH = 2
@@ -55,7 +55,7 @@ class SlotCache:
         self._num_tokens = 0
         self._max_length = np.full(1, _MIN_LENGTH, np.int32)
         self._max_source_length = np.full(1, _MIN_LENGTH, np.int32)
-        self._return_logprobs = np.array(True)
+        self._has_options, self._return_logprobs = np.array(True), np.array(True)
         self.returned_logprobs = self._graph_sums = True
         """Whether the last step computed log-probabilities."""
         max_suppressed = _MAX_LISTED + manifest.limits.max_target_length
@@ -84,6 +84,7 @@ class SlotCache:
             "max_length": self._max_length,
             "source_last_index": self._source_last_index,
             "max_source_length": self._max_source_length,
+            "has_options": self._has_options,
             "bias_tokens": self._bias_tokens,
             "bias_values": self._bias_values,
             "return_logprobs": self._return_logprobs,
@@ -217,9 +218,11 @@ class SlotCache:
             self._sizes = None
         if not self._is_mask_ready or rows > self._mask_rows:
             self._write_mask(rows)
+        self._set_return_logprobs(return_logprobs, rows)
         if self._sizes is None:
             self._sizes = self._step_sizes(rows)
-        self._set_return_logprobs(return_logprobs, rows)
+            self._has_options[...] = self._sizes != PLAIN
+            self._return_logprobs[...] = self._sizes.logprobs
         self._step.run(rows, self._sizes)
         self._choice = self._limited.choose(self._logits, self._suppressed)
         if self._choice is not None:
@@ -228,18 +231,21 @@ class SlotCache:
         self._num_tokens += 1
 
     def _step_sizes(self, rows: int) -> StepSizes:
-        limited = self._limited
+        limited, logprobs = self._limited, self._graph_sums
         if limited.groups and len(limited.rows) == rows:
-            return StepSizes(allowed_groups=limited.groups, projects=False)
+            return StepSizes(allowed_groups=limited.groups, projects=False, logprobs=logprobs)
         logits = self.vocabulary_size if limited.needs_all_logits else self.num_logits
-        return StepSizes(self._mask_width, self.top_k, logits, limited.groups)
+        sizes = StepSizes(0, self.top_k, logits, limited.groups, logprobs=logprobs)
+        if self._suppressed or sizes != PLAIN:
+            sizes = sizes._replace(biases=self._mask_width)
+        return sizes
 
     def _set_return_logprobs(self, return_logprobs: bool, rows: int) -> None:
         self.returned_logprobs = return_logprobs
         # The graph need not sum over all tokens for rows that do not choose among all.
         sums = return_logprobs and len(self._limited.rows) < rows
         if sums is not self._graph_sums:
-            self._return_logprobs[...] = self._graph_sums = sums
+            self._graph_sums, self._sizes = sums, None
 
     def _take(self, choice: Choice) -> None:
         """Takes the choice of rows that have candidates, in place of the graph's."""

@@ -17,7 +17,7 @@ class StepSizes(NamedTuple):
     """What a step computes beside the next tokens. A size of 0 switches its output off: the step
     does not pay for it."""
 
-    biases: int = 1
+    biases: int = 0
     """Tokens of each row whose logits are biased."""
     top_k: int = 0
     """Top tokens to list of each row."""
@@ -28,9 +28,14 @@ class StepSizes(NamedTuple):
     projects: bool = True
     """Whether rows are projected onto the whole vocabulary. If not, there are no next tokens, and
     no top tokens may be asked for: ONNX Runtime 1.23 crashes where it ranks those of no row."""
+    logprobs: bool = False
+    """Whether log-probabilities are computed."""
 
 
-_SHARED = {"max_length", "max_source_length", "return_logprobs"}
+PLAIN = StepSizes()
+"""Next tokens alone: the graph takes its branch without options."""
+
+_SHARED = {"max_length", "max_source_length", "has_options", "return_logprobs"}
 """Inputs that all rows share."""
 _SIZED = {"top_k": "top_k", "num_logits": "logits", "allowed_tokens": "allowed_groups"}
 """Inputs whose length is one of the sizes."""
@@ -47,6 +52,8 @@ _PROJECTED = {"projected_rows", "next_tokens", "log_probabilities", *_ROW_SIZED}
     "allowed_logits"
 }
 """Arrays of the rows that are projected onto the whole vocabulary."""
+_OPTIONAL = {"log_probabilities", *_ROW_SIZED}
+"""Arrays that have no rows if the step is plain."""
 INPUTS_AND_OUTPUTS = {*_SHARED, *_SIZED, *_ROW_SIZED, *_PROJECTED}
 """What a decoder graph must have, its caches apart."""
 
@@ -105,7 +112,7 @@ def _shape(name: str, array: Array, rows: int, sizes: StepSizes) -> list[int]:
         return list(array.shape)
     if name in _SIZED:
         return [getattr(sizes, _SIZED[name]), *array.shape[1:]]
-    if name in _PROJECTED and not sizes.projects:
+    if (name in _PROJECTED and not sizes.projects) or (name in _OPTIONAL and sizes == PLAIN):
         rows = 0
     if name in _ROW_SIZED:
         return [rows, getattr(sizes, _ROW_SIZED[name]), *array.shape[1:]]

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 
@@ -118,7 +119,7 @@ def test_inputs_and_outputs_have_their_names(graphs: dict[str, onnx.ModelProto])
     memory = ["cross_key_0", "last_key_0", "cross_value_0", "last_value_0"]
     assert names(encoder.output) == memory
     assert names(decoder.input)[:4] == ["tokens", "lengths", "max_length", "source_last_index"]
-    assert set(memory) | {"return_logprobs", "allowed_tokens", "projected_rows"} <= set(
+    assert set(memory) | {"has_options", "allowed_tokens", "projected_rows"} <= set(
         names(decoder.input)
     )
     assert names(decoder.output)[:2] == ["next_tokens", "log_probabilities"]
@@ -135,12 +136,36 @@ def test_rounded_projections_are_products_of_integers(tiny_int8_artifact: Path) 
         assert not operators & {"Gemm", "MatMul"}, name
 
 
+def nodes_of(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """Lists the nodes of a graph and of its branches."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from nodes_of(attribute.g)
+
+
+def test_plain_steps_run_no_node_of_the_options(graphs: dict[str, onnx.ModelProto]) -> None:
+    decoder = graphs["decoder.onnx"].graph
+    [choice] = [node for node in decoder.node if node.op_type == "If"]
+    assert list(choice.input) == ["has_options"]
+    branches = {attribute.name: attribute.g for attribute in choice.attribute}
+    full, plain = (
+        {node.op_type for node in nodes_of(branches[name])}
+        for name in ("then_branch", "else_branch")
+    )
+    assert {"ScatterElements", "LogSoftmax", "TopK"} <= full
+    assert not {"ScatterElements", "LogSoftmax", "TopK", "If", "Gather"} & plain
+    options = {"bias_tokens", "bias_values", "top_k", "num_logits", "allowed_tokens"}
+    assert not options & {name for node in decoder.node for name in node.input}
+
+
 def test_rounded_weights_are_laid_out_as_torch_does(tiny_int8_artifact: Path) -> None:
     """A part of a joined weight is found in it, and tokens are rows of the output projection."""
     for name in GRAPHS:
         graph = onnx.load(str(tiny_int8_artifact / name), load_external_data=False).graph
         rounded = {t.name for t in graph.initializer if t.data_type == TensorProto.INT8 and t.dims}
-        readers = {node.op_type for node in graph.node if rounded & set(node.input)}
+        readers = {node.op_type for node in nodes_of(graph) if rounded & set(node.input)}
         assert readers == ({"Transpose", "Gather"} if name == "decoder.onnx" else {"Transpose"})
 
 

@@ -19,10 +19,10 @@ from seqserve_export.quantization import Calibration, quantize
 from seqserve_model.config import PositionScheme
 from seqserve_model.data import Pair
 from seqserve_model.transformer import Transformer
+from seqserve_server.contract import weights
 from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.contract.manifest import Manifest, Provenance, Verification
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.engine import session
 from seqserve_server.engine.offline import Offline
 
 
@@ -65,7 +65,7 @@ def test_weights_that_are_large_are_not_packed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     size = (tiny_artifact / "weights.bin").stat().st_size
-    monkeypatch.setattr(session, "MAX_SMALL_BYTES", size if packs else size - 1)
+    monkeypatch.setattr(weights, "MAX_SMALL_BYTES", size if packs else size - 1)
     settings: list[tuple[str, str]] = []
 
     class Options(ort.SessionOptions):  # type: ignore[misc]

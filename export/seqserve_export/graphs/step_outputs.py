@@ -1,0 +1,84 @@
+"""The end of a decoder step: from its features and logits to what it returns.
+
+Most steps have rows that want their next tokens and nothing else. They take a branch without the
+nodes of the options, which cost a tenth of a small model's step even where there is nothing to do.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from seqserve_export import operators
+from seqserve_export.shortlist import GROUP, project_tokens
+from seqserve_model.transformer import Transformer
+
+OUTPUTS = [
+    "next_tokens",
+    "log_probabilities",
+    "top_tokens",
+    "top_log_probabilities",
+    "logits",
+    "allowed_logits",
+]
+"""What both branches return."""
+
+
+class FullOutputs(nn.Module):
+    """Returns all that rows may ask for."""
+
+    def __init__(self, model: Transformer) -> None:
+        """Takes the projection to the vocabulary, for the tokens that rows are limited to."""
+        super().__init__()
+        self.projection, self.bias = model.output_projection, model.logits_bias
+
+    def forward(
+        self,
+        features: Tensor,
+        raw_logits: Tensor,
+        bias_tokens: Tensor,
+        bias_values: Tensor,
+        return_logprobs: Tensor,
+        top_k: Tensor,
+        num_logits: Tensor,
+        allowed_tokens: Tensor,
+    ) -> tuple[Tensor, ...]:
+        """Changes the logits of P rows, chooses their next tokens and scores them.
+
+        Args:
+            features: Of all rows, ``[B, W]``.
+            raw_logits: Of the P projected rows, ``[P, V]``.
+            bias_tokens: Tokens whose logits are changed, int64 ``[P, A]``.
+            bias_values: Added to the logits of ``bias_tokens``, ``[P, A]``.
+            return_logprobs: Whether to compute log-probabilities, bool ``[]``; zeros otherwise.
+            top_k: Its length K is the number of top tokens to list, int64 ``[K]``; may be empty.
+            num_logits: Its length N: logits to return, from token 0 on, int64 ``[N]``; may be
+                empty.
+            allowed_tokens: Tokens whose logits alone to return, in groups, int64 ``[G, 64]``; may
+                be empty. See :func:`project_tokens`.
+
+        Returns:
+            Next token int64 ``[P, 1]``, its log-probability ``[P]``, the top-k tokens int64
+            ``[P, K]``, best first, their log-probabilities ``[P, K]``, logits ``[P, N]``, and
+            logits of the allowed tokens without biases ``[B, G, 64]``.
+        """
+        allowed_logits = project_tokens(self.projection, features, allowed_tokens, self.bias)
+        logits = operators.add_at(raw_logits, bias_tokens, bias_values)
+        tokens = operators.argmax(logits)  # [P, 1]
+        logprobs = operators.log_softmax(logits, tokens, top_k, return_logprobs)
+        return tokens, *logprobs, logits[:, : num_logits.size(0)], allowed_logits
+
+
+class PlainOutputs(nn.Module):
+    """Returns the next tokens and nothing else."""
+
+    def forward(self, raw_logits: Tensor) -> tuple[Tensor, ...]:
+        """Gives the next token of P rows, int64 ``[P, 1]``; the other outputs are empty."""
+        tokens = operators.argmax(raw_logits)  # [P, 1]
+        return (
+            tokens,
+            operators.zeros(raw_logits, 0),
+            operators.zeros(tokens, 0, 0),
+            operators.zeros(raw_logits, 0, 0),
+            operators.zeros(raw_logits, 0, 0),
+            operators.zeros(raw_logits, 0, 0, GROUP),
+        )
