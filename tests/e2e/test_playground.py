@@ -7,7 +7,10 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -95,6 +98,28 @@ def answered(page: Browser, text: str) -> None:
     page.until(lambda: page.text(".answer") == text and bool(page.all(".answer button")))
 
 
+@contextmanager
+def slowed(engines: Sequence[int]) -> Iterator[None]:
+    """Lets engines run for 1 ms in every 50, so that no answer arrives all at once."""
+    over = threading.Event()
+
+    def pause() -> None:
+        while not over.wait(0.001):
+            for engine in engines:
+                os.kill(engine, signal.SIGSTOP)
+            time.sleep(0.05)
+            for engine in engines:
+                os.kill(engine, signal.SIGCONT)
+
+    thread = threading.Thread(target=pause)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 def test_typing_is_answered_with_its_latency_and_its_code(page: Browser) -> None:
     page.type(COFFEE)
     answered(page, KAFFEE)
@@ -103,10 +128,11 @@ def test_typing_is_answered_with_its_latency_and_its_code(page: Browser) -> None
     assert repr(COFFEE) in page.text("pre")
 
 
-def test_text_streams_in(page: Browser) -> None:
+def test_text_streams_in(page: Browser, rig: Rig) -> None:
     page.run(WATCH)
-    page.type("If I had more time, I would learn to play the piano.")
-    page.until(lambda: bool(page.all(".answer button")))
+    with slowed(rig.server.engines()):
+        page.type("If I had more time, I would learn to play the piano.")
+        page.until(lambda: bool(page.all(".answer button")))
     whole, seen = page.text(".answer"), page.run("return window.seen")
     assert any(0 < len(text) < len(whole) for text in seen)
     assert [text for text in seen if not whole.startswith(text)] == []
