@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from seqserve_server.contract.limits import MAX_END_TOKENS, MAX_SUPPRESSED, MAX_TOP_K
+from seqserve_server.contract.limits import MAX_TOP_K
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.engine.candidate_step import CandidateStep
 from seqserve_server.engine.choice import Choice
@@ -25,13 +25,11 @@ from seqserve_server.engine.decoder_state import (
 )
 from seqserve_server.engine.packing import Array, CrossKV
 from seqserve_server.engine.runtime import Runtime
-from seqserve_server.engine.step import MASKED_LOGIT, PLAIN, StepSizes
+from seqserve_server.engine.step import PLAIN, StepSizes
+from seqserve_server.engine.token_masks import TokenMasks
 
 # The attention operator takes a maximum length of 1 for the start of a prompt.
 _MIN_LENGTH = 2
-
-# Tokens that a request's lists can suppress at once; its n-grams add one for each of its tokens.
-_MAX_LISTED = MAX_SUPPRESSED + 1 + MAX_END_TOKENS
 
 
 class SlotCache:
@@ -58,12 +56,7 @@ class SlotCache:
         self._has_options, self._return_logprobs = np.array(True), np.array(True)
         self.returned_logprobs = self._graph_sums = True
         """Whether the last step computed log-probabilities."""
-        max_suppressed = _MAX_LISTED + manifest.limits.max_target_length
-        self._suppressed: dict[int, Sequence[int]] = {}
-        self._is_mask_ready = True
-        self._mask_rows, self._mask_width = slots, 1
-        self._bias_tokens = np.full(slots * max_suppressed, self._eos, np.int64)
-        self._bias_values = np.zeros(slots * max_suppressed, np.float32)
+        self._masks = TokenMasks(slots, manifest.limits.max_target_length, self._eos)
         self.top_k = 0
         """Top tokens that steps list for each row."""
         self._top_tokens = np.zeros(slots * MAX_TOP_K, np.int64)
@@ -85,8 +78,8 @@ class SlotCache:
             "source_last_index": self._source_last_index,
             "max_source_length": self._max_source_length,
             "has_options": self._has_options,
-            "bias_tokens": self._bias_tokens,
-            "bias_values": self._bias_values,
+            "bias_tokens": self._masks.tokens,
+            "bias_values": self._masks.values,
             "return_logprobs": self._return_logprobs,
             "top_k": np.zeros(MAX_TOP_K, np.int64),
             "num_logits": np.zeros(self.vocabulary_size, np.int64),
@@ -131,7 +124,7 @@ class SlotCache:
         self._cross.copy(source, target, int(self.source_lengths[source]))
         for array in (self.tokens, self.lengths, self.source_lengths, self._source_last_index):
             array[target] = array[source]
-        self.suppress(target, self._suppressed.get(source, ()))
+        self.suppress(target, self.suppressed(source))
         self.limit(target, self._limited.rows.of(source))
         self.release(source)
         self._rows_measured = 0
@@ -153,11 +146,7 @@ class SlotCache:
 
     def suppress(self, row: int, tokens: Sequence[int]) -> None:
         """Masks some tokens of a row in all steps from now on; none lifts the mask."""
-        before = self._suppressed.pop(row, ())
-        if tokens:
-            self._suppressed[row] = tokens
-        if (before or tokens) and before != tokens:
-            self._is_mask_ready = False
+        if self._masks.put(row, tokens):
             self._limited.forget_masks()
 
     def limit(self, row: int, candidates: Array | None) -> None:
@@ -178,7 +167,7 @@ class SlotCache:
 
     def suppressed(self, row: int) -> Sequence[int]:
         """Lists the masked tokens of a row."""
-        return self._suppressed.get(row, ())
+        return self._masks.by_row.get(row, ())
 
     def request(self, *, top_k: int, logits: bool) -> None:
         """Sets what the next steps compute for every row, beside its next token.
@@ -216,15 +205,15 @@ class SlotCache:
         self._max_length[0] = max(self._num_tokens + 1, _MIN_LENGTH)
         if self._limited.prepare():
             self._sizes = None
-        if not self._is_mask_ready or rows > self._mask_rows:
-            self._write_mask(rows)
+        if self._masks.write(rows):
+            self._sizes = None
         self._set_return_logprobs(return_logprobs, rows)
         if self._sizes is None:
             self._sizes = self._step_sizes(rows)
             self._has_options[...] = self._sizes != PLAIN
             self._return_logprobs[...] = self._sizes.logprobs
         self._step.run(rows, self._sizes)
-        self._choice = self._limited.choose(self._logits, self._suppressed)
+        self._choice = self._limited.choose(self._logits, self._masks.by_row)
         if self._choice is not None:
             self._take(self._choice)
         self._running_lengths += 1
@@ -236,8 +225,8 @@ class SlotCache:
             return StepSizes(allowed_groups=limited.groups, projects=False, logprobs=logprobs)
         logits = self.vocabulary_size if limited.needs_all_logits else self.num_logits
         sizes = StepSizes(0, self.top_k, logits, limited.groups, logprobs=logprobs)
-        if self._suppressed or sizes != PLAIN:
-            sizes = sizes._replace(biases=self._mask_width)
+        if self._masks.by_row or sizes != PLAIN:
+            sizes = sizes._replace(biases=self._masks.width)
         return sizes
 
     def _set_return_logprobs(self, return_logprobs: bool, rows: int) -> None:
@@ -273,26 +262,8 @@ class SlotCache:
         Raises:
             AssertionError: One has.
         """
-        assert not self._suppressed
+        assert not self._masks.by_row
         assert (self.top_k, self.num_logits, len(self._limited.rows)) == (0, 0, 0)
-
-    def _write_mask(self, rows: int) -> None:
-        """Writes the masks of the leading rows, all of one width."""
-        longest = max((len(tokens) for tokens in self._suppressed.values()), default=1)
-        # Few widths, so that few bindings are made.
-        width = min(1 << (longest - 1).bit_length(), len(self._bias_tokens) // self.slots)
-        if not self._suppressed:
-            # Once for all rows, until there is a mask again.
-            rows = self.slots
-        self._bias_tokens[: rows * width] = self._eos
-        self._bias_values[: rows * width] = 0.0
-        for row, tokens in self._suppressed.items():
-            if row < rows:
-                begin = row * width
-                self._bias_tokens[begin : begin + len(tokens)] = tokens
-                self._bias_values[begin : begin + len(tokens)] = MASKED_LOGIT
-        self._is_mask_ready, self._mask_rows, self._mask_width = True, rows, width
-        self._sizes = None
 
     def _measure(self, rows: int) -> None:
         """Finds the longest of the rows; not needed while the same ones run on."""

@@ -14,8 +14,8 @@ from seqserve_server.engine.runtime import Runtime
 # Only attention pays for padding: sources up to this many times as long as the shortest share it.
 _MAX_PADDED = 2
 
-# Sources of so many tokens together, about sixteen, use a CPU as well as larger groups do. The fewer
-# the groups, the less often they drive the decoder's weights out of the CPU's cache, too.
+# Sources of so many tokens together, about sixteen, use a CPU as well as larger groups do. Fewer
+# groups also drive the decoder's weights out of the CPU's cache less often.
 _GROUP_TOKENS = 192
 _GROUP_SOURCES = 4
 # New sources wait for one more step, for others to be encoded with, for each so many running rows.

@@ -22,10 +22,10 @@ from tests.unit.server.engine.requests import generation
 from seqserve_server.contract.events import Finished, Hypothesis
 from seqserve_server.contract.manifest import Architecture, Limits, SpecialTokens
 from seqserve_server.contract.options import DecodingOptions, Sampling
-from seqserve_server.engine.cache import MASKED_LOGIT, SlotCache
+from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.search import Advance, Search
 from seqserve_server.engine.request import Request
-from seqserve_server.engine.step import StepSizes
+from seqserve_server.engine.step import MASKED_LOGIT, StepSizes
 
 Array = NDArray[Any]
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seqserve_server.engine.cache import MASKED_LOGIT
 from seqserve_server.engine.decoding.beam_step import (
     Candidates,
     continue_with,
@@ -18,6 +17,7 @@ from seqserve_server.engine.decoding.beam_step import (
     select_next,
 )
 from seqserve_server.engine.packing import Array
+from seqserve_server.engine.step import MASKED_LOGIT
 
 SETTINGS = settings(deadline=None, max_examples=60)
 SEEDS = st.integers(0, 2**32)

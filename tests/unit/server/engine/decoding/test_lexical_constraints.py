@@ -31,11 +31,11 @@ from tests.unit.server.engine.decoding.table import (
 )
 
 from seqserve_server.contract.events import Hypothesis, StopReason
-from seqserve_server.engine.cache import MASKED_LOGIT
 from seqserve_server.engine.decoding.beam_step import rank
 from seqserve_server.engine.decoding.distribution import Distribution
 from seqserve_server.engine.decoding.lexical_constraints import LexicalConstraints
 from seqserve_server.engine.decoding.processors import normalize
+from seqserve_server.engine.step import MASKED_LOGIT
 
 # The most probable first: A B EOS C D E F G.
 PROBABILITIES = {A: 0.3, B: 0.25, EOS: 0.15, C: 0.1, D: 0.08, E: 0.06, F: 0.04, G: 0.02}
