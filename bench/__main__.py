@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -25,6 +26,7 @@ from bench import (
     online,
     overhead,
     roofline,
+    widened,
 )
 from bench.artifacts import newest
 from bench.provenance import Provenance
@@ -125,6 +127,17 @@ def _online(_rounds: int) -> Any:
     return waits
 
 
+def _online_base(_rounds: int) -> Any:
+    whole, _ = _artifacts()
+    shares = (0.2, 0.5, 0.8, 1.0, 1.2)
+    plan = online.Plan(peers=("CTranslate2 int8",), shares=shares, rounds=2, seconds=6.0)
+    with tempfile.TemporaryDirectory() as folder:
+        artifacts = widened.write(whole, Path(folder))
+        waits = online.measure(artifacts["int8"], artifacts["fp32"], plan)
+    online.print_table(waits)
+    return waits
+
+
 def _overhead(_rounds: int) -> Any:
     costs = overhead.measure(newest(_MODEL, "int8"), overhead.Plan())
     overhead.print_table(costs)
@@ -172,6 +185,9 @@ _PARTS = {
         f"a model of Marian's base shape, random weights, {_LENGTH} target tokens", _marian
     ),
     "online": _Part("latency by requests a second, beside batch servers on other engines", _online),
+    "online-base": _Part(
+        "the same with the shipped model widened to Marian's base size", _online_base, is_apart=True
+    ),
     "overhead": _Part("what the server adds to its engine: speed, start, memory", _overhead),
     "roofline": _Part("a decoder step beside the limits of the machine", _roofline),
     "imported": _Part(

@@ -40,6 +40,8 @@ class Plan:
 
     base: str = "CTranslate2 int8"
     """Name of the server that rates are measured by."""
+    peers: tuple[str, ...] = ("CTranslate2 int8", "CTranslate2 fp32", "torch fp32")
+    """Names of the batch servers."""
     shares: tuple[float, ...] = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2)
     """Rates, ascending, as shares of the base's capacity."""
     rounds: int = 3
@@ -97,12 +99,13 @@ def _servers(
 ) -> list[tuple[str, str, list[str]]]:
     """Gives name, module and arguments of every server; ours comes first."""
     shared = ["--artifact", str(weights), "--delay-ms", str(plan.delay_ms), "--engine"]
-    return [
-        our_server(artifact, folder),
-        ("CTranslate2 int8", "bench.batcher", [*shared, "ctranslate2", "--precision", "int8"]),
-        ("CTranslate2 fp32", "bench.batcher", [*shared, "ctranslate2", "--precision", "float32"]),
-        ("torch fp32", "bench.batcher", [*shared, "torch"]),
-    ]
+    engines = {
+        "CTranslate2 int8": ["ctranslate2", "--precision", "int8"],
+        "CTranslate2 fp32": ["ctranslate2", "--precision", "float32"],
+        "torch fp32": ["torch"],
+    }
+    batchers = [(name, "bench.batcher", [*shared, *engines[name]]) for name in plan.peers]
+    return [our_server(artifact, folder), *batchers]
 
 
 def our_server(artifact: Path, folder: Path) -> tuple[str, str, list[str]]:
