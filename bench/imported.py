@@ -28,6 +28,7 @@ from seqserve_server.contract.manifest import Manifest
 
 _BASE = "CTranslate2 int8"
 _WHOLE = "seqserve fp32"
+_PRECISIONS = (Precision.FP32, Precision.INT8)
 _SENTENCES = 16
 """Of each proof: with random weights most targets are as long as they may be."""
 _MB = 1e6
@@ -51,7 +52,7 @@ def measure(shape: str, rounds: int, *, rows: int, length: int) -> dict[str, Any
         # In processes of their own, which take their memory with them.
         _say(f"{shape}: writing a checkpoint")
         _run_apart(checkpoints.write, shape, checkpoint)
-        imports = [_import(checkpoint, folder, precision) for precision in Precision]
+        imports = [_import(checkpoint, folder, precision) for precision in _PRECISIONS]
         _say(f"{shape}: converting it for CTranslate2")
         _run_apart(checkpoints.convert, checkpoint, folder / "converted")
         engines = {

@@ -68,6 +68,7 @@ def exporter(
 
 _EXPORTS = {
     "fp32": "tiny_artifact",
+    "fp16": "tiny_fp16_artifact",
     "int8": "tiny_int8_artifact",
     "row-scaled": "tiny_row_scaled_artifact",
     "ssru": "tiny_ssru_artifact",
@@ -88,6 +89,12 @@ def repository(exporter: Exporter) -> Path:
 def tiny_artifact(exporter: Exporter) -> Path:
     """The folder ``tiny/1``; its grandparent is a model repository. Not to be changed."""
     return exporter.repository("fp32") / "tiny" / "1"
+
+
+@pytest.fixture(scope="session")
+def tiny_fp16_artifact(exporter: Exporter) -> Path:
+    """``tiny/1`` in fp16. Not to be changed."""
+    return exporter.repository("fp16") / "tiny" / "1"
 
 
 @pytest.fixture(scope="session")

@@ -34,6 +34,12 @@ def _export_fp32(repository: Path) -> None:
     _export_tiny(repository)
 
 
+def _export_fp16(repository: Path) -> None:
+    from seqserve_export.halving import halve
+
+    _export_tiny(repository, make_model=lambda tokenizer: halve(tiny.make_model(tokenizer)))
+
+
 def _export_int8(repository: Path) -> None:
     """Exports with the defaults of ``seqserve export --precision int8``."""
     from seqserve_export.precision import Caches, Scales
@@ -98,6 +104,7 @@ def _import(family: str, seed: int, repository: Path, *options: str) -> None:
 
 EXPORTS: dict[str, Callable[[Path], None]] = {
     "fp32": _export_fp32,
+    "fp16": _export_fp16,
     "int8": _export_int8,
     "row-scaled": _export_row_scaled,
     "ssru": _export_ssru,

@@ -9,6 +9,7 @@ import torch
 from seqserve.errors import OptionError
 from seqserve_export.artifact import Description, write_artifact
 from seqserve_export.calibration import calibrate
+from seqserve_export.halving import halve
 from seqserve_export.options import ExportOptions
 from seqserve_export.parity import Proof, judge, verify
 from seqserve_export.precision import Precision
@@ -37,6 +38,8 @@ def export(options: ExportOptions) -> Path:
     model = original
     if options.precision is Precision.INT8:
         model = _quantized(options, original, tokenizer, options.calibration or run.validation)
+    elif options.precision is Precision.FP16:
+        model = halve(original)
 
     def prove(folder: Path) -> Proof:
         proof = verify(

@@ -23,7 +23,9 @@ class ArtifactOptions:
     licence: str = option("", help="Licence of the model, an SPDX identifier.")
     data_licence: str = option("", help="Licence of the data it was trained on.")
     attribution: str = option("", help="Attribution that a licence requires.")
-    precision: Precision = option(Precision.FP32, help="int8 is about twice as fast.")
+    precision: Precision = option(
+        Precision.FP32, help="int8 is about twice as fast; fp16 is for GPUs."
+    )
 
     def ready(self, place: Path) -> str:
         """Says where the artifact is, how it was rounded, how large it is, and how to serve it."""
@@ -48,7 +50,8 @@ class ExportOptions(ArtifactOptions):
     weights: Weights = option(Weights.RESULT, help=WEIGHTS_HELP)
     precision: Precision = option(
         Precision.FP32,
-        help="int8 is about twice as fast, and refused if it costs more than 0.2 BLEU.",
+        help="int8 is about twice as fast, and refused if it costs more than 0.2 BLEU; fp16 is for"
+        " GPUs.",
     )
     scales: Scales = option(
         Scales.STATIC,

@@ -74,6 +74,9 @@ TOLERANCES = {
     "fp32": Tolerance(
         logprob_difference=1e-3, equal_share=0.998, bleu_loss=0.05, top1_agreement=0.999
     ),
+    # Numbers of fp16 are 8,192 times as far apart as those of fp32: differences of 1e-5, as fp32
+    # has them, become 0.1, and more tokens nearly tie.
+    "fp16": Tolerance(logprob_difference=0.1, equal_share=0.95, bleu_loss=0.1, top1_agreement=0.99),
     # Sums that differ in the last bit may round a value to the next of 255 steps, which deep
     # post-norm networks amplify: a change of 1e-6 in the embeddings of Firefox's English→Portuguese
     # model changes log-probabilities by 0.45 at most, by 0.04 in one token of a hundred.

@@ -9,6 +9,8 @@ class Precision(Enum):
     """Arithmetic of the projections."""
 
     FP32 = "fp32"
+    FP16 = "fp16"
+    """Of the caches too: for GPUs. A CPU computes it more slowly than fp32."""
     INT8 = "int8"
 
 

@@ -15,6 +15,7 @@ from seqserve_export.graphs.decoder import DecoderGraph, LayerCaches, StepRows
 from seqserve_export.graphs.encoder import EncoderGraph
 from seqserve_export.graphs.scorer import ScorerGraph
 from seqserve_export.graphs.step_outputs import OUTPUTS, FullOutputs, PlainOutputs
+from seqserve_export.halving import dtype_of
 from seqserve_export.quantization import cache_scales
 from seqserve_export.shortlist import GROUP
 from seqserve_model.config import DecoderCell
@@ -117,7 +118,7 @@ def _decoder(model: Transformer) -> Program:
 def _step_outputs(model: Transformer, rows: int) -> Choice:
     logits = Input("raw_logits", torch.zeros(rows, model.config.vocabulary_size), (0,))
     options = [
-        Input("features", torch.zeros(rows, model.config.width), (0,)),
+        Input("features", torch.zeros(rows, model.config.width, dtype=dtype_of(model)), (0,)),
         logits,
         Input("bias_tokens", _int64(rows, 3), (0, 1)),
         Input("bias_values", torch.zeros(rows, 3), (0, 1)),
@@ -156,14 +157,20 @@ def _caches(model: Transformer, rows: int, layer: int) -> list[Input]:
     """Lists the caches of a layer, as :class:`LayerCaches` does."""
     config = model.config.decoder
     is_int8 = cache_scales(model.decoder_layers[0].cross_attention) is not None
+    dtype = dtype_of(model)
 
     def cache(capacity: int) -> Tensor:
-        dtype = torch.int8 if is_int8 else torch.float32
-        return torch.zeros(rows, config.heads, capacity, config.head_size, dtype=dtype)
+        return torch.zeros(
+            rows,
+            config.heads,
+            capacity,
+            config.head_size,
+            dtype=torch.int8 if is_int8 else dtype,
+        )
 
     is_recurrent = config.decoder_cell is DecoderCell.SSRU
     past = torch.zeros(rows, config.width) if is_recurrent else cache(config.max_target_length + 1)
-    cross, last = cache(16), torch.zeros(rows, 1, config.heads * config.head_size)
+    cross, last = cache(16), torch.zeros(rows, 1, config.heads * config.head_size, dtype=dtype)
     kinds = (
         (_past_names(model), past, (0,)),
         (("cross_key", "cross_value"), cross, (0, 2)),

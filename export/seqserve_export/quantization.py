@@ -184,11 +184,13 @@ class QuantizedEmbedding(nn.Module):
 
 def joint_bias(parts: Sequence[nn.Linear] | Sequence[QuantizedLinear]) -> Tensor | None:
     """Joins the biases of projections, zeros where one has none; None where none has any."""
-    if all(part.bias is None for part in parts):
+    found = [part.bias for part in parts if part.bias is not None]
+    if not found:
         return None
     biases = []
     for part in parts:
-        biases.append(torch.zeros(len(part.weight)) if part.bias is None else part.bias)
+        zeros = torch.zeros(len(part.weight), dtype=found[0].dtype)
+        biases.append(zeros if part.bias is None else part.bias)
     return torch.cat(biases)
 
 
@@ -288,4 +290,7 @@ def quantize(
 
 def precision_of(model: Transformer) -> str:
     """Names a model's precision, as a manifest does."""
-    return "int8" if isinstance(model.output_projection, QuantizedLinear) else "fp32"
+    projection = model.output_projection
+    if isinstance(projection, QuantizedLinear):
+        return "int8"
+    return "fp16" if projection.weight.dtype is torch.float16 else "fp32"

@@ -35,6 +35,6 @@ def project_tokens(
     if isinstance(projection, QuantizedLinear):
         logits = projection.project_channels(x, tokens)  # [G, B, 64]
     else:
-        logits = operators.grouped_product(x, F.embedding(tokens, projection.weight))
+        logits = operators.grouped_product(x, F.embedding(tokens, projection.weight)).float()
     logits = logits.transpose(0, 1)
     return logits if bias is None else logits + F.embedding(tokens, bias[:, None]).squeeze(2)

@@ -13,6 +13,7 @@ from seqserve.errors import OptionError
 from seqserve_export.artifact import Description, write_artifact
 from seqserve_export.calibration import calibrate
 from seqserve_export.export import report
+from seqserve_export.halving import halve
 from seqserve_export.lexicon.addition import add_shortlist
 from seqserve_export.parity import ParityError, Proof, judge, verify
 from seqserve_export.precision import Caches, Precision, Scales
@@ -87,6 +88,8 @@ class _Plan:
 
     def open_model(self) -> Transformer:
         """Reads the model, and rounds it if so requested."""
+        if self.options.precision is Precision.FP16:
+            return halve(self.open_original())
         chosen = self.description.quantization
         if self.calibration is None or chosen is None:
             return self.open_original()
@@ -102,7 +105,7 @@ class _Plan:
             self.pairs,
             data=self._data,
             threads=options.threads,
-            open_original=self.open_original if self.calibration else None,
+            open_original=None if self.options.precision is Precision.FP32 else self.open_original,
             max_decoding_length=_longest(self.family.config),
         )
         report(proof.verification)

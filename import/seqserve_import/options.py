@@ -16,7 +16,8 @@ class ImportOptions(ArtifactOptions):
 
     folder: Path = option(help="Folder of the checkpoint, as downloaded.", positional=True)
     precision: Precision = option(
-        Precision.FP32, help="int8 is about twice as fast; its scales come from the sentences."
+        Precision.FP32,
+        help="int8 is about twice as fast; its scales come from the sentences. fp16 is for GPUs.",
     )
     data: Path | None = option(
         None,

@@ -55,7 +55,7 @@ class DecoderGraph(nn.Module):
         self.target_projections = join(model.decoder_layers)
         self.positions = StepPositions(model)
         # A float projection of a matrix with its bias is one node, Gemm; integers take any shape.
-        self.is_flat = precision_of(model) == "fp32"
+        self.is_flat = precision_of(model) != "int8"
 
     def forward(self, rows: StepRows, caches: list[LayerCaches]) -> tuple[Tensor, ...]:
         """Advances every row by one token, up to its logits; :mod:`step_outputs` goes on.
@@ -126,8 +126,10 @@ class DecoderGraph(nn.Module):
         joint = self.target_projections[index](x)
         candidate, forget = (joint if self.is_flat else joint.squeeze(1)).chunk(2, dim=-1)
         [state] = cache.past
-        y, state = ssru.step(candidate, forget, state)
+        # States are fp32 at any precision.
+        y, state = ssru.step(candidate.float(), forget.float(), state)
         updated.append(state)
+        y = y.to(x.dtype)
         return y if self.is_flat else y[:, None]
 
     def _attend_memory(

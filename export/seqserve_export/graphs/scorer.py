@@ -34,8 +34,13 @@ class ScorerGraph(nn.Module):
         state = self.model.begin(memory, source_lengths)
         logits = self.model.project(self.model.advance(target[:, :-1], state, record))
         logprobs = torch.log_softmax(logits, -1).gather(2, target[:, 1:, None]).squeeze(2)
-        encoder, cross = torch.stack(record.encoder), torch.stack(record.cross)
+        encoder, cross = _stacked(record.encoder), _stacked(record.cross)
         if record.decoder:
-            return logprobs, encoder, torch.stack(record.decoder), cross
+            return logprobs, encoder, _stacked(record.decoder), cross
         batch, heads, length, _ = record.cross[0].shape
         return logprobs, encoder, cross.new_zeros(0, batch, heads, length, length), cross
+
+
+def _stacked(weights: list[Tensor]) -> Tensor:
+    """Stacks the weights of all layers, in fp32 at any precision."""
+    return torch.stack(weights).float()

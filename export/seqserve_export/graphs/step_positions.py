@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from seqserve_export import operators
+from seqserve_export.halving import dtype_of
 from seqserve_model.attention import split_heads
 from seqserve_model.positions import AlibiPositions, RelativePositions, T5Positions
 from seqserve_model.transformer import Transformer
@@ -20,6 +21,7 @@ class StepPositions(nn.Module):
         """Tabulates the bias by distance for schemes whose bias does not depend on the query."""
         super().__init__()
         self.config, self.scheme = model.config.decoder, model.decoder_positions
+        self.dtype = dtype_of(model)
         # The cache holds the begin token too.
         self.capacity = model.config.max_target_length + 1
         if isinstance(self.scheme, T5Positions | AlibiPositions):
@@ -29,7 +31,8 @@ class StepPositions(nn.Module):
     def _bias_by_distance(self) -> Tensor:
         """Gives the bias of a key that lies 0, 1, .. tokens back, ``[H, C]``."""
         size = self.capacity
-        query = torch.zeros(1, self.config.heads, 1, self.config.head_size)
+        shape = (1, self.config.heads, 1, self.config.head_size)
+        query = torch.zeros(shape, dtype=self.dtype)
         bias = self.scheme.bias(0, query, size - 1, size)
         assert bias is not None
         return bias[:, 0].flip(-1).detach()

@@ -94,7 +94,7 @@ class CrossAttentionCache:
         # Views as the encoder gives them: [B, S, H, D].
         self._by_token = [array.swapaxes(1, 2) for array in self.arrays.values()]
         last = (slots, 1, shape.heads * shape.head_size)
-        self.last = _by_layer(shape, "last", last, np.dtype(np.float32))
+        self.last = _by_layer(shape, "last", last, np.dtype("f4") if dtype == np.int8 else dtype)
         """Read by each step: ``[B, 1, A]``."""
 
     def join(self, row: int, cross_kv: CrossKV, index: int) -> None:

@@ -29,7 +29,7 @@ from seqserve_server.engine.session import (
 from seqserve_server.engine.shortlist import Shortlist
 from seqserve_server.engine.step import INPUTS_AND_OUTPUTS, Step
 
-_CACHE_TYPES = {"tensor(float)": np.float32, "tensor(int8)": np.int8}
+_CACHE_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(int8)": np.int8}
 
 
 class Runtime:

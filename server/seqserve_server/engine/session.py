@@ -10,6 +10,7 @@ import onnxruntime as ort
 from seqserve_server.contract.errors import ArtifactError, ProviderError
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.provider import Provider
+from seqserve_server.engine import cuda
 from seqserve_server.engine.external_data import check_references
 
 SCORER = "scorer.onnx"
@@ -37,7 +38,7 @@ def open_session(
     which take no memory of their own.
 
     Raises:
-        ProviderError: ONNX Runtime takes another provider.
+        ProviderError: The provider fails, or ONNX Runtime takes another one.
         ArtifactError: The manifest does not name the graph, or ONNX Runtime refuses it.
     """
     options = ort.SessionOptions()
@@ -64,30 +65,34 @@ def open_session(
             options,
             providers=[_PROVIDERS[provider]],
             disabled_optimizers=_DISABLED_OPTIMIZERS,
+            # Else it prints the reason and opens the graph once more, on the CPU.
+            enable_fallback=False,
         )
     except Exception as error:
+        if provider is Provider.CUDA and (failure := cuda.failure_of(error)):
+            raise failure from error
         raise ArtifactError(f"{path}: ONNX Runtime refuses it: {error}") from error
     if session.get_providers()[0] != _PROVIDERS[provider]:
         raise ProviderError(
             f"provider {provider.value}: ONNX Runtime fell back to"
-            f" {session.get_providers()[0]}; a library of the provider is missing"
+            f" {session.get_providers()[0]}; the lines above say why"
         )
     return session
 
 
 def check_provider(provider: Provider) -> None:
-    """Makes sure that the execution provider is in this build of ONNX Runtime.
+    """Makes sure that this build of ONNX Runtime has the execution provider, and its libraries.
 
     Raises:
-        ProviderError: It is not.
+        ProviderError: It is not there, or one of them.
     """
-    if provider is Provider.CUDA:
-        ort.preload_dlls()
     if _PROVIDERS[provider] not in ort.get_available_providers():
         raise ProviderError(
             f"provider {provider.value} is not in this build of ONNX Runtime; in a clone of"
             " seqserve, pip install '.[server-gpu]' in a new environment, or use --provider cpu"
         )
+    if provider is Provider.CUDA:
+        cuda.prepare()
 
 
 def check_version(folder: Path, manifest: Manifest) -> None:

@@ -140,7 +140,9 @@ class ServeOptions:
         False, help="Listen on a --host that other machines can reach, even without TLS or tokens."
     )
     provider: Provider = _engine(
-        Provider.CPU, help="Execution provider of ONNX Runtime; cuda needs the extra server-gpu."
+        Provider.CPU,
+        help="Execution provider of ONNX Runtime; cuda needs the extra server-gpu and artifacts at"
+        " fp16, and has never been run on a GPU.",
     )
     workers: int | None = _engine(
         None,

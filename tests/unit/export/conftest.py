@@ -16,10 +16,13 @@ GRAPHS = ["encoder.onnx", "decoder.onnx", "scorer.onnx", "weights.bin"]
 
 @pytest.fixture
 def traced_already(
-    tiny_artifact: Path, tiny_int8_artifact: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_artifact: Path,
+    tiny_fp16_artifact: Path,
+    tiny_int8_artifact: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Takes the graphs of the tiny model from its artifacts, which saves tracing them again."""
-    artifacts = {"fp32": tiny_artifact, "int8": tiny_int8_artifact}
+    artifacts = {"fp32": tiny_artifact, "fp16": tiny_fp16_artifact, "int8": tiny_int8_artifact}
 
     def copy(model: Transformer, folder: Path) -> list[str]:
         for name in GRAPHS:

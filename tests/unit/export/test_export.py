@@ -87,8 +87,27 @@ def test_run_becomes_a_proven_artifact(
 @pytest.fixture
 def near_ties(monkeypatch: pytest.MonkeyPatch) -> None:
     """With random weights many tokens nearly tie, so rounding changes some choices."""
-    bound = dataclasses.replace(TOLERANCES["int8"], top1_agreement=0.85)
-    monkeypatch.setitem(TOLERANCES, "int8", bound)
+    for precision in ("fp16", "int8"):
+        bound = dataclasses.replace(TOLERANCES[precision], equal_share=0.8, top1_agreement=0.85)
+        monkeypatch.setitem(TOLERANCES, precision, bound)
+
+
+@pytest.mark.usefixtures("near_ties")
+def test_run_becomes_a_proven_artifact_of_halves(
+    export, tmp_path: Path, pairs: list[Pair], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert export("--threads", "1", "--precision", "fp16", "--sentences", "20") == 0
+    assert "(fp16, 0." in capsys.readouterr().out
+    place = tmp_path / "models" / "tiny" / "1"
+    manifest = Manifest.load(place)
+    assert manifest.precision == "fp16"
+    assert manifest.quantization is None
+    verification = manifest.verification
+    assert verification is not None
+    # More than fp32 differs by, so it was halved, and no more than what was proven.
+    assert 1e-4 < verification.max_logprob_difference < TOLERANCES["fp16"].logprob_difference
+    with Offline(place) as offline:
+        assert len(offline([pairs[0].source])) == 1
 
 
 @pytest.mark.usefixtures("near_ties")

@@ -191,18 +191,23 @@ def test_requests_beyond_the_slots_wait() -> None:
     harness.engine.stop()
 
 
+@pytest.mark.parametrize(
+    "reason",
+    # The second is what ONNX Runtime says where the memory of a GPU is full.
+    ["broken", "BFCArena::AllocateRawInternal Failed to allocate memory for requested buffer"],
+)
 def test_fault_in_a_step_fails_its_requests_and_the_worker_goes_on(
-    harness: Harness, caplog: pytest.LogCaptureFixture
+    harness: Harness, caplog: pytest.LogCaptureFixture, reason: str
 ) -> None:
     def fault() -> None:
-        raise RuntimeError("broken")
+        raise RuntimeError(reason)
 
     harness.runtime.before_step = fault
     harness.engine.start()
     failed = harness.submit(5)
     assert isinstance(failed.last, Failed)
     assert isinstance(failed.last.error, EngineFault)
-    assert "a step failed" in caplog.text
+    assert "a step failed" in caplog.text and reason in caplog.text
     harness.runtime.before_step = lambda: None
     for word in (6, 7, 8):
         request = harness.submit(word)

@@ -331,12 +331,18 @@ def test_a_decoder_that_is_not_what_its_manifest_says_is_refused(
 
 @pytest.mark.parity
 def test_keys_and_values_have_the_type_of_the_graph(
-    tiny_runtime: Runtime, tiny_row_scaled_artifact: Path
+    tiny_runtime: Runtime, tiny_fp16_artifact: Path, tiny_row_scaled_artifact: Path
 ) -> None:
-    manifest = Manifest.load(tiny_row_scaled_artifact)
-    int8_caches = load(tiny_row_scaled_artifact, manifest)
-    for runtime, dtype in ((tiny_runtime, np.float32), (int8_caches, np.int8)):
+    halves, int8_caches = (
+        load(folder, Manifest.load(folder))
+        for folder in (tiny_fp16_artifact, tiny_row_scaled_artifact)
+    )
+    for runtime, dtype, whole in (
+        (tiny_runtime, np.float32, np.float32),
+        (halves, np.float16, np.float16),
+        (int8_caches, np.int8, np.float32),
+    ):
         assert runtime.cache_type == dtype
         cross_kv = runtime.encode([[5, 6, 2], [7, 8, 2]])
         assert {array.dtype for array in cross_kv.packed} == {np.dtype(dtype)}
-        assert {array.dtype for array in cross_kv.last} == {np.dtype(np.float32)}
+        assert {array.dtype for array in cross_kv.last} == {np.dtype(whole)}

@@ -1,0 +1,69 @@
+"""What keeps CUDA from running here, and what to do about it.
+
+ONNX Runtime falls back to the CPU where a library of CUDA is missing, and says the rest in the
+middle of a long text. Here it becomes one sentence.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import io
+import re
+
+import onnxruntime as ort
+
+from seqserve_server.contract.errors import ProviderError
+
+_DRIVER = "libcuda.so.1"
+
+_MISSING = re.compile(r"Failed to load (.*)")
+"""What ONNX Runtime prints of each library that it does not find."""
+
+_OUT_OF_MEMORY, _OLD_DRIVER, _NO_DEVICE = 2, 35, 100
+"""Errors of CUDA. Source: the type cudaError in driver_types.h."""
+
+_NO_MEMORY = "the memory of the GPU is full: load fewer models or versions, or take fewer workers"
+_REMEDIES = {
+    _OUT_OF_MEMORY: _NO_MEMORY,
+    _OLD_DRIVER: "install a newer driver, or an older onnxruntime-gpu",
+    _NO_DEVICE: "see nvidia-smi, and give a container its GPUs: --gpus all",
+}
+
+_FAILURE = re.compile(r"\b(CUDA|CUBLAS|CUDNN)[A-Z_ ]* failure (\d+): (.*?) ;")
+_ALLOCATION = re.compile(r"Failed to allocate memory for requested buffer of size \d+")
+
+
+def prepare() -> None:
+    """Loads the libraries of CUDA that pip has installed, before a session looks for them.
+
+    Raises:
+        ProviderError: One is missing, or the driver, which pip does not install.
+    """
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        ort.preload_dlls()
+    if found := _MISSING.search(printed.getvalue()):
+        raise ProviderError(
+            f"provider cuda: a library is missing: {found[1]}; in a clone of seqserve, pip install"
+            " '.[server-gpu]' in a new environment"
+        )
+    try:
+        ctypes.CDLL(_DRIVER)
+    except OSError as error:
+        raise ProviderError(
+            f"provider cuda: there is no NVIDIA driver: {error}; install it, give a container its"
+            " GPUs (--gpus all), or use --provider cpu"
+        ) from error
+
+
+def failure_of(error: Exception) -> ProviderError | None:
+    """Gives the failure of CUDA that an error of ONNX Runtime tells of; None if it is another."""
+    text = str(error)
+    if found := _FAILURE.search(text):
+        library, code, reason = found.groups()
+        remedy = _REMEDIES.get(int(code)) if library == "CUDA" else None
+        return ProviderError(f"provider cuda: {reason}; {remedy or f'{library} failure {code}'}")
+    if found := _ALLOCATION.search(text):
+        return ProviderError(f"provider cuda: {found[0]}; {_NO_MEMORY}")
+    return None

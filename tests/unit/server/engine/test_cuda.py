@@ -1,0 +1,155 @@
+"""What a server that is asked for CUDA says where it cannot have it; no test here needs a GPU.
+
+The texts are those of ONNX Runtime for CUDA, shortened. Those of the driver and of cuDNN were seen,
+with a library in the driver's place that finds no device or is old; the others are from reports.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+import pytest
+
+from seqserve_server.contract.errors import ArtifactError, ProviderError
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.provider import Provider
+from seqserve_server.engine.runtime import Runtime
+from seqserve_server.engine.session import check_provider, open_session
+
+_CALL = "core/providers/cuda/cuda_call.cc:146 [with ERRTYPE = cudaError; bool THRW = true]"
+_PLACE = (
+    "; GPU=-1 ; hostname=vm ; file=cuda_execution_provider.cc ; line=355 ; expr=cudaSetDevice()"
+)
+_ARENA = (
+    "Non-zero status code returned while running Gemm node. Name:'node_linear' Status Message:"
+    " bfc_arena.cc:376 void* onnxruntime::BFCArena::AllocateRawInternal(size_t, bool)"
+    " Failed to allocate memory for requested buffer of size 939524096"
+)
+
+
+@pytest.fixture
+def has_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets ONNX Runtime be built with CUDA, and lets a driver be there."""
+    providers = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: providers)
+    monkeypatch.setattr(onnxruntime, "preload_dlls", lambda: None)
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: None)
+
+
+def open_decoder(folder: Path) -> None:
+    manifest = Manifest.load(folder)
+    open_session(folder, "decoder.onnx", manifest, Provider.CUDA, threads=1)
+
+
+def fails(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError(text)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", fail)
+
+
+@pytest.mark.usefixtures("has_cuda")
+def test_a_machine_without_a_driver_is_told_so_before_any_graph_is_opened(
+    tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(name: str) -> None:
+        raise OSError(f"{name}: cannot open shared object file: No such file or directory")
+
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    fails(monkeypatch, "opened")
+    said = r"no NVIDIA driver: libcuda\.so\.1: cannot open .*--gpus all.*--provider cpu"
+    with pytest.raises(ProviderError, match=said):
+        Runtime(tiny_artifact, Manifest.load(tiny_artifact), Provider.CUDA, threads=1)
+
+
+@pytest.mark.usefixtures("has_cuda")
+def test_the_first_missing_library_is_named_and_nothing_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def preload() -> None:
+        for name in ("libcublasLt.so.13", "libcurand.so.10"):
+            print(f"Failed to load {name}: {name}: cannot open shared object file")
+        print("Please follow https://onnxruntime.ai/docs/install/ to install CUDA.")
+
+    monkeypatch.setattr(onnxruntime, "preload_dlls", preload)
+    said = r"a library is missing: libcublasLt\.so\.13: .*; .*pip install '\.\[server-gpu\]'"
+    with pytest.raises(ProviderError, match=said):
+        check_provider(Provider.CUDA)
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            f"{_CALL} CUDA failure 100: no CUDA-capable device is detected {_PLACE}",
+            "provider cuda: no CUDA-capable device is detected; see nvidia-smi, and give a"
+            " container its GPUs: --gpus all",
+        ),
+        (
+            f"{_CALL} CUDA failure 35: CUDA driver version is insufficient for CUDA runtime version"
+            f" {_PLACE}",
+            "provider cuda: CUDA driver version is insufficient for CUDA runtime version; install a"
+            " newer driver, or an older onnxruntime-gpu",
+        ),
+        (
+            f"{_CALL} CUDA failure 2: out of memory {_PLACE}",
+            "provider cuda: out of memory; the memory of the GPU is full: load fewer models or"
+            " versions, or take fewer workers",
+        ),
+        (
+            _ARENA,
+            "provider cuda: Failed to allocate memory for requested buffer of size 939524096; the"
+            " memory of the GPU is full: load fewer models or versions, or take fewer workers",
+        ),
+        (
+            f"{_CALL} CUDNN failure 1001: CUDNN_STATUS_NOT_INITIALIZED {_PLACE}",
+            "provider cuda: CUDNN_STATUS_NOT_INITIALIZED; CUDNN failure 1001",
+        ),
+        (
+            f"{_CALL} CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED {_PLACE}",
+            "provider cuda: CUBLAS_STATUS_ALLOC_FAILED; CUBLAS failure 3",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("has_cuda")
+def test_a_failure_of_cuda_is_one_sentence_with_its_remedy(
+    tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
+) -> None:
+    fails(monkeypatch, text)
+    with pytest.raises(ProviderError) as raised:
+        open_decoder(tiny_artifact)
+    assert str(raised.value) == said
+
+
+@pytest.mark.usefixtures("has_cuda")
+def test_a_graph_that_is_refused_is_no_failure_of_cuda(
+    tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fails(monkeypatch, "[ONNXRuntimeError] : 10 : INVALID_GRAPH : This is an invalid model.")
+    with pytest.raises(ArtifactError, match=r"decoder\.onnx: ONNX Runtime refuses it: .*INVALID"):
+        open_decoder(tiny_artifact)
+
+
+@pytest.mark.usefixtures("has_cuda")
+def test_a_session_that_fell_back_to_the_cpu_is_refused(
+    tiny_artifact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it does, without an error, where a library of CUDA is missing."""
+    open_real = onnxruntime.InferenceSession
+
+    def fall_back(
+        *given: Any, providers: list[str], **options: Any
+    ) -> onnxruntime.InferenceSession:
+        assert providers == ["CUDAExecutionProvider"]
+        # Python's own way to fall back hides the reason.
+        assert options["enable_fallback"] is False
+        return open_real(*given, providers=["CPUExecutionProvider"], **options)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", fall_back)
+    said = "provider cuda: ONNX Runtime fell back to CPUExecutionProvider"
+    with pytest.raises(ProviderError, match=said):
+        open_decoder(tiny_artifact)
