@@ -129,8 +129,8 @@ def _online(_rounds: int) -> Any:
 
 def _online_base(_rounds: int) -> Any:
     whole, _ = _artifacts()
-    shares = (0.2, 0.5, 0.8, 1.0, 1.2)
-    plan = online.Plan(peers=("CTranslate2 int8",), shares=shares, rounds=2, seconds=6.0)
+    shares = (0.3, 0.5, 0.8, 1.0, 1.2, 1.4, 1.6)
+    plan = online.Plan(peers=("CTranslate2 int8",), shares=shares, rounds=2, seconds=5.0)
     with tempfile.TemporaryDirectory() as folder:
         artifacts = widened.write(whole, Path(folder))
         waits = online.measure(artifacts["int8"], artifacts["fp32"], plan)
