@@ -46,6 +46,10 @@ class Engine:
         self.running: dict[int, tuple[GenerateSpec, Receive]] = {}
         self._count = 0
 
+    @property
+    def pending(self) -> int:
+        return len(self.running)
+
     def submit(self, spec: GenerateSpec, receive: Receive) -> int:
         self._count += 1
         self.running[self._count] = spec, receive

@@ -97,6 +97,11 @@ class EngineGroup:
         return sum(engine.cache_bytes for engine in self._engines)
 
     @property
+    def pending(self) -> int:
+        """Requests that have not ended, over all processes."""
+        return sum(engine.pending for engine in self._engines)
+
+    @property
     def is_up(self) -> bool:
         """Whether requests can be taken."""
         return any(engine.is_up for engine in self._engines)

@@ -20,6 +20,7 @@ from seqserve_server.contract.events import (
 from seqserve_server.contract.request import GenerateSpec, Spec
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.rpc.calls.deadline import has_passed
+from seqserve_server.front.rpc.calls.pace import Pace
 from seqserve_server.front.rpc.calls.server_call import ServerCall, current
 from seqserve_server.front.telemetry.call_record import EndedRequest
 
@@ -45,6 +46,7 @@ class EngineCall:
         self._engine = engine
         self._changed = asyncio.Event()
         self._unread: list[int] = []
+        self._pace = Pace()
         self._last: Event | None = None
         self._record: ServerCall | None = current.get(None)
 
@@ -151,10 +153,8 @@ class EngineCall:
         self._changed.clear()
 
     def _is_late(self) -> bool:
-        now_s, deadline_s = time.monotonic(), self.spec.deadline_s
-        return deadline_s is not None and has_passed(
-            deadline_s - now_s, now_s - self.spec.arrived_s
-        )
+        now_s, end_s = time.monotonic(), self.spec.deadline_s
+        return end_s is not None and has_passed(end_s - now_s, now_s - self.spec.arrived_s)
 
     def _receive(self, event: Event, timeline: Timeline | None) -> None:
         if timeline is not None:
@@ -163,4 +163,5 @@ class EngineCall:
             self._unread += event.token_ids
         else:
             self._last = event
-        self._changed.set()
+        if self._last is not None or self._pace.is_due(self._engine.pending):
+            self._changed.set()

@@ -31,6 +31,8 @@ ANSWER = Finished([Hypothesis([1, 2, 3], -1.0, StopReason.EOS)])
 class FakeEngine:
     """Stands in for the engine; the test gives its events."""
 
+    pending = 1
+
     def __init__(self, error: Exception | None = None) -> None:
         self.specs: list[Spec] = []
         self.cancelled: list[tuple[int, bool]] = []
