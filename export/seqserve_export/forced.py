@@ -15,7 +15,7 @@ from seqserve_model.search import batches_by_length
 from seqserve_model.transformer import Transformer
 
 _BATCH_ROWS = 16
-_MAX_TOKENS, _MAX_LOGITS = 128, 1 << 24
+_MAX_TOKENS, _MAX_LOGITS = 128, 1 << 23
 """Of what is projected onto the vocabulary at a time; logits are in memory four times."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import onnx
 from onnxscript import ir
@@ -12,6 +13,7 @@ from seqserve_export.program import PROGRAMS, Program
 from seqserve_export.tracing import trace
 from seqserve_export.weights_file import WeightsFile
 from seqserve_model.transformer import Transformer
+from seqserve_server.engine.session import SCORER
 
 WEIGHTS = "weights.bin"
 
@@ -33,6 +35,8 @@ def _write_graph(
 ) -> None:
     graph = trace(make(model))
     move_weights(graph.graph, weights)
+    if path.name != SCORER:  # which keeps every weight under its name, so that a model is restored
+        merge_equal_weights(graph.graph)
     onnx.save_model(ir.serde.serialize_model(graph), str(path))
 
 
@@ -46,3 +50,16 @@ def move_weights(graph: ir.Graph, weights: WeightsFile) -> None:
             value.const_value = ir.ExternalTensor(
                 WEIGHTS, offset, tensor.nbytes, tensor.dtype, shape=tensor.shape, name=name
             )
+
+
+def merge_equal_weights(graph: ir.Graph) -> None:
+    """Makes one of weights that are the same, as a tied table is: ORT would map each apart."""
+    found: dict[tuple[Any, ...], ir.Value] = {}
+    for name, value in list(graph.initializers.items()):
+        tensor = value.const_value
+        if isinstance(tensor, ir.ExternalTensor):
+            assert tensor.shape is not None
+            first = found.setdefault((tensor.offset, tensor.dtype, *tensor.shape), value)
+            if first is not value:
+                ir.convenience.replace_all_uses_with(value, first)
+                del graph.initializers[name]

@@ -31,7 +31,7 @@ _MIDDLE, _MAX_UINT8 = 128, 255
 # A float32 holds integers up to 2 ** 24, and two adjacent products sum to 255 * 128 at most.
 _MAX_EXACT_INPUTS = 2 * 2**24 // (255 * 128)
 # Numbers of a weight that are rounded or read at a time, and so are in memory several times.
-_NUMBERS = 1 << 22
+_NUMBERS = 1 << 20
 # By which share of itself a weight may differ from the integer that it was rounded to.
 _SAME = 1e-5
 # A row of zeros needs a scale too.
@@ -98,8 +98,9 @@ class QuantizedLinear(nn.Module):
         """Rounds a projection with inputs in a range."""
         weight, weight_scale = quantized_weight(linear.weight.detach())
         bias = None if linear.bias is None else linear.bias.detach()
-        static = torch.tensor(inputs.scale) if scales is Scales.STATIC else None
-        return cls(weight, weight_scale, bias, static, inputs.zero_point)
+        quantized = cls(weight, weight_scale, bias, None, inputs.zero_point)
+        quantized.scale_inputs(inputs, scales)
+        return quantized
 
     @classmethod
     def joined(cls, parts: Sequence[QuantizedLinear]) -> QuantizedLinear:
@@ -124,6 +125,10 @@ class QuantizedLinear(nn.Module):
         sums = torch.cat([integers @ rows.to(exact).t() for rows in _some_rows(self.weight)], -1)
         y = sums.to(x.dtype) * (scale * self.weight_scale)
         return y if self.bias is None else y + self.bias
+
+    def scale_inputs(self, inputs: Range, scales: Scales) -> None:
+        """Takes other scales for inputs in the same range."""
+        self.input_scale = torch.tensor(inputs.scale) if scales is Scales.STATIC else None
 
     def divided(self, scale: Tensor) -> QuantizedLinear:
         """Gives the projection whose outputs are in units of ``scale [N]``."""
@@ -171,7 +176,7 @@ class QuantizedEmbedding(nn.Module):
         super().__init__()
         # Nothing is summed up, so the scale needs no room for a sum.
         integers, scale = _quantized(embedding.weight.detach(), lambda rows: rows.abs().amax(1))
-        self.register_buffer("weight", (integers.view(torch.uint8) ^ _MIDDLE))
+        self.register_buffer("weight", integers.view(torch.uint8).bitwise_xor_(_MIDDLE))
         self.register_buffer("weight_scale", factor * scale[:, None])
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -241,8 +246,13 @@ def _quantized(weight: Tensor, largest: Callable[[Tensor], Tensor]) -> tuple[Ten
     """Rounds a weight, each row such that the largest value that is found in it fits."""
     low, high = weight.aminmax()
     step = (torch.maximum(-low, high) / _MAX_INT8).clamp(min=_MIN_SCALE)
-    rounded = [_rounded_rows(rows, step, largest(rows)) for rows in _some_rows(weight)]
-    return torch.cat([rows for rows, _ in rounded]), torch.cat([scale for _, scale in rounded])
+    # Written in place: joining the parts would take the memory twice.
+    integers, scales = torch.empty(weight.shape, dtype=torch.int8), []
+    for rows, place in zip(_some_rows(weight), _some_rows(integers), strict=True):
+        rounded, scale = _rounded_rows(rows, step, largest(rows))
+        place.copy_(rounded)
+        scales.append(scale)
+    return integers, torch.cat(scales)
 
 
 def _some_rows(weight: Tensor) -> tuple[Tensor, ...]:
@@ -270,22 +280,42 @@ def quantize(
     model: Transformer, calibration: Calibration, scales: Scales, caches: Caches
 ) -> Transformer:
     """Gives a model with every projection and embedding in int8; it shares the rest, in fp32."""
-    quantized = copy.deepcopy(model, {id(weight): weight for weight in model.parameters()})
-    for name, module in model.named_modules():
-        if isinstance(module, nn.Linear):
-            linear = QuantizedLinear.of(module, calibration.inputs[name], scales)
-            quantized.set_submodule(name, linear)
-        if isinstance(module, nn.Embedding):
-            quantized.set_submodule(name, QuantizedEmbedding(module, model.embedding_scale))
-    quantized.embedding_scale = 1.0
+    copied = copy.deepcopy(model, {id(weight): weight for weight in model.parameters()})
+    return quantize_in_place(copied, calibration, scales, caches)
+
+
+def quantize_in_place(
+    model: Transformer, calibration: Calibration, scales: Scales, caches: Caches
+) -> Transformer:
+    """Rounds every projection and embedding of a model, and returns it.
+
+    Each drops its weight as soon as it has the integers, so that few are in memory as both.
+    """
+    for name in [name for name, module in model.named_modules() if _is_rounded(module)]:
+        model.set_submodule(name, _quantized_module(model, name, calibration, scales))
+    model.embedding_scale = 1.0
     if model.config.shared_embeddings:
-        quantized.set_submodule("target_embedding", quantized.source_embedding)
+        model.set_submodule("target_embedding", model.source_embedding)
     if caches is Caches.INT8:
         for name, (key, value) in calibration.caches.items():
-            attention = quantized.get_submodule(name)
+            attention = model.get_submodule(name)
             assert isinstance(attention, MultiHeadAttention)
             attention.rounding = RoundedCache(key, value)
-    return quantized
+    return model
+
+
+def _is_rounded(module: nn.Module) -> bool:
+    return isinstance(module, nn.Linear | nn.Embedding)
+
+
+def _quantized_module(
+    model: Transformer, name: str, calibration: Calibration, scales: Scales
+) -> nn.Module:
+    module = model.get_submodule(name)
+    if isinstance(module, nn.Linear):
+        return QuantizedLinear.of(module, calibration.inputs[name], scales)
+    assert isinstance(module, nn.Embedding)
+    return QuantizedEmbedding(module, model.embedding_scale)
 
 
 def precision_of(model: Transformer) -> str:

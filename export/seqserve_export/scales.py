@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from seqserve_export.forced import agreement, read_targets
 from seqserve_export.precision import Caches, Scales
-from seqserve_export.quantization import Calibration, quantize
+from seqserve_export.quantization import Calibration, QuantizedLinear
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.manifest import Quantization
 
@@ -21,25 +21,26 @@ def choose_scales(
     """Compares static scales with those of rows on what the model at full precision decodes.
 
     Args:
-        model: At full precision, in evaluation mode.
+        model: In int8, in evaluation mode. The scales of its inputs change.
         calibration: Of these sources.
         sources: Token ids, the end token last.
     """
     end = model.config.eos_id
     # The end of a target that reached the limit was not chosen; any token will do to compare.
     targets = [[*target, end] for target in calibration.targets[:_SENTENCES]]
-    kept = {
-        scales: agreement(
-            read_targets(
-                quantize(model, calibration, scales, Caches.FLOAT), sources[:_SENTENCES], targets
-            ),
-            targets,
-        )
-        for scales in Scales
-    }
+    kept = {}
+    for scales in Scales:
+        _scale_inputs(model, calibration, scales)
+        kept[scales] = agreement(read_targets(model, sources[:_SENTENCES], targets), targets)
     static, row = kept[Scales.STATIC], kept[Scales.ROW]
     chosen = Scales.ROW if row - static > _MAX_LOSS else Scales.STATIC
     reason = (
         f"static ones choose {static:.1%} of the tokens that fp32 chooses, those of rows {row:.1%}"
     )
     return Quantization(scales=chosen.value, caches=Caches.FLOAT.value, reason=reason)
+
+
+def _scale_inputs(model: Transformer, calibration: Calibration, scales: Scales) -> None:
+    for name, module in model.named_modules():
+        if isinstance(module, QuantizedLinear):
+            module.scale_inputs(calibration.inputs[name], scales)

@@ -1,7 +1,7 @@
 """Reads the folder of a checkpoint: settings at once, weights one at a time.
 
 The weights lie in ``model.safetensors`` or ``pytorch_model.bin``, or in shards that a file
-``….index.json`` lists. They are mapped into memory, so that reading one touches no other.
+``….index.json`` lists.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from torch import Tensor
 
 from seqserve.errors import SeqserveError
+from seqserve_import.weight_files import Safetensors, TorchFile, Weights
 
 T = TypeVar("T")
 
@@ -123,22 +124,6 @@ class Settings:
         return value
 
 
-class _Weights(Protocol):
-    """The weights of one file."""
-
-    def names(self) -> list[str]:
-        """Lists them."""
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Gives the shape of one without reading it."""
-
-    def rows(self, name: str, start: int, end: int) -> Tensor:
-        """Reads some rows of one as stored."""
-
-    def tensor(self, name: str) -> Tensor:
-        """Reads one as stored."""
-
-
 class Checkpoint:
     """A folder of a model of Hugging Face."""
 
@@ -164,7 +149,7 @@ class Checkpoint:
         generation = Settings.read(path) if path.exists() else Settings(path, {})
         self.generation = generation.over(self.config)
         """What generation needs: the values of generation_config.json over those of config.json."""
-        self._files: dict[str, _Weights] = {}
+        self._files: dict[str, Weights] = {}
         for file in weights:
             opened = _open(file)
             self._files.update(dict.fromkeys(opened.names(), opened))
@@ -204,54 +189,10 @@ class Checkpoint:
                 return False
         return True
 
-    def _file(self, name: str) -> _Weights:
+    def _file(self, name: str) -> Weights:
         if name not in self._files:
             raise CheckpointError(f"{self.folder}: the weight {name} is missing")
         return self._files[name]
-
-
-class _Safetensors:
-    """A safetensors file."""
-
-    def __init__(self, path: Path) -> None:
-        self._file: Any = safe_open(path, framework="pt")
-
-    def names(self) -> list[str]:
-        return list(self._file.keys())
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        return tuple(self._file.get_slice(name).get_shape())
-
-    def rows(self, name: str, start: int, end: int) -> Tensor:
-        return self._file.get_slice(name)[start:end]  # type: ignore[no-any-return]
-
-    def tensor(self, name: str) -> Tensor:
-        return self._file.get_tensor(name)  # type: ignore[no-any-return]
-
-
-class _TorchFile:
-    """A file of torch.save; only tensors are read, no other object is made."""
-
-    def __init__(self, path: Path) -> None:
-        try:
-            found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-        except RuntimeError:  # the format before torch 1.6 cannot be mapped
-            found = torch.load(path, map_location="cpu", weights_only=True)
-        self._tensors: dict[str, Tensor] = {
-            name: value for name, value in found.items() if isinstance(value, Tensor)
-        }
-
-    def names(self) -> list[str]:
-        return list(self._tensors)
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        return tuple(self._tensors[name].shape)
-
-    def rows(self, name: str, start: int, end: int) -> Tensor:
-        return self._tensors[name][start:end]
-
-    def tensor(self, name: str) -> Tensor:
-        return self._tensors[name]
 
 
 def _weight_files(folder: Path) -> list[Path]:
@@ -275,9 +216,9 @@ def _weight_files(folder: Path) -> list[Path]:
     raise CheckpointError(f"{folder}: is no checkpoint; one {advice}")
 
 
-def _open(path: Path) -> _Weights:
+def _open(path: Path) -> Weights:
     try:
-        return _Safetensors(path) if path.suffix == ".safetensors" else _TorchFile(path)
+        return Safetensors(path) if path.suffix == ".safetensors" else TorchFile(path)
     except (OSError, SafetensorError) as error:
         reason = f"cannot be read: {error}"
     except Exception as error:  # torch raises many kinds for a damaged file

@@ -17,7 +17,7 @@ from seqserve_export.halving import halve
 from seqserve_export.lexicon.addition import add_shortlist
 from seqserve_export.parity import ParityError, Proof, judge, verify
 from seqserve_export.precision import Caches, Precision, Scales
-from seqserve_export.quantization import Calibration, Range, quantize
+from seqserve_export.quantization import Calibration, Range, quantize_in_place
 from seqserve_export.scales import choose_scales
 from seqserve_import.checkpoint import Checkpoint, CheckpointError
 from seqserve_import.families import family_of
@@ -34,7 +34,7 @@ from seqserve_model.config import TransformerConfig
 from seqserve_model.data import Pair
 from seqserve_model.revision import current_commit
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.manifest import Manifest, Provenance, Quantization
+from seqserve_server.contract.manifest import Manifest, Provenance
 from seqserve_server.contract.template import Template
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.shortlist import Shortlist
@@ -94,7 +94,7 @@ class _Plan:
         if self.calibration is None or chosen is None:
             return self.open_original()
         scales, caches = Scales(chosen.scales), Caches(chosen.caches)
-        return quantize(self.open_original(), self.calibration, scales, caches)
+        return quantize_in_place(self.open_original(), self.calibration, scales, caches)
 
     def prove(self, folder: Path) -> Proof:
         """Proves the artifact in a folder."""
@@ -148,18 +148,21 @@ def _plan(options: ImportOptions) -> _Plan:
         pairs = read_sentences(options.data, options.sentences)
     else:
         pairs = write_sentences(model, tokenizer, loaded.suppressed, options.sentences)
-    calibration = quantization = None
+    description, calibration = _description(options, checkpoint, loaded), None
     if options.precision is Precision.INT8:
         limit = model.config.max_source_length
         sources = [tokenizer.truncate(tokenizer.encode(pair.source), limit) for pair in pairs]
         calibration = _calibrated(loaded, sources)
-        quantization = choose_scales(model, calibration, sources)
+        # The weights at full precision are needed no more.
+        rounded = quantize_in_place(model, calibration, Scales.STATIC, Caches.FLOAT)
+        quantization = choose_scales(rounded, calibration, sources)
+        description = replace(description, quantization=quantization)
     return _Plan(
         options=options,
         family=loaded.family,
         tokenizer=tokenizer,
         pairs=pairs,
-        description=_description(options, checkpoint, loaded, quantization),
+        description=description,
         calibration=calibration,
         shortlist=shortlist_of(checkpoint),
     )
@@ -237,12 +240,7 @@ def _calibrated(loaded: Loaded, sources: Sequence[list[int]]) -> Calibration:
     return replace(found, inputs=found.inputs | inputs)
 
 
-def _description(
-    options: ImportOptions,
-    checkpoint: Checkpoint,
-    loaded: Loaded,
-    quantization: Quantization | None,
-) -> Description:
+def _description(options: ImportOptions, checkpoint: Checkpoint, loaded: Loaded) -> Description:
     model = loaded.model
     weights = sum(parameter.numel() for parameter in model.parameters())
     kind = checkpoint.config.text("model_type")
@@ -261,5 +259,4 @@ def _description(
         generation=recommended_options(
             checkpoint.generation, loaded.tokenizer, model.config.max_target_length
         ),
-        quantization=quantization,
     )

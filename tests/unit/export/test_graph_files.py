@@ -70,6 +70,16 @@ def test_no_weight_is_stored_twice(graphs: dict[str, onnx.ModelProto], artifact:
         assert data.count(content) == 1
 
 
+def test_steps_have_a_tied_weight_once(graphs: dict[str, onnx.ModelProto]) -> None:
+    for name in GRAPHS[:2]:
+        weights = [
+            (external(tensor)["offset"], tensor.data_type, *tensor.dims)
+            for tensor in graphs[name].graph.initializer
+            if tensor.data_location == TensorProto.EXTERNAL
+        ]
+        assert len(weights) == len(set(weights)) > 5, name
+
+
 def test_large_constants_lie_outside_the_graphs(graphs: dict[str, onnx.ModelProto]) -> None:
     for graph in graphs.values():
         for tensor in graph.graph.initializer:

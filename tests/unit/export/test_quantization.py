@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import copy
+import weakref
+
 import numpy as np
 import onnxruntime as ort
 import pytest
@@ -20,6 +23,7 @@ from seqserve_export.quantization import (
     cache_scales,
     precision_of,
     quantize,
+    quantize_in_place,
     quantized_weight,
 )
 from seqserve_model.attention import MultiHeadAttention
@@ -379,6 +383,21 @@ def test_norms_stay_as_they_are(tiny_model: Transformer, tiny_calibration: Calib
     output = quantized.output_projection
     assert isinstance(output, QuantizedLinear)
     assert output.weight.dtype is torch.int8
+
+
+def test_model_that_is_rounded_in_place_drops_its_weights(
+    tiny_model: Transformer, tiny_calibration: Calibration
+) -> None:
+    scheme = tiny_calibration, Scales.STATIC, Caches.INT8
+    expected = quantize(tiny_model, *scheme).state_dict()
+    model = copy.deepcopy(tiny_model)
+    matrices = [weakref.ref(weight) for weight in model.parameters() if weight.dim() > 1]
+    assert quantize_in_place(model, *scheme) is model
+    assert len(matrices) > 10
+    assert [matrix() for matrix in matrices] == [None] * len(matrices)
+    found = model.state_dict()
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
 def test_rounded_model_says_almost_the_same(

@@ -6,11 +6,16 @@ import pytest
 from tests.tiny import SENTENCES
 
 from seqserve_export import scales
-from seqserve_export.precision import Scales
-from seqserve_export.quantization import Calibration, QuantizedLinear
+from seqserve_export.precision import Caches, Scales
+from seqserve_export.quantization import Calibration, QuantizedLinear, quantize
 from seqserve_export.scales import choose_scales
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.tokenizer import Tokenizer
+
+
+@pytest.fixture
+def rounded(tiny_model: Transformer, tiny_calibration: Calibration) -> Transformer:
+    return quantize(tiny_model, tiny_calibration, Scales.STATIC, Caches.FLOAT)
 
 
 @pytest.mark.parametrize(
@@ -18,7 +23,7 @@ from seqserve_server.contract.tokenizer import Tokenizer
     [(0.991, 0.995, "static"), (0.98, 0.99, "row"), (0.99, 0.95, "static")],
 )
 def test_scales_of_rows_must_be_worth_their_time(
-    tiny_model: Transformer,
+    rounded: Transformer,
     tiny_calibration: Calibration,
     monkeypatch: pytest.MonkeyPatch,
     static: float,
@@ -32,17 +37,17 @@ def test_scales_of_rows_must_be_worth_their_time(
 
     monkeypatch.setattr(scales, "read_targets", read)
     monkeypatch.setattr(scales, "agreement", lambda how, _: {"static": static, "row": row}[how])
-    found = choose_scales(tiny_model, tiny_calibration, [])
+    found = choose_scales(rounded, tiny_calibration, [])
     assert (found.scales, found.caches) == (chosen, "float")
     assert f"static ones choose {static:.1%} of the tokens" in found.reason
     assert f"those of rows {row:.1%}" in found.reason
 
 
 def test_range_that_one_row_stretches_calls_for_scales_of_rows(
-    tiny_model: Transformer, tiny_calibration: Calibration, tiny_tokenizer: Tokenizer
+    rounded: Transformer, tiny_calibration: Calibration, tiny_tokenizer: Tokenizer
 ) -> None:
     sources = [tiny_tokenizer.encode(sentence) for sentence in SENTENCES]
-    plain = choose_scales(tiny_model, tiny_calibration, sources)
+    plain = choose_scales(rounded, tiny_calibration, sources)
     stretched = Calibration(
         inputs={
             name: type(seen)(10 * seen.low, 10 * seen.high)
@@ -51,6 +56,6 @@ def test_range_that_one_row_stretches_calls_for_scales_of_rows(
         caches=tiny_calibration.caches,
         targets=tiny_calibration.targets,
     )
-    found = choose_scales(tiny_model, stretched, sources)
+    found = choose_scales(rounded, stretched, sources)
     assert Scales(found.scales) is Scales.ROW
     assert found.reason != plain.reason

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,21 @@ def test_weights_are_read_from_every_kind_of_file(tmp_path: Path, kind: str) -> 
     for name, weight in WEIGHTS.items():
         assert checkpoint.shape(name) == tuple(weight.shape)
         assert torch.equal(checkpoint.tensor(name), weight)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("kind", ["safetensors", "bin"])
+def test_each_weight_is_mapped_for_as_long_as_it_is_used(tmp_path: Path, kind: str) -> None:
+    checkpoint = Checkpoint(write(tmp_path, kind))
+
+    def mappings() -> int:
+        return Path("/proc/self/maps").read_text().count(str(tmp_path))
+
+    assert mappings() == 0
+    weights = [checkpoint.tensor(name) for name in WEIGHTS]
+    assert mappings() == 2
+    del weights[0]
+    assert mappings() == 1
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])

@@ -1,0 +1,121 @@
+"""An import holds its checkpoint once: mapped where it is read, in memory only as integers."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import multiprocessing
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.import_.conftest import MakeCheckpoint
+
+pytestmark = pytest.mark.slow
+
+VOCABULARY, WIDTH, FEED_FORWARD = 16_384, 1024, 8192
+
+
+def _write(folder: Path) -> int:
+    """Writes a checkpoint; returns the bytes of its weights."""
+    import transformers
+    from tests import checkpoints
+
+    config = transformers.M2M100Config(
+        vocab_size=VOCABULARY,
+        d_model=WIDTH,
+        **{f"{stack}_layers": 1 for stack in ("encoder", "decoder")},
+        **{f"{stack}_attention_heads": 16 for stack in ("encoder", "decoder")},
+        **{f"{stack}_ffn_dim": FEED_FORWARD for stack in ("encoder", "decoder")},
+        max_position_embeddings=12,
+        decoder_start_token_id=2,
+    )
+    model: Any = transformers.M2M100ForConditionalGeneration(config)
+    model.family = "m2m100"
+    checkpoints.save(model, folder)
+    return (folder / "model.safetensors").stat().st_size
+
+
+def _resident() -> dict[str, int]:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    pairs = (line.split(":") for line in lines if line.startswith("Rss"))
+    return {name: int(value.split()[0]) * 1024 for name, value in pairs}
+
+
+class _Watch:
+    """Samples the memory of this process; gives the peaks over what it was at first."""
+
+    def __init__(self) -> None:
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        self._before, self._ended = _resident(), threading.Event()
+        self.anonymous = self.whole = 0
+        self._thread = threading.Thread(target=self._sample)
+
+    def __enter__(self) -> _Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _sample(self) -> None:
+        while not self._ended.wait(0.01):
+            found = {name: size - self._before[name] for name, size in _resident().items()}
+            self.anonymous = max(self.anonymous, found["RssAnon"])
+            self.whole = max(self.whole, sum(found.values()))
+
+
+def _peaks(small: Path, large: Path, repository: Path) -> dict[str, tuple[int, int]]:
+    """Imports a checkpoint at each precision; the small one first, which loads all libraries."""
+    import torch
+
+    from seqserve_export.precision import Precision
+    from seqserve_import import importing
+    from seqserve_import.options import ImportOptions
+    from seqserve_server.contract import weights
+
+    torch.set_num_threads(1)
+    importing.judge = lambda *_: None  # type: ignore[attr-defined]
+    weights.MAX_SMALL_BYTES = 0  # packed weights would be a copy
+
+    def run(folder: Path, name: str, precision: Precision) -> None:
+        importing.import_checkpoint(
+            ImportOptions(
+                folder=folder,
+                name=name,
+                precision=precision,
+                model_repository=repository,
+                sentences=4,
+                threads=1,
+            )
+        )
+
+    run(small, "small", Precision.FP32)
+    found = {}
+    for precision in Precision:
+        with _Watch() as watch:
+            run(large, precision.value, precision)
+        found[precision.value] = watch.anonymous, watch.whole
+    return found
+
+
+def test_memory_of_an_import_is_that_of_its_checkpoint(
+    make_checkpoint: MakeCheckpoint, tmp_path: Path
+) -> None:
+    size = _write(tmp_path / "large")
+    assert 200e6 < size < 300e6
+    _, small = make_checkpoint("m2m100")
+    # A process of its own: this one has run what leaves its memory larger.
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        found = pool.apply(_peaks, (small, tmp_path / "large", tmp_path / "models"))
+    shares = {name: (part / size, whole / size) for name, (part, whole) in found.items()}
+    most = {"fp32": (0.25, 1.3), "int8": (0.9, 1.5)}
+    assert shares.keys() == most.keys()
+    assert all(
+        share <= limit
+        for name in most
+        for share, limit in zip(shares[name], most[name], strict=True)
+    ), shares
