@@ -23,6 +23,10 @@ _security = partial(option, group="security")
 _engine = partial(option, group="engine")
 _log = partial(option, group="log and traces")
 
+_MIN_SLOTS, _SLOTS_PER_WORKER = 64, 16
+"""Slots if no number is given. With fewer for each worker, machines with many cores would refuse
+beams, and would run steps with next to no rows."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
@@ -162,9 +166,11 @@ class ServeOptions:
         " workers.",
         minimum=1,
     )
-    slots: int = _engine(
-        64,
-        help="Maximum number of running rows; more raise throughput, memory and step time.",
+    slots: int | None = _engine(
+        None,
+        help="Maximum number of running rows; more raise throughput, memory and step time. If not"
+        " given, 64, or 16 for each worker where that is more. A request runs on one worker, whose"
+        " share bounds its beam.",
         minimum=1,
         maximum=4096,
     )
@@ -237,7 +243,7 @@ class ServeOptions:
         """Returns the bounds of each version, over all its engine processes."""
         return EngineLimits(
             workers=self.worker_count(),
-            slots=self.slots,
+            slots=self.slot_count(),
             max_queue=self.max_queue,
             max_source_tokens_per_step=self.max_source_tokens_per_step,
             max_queue_tokens=self.max_queue_tokens,
@@ -257,6 +263,10 @@ class ServeOptions:
                 f" there are {self.worker_count()}; see --workers"
             )
         return self.engine_processes
+
+    def slot_count(self) -> int:
+        """Returns the number of slots; if not given, it follows from the workers."""
+        return self.slots or max(_MIN_SLOTS, _SLOTS_PER_WORKER * self.worker_count())
 
     def worker_count(self) -> int:
         """Returns the number of workers; if not given, it follows from the cores."""

@@ -33,7 +33,7 @@ def test_defaults_are_those_of_the_server() -> None:
     options = ServeOptions()
     for words in (
         f"| {options.max_calls_per_connection:,} |",
-        f"| {options.max_queue}, {options.slots} |",
+        f"| {options.max_queue}, {dataclasses.replace(options, workers=2).slot_count()}; rows 16 for each core",
     ):
         assert words in PAGE
     assert options.max_connection_age_s == 3600 and "one hour" in PAGE

@@ -35,6 +35,13 @@ def test_defaults_that_documents_rely_on() -> None:
     assert options.cache_mb == 0, "no client learns what others asked"
 
 
+@pytest.mark.parametrize(("workers", "slots"), [(1, 64), (4, 64), (5, 80), (16, 256), (64, 1024)])
+def test_every_worker_has_slots_for_a_beam(workers: int, slots: int) -> None:
+    options = read("--workers", str(workers))
+    assert options.slot_count() == options.engine_limits().slots == slots
+    assert read("--workers", str(workers), "--slots", "7").slot_count() == 7
+
+
 def test_flags_win_over_variables() -> None:
     variables = {"SEQSERVE_PORT": "7", "SEQSERVE_LOG_FORMAT": "json"}
     options = read("--port", "8", **variables)

@@ -127,8 +127,9 @@ def test_python_client_pings_less_often_than_the_limit() -> None:
 
 def test_one_connection_can_overfill_the_queue_and_be_told_so() -> None:
     """So that calls beyond the queue are refused, instead of waiting unseen in the connection."""
-    options = ServeOptions()
-    assert options.max_calls_per_connection > options.slots + options.max_queue
+    for workers in (1, 2, 31):
+        options = ServeOptions(workers=workers)
+        assert options.max_calls_per_connection > options.slot_count() + options.max_queue
 
 
 def _all_of(connection: socket.socket) -> bool:
