@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.unit.import_.conftest import MakeCheckpoint
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.parity
 
 VOCABULARY, WIDTH, FEED_FORWARD = 16_384, 1024, 8192
 
@@ -95,7 +95,8 @@ def _peaks(small: Path, large: Path, repository: Path) -> dict[str, tuple[int, i
 
     run(small, "small", Precision.FP32)
     found = {}
-    for precision in Precision:
+    # Not fp16: to prove it, a CPU computes it with copies in fp32.
+    for precision in (Precision.FP32, Precision.INT8):
         with _Watch() as watch:
             run(large, precision.value, precision)
         found[precision.value] = watch.anonymous, watch.whole
@@ -112,6 +113,7 @@ def test_memory_of_an_import_is_that_of_its_checkpoint(
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         found = pool.apply(_peaks, (small, tmp_path / "large", tmp_path / "models"))
     shares = {name: (part / size, whole / size) for name, (part, whole) in found.items()}
+    print(shares)
     most = {"fp32": (0.25, 1.3), "int8": (0.9, 1.5)}
     assert shares.keys() == most.keys()
     assert all(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import grpc
 import pytest
@@ -13,7 +12,6 @@ from tests.unit.server.front.rpc.service import Service, details, failure, reque
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract import errors
-from seqserve_server.engine.engine import Engine
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.engine_client.refusals import RefusalCache
 from seqserve_server.front.rpc.calls.status import failure_of
@@ -89,10 +87,6 @@ async def test_full_queue_gives_a_retry_time() -> None:
         assert [answer.hypotheses[0].text for answer in answers] == ["a", "b"]
 
 
-def accepted(engine: Engine) -> int:
-    return engine.slots_in_use + engine.queue_depth
-
-
 async def test_refused_client_is_refused_again_without_asking_the_engine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -100,10 +94,10 @@ async def test_refused_client_is_refused_again_without_asking_the_engine(
     refusals = RefusalCache(lambda: 0.0)
     async with serving(slots=1, max_queue=1, refusals=refusals) as service:
         service.runtime.may_run.clear()
-        calls: list[asyncio.Future[Any]] = []
-        for text in ("a", "b"):
-            calls.append(asyncio.ensure_future(service.generation.Generate(request(text))))
-            await until(lambda: accepted(service.engine) == len(calls))
+        running = asyncio.ensure_future(service.generation.Generate(request("a")))
+        await until(lambda: service.engine.slots_in_use == 1)
+        waiting = asyncio.ensure_future(service.generation.Generate(request("b")))
+        await until(lambda: service.engine.queue_depth == 1)
         await failure(service.generation.Generate(request("c")))
         with monkeypatch.context() as patch:
             patch.delattr(EngineGroup, "submit")
@@ -113,7 +107,7 @@ async def test_refused_client_is_refused_again_without_asking_the_engine(
                 assert details(error, RetryInfo).retry_delay.ToMilliseconds() > 0
         assert await service.value("rejected_total", reason="queue_full", model="echo") == 3
         service.runtime.may_run.set()
-        await asyncio.gather(*calls)
+        await asyncio.gather(running, waiting)
 
 
 async def test_draining_engine_gives_a_retry_time(service: Service) -> None:
