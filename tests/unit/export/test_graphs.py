@@ -192,7 +192,7 @@ def answers_of(folder: Path) -> list[Finished]:
     with Offline(folder, slots=5) as offline:
         answers = offline.decode(make_sources(), OPTIONS)
     assert len({tuple(answer.best.token_ids) for answer in answers}) > 5, "all sources decode alike"
-    assert any(len(set(answer.best.token_ids)) > 3 for answer in answers), "one token repeats"
+    assert any(len(set(answer.best.token_ids)) > 2 for answer in answers), "one token repeats"
     return answers
 
 
