@@ -1,11 +1,14 @@
-"""Finds the artifacts to compare: the newest version of each precision."""
+"""Finds the artifacts to compare, the newest version of each precision, and writes further ones."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
 
-from seqserve_server.contract.manifest import Manifest
+from seqserve_export.artifact import Description, write_artifact
+from seqserve_model.transformer import Transformer
+from seqserve_server.contract.manifest import Manifest, Provenance
+from seqserve_server.contract.tokenizer import Tokenizer
 
 
 def newest(model: Path, precision: str = "") -> Path:
@@ -33,3 +36,17 @@ def repository_of(artifact: Path, folder: Path) -> Path:
     # A link would do for the disk, but a server loads nothing from outside its repository.
     shutil.copytree(artifact, versions / str(manifest.version))
     return folder
+
+
+def write_unproven(
+    model: Transformer, tokenizer: Tokenizer, repository: Path, name: str, about: str
+) -> Path:
+    """Exports a model for measurements of speed into ``repository/<name>/1``."""
+    description = Description(
+        name=name,
+        version=1,
+        description=about,
+        licence="Apache-2.0",
+        provenance=Provenance(command="", commit="", data_licence="", attribution=""),
+    )
+    return write_artifact(lambda: model, tokenizer, repository, description, prove=None)

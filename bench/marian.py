@@ -15,11 +15,10 @@ import torch
 from tokenizers import models, pre_tokenizers
 from torch import Tensor
 
-from seqserve_export.artifact import Description, write_artifact
+from bench.artifacts import write_unproven
 from seqserve_model.config import Activation, NormPosition, TransformerConfig
 from seqserve_model.transformer import Transformer
 from seqserve_model.vocabulary import CONTROL_TOKENS
-from seqserve_server.contract.manifest import Provenance
 from seqserve_server.contract.tokenizer import UNK, Tokenizer
 
 MARIAN_BASE = TransformerConfig(
@@ -96,12 +95,5 @@ def numbered_vocabulary(size: int) -> tokenizers.Tokenizer:
 
 def write(model: Transformer, repository: Path, name: str = "marian-base") -> Path:
     """Exports a model of numbered words, unproven, into ``repository/<name>/1``."""
-    description = Description(
-        name=name,
-        version=1,
-        description="Random weights, for benchmarks",
-        licence="Apache-2.0",
-        provenance=Provenance(command="", commit="", data_licence="", attribution=""),
-    )
     words = numbered_words(model.config.vocabulary_size)
-    return write_artifact(lambda: model, words, repository, description, prove=None)
+    return write_unproven(model, words, repository, name, "Random weights, for benchmarks")

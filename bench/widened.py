@@ -17,9 +17,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from bench.artifacts import write_unproven
 from bench.marian import MARIAN_BASE
 from bench.sentences import everyday
-from seqserve_export.artifact import Description, write_artifact
 from seqserve_export.calibration import calibrate
 from seqserve_export.precision import Caches, Scales
 from seqserve_export.quantization import quantize
@@ -27,7 +27,6 @@ from seqserve_export.restore import restore
 from seqserve_model.config import PositionScheme, TransformerConfig
 from seqserve_model.positions import SinusoidalPositions
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.manifest import Provenance
 from seqserve_server.contract.tokenizer import FILE, Tokenizer
 
 _TIMES = 2
@@ -50,21 +49,11 @@ def write(artifact: Path, repository: Path) -> dict[str, Path]:
     tokenizer = Tokenizer.load(artifact / FILE, model.config.vocabulary_size)
     sources = [tokenizer.encode(text) for text in everyday()]
     integers = quantize(model, calibrate(model, sources), Scales.STATIC, Caches.FLOAT)
+    about = "The shipped model at Marian's base size, for benchmarks"
     return {
-        precision: _write(one, tokenizer, repository, f"widened-{precision}")
+        precision: write_unproven(one, tokenizer, repository, f"widened-{precision}", about)
         for precision, one in (("fp32", model), ("int8", integers))
     }
-
-
-def _write(model: Transformer, tokenizer: Tokenizer, repository: Path, name: str) -> Path:
-    description = Description(
-        name=name,
-        version=1,
-        description="The shipped model at Marian's base size, for benchmarks",
-        licence="Apache-2.0",
-        provenance=Provenance(command="", commit="", data_licence="", attribution=""),
-    )
-    return write_artifact(lambda: model, tokenizer, repository, description, prove=None)
 
 
 @torch.no_grad()

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from seqserve.errors import OptionError
+from seqserve_export.quantization import precision_of
 from seqserve_model.config import DecoderCell, PositionScheme, TransformerConfig
 from seqserve_model.transformer import Transformer
 
@@ -66,5 +67,4 @@ def _half(weight: Tensor) -> nn.Parameter:
 
 def dtype_of(model: Transformer) -> torch.dtype:
     """Gives the type of a model's activations."""
-    is_half = isinstance(model.output_projection, HalfProjection)
-    return torch.float16 if is_half else torch.float32
+    return torch.float16 if precision_of(model) == "fp16" else torch.float32

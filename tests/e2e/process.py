@@ -9,11 +9,12 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -190,3 +191,21 @@ class ServerProcess:
 
     def is_idle(self) -> bool:
         return not self.value("slots_in_use") and not self.value("queue_depth")
+
+
+@contextlib.contextmanager
+def repeating(action: Callable[[], None], pause_s: float) -> Iterator[None]:
+    """Repeats an action in a thread, after a pause each time, until the block ends."""
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.wait(pause_s):
+            action()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +19,7 @@ from seqserve import AsyncClient, Client, ModelState, Result, RetryPolicy
 from seqserve.errors import Unavailable
 
 from .babble import MAX_TARGET, NAME
-from .process import PATIENCE_S, ServerProcess, until
+from .process import PATIENCE_S, ServerProcess, repeating, until
 from .test_lifecycle import copy_version, taken, tamper
 
 CALLS = 6
@@ -95,21 +94,14 @@ def state_of(server: ServerProcess, version: int) -> str:
 @contextmanager
 def killing(server: ServerProcess, *spared: int) -> Iterator[None]:
     """Kills the engines of a server as they come, except those that are spared."""
-    done = threading.Event()
 
     def kill() -> None:
-        while not done.wait(0.02):
-            for pid in server.engines():
-                if pid not in spared:
-                    os.kill(pid, signal.SIGKILL)
+        for pid in server.engines():
+            if pid not in spared:
+                os.kill(pid, signal.SIGKILL)
 
-    thread = threading.Thread(target=kill)
-    thread.start()
-    try:
+    with repeating(kill, 0.02):
         yield
-    finally:
-        done.set()
-        thread.join()
 
 
 def test_each_version_has_a_process_and_the_server_runs_no_model(pair: ServerProcess) -> None:

@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from .browser import Browser, browser_of
-from .process import PATIENCE_S, ServerProcess
+from .process import PATIENCE_S, ServerProcess, repeating
 
 pytestmark = pytest.mark.slow
 
@@ -101,23 +100,16 @@ def answered(page: Browser, text: str) -> None:
 @contextmanager
 def slowed(engines: Sequence[int]) -> Iterator[None]:
     """Lets engines run for 1 ms in every 50, so that no answer arrives all at once."""
-    over = threading.Event()
 
     def pause() -> None:
-        while not over.wait(0.001):
-            for engine in engines:
-                os.kill(engine, signal.SIGSTOP)
-            time.sleep(0.05)
-            for engine in engines:
-                os.kill(engine, signal.SIGCONT)
+        for engine in engines:
+            os.kill(engine, signal.SIGSTOP)
+        time.sleep(0.05)
+        for engine in engines:
+            os.kill(engine, signal.SIGCONT)
 
-    thread = threading.Thread(target=pause)
-    thread.start()
-    try:
+    with repeating(pause, 0.001):
         yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def test_typing_is_answered_with_its_latency_and_its_code(page: Browser) -> None:

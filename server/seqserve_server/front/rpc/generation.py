@@ -317,7 +317,8 @@ async def _by_segment(
 
 
 def _piece(text: str, token_ids: list[int]) -> generation_pb2.GenerateStreamResponse:
-    return generation_pb2.GenerateStreamResponse(piece={"text": text, "token_ids": token_ids})
+    piece = generation_pb2.Piece(text=text, token_ids=token_ids)
+    return generation_pb2.GenerateStreamResponse(piece=piece)
 
 
 def _covering(tokenizer: Tokenizer, tokens: list[int], text: str, min_count: int) -> int:

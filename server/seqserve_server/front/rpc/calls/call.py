@@ -153,8 +153,10 @@ class EngineCall:
         self._changed.clear()
 
     def _is_late(self) -> bool:
-        now_s, end_s = time.monotonic(), self.spec.deadline_s
-        return end_s is not None and has_passed(end_s - now_s, now_s - self.spec.arrived_s)
+        now_s, deadline_s = time.monotonic(), self.spec.deadline_s
+        return deadline_s is not None and has_passed(
+            deadline_s - now_s, now_s - self.spec.arrived_s
+        )
 
     def _receive(self, event: Event, timeline: Timeline | None) -> None:
         if timeline is not None:
