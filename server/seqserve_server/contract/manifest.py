@@ -121,6 +121,10 @@ class Verification:
     chrf_signature: str
     torch: str
     onnxruntime: str
+    mean_logprob_difference: float | None = None
+    """Of the same tokens; None in artifacts of older releases."""
+    logprob_sensitivity: float | None = None
+    """Mean by which a change of last bits moves torch's own; measured only where it matters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,6 +103,10 @@ def test_sentences_without_references_are_compared_but_not_scored(
             r"max log-probability difference is 0\.002, at most 0\.001",
         ),
         ({"max_logprob_difference": float("nan")}, "max log-probability difference is nan"),
+        (
+            {"mean_logprob_difference": 2e-4},
+            r"mean log-probability difference is 0\.0002, at most 0\.0001",
+        ),
         ({"bleu_torch": 30.0, "bleu_artifact": 29.9}, r"BLEU lost is 0\.1, at most 0\.05"),
         ({"sentences_equal": 44}, r"share of equal sentences is 0\.977778, at least 0\.998"),
         ({"top1_agreement": 0.99}, r"top-1 agreement is 0\.99, at least 0\.999 .* for fp32"),
@@ -114,6 +118,16 @@ def test_judge_refuses_with_both_numbers(
 ) -> None:
     with pytest.raises(ParityError, match=message):
         judge(dataclasses.replace(verification, **change), "fp32")
+
+
+def test_sensitive_model_may_differ_by_a_multiple_of_what_last_bits_do(
+    verification: Verification,
+) -> None:
+    differing = dataclasses.replace(verification, mean_logprob_difference=5e-3)
+    judge(dataclasses.replace(differing, logprob_sensitivity=2e-3), "int8")
+    for sensitivity in (None, 1e-3):
+        with pytest.raises(ParityError, match=r"mean log-probability difference is 0\.005"):
+            judge(dataclasses.replace(differing, logprob_sensitivity=sensitivity), "int8")
 
 
 def test_better_bleu_is_no_fault(verification: Verification) -> None:
@@ -183,6 +197,7 @@ def test_rounding_is_judged_against_the_whole_model(
     found = compare(quantized, tiny_int8_artifact, pairs, original=tiny_model, data="")
     assert found.sentences_equal == len(pairs), "torch with integers is not the artifact"
     assert found.max_logprob_difference < 1e-3
+    assert found.logprob_sensitivity is None, "measured for nothing"
     assert found.bleu_torch == found.chrf_torch == 100.0
     assert found.bleu_artifact < 99
     assert found.chrf_artifact < 99
@@ -207,6 +222,23 @@ def test_integers_are_not_taken_for_the_whole_model(
     found = compare(tiny_model, tiny_int8_artifact, pairs, data="")
     with pytest.raises(ParityError):
         judge(found, "fp32")
+
+
+@pytest.mark.parametrize("caches", Caches)
+def test_other_rounding_than_the_artifact_has_is_refused(
+    tiny_model: Transformer,
+    tiny_calibration: Calibration,
+    tiny_int8_artifact: Path,
+    pairs: list[Pair],
+    caches: Caches,
+) -> None:
+    scales = Scales.ROW if caches is Caches.FLOAT else Scales.STATIC
+    other = quantize(tiny_model, tiny_calibration, scales, caches)
+    found = compare(other, tiny_int8_artifact, pairs, data="")
+    assert found.logprob_sensitivity is not None
+    assert 0 < found.logprob_sensitivity < found.mean_logprob_difference / 3
+    with pytest.raises(ParityError, match="mean log-probability difference is 0"):
+        judge(dataclasses.replace(found, sentences_equal=len(pairs)), "int8")
 
 
 @pytest.fixture
