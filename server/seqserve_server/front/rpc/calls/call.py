@@ -20,7 +20,7 @@ from seqserve_server.contract.events import (
 from seqserve_server.contract.request import GenerateSpec, Spec
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.rpc.calls.deadline import has_passed
-from seqserve_server.front.rpc.calls.pace import Pace
+from seqserve_server.front.rpc.calls.message_pace import MessagePace
 from seqserve_server.front.rpc.calls.server_call import ServerCall, current
 from seqserve_server.front.telemetry.call_record import EndedRequest
 
@@ -46,7 +46,7 @@ class EngineCall:
         self._engine = engine
         self._changed = asyncio.Event()
         self._unread: list[int] = []
-        self._pace = Pace()
+        self._pace = MessagePace()
         self._last: Event | None = None
         self._record: ServerCall | None = current.get(None)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tests.clock import Clock
 
-from seqserve_server.front.rpc.calls.pace import FEW, GATHER_S, Pace
+from seqserve_server.front.rpc.calls.message_pace import FEW, GATHER_S, MessagePace
 
 
 def test_tokens_of_many_streams_are_gathered() -> None:
     clock = Clock()
-    pace = Pace(clock)
+    pace = MessagePace(clock)
     due = []
     for _ in range(9):
         due.append(pace.is_due(FEW + 1))
@@ -18,13 +18,13 @@ def test_tokens_of_many_streams_are_gathered() -> None:
 
 
 def test_every_token_of_few_streams_is_sent() -> None:
-    pace = Pace(Clock())
+    pace = MessagePace(Clock())
     assert all(pace.is_due(FEW) for _ in range(9))
 
 
 def test_tokens_that_come_slowly_never_wait() -> None:
     clock = Clock()
-    pace = Pace(clock)
+    pace = MessagePace(clock)
     for _ in range(9):
         assert pace.is_due(FEW + 1)
         clock.now_s += GATHER_S

@@ -16,8 +16,8 @@ GATHER_S = 0.05
 """How long tokens are gathered from when a message was due."""
 
 
-class Pace:
-    """The pace of one stream."""
+class MessagePace:
+    """When one stream may send."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Starts with a message due."""
