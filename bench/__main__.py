@@ -26,6 +26,7 @@ from bench import (
     online,
     overhead,
     roofline,
+    scaling,
     widened,
 )
 from bench.artifacts import newest
@@ -144,6 +145,19 @@ def _overhead(_rounds: int) -> Any:
     return costs
 
 
+def _scaling(rounds: int) -> Any:
+    whole, integers = _artifacts()
+    with tempfile.TemporaryDirectory() as folder:
+        larger = widened.write(whole, Path(folder))["int8"]
+        tables = [
+            scaling.measure(artifact, rounds, repeat=repeat)
+            for artifact, repeat in ((integers, 10), (larger, 1))
+        ]
+    for table in tables:
+        scaling.print_table(table)
+    return tables
+
+
 def _roofline(_rounds: int) -> Any:
     whole, integers = _artifacts()
     shares = [roofline.measure(folder, [1, 8, 32]) for folder in (integers, whole)]
@@ -189,6 +203,9 @@ _PARTS = {
         "the same with the shipped model widened to Marian's base size", _online_base, is_apart=True
     ),
     "overhead": _Part("what the server adds to its engine: speed, start, memory", _overhead),
+    "scaling": _Part(
+        "one core and more, in one engine process or in one each", _scaling, is_apart=True
+    ),
     "roofline": _Part("a decoder step beside the limits of the machine", _roofline),
     "imported": _Part(
         "models of T5-small's and NLLB-600M's shapes, imported: start, memory, speed",

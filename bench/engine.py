@@ -6,7 +6,7 @@ import multiprocessing
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import TracebackType
@@ -32,22 +32,33 @@ class EngineRun:
     tokens: int
     wall_s: float
     cpu_s: float
+    step_s: float = 0.0
+    """Of the steps of all workers."""
+    outside_s: float = 0.0
+    """The part of it that was spent outside ONNX Runtime."""
 
 
 class EngineProcess:
     """An engine in a process of its own; a context manager that ends it."""
 
-    def __init__(self, artifact: Path, sources: Sequence[list[int]], in_flight: int) -> None:
+    def __init__(
+        self,
+        artifact: Path,
+        sources: Sequence[list[int]],
+        in_flight: int,
+        workers: int | None = None,
+    ) -> None:
         """Starts the process and waits until the engine runs.
 
         Args:
             artifact: Its folder.
             sources: Token ids, the end token last in each.
             in_flight: Requests that are under way at once.
+            workers: Threads that run steps; as many as a server has where not given.
         """
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        arguments = (theirs, artifact, list(sources), in_flight)
+        arguments = (theirs, artifact, list(sources), in_flight, workers)
         self._process = context.Process(target=_run, args=arguments, daemon=True)
         self._process.start()
         # If held here too, the pipe would not close when the process ends.
@@ -76,12 +87,19 @@ class EngineProcess:
         return run
 
 
-def _run(pipe: Connection, artifact: Path, sources: list[list[int]], in_flight: int) -> None:
+def _run(
+    pipe: Connection,
+    artifact: Path,
+    sources: list[list[int]],
+    in_flight: int,
+    workers: int | None,
+) -> None:
     """Decodes on request until the other end of the pipe is closed."""
-    options = ServeOptions(max_queue_s=60.0, caller_share=1.0)
+    options = ServeOptions(max_queue_s=60.0, caller_share=1.0, workers=workers)
     runtime = Runtime(artifact, Manifest.load(artifact), options.provider, options.threads)
     detokenize = Tokenizer.load(artifact / "tokenizer.json").decode
-    engine = Engine(runtime, options.engine_limits(), _deliver, Observer(), detokenize)
+    clock = _StepClock()
+    engine = Engine(runtime, options.engine_limits(), _deliver, clock, detokenize)
     engine.warm_up()
     engine.start()
     freeze_objects()
@@ -89,9 +107,24 @@ def _run(pipe: Connection, artifact: Path, sources: list[list[int]], in_flight: 
     try:
         while True:
             pipe.recv()
-            pipe.send(_ClosedLoop(engine, sources).run(in_flight))
+            clock.step_s = clock.outside_s = 0.0
+            run = _ClosedLoop(engine, sources).run(in_flight)
+            pipe.send(replace(run, step_s=clock.step_s, outside_s=clock.outside_s))
     except EOFError:
         engine.stop()
+
+
+class _StepClock(Observer):
+    """Adds up the time of steps."""
+
+    def __init__(self) -> None:
+        self.step_s = self.outside_s = 0.0
+        self._lock = threading.Lock()
+
+    def stepped(self, rows: int, duration_s: float, outside_s: float) -> None:
+        with self._lock:
+            self.step_s += duration_s
+            self.outside_s += outside_s
 
 
 class _ClosedLoop:
