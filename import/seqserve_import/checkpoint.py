@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from pickle import UnpicklingError
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -140,7 +141,7 @@ class Checkpoint:
         if not folder.is_dir():
             raise CheckpointError(
                 f"{folder}: is no folder; download a checkpoint first, such as with"
-                " `huggingface-cli download NAME --local-dir FOLDER`"
+                " `hf download NAME --local-dir FOLDER`"
             )
         self.folder = folder
         weights = _weight_files(folder)
@@ -221,6 +222,8 @@ def _open(path: Path) -> Weights:
         return Safetensors(path) if path.suffix == ".safetensors" else TorchFile(path)
     except (OSError, SafetensorError) as error:
         reason = f"cannot be read: {error}"
+    except UnpicklingError:  # torch's words advise to run what the file holds
+        reason = "is damaged, or holds more than weights, which is never read"
     except Exception as error:  # torch raises many kinds for a damaged file
         reason = f"cannot be read as weights: {str(error).splitlines()[0]:.200}"
     raise CheckpointError(f"{path}: {reason}; download it again") from None

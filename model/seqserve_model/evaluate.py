@@ -201,5 +201,7 @@ def torch_device(name: str) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise OptionError(f"device: {name!r} cannot be used here: {reason}") from None
+        raise OptionError(
+            f"device: {name!r} cannot be used here, try cpu or cuda: {reason:.100}"
+        ) from None
     return device

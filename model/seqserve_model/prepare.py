@@ -210,7 +210,9 @@ def _lines(path: Path) -> Iterator[str]:
             _open(path) as file,
             io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace") as text,
         ):
-            for line in text:
+            for number, line in enumerate(text, 1):
+                if "\0" in line:
+                    raise OptionError(f"{path}: is no text: line {number} has a byte of zero")
                 yield line.rstrip("\r\n")
     except (OSError, EOFError, zipfile.BadZipFile) as error:
         raise OptionError(cannot_be_read(path, error)) from None
@@ -218,6 +220,8 @@ def _lines(path: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _open(path: Path) -> Iterator[IO[bytes]]:
+    if path.suffix == ".zip" and path.is_file() and not zipfile.is_zipfile(path):
+        raise OptionError(f"{path}: is no zip archive, or damaged; download it again")
     # A pipe is not asked: it can be opened only once.
     if path.is_file() and zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:

@@ -65,7 +65,9 @@ def set_field(message: M, name: str, value: Any) -> M:
             raise TypeError
     except UnicodeEncodeError as error:
         reason = f"holds half a character (a lone surrogate) at position {error.start}; send text"
-        raise invalid_argument(name, reason) from None
+        # A list has taken the elements before it.
+        where = f"[{len(holder)}]" if isinstance(value, list | tuple) else ""
+        raise invalid_argument(name + where, reason) from None
     except (TypeError, ValueError):
         kind = _kind_of(message, name)
         raise invalid_argument(name, f"{value!r:.80} is not {kind}") from None
@@ -84,7 +86,8 @@ def _number_of(message: Message, name: str, value: Enum) -> int:
 def _extend(message: Message, name: str, value: Any) -> None:
     holder, element = getattr(message, name), message.DESCRIPTOR.fields_by_name[name].message_type
     if element is None:
-        holder.extend(_listed(value))
+        for each in _listed(value):
+            holder.append(each)
     elif element.name == "Term":
         for source, target in _mapped(value):
             holder.add(source=source, target=target)

@@ -28,7 +28,7 @@ import os
 import shlex
 import types
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING
 from enum import Enum
 from pathlib import Path
@@ -53,6 +53,7 @@ def option(
     help: str,
     minimum: float | None = None,
     maximum: float | None = None,
+    fault: Callable[[Any], str | None] | None = None,
     positional: bool = False,
     short: str = "",
     metavar: str | None = None,
@@ -66,6 +67,8 @@ def option(
         help: What the option does and why one would change it.
         minimum: Smallest value allowed.
         maximum: Largest value allowed.
+        fault: Says of a value what it is not, where it is not allowed; for rules that two bounds do
+            not express.
         short: A second flag of one letter, such as ``-o``.
         positional: Make it a positional argument instead of a flag.
         metavar: Name of the value in ``--help``; depends on the type if None.
@@ -73,7 +76,8 @@ def option(
         secret: Take the value from the variable alone, because every user of the machine can read a
             command line; the help of another option should name the variable.
     """
-    metadata = dict(help=help, minimum=minimum, maximum=maximum, positional=positional)
+    metadata = dict(help=help, minimum=minimum, maximum=maximum, fault=fault)
+    metadata |= dict(positional=positional)
     metadata |= dict(short=short, metavar=metavar, group=group, secret=secret)
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
@@ -258,6 +262,8 @@ class _Option:
         except ValueError:
             expected = f"one of {_members(kind)}" if _is_enum(kind) else _KINDS.get(kind, "valid")
             raise OptionError(f"{source}: {value!r} is not {expected}") from None
+        if (fault := self._declared["fault"]) and (expected := fault(converted)):
+            raise OptionError(f"{source}: {value!r} is not {expected}")
         low, high = self._declared["minimum"], self._declared["maximum"]
         if low is not None and converted < low:
             raise OptionError(f"{source}: {value} is less than {low}, the smallest allowed")

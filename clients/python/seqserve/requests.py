@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Unpack
 
 from seqserve.decoding import BulkSource, GenerateOptions
+from seqserve.errors import invalid_argument
 from seqserve.fields import set_field, set_fields
 from seqserve.v1 import generation_pb2, model_pb2
 
@@ -55,6 +56,9 @@ def generate_bulk_request(
     if isinstance(source, str):
         set_field(request.request, "source", source)
         return request
+    if not (isinstance(source, tuple | list) and len(source) == 2):
+        reason = f"{source!r:.80} is neither a text nor a pair of a text and its options"
+        raise invalid_argument("source", reason)
     text, own = source
     changed = generate_request(text, **own)
     # A list would be appended to that of the template.

@@ -17,7 +17,7 @@ from copy import copy
 from dataclasses import dataclass
 
 from seqserve.availability import Availability
-from seqserve.errors import CallError, Overloaded, Unavailable, invalid_argument
+from seqserve.errors import CallError, OptionError, Overloaded, Unavailable, invalid_argument
 
 # Thirty years. gRPC counts deadlines in 64 bits of nanoseconds since 1970, so a later one may
 # overflow into the past; and no thread can sleep longer.
@@ -38,6 +38,20 @@ class RetryPolicy:
     """Maximum delay after the first failure; doubles with every further failure."""
     max_backoff_s: float = 2.0
     """Maximum delay after any failure, without the delay that the server asks for."""
+
+    def __post_init__(self) -> None:
+        """Checks every setting.
+
+        Raises:
+            OptionError: One is no number or too small; the message names it.
+        """
+        attempts = self.max_attempts
+        if attempts is not None and not (isinstance(attempts, int) and attempts >= 1):
+            raise OptionError(f"retry.max_attempts: {attempts!r} is not a whole number from 1 on")
+        for name in ("connect_timeout_s", "initial_backoff_s", "max_backoff_s"):
+            value = getattr(self, name)
+            if not (isinstance(value, int | float) and value >= 0):
+                raise OptionError(f"retry.{name}: {value!r} is not a number of seconds from 0 on")
 
 
 class Attempts:
@@ -62,8 +76,8 @@ class Attempts:
             clock: Seconds, from any origin; the same as that of ``availability``.
             jitter: Uniform random numbers in [0, 1).
         """
-        if not timeout_s > 0:
-            reason = f"{timeout_s} is not more than 0; use math.inf for no limit"
+        if not (isinstance(timeout_s, int | float) and timeout_s > 0):
+            reason = f"{timeout_s!r} is not a number of seconds above 0; math.inf is no limit"
             raise invalid_argument("timeout_s", reason)
         self._policy = policy
         self._availability = availability

@@ -31,6 +31,8 @@ def grpc_target(target: str) -> str:
     Raises:
         OptionError: The target is malformed, or one of several hosts cannot be resolved.
     """
+    if not isinstance(target, str):
+        raise OptionError(f"target: {target!r:.80} is no text; write for instance localhost:50051")
     if scheme := _SCHEME.match(target):
         _check_characters("target", target)
         if scheme[1] in _SCHEMES_WITH_PORTS:

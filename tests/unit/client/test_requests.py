@@ -132,18 +132,32 @@ def test_what_no_option_can_carry_names_it(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("name", "value", "where"),
     [
-        ("target_prefix", "\ud83dx"),
-        ("stop_sequences", ["a", "\ud83d"]),
-        ("suppress_sequences", [["a"], ["\ud83d"]]),
-        ("terms", {"a": "\ud83d"}),
-        ("terms", {"\ud83d": "a"}),
+        ("target_prefix", "\ud83dx", ""),
+        ("stop_sequences", ["a", "\ud83d"], "[1]"),
+        ("suppress_sequences", [["a"], ["\ud83d"]], "[1]"),
+        ("terms", {"a": "\ud83d"}, ""),
+        ("terms", {"\ud83d": "a"}, ""),
     ],
 )
-def test_half_a_character_names_its_option(name: str, value: Any) -> None:
-    with pytest.raises(InvalidArgument, match=f"{name}: holds half a character .* position 0"):
+def test_half_a_character_names_its_option(name: str, value: Any, where: str) -> None:
+    told = re.escape(name + where) + ": holds half a character .* position 0"
+    with pytest.raises(InvalidArgument, match=told):
         requests.generate_request("text", **{name: value})
+
+
+def test_half_a_character_names_its_source_of_a_batch() -> None:
+    with pytest.raises(InvalidArgument, match=r"sources\[2\]: holds half a character"):
+        requests.generate_batch_request(["a", "b", "c\ud83d", "d"])
+
+
+@pytest.mark.parametrize("source", [None, float("nan"), 7, ("a",), ("a", {}, "b")])
+def test_source_of_a_bulk_call_is_a_text_or_a_pair(source: Any) -> None:
+    template = requests.generate_request("")
+    with pytest.raises(InvalidArgument, match="is neither a text nor a pair") as refused:
+        requests.generate_bulk_request(template, 1, source)
+    assert refused.value.field == "source"
 
 
 @pytest.mark.parametrize(

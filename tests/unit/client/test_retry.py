@@ -12,6 +12,7 @@ from tests.clock import Clock
 
 from seqserve import errors
 from seqserve.availability import Availability
+from seqserve.errors import InvalidArgument, OptionError
 from seqserve.retry import Attempts, RetryPolicy
 
 UNAVAILABLE = errors.Unavailable("UNAVAILABLE", "draining")
@@ -215,3 +216,25 @@ def test_never_past_the_deadline_nor_too_often(
         clock.now_s += delay_s
         begun += 1
     assert begun <= max_attempts
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_attempts", 0),
+        ("max_attempts", 1.5),
+        ("connect_timeout_s", math.nan),
+        ("connect_timeout_s", None),
+        ("initial_backoff_s", -1.0),
+        ("max_backoff_s", "2"),
+    ],
+)
+def test_settings_are_checked(name: str, value: Any) -> None:
+    with pytest.raises(OptionError, match=rf"^retry\.{name}: {value!r} is not a "):
+        RetryPolicy(**{name: value})
+
+
+@pytest.mark.parametrize("timeout_s", [None, "x", math.nan, 0.0, -1.0])
+def test_timeout_is_checked(timeout_s: Any) -> None:
+    with pytest.raises(InvalidArgument, match="^INVALID_ARGUMENT: timeout_s: "):
+        attempts(Clock(), timeout_s=timeout_s)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from seqserve.errors import OptionError
@@ -28,6 +30,12 @@ def test_targets(target: str, expected: str) -> None:
 )
 def test_a_malformed_target_is_refused(target: str) -> None:
     with pytest.raises(OptionError, match="is not host:port; write for instance"):
+        grpc_target(target)
+
+
+@pytest.mark.parametrize("target", [None, 50051, b"localhost:1"])
+def test_a_target_is_a_text(target: Any) -> None:
+    with pytest.raises(OptionError, match=r"^target: .* is no text; write for instance"):
         grpc_target(target)
 
 

@@ -119,7 +119,7 @@ class _Evil:
 def test_a_pickle_runs_no_code(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write(tmp_path, "bin")
     torch.save({"a.weight": _Evil()}, tmp_path / "pytorch_model.bin")
-    with pytest.raises(CheckpointError, match=r"pytorch_model\.bin: cannot be read as weights"):
+    with pytest.raises(CheckpointError, match=r"is damaged, or holds more than weights"):
         Checkpoint(tmp_path)
     assert "has run" not in capfd.readouterr().out
 

@@ -64,6 +64,22 @@ def test_a_zip_must_hold_one_text(tmp_path: Path, members: list[str]) -> None:
         list(read_manythings(tmp_path / "a.zip"))
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.zip", b"PK\3\4 cut", r"a\.zip: is no zip archive, or damaged; download it again"),
+        ("a.txt", b"one\teins\ntwo\0\tzwei\n", r"a\.txt: is no text: line 2 has a byte of zero"),
+    ],
+)
+def test_what_is_no_text_is_refused(
+    tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(OptionError, match=message):
+        list(read_manythings(path))
+
+
 def test_a_missing_archive_is_named(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"none\.txt: cannot be read"):
         list(read_manythings(tmp_path / "none.txt"))

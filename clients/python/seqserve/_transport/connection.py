@@ -10,6 +10,7 @@ import grpc.aio
 from seqserve._transport.metadata import Metadata, MetadataSource, checked_metadata
 from seqserve._transport.method import Method
 from seqserve.bearer import metadata_of
+from seqserve.errors import OptionError
 from seqserve.target import channel_options, check_name, grpc_target, is_local
 from seqserve.tls import TLS
 from seqserve.v1 import generation_pb2_grpc, model_pb2_grpc
@@ -29,6 +30,8 @@ class Connection:
         """Checks the settings, which :class:`~seqserve.Client` describes with its errors."""
         self._address = grpc_target(target)
         self._token = metadata_of(token, is_private=tls is not None or is_local(target))
+        if metadata is not None and not callable(metadata):
+            raise OptionError(f"metadata: {metadata!r:.80} is no function that gives pairs")
         self._source = metadata
         if tls is not None:
             check_name(target, tls.server_name)

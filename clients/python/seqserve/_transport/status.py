@@ -28,7 +28,8 @@ _CLASSES: dict[str, type[errors.CallError]] = {
 
 _REQUEST_ID = "x-request-id"
 
-_TOO_LARGE = re.compile(r"message larger than max \(\d+ vs\. (\d+)\)")
+_TOO_LARGE = re.compile(r"(\w+): Received message larger than max \((\d+) vs\. (\d+)\)")
+"""Who received it, its size and the limit."""
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
@@ -45,6 +46,12 @@ _NO_CONNECTION = (
 )
 
 
+class _TooLarge(errors.InvalidArgument):
+    """A request has more bytes than the server takes."""
+
+    limit = 0
+
+
 def error_of(
     code: grpc.StatusCode, details: str, metadata: Iterable[tuple[str, str | bytes]]
 ) -> errors.CallError:
@@ -55,6 +62,8 @@ def error_of(
             attached = read_details(value)
         elif key == _REQUEST_ID and isinstance(value, str):
             request_id = value
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and (found := _TOO_LARGE.search(details)):
+        return _too_large(found, request_id)
     return _class_of(code, details)(
         code.name,
         details,
@@ -71,14 +80,28 @@ def error_of_call(call: Any) -> errors.CallError:
 
 def max_bytes_of(error: errors.CallError) -> int | None:
     """Returns the limit on the bytes of a message, if a call ended because one has more."""
-    found = _TOO_LARGE.search(error.details)
-    return int(found[1]) if found else None
+    return error.limit if isinstance(error, _TooLarge) else None
 
 
-def too_large(size: int, limit: int) -> errors.CallError:
-    """Returns the error for one source of a call with many whose request has too many bytes."""
-    reason = f"its request has {size:,} bytes; the server takes at most {limit:,}"
-    return errors.InvalidArgument("RESOURCE_EXHAUSTED", f"source: {reason}", field="source")
+def too_large(size: int, limit: int, request_id: str = "") -> errors.CallError:
+    """Returns the error for a source whose request has too many bytes."""
+    reason = f"its request has {size:,} bytes; the server takes at most {limit:,}: send it in parts"
+    error = _TooLarge(
+        "RESOURCE_EXHAUSTED", f"source: {reason}", field="source", request_id=request_id
+    )
+    error.limit = limit
+    return error
+
+
+def _too_large(found: re.Match[str], request_id: str) -> errors.CallError:
+    """Returns the error for gRPC's limit on bytes; unlike one for a full queue, none is retried."""
+    size, limit = int(found[2]), int(found[3])
+    if found[1] == "SERVER":
+        return too_large(size, limit, request_id)
+    reason = f"the answer has {size:,} bytes; max_message_bytes of this client is {limit:,}"
+    return errors.InvalidArgument(
+        "RESOURCE_EXHAUSTED", reason, field="max_message_bytes", request_id=request_id
+    )
 
 
 def client_closed() -> errors.Cancelled:
@@ -107,7 +130,4 @@ def _class_of(code: grpc.StatusCode, details: str) -> type[errors.CallError]:
         return errors.Unavailable
     if code is grpc.StatusCode.UNAVAILABLE and details.startswith(_NO_CONNECTION):
         return errors.Unreachable
-    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "message larger than max" in details:
-        # gRPC's limit on bytes, not a full queue: a retry would not help.
-        return errors.InvalidArgument
     return _CLASSES.get(code.name, errors.CallError)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields, make_dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from seqserve.declarations import DECLARATIONS, Declaration
 from seqserve.decoding import GenerateOptions, Priority
@@ -29,13 +30,17 @@ def _flag(declared: Declaration) -> tuple[str, object, object]:
     flag = option(
         None,
         help=_help(declared),
-        # The server refuses a bound that is excluded.
-        minimum=declared.minimum,
-        maximum=declared.maximum,
+        fault=partial(_fault, declared) if declared.bounds else None,
         metavar="SOURCE=TARGET" if declared.kind == dict[str, str] else None,
         group=_HEADINGS.get(declared.group, declared.group),
     )
     return declared.name, declared.kind | None, flag
+
+
+def _fault(declared: Declaration, value: Any) -> str | None:
+    """Tells what a value is not, if it does not fit what the proto declares."""
+    fits = value in declared.choices if declared.choices else declared.allows(value)
+    return None if fits else declared.bounds
 
 
 def _help(declared: Declaration) -> str:

@@ -224,7 +224,14 @@ def _unknown(name: str, version: int) -> str:
         return "name a model (--model): the server has several and no --default-model"
     # A client may send a name as long as a message.
     asked = name if len(name) <= _MAX_NAME_CHARACTERS else name[:_MAX_NAME_CHARACTERS] + "…"
-    return f"no model {asked!r}" + (f" of version {version}" if version else "")
+    return f"no model {asked!r}" + (f" of version {version}" if version else "") + _advice(asked)
+
+
+def _advice(asked: str) -> str:
+    """Tells who asked for a label, as logs and errors have it, what its parts are."""
+    name, _, version = asked.rpartition("/")
+    is_label = name and version.isdecimal()
+    return f" (of {name!r} name the version {version} apart)" if is_label else ""
 
 
 def _unready_error(entries: list[Entry]) -> errors.ServiceError:

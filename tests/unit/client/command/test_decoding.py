@@ -46,7 +46,7 @@ def values_of(name: str) -> st.SearchStrategy[Any]:
     low, high = declared.minimum, declared.maximum
     if kind is int:
         return st.integers(low, 2**31 - 1 if high is None else high)
-    return st.floats(low, high, width=32)
+    return st.floats(low, high, width=32).filter(declared.allows)
 
 
 KEYWORDS = st.fixed_dictionaries(
@@ -147,8 +147,10 @@ def test_the_help_shows_what_the_proto_declares(capsys: pytest.CaptureFixture[st
 @pytest.mark.parametrize(
     ("flag", "reason"),
     [
-        ("--beam-size=0", "0 is less than 1, the smallest allowed"),
-        ("--min-p=1.5", "1.5 is more than 1, the largest allowed"),
+        ("--beam-size=0", "'0' is not at least 1"),
+        ("--min-p=1.5", "'1.5' is not at least 0 and at most 1"),
+        ("--temperature=0", "'0' is not above 0 and at most 1000"),
+        ("--segmentation=words", "'words' is not one of none, lines, sentences"),
         ("--patience=x", "'x' is not a number"),
     ],
 )

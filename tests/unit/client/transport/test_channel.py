@@ -21,6 +21,7 @@ from seqserve import (
     InternalError,
     InvalidArgument,
     NotFound,
+    OptionError,
     Overloaded,
     PermissionDenied,
     RetryPolicy,
@@ -326,11 +327,11 @@ def test_a_server_that_answers_unavailable_is_reached(server: FakeServer) -> Non
 
 
 def test_a_message_over_the_size_limit_is_not_a_full_queue(server: FakeServer) -> None:
-    with Client(server.target) as client, pytest.raises(InvalidArgument, match="larger than max"):
+    with Client(server.target) as client, pytest.raises(InvalidArgument, match="source: its req"):
         client.generate("long " * 300_000)
     with (
         Client(server.target, max_message_bytes=100) as client,
-        pytest.raises(InvalidArgument, match="larger than max"),
+        pytest.raises(InvalidArgument, match="max_message_bytes of this client is 100"),
     ):
         client.generate("long " * 100)
 
@@ -365,6 +366,11 @@ trace: ContextVar[str] = ContextVar("trace", default="none")
 
 def traced() -> list[tuple[str, str]]:
     return [("traceparent", trace.get())]
+
+
+def test_metadata_comes_from_a_function() -> None:
+    with pytest.raises(OptionError, match=r"^metadata: .* is no function that gives pairs"):
+        Client("localhost:1", metadata=[("a", "b")])  # type: ignore[arg-type]
 
 
 def test_metadata_goes_with_every_attempt(server: FakeServer) -> None:

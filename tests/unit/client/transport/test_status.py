@@ -4,7 +4,7 @@ import grpc
 import pytest
 
 from seqserve._transport.details import METADATA_KEY
-from seqserve._transport.status import error_of
+from seqserve._transport.status import error_of, max_bytes_of
 from seqserve.errors import CallError, InternalError, InvalidArgument, Overloaded, Unavailable
 
 
@@ -22,7 +22,6 @@ def test_every_status_has_an_error(code: grpc.StatusCode) -> None:
         ("INTERNAL", "Stream removed", Unavailable),
         ("INTERNAL", "fault 7f3a", InternalError),
         ("UNKNOWN", "Exception calling application", InternalError),
-        ("RESOURCE_EXHAUSTED", "Received message larger than max (9 vs. 4)", InvalidArgument),
         ("RESOURCE_EXHAUSTED", "the queue is full", Overloaded),
     ],
 )
@@ -40,3 +39,28 @@ def test_foreign_metadata_and_broken_details_are_ignored() -> None:
     error = error_of(grpc.StatusCode.UNAVAILABLE, "draining", metadata)
     assert (error.details, error.field, error.retry_after_s) == ("draining", "", None)
     assert error.request_id == "7"
+
+
+@pytest.mark.parametrize(
+    ("details", "told", "limit"),
+    [
+        (
+            "SERVER: Received message larger than max (2000 vs. 1000)",
+            "source: its request has 2,000 bytes; the server takes at most 1,000: send it in parts",
+            1000,
+        ),
+        (
+            "Stream removed (CLIENT: Received message larger than max (2000 vs. 1000))",
+            "the answer has 2,000 bytes; max_message_bytes of this client is 1,000",
+            None,
+        ),
+    ],
+)
+def test_too_many_bytes_are_no_full_queue_and_name_what_has_them(
+    details: str, told: str, limit: int | None
+) -> None:
+    error = error_of(grpc.StatusCode.RESOURCE_EXHAUSTED, details, [("x-request-id", "7")])
+    assert isinstance(error, InvalidArgument)
+    assert (error.details, error.request_id) == (told, "7")
+    assert error.field == ("source" if limit else "max_message_bytes")
+    assert max_bytes_of(error) == limit

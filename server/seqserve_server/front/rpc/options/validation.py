@@ -17,10 +17,13 @@ def check_count(sources: int) -> None:
         raise InvalidRequest("sources", f"are {sources}; a call takes 1 to {MAX_SOURCES}")
 
 
+_TOO_LONG = "split it into sentences, or set options.segmentation"
+
+
 def check_source(source: str, manifest: Manifest) -> None:
     """Checks before it is tokenized that a source is not empty or far too long."""
     check_not_empty(source)
-    _check_length("source", source, manifest.limits.max_source_length, manifest)
+    _check_length("source", source, manifest.limits.max_source_length, manifest, _TOO_LONG)
 
 
 def check_not_empty(source: str) -> None:
@@ -34,11 +37,10 @@ def check_target(target: str, manifest: Manifest) -> None:
     _check_length("target", target, manifest.limits.max_target_length, manifest)
 
 
-def _check_length(field: str, text: str, limit: int, manifest: Manifest) -> None:
+def _check_length(field: str, text: str, limit: int, manifest: Manifest, advice: str = "") -> None:
     if len(text) > limit * MAX_CHARACTERS_PER_TOKEN:
-        raise InvalidRequest(
-            field, f"has {len(text):,} characters; {manifest.label} takes at most {limit} tokens"
-        )
+        told = f"has {len(text):,} characters; {manifest.label} takes at most {limit} tokens"
+        raise InvalidRequest(field, f"{told}: {advice}" if advice else told)
 
 
 def check_source_tokens(tokens: list[int], num_added: int, manifest: Manifest) -> None:
@@ -54,8 +56,7 @@ def check_source_tokens(tokens: list[int], num_added: int, manifest: Manifest) -
         added = "the end token" if not num_added else f"the end token and {num_added} of the model"
         raise InvalidRequest(
             "source",
-            f"has {count} tokens with {added}; {manifest.label} reads at most"
-            f" {limit}: split it into sentences, or set options.segmentation",
+            f"has {count} tokens with {added}; {manifest.label} reads at most {limit}: {_TOO_LONG}",
         )
     if len(tokens) < 2:
         raise InvalidRequest("source", "has no character that the model reads")

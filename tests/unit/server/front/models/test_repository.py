@@ -90,6 +90,11 @@ def test_of_several_models_one_must_be_named() -> None:
     assert repository(*found.entries, default="b").find("").name == "b"
 
 
+def test_label_for_a_name_is_told_its_parts() -> None:
+    with pytest.raises(ModelNotFound, match=r"no model 'm/2' \(of 'm' name the version 2 apart\)"):
+        repository(entry("m", 1), entry("m", 2)).resolve("m/2", 0, "")
+
+
 @pytest.mark.parametrize(("name", "version"), [("x", 0), ("m", 3), ("M", 0)])
 def test_unknown_names_what_there_is(name: str, version: int) -> None:
     with pytest.raises(ModelNotFound, match=f"'{name}'.*; there are m/1, m/2"):
