@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import tokenizers
@@ -63,14 +64,29 @@ def marian_base(config: TransformerConfig = MARIAN_BASE, *, seed: int = 7) -> Tr
     return model
 
 
-def sources(count: int, seed: int = 7, config: TransformerConfig = MARIAN_BASE) -> list[list[int]]:
+def sources(
+    count: int,
+    seed: int = 7,
+    config: TransformerConfig = MARIAN_BASE,
+    *,
+    cum_weights: Sequence[float] | None = None,
+) -> list[list[int]]:
     """Draws token ids, the end token last in each row, as many as sentences have.
 
     Lengths are log-normal around 16 tokens and cut at 8 and 32.
+
+    Args:
+        count: Rows.
+        seed: Of the generator.
+        config: Of the model.
+        cum_weights: How often words occur, summed up from the first on; all alike where not given.
     """
     draw = random.Random(seed)
     words = range(len(CONTROL_TOKENS), config.vocabulary_size)
-    return [[*draw.choices(words, k=_length(draw) - 1), config.eos_id] for _ in range(count)]
+    return [
+        [*draw.choices(words, cum_weights=cum_weights, k=_length(draw) - 1), config.eos_id]
+        for _ in range(count)
+    ]
 
 
 def _length(draw: random.Random) -> int:
