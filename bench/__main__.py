@@ -26,6 +26,7 @@ from bench import (
     online,
     overhead,
     roofline,
+    shortlist,
     widened,
 )
 from bench.artifacts import newest
@@ -170,6 +171,10 @@ def _native(rounds: int) -> Any:
     return native_base.measure([1, 8, 32], min(rounds, 3))
 
 
+def _shortlist(rounds: int) -> Any:
+    return shortlist.measure([1, 8, 32], min(rounds, 3), length=_LENGTH)
+
+
 def _artifacts() -> tuple[Path, Path]:
     return newest(_MODEL, "fp32"), newest(_MODEL, "int8")
 
@@ -193,6 +198,11 @@ _PARTS = {
     "imported": _Part(
         "models of T5-small's and NLLB-600M's shapes, imported: start, memory, speed",
         _imported,
+        is_apart=True,
+    ),
+    "shortlist": _Part(
+        "random weights with a shortlist, beside CTranslate2 with its vocabulary map",
+        _shortlist,
         is_apart=True,
     ),
     "firefox": _Part(
