@@ -17,7 +17,7 @@ from tokenizers import models, pre_tokenizers
 from torch import Tensor
 
 from bench.artifacts import write_unproven
-from seqserve_model.config import Activation, NormPosition, TransformerConfig
+from seqserve_model.config import Activation, DecoderCell, NormPosition, TransformerConfig
 from seqserve_model.transformer import Transformer
 from seqserve_model.vocabulary import CONTROL_TOKENS
 from seqserve_server.contract.tokenizer import UNK, Tokenizer
@@ -49,14 +49,17 @@ def marian_base(config: TransformerConfig = MARIAN_BASE, *, seed: int = 7) -> Tr
     """
     torch.manual_seed(seed)
     model = Transformer(config).eval()
-    last = model.decoder_layers[-1].feed_forward_residual.norm.weight
+    is_pre = config.norm_position is NormPosition.PRE
+    norm = model.decoder_norm if is_pre else model.decoder_layers[-1].feed_forward_residual.norm
+    last = norm.weight
     # With a tied output and a last norm of ones, a token is most like itself and repeats for ever.
     assert isinstance(last, Tensor)
     last.normal_()
     # What the sources say is the same at every step and must not drown the last word, which is
     # scrambled by the last feed-forward layer: from there the next one follows.
     for layer in model.decoder_layers:
-        layer.self_attention.output.weight *= 0.2
+        if config.decoder_cell is DecoderCell.ATTENTION:
+            layer.self_attention.output.weight *= 0.2
         layer.cross_attention.output.weight *= 0.2
     model.decoder_layers[-1].feed_forward.down.weight *= 4.0
     # Short vectors have small products with everything: no control token is ever the likeliest.
