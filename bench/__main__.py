@@ -27,6 +27,8 @@ from bench import (
     overhead,
     roofline,
     scaling,
+    shortlist,
+    ssru,
     widened,
 )
 from bench.artifacts import newest
@@ -140,7 +142,8 @@ def _online_base(_rounds: int) -> Any:
 
 
 def _overhead(_rounds: int) -> Any:
-    costs = overhead.measure(newest(_MODEL, "int8"), overhead.Plan())
+    _, integers = _artifacts()
+    costs = overhead.measure(integers, overhead.Plan())
     overhead.print_table(costs)
     return costs
 
@@ -184,8 +187,18 @@ def _native(rounds: int) -> Any:
     return native_base.measure([1, 8, 32], min(rounds, 3))
 
 
+def _shortlist(rounds: int) -> Any:
+    return shortlist.measure([1, 8, 32], min(rounds, 3), length=_LENGTH)
+
+
+def _ssru(rounds: int) -> Any:
+    return ssru.measure(min(rounds, 3))
+
+
 def _artifacts() -> tuple[Path, Path]:
-    return newest(_MODEL, "fp32"), newest(_MODEL, "int8")
+    # Other engines do not know recurrent decoders.
+    whole, integers = (newest(_MODEL, each, is_recurrent=False) for each in ("fp32", "int8"))
+    return whole, integers
 
 
 _PARTS = {
@@ -212,6 +225,11 @@ _PARTS = {
         _imported,
         is_apart=True,
     ),
+    "shortlist": _Part(
+        "random weights with a shortlist, beside CTranslate2 with its vocabulary map",
+        _shortlist,
+        is_apart=True,
+    ),
     "firefox": _Part(
         "a model of Firefox, with its shortlist, beside Marian; needs build/marian",
         _firefox,
@@ -220,6 +238,11 @@ _PARTS = {
     "native": _Part(
         "a model of Marian's base shape in Marian's files, beside Marian; needs the same",
         _native,
+        is_apart=True,
+    ),
+    "ssru": _Part(
+        "a trained model with a recurrent decoder, beside Marian on its weights; needs the same",
+        _ssru,
         is_apart=True,
     ),
 }

@@ -10,23 +10,35 @@ from seqserve_model.transformer import Transformer
 from seqserve_server.contract.manifest import Manifest, Provenance
 from seqserve_server.contract.tokenizer import Tokenizer
 
+_DECODERS = {True: "a recurrent decoder", False: "self-attention in its decoder"}
 
-def newest(model: Path, precision: str = "") -> Path:
+
+def newest(model: Path, precision: str = "", *, is_recurrent: bool | None = None) -> Path:
     """Finds the highest version of a model.
 
     Args:
         model: Folder of its versions.
         precision: Only versions of this one; any where empty.
+        is_recurrent: Whether the decoder is recurrent (SSRU); either where None.
+
+    Raises:
+        SystemExit: There is none.
     """
     found = [
         folder
-        for folder in model.iterdir()
+        for folder in (model.iterdir() if model.is_dir() else ())
         if folder.name.isdecimal()
         and (not precision or Manifest.read(folder).precision == precision)
+        and (is_recurrent is None or _is_recurrent(folder) == is_recurrent)
     ]
     if not found:
-        raise SystemExit(f"{model}: holds no {precision} version")
+        decoder = "" if is_recurrent is None else f" with {_DECODERS[is_recurrent]}"
+        raise SystemExit(f"{model}: holds no {precision} version{decoder}")
     return max(found, key=lambda folder: int(folder.name))
+
+
+def _is_recurrent(folder: Path) -> bool:
+    return Manifest.read(folder).architecture.cell_width is not None
 
 
 def repository_of(artifact: Path, folder: Path) -> Path:

@@ -1,7 +1,7 @@
 """Compares this engine with Marian on a model in Marian's files, text in and text out.
 
-Each engine has its own tokenizer. Speeds are those of source tokens, as the makers of such models
-give them.
+Each engine has its own tokenizer, unless Marian's vocabulary is numbered words. Speeds are those of
+source tokens, as the makers of such models give them.
 """
 
 from __future__ import annotations
@@ -13,16 +13,26 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any, Protocol
 
-from bench.comparison import equal_share, spread
+from bench.comparison import MIN_EQUAL_SHARE, equal_share, spread
 from bench.garbage import freeze_objects
 from bench.native_marian import MarianPeer, NativeModel
+from bench.numbered_words import TokenizedPeer
 from bench.provenance import print_signature
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.offline import Offline
+from seqserve_server.front.cores import available_cores
+
+ROWS = 32
+"""Sources in flight on each core, where many are."""
+_SENTENCES = 96
+"""Of a turn on each core where many are in flight: full batches."""
+_ALONE = 32
+"""Of a turn where one is."""
 
 
 class _Engine(Protocol):
@@ -147,11 +157,16 @@ def _engines(
                 "seqserve": lambda way=way: _Seqserve(  # type: ignore[misc]
                     artifacts[way.precision], way.has_shortlist, rows, cores, length
                 ),
-                "Marian": lambda options=options: MarianPeer(options, cores),  # type: ignore[misc]
+                "Marian": lambda options=options: _marian(model, options, cores),  # type: ignore[misc]
             }
             for engine, make in build.items():
                 found[engine, way.name] = stack.enter_context(closing(make()))
         yield found
+
+
+def _marian(model: NativeModel, options: list[str], cores: int) -> _Engine:
+    peer = MarianPeer(options, cores)
+    return TokenizedPeer(peer, model.tokenizer) if model.tokenizer else peer
 
 
 def _timed(engine: _Engine, texts: list[str], *, at_once: bool) -> float:
@@ -159,6 +174,33 @@ def _timed(engine: _Engine, texts: list[str], *, at_once: bool) -> float:
     for batch in [texts] if at_once else [[text] for text in texts]:
         engine.translate(batch)
     return time.perf_counter() - began_s
+
+
+def compare_layouts(
+    name: str, model: NativeModel, artifacts: dict[str, Path], texts: list[str], rounds: int
+) -> list[dict[str, Any]]:
+    """Compares with many rows in flight on one core and on all, then with one; prints each table.
+
+    The arguments are those of :func:`compare`, and a name for the tables.
+    """
+    tables = []
+    for cores, rows in dict.fromkeys([(1, ROWS), (available_cores(), ROWS), (1, 1)]):
+        some = list(islice(cycle(texts), _SENTENCES * cores if rows > 1 else _ALONE))
+        table = compare(model, artifacts, some, cores=cores, rows=rows, rounds=rounds)
+        print_table(name, table)
+        tables.append({"text": name, **table})
+    return tables
+
+
+def check_words(table: dict[str, Any]) -> None:
+    """Refuses a comparison of engines that compute something else.
+
+    Raises:
+        SystemExit: Their words differ at fp32.
+    """
+    [whole] = [way for way in table["ways"] if way["name"] == "fp32"]
+    if whole["seqserve"]["equal_share"] < MIN_EQUAL_SHARE:
+        raise SystemExit("the engines' words differ at fp32: not comparable")
 
 
 def run_import(

@@ -21,7 +21,7 @@ MIN_EQUAL_SHARE = 0.98
 
 
 def compare(
-    peers: Sequence[Peer], sources: Rows, rows: int, rounds: int, *, drawn: bool = False
+    peers: Sequence[Peer], sources: Rows, rows: int, rounds: int, *, may_differ: bool = False
 ) -> dict[str, Any]:
     """Checks that outputs agree, then lets the peers take turns.
 
@@ -30,7 +30,7 @@ def compare(
         sources: Token ids; the same for all.
         rows: In flight in each worker, for the report.
         rounds: Turns of each peer.
-        drawn: Whether outputs are random, and so may differ.
+        may_differ: Whether outputs may differ, as those that are sampled.
 
     Raises:
         SystemExit: Outputs at fp32 differ, and so cannot be compared.
@@ -41,7 +41,7 @@ def compare(
     equal = {name: equal_share(whole, found) for name, found in outputs.items()}
     for name, share in equal.items():
         # Eight bits round: there only the speed is compared, and the share is shown.
-        if share < MIN_EQUAL_SHARE and not (drawn or "int8" in name):
+        if share < MIN_EQUAL_SHARE and not (may_differ or "int8" in name):
             raise SystemExit(f"{name} agrees on {share:.1%} of sources: not comparable")
     speeds: dict[str, list[float]] = {peer.name: [] for peer in peers}
     for _ in range(rounds):

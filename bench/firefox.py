@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
 from bench import online
-from bench.beside_marian import compare, print_table, run_import
+from bench.beside_marian import ROWS, compare_layouts, run_import
 from bench.native_marian import NativeModel, student
 from bench.sentences import everyday, news
-from seqserve_server.front.cores import available_cores
 
-_ROWS = 32
-_SENTENCES = 96
-"""Of a turn on each core where many are in flight: full batches."""
-_ALONE = 32
-"""Of a turn where one is."""
 _IMPORTED = 120
 """Sentences of the proof."""
 BASE = "Marian int8"
@@ -44,24 +37,15 @@ def measure(rounds: int, plan: online.Plan) -> dict[str, Any]:
         }
         tables = []
         for name, texts in (("everyday", everyday()), ("news", news())):
-            for cores, rows in _layouts():
-                some = list(islice(cycle(texts), _SENTENCES * cores if rows > 1 else _ALONE))
-                table = compare(model, artifacts, some, cores=cores, rows=rows, rounds=rounds)
-                tables.append({"text": name, **table})
-                print_table(name, table)
+            tables += compare_layouts(name, model, artifacts, texts, rounds)
         servers = _serve(model, artifacts["int8"], plan, folder)
         online.print_table(servers)
         return {"engines": tables, "servers": servers}
 
 
-def _layouts() -> list[tuple[int, int]]:
-    """Lists cores and rows on each."""
-    return list(dict.fromkeys([(1, _ROWS), (available_cores(), _ROWS), (1, 1)]))
-
-
 def _serve(model: NativeModel, artifact: Path, plan: online.Plan, folder: Path) -> dict[str, Any]:
     """Compares servers on everyday sentences, in eight bits with the shortlist."""
-    options = model.options("int8", has_shortlist=True, rows=_ROWS)
+    options = model.options("int8", has_shortlist=True, rows=ROWS)
     delay = ["--delay-ms", str(plan.delay_ms)]
     servers = [
         online.our_server(artifact, folder),

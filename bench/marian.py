@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import tokenizers
@@ -16,7 +17,7 @@ from tokenizers import models, pre_tokenizers
 from torch import Tensor
 
 from bench.artifacts import write_unproven
-from seqserve_model.config import Activation, NormPosition, TransformerConfig
+from seqserve_model.config import Activation, DecoderCell, NormPosition, TransformerConfig
 from seqserve_model.transformer import Transformer
 from seqserve_model.vocabulary import CONTROL_TOKENS
 from seqserve_server.contract.tokenizer import UNK, Tokenizer
@@ -48,14 +49,17 @@ def marian_base(config: TransformerConfig = MARIAN_BASE, *, seed: int = 7) -> Tr
     """
     torch.manual_seed(seed)
     model = Transformer(config).eval()
-    last = model.decoder_layers[-1].feed_forward_residual.norm.weight
+    is_pre = config.norm_position is NormPosition.PRE
+    norm = model.decoder_norm if is_pre else model.decoder_layers[-1].feed_forward_residual.norm
+    last = norm.weight
     # With a tied output and a last norm of ones, a token is most like itself and repeats for ever.
     assert isinstance(last, Tensor)
     last.normal_()
     # What the sources say is the same at every step and must not drown the last word, which is
     # scrambled by the last feed-forward layer: from there the next one follows.
     for layer in model.decoder_layers:
-        layer.self_attention.output.weight *= 0.2
+        if config.decoder_cell is DecoderCell.ATTENTION:
+            layer.self_attention.output.weight *= 0.2
         layer.cross_attention.output.weight *= 0.2
     model.decoder_layers[-1].feed_forward.down.weight *= 4.0
     # Short vectors have small products with everything: no control token is ever the likeliest.
@@ -63,14 +67,29 @@ def marian_base(config: TransformerConfig = MARIAN_BASE, *, seed: int = 7) -> Tr
     return model
 
 
-def sources(count: int, seed: int = 7, config: TransformerConfig = MARIAN_BASE) -> list[list[int]]:
+def sources(
+    count: int,
+    seed: int = 7,
+    config: TransformerConfig = MARIAN_BASE,
+    *,
+    cum_weights: Sequence[float] | None = None,
+) -> list[list[int]]:
     """Draws token ids, the end token last in each row, as many as sentences have.
 
     Lengths are log-normal around 16 tokens and cut at 8 and 32.
+
+    Args:
+        count: Rows.
+        seed: Of the generator.
+        config: Of the model.
+        cum_weights: How often words occur, summed up from the first on; all alike where not given.
     """
     draw = random.Random(seed)
     words = range(len(CONTROL_TOKENS), config.vocabulary_size)
-    return [[*draw.choices(words, k=_length(draw) - 1), config.eos_id] for _ in range(count)]
+    return [
+        [*draw.choices(words, cum_weights=cum_weights, k=_length(draw) - 1), config.eos_id]
+        for _ in range(count)
+    ]
 
 
 def _length(draw: random.Random) -> int:

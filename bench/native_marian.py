@@ -14,9 +14,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench.pipes import Pipes, answer, command
+
+if TYPE_CHECKING:
+    # The far end has nothing but the standard library.
+    from seqserve_server.contract.tokenizer import Tokenizer
 
 ENVIRONMENT = Path(__file__).parents[1] / "build" / "marian"
 MISSING = "build/marian is missing: `make build/marian/.ready` sets it up"
@@ -35,6 +39,8 @@ class NativeModel:
     """By precision, ``fp32`` and ``int8``."""
     length_factor: float = 3.0
     """Most target tokens, times those of the source; Marian's default."""
+    tokenizer: Tokenizer | None = None
+    """Divides and joins texts where the vocabulary is numbered words."""
 
     def options(self, precision: str, *, has_shortlist: bool, rows: int) -> list[str]:
         """Gives the options of Marian's greedy search, one thread, some rows at a time."""

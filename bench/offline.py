@@ -79,8 +79,8 @@ def real_sentences(
             ours: list[Build] = [
                 partial(SeqservePeer, folder, count, _TO_THE_END) for folder in artifacts
             ]
-            theirs = _ctranslate2(converted, count, _TO_THE_END, sources)
-            tables.append(_table([*ours, *theirs], some, count, rounds))
+            theirs = ctranslate2(converted, count, _TO_THE_END, sources)
+            tables.append(take_turns([*ours, *theirs], some, count, rounds))
     return tables
 
 
@@ -101,7 +101,7 @@ def marian_decoding(rows: int, rounds: int, *, length: int) -> list[dict[str, An
     """Compares the same on random weights of Marian's base shape."""
     sources = marian.sources(2 * rows * available_cores())
     with _marian() as (_, artifacts, folder):
-        return _ways(artifacts, folder / "converted", sources, _forced(length), rows, rounds)
+        return _ways(artifacts, folder / "converted", sources, forced(length), rows, rounds)
 
 
 def _ways(
@@ -116,13 +116,15 @@ def _ways(
     for name, changed in _WAYS.items():
         way = replace(options, **changed)
         ours: list[Build] = [partial(SeqservePeer, folder, rows, way) for folder in artifacts]
-        theirs = _ctranslate2(converted, rows, way, sources)
-        table = _table([*ours, *theirs], sources, rows, rounds, drawn=way.sampling is not None)
+        theirs = ctranslate2(converted, rows, way, sources)
+        is_drawn = way.sampling is not None
+        table = take_turns([*ours, *theirs], sources, rows, rounds, may_differ=is_drawn)
         tables.append(table | {"name": name})
     return tables
 
 
-def _forced(length: int) -> DecodingOptions:
+def forced(length: int) -> DecodingOptions:
+    """Requests targets of a fixed length."""
     return DecodingOptions(max_decoding_length=length, min_decoding_length=length)
 
 
@@ -132,14 +134,14 @@ def _marian() -> Iterator[tuple[Transformer, list[Path], Path]]:
     model = marian.marian_base()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        artifacts = _artifacts(model, folder)
+        artifacts = write_artifacts(model, folder)
         CTranslate2Converter(model).convert(str(folder / "converted"))
         yield model, artifacts, folder
 
 
 def marian_base(rows: list[int], rounds: int, *, length: int) -> list[dict[str, Any]]:
     """Compares on random weights of Marian's base shape, with targets of ``length`` tokens."""
-    forced, tables = _forced(length), []
+    options, tables = forced(length), []
     with _marian() as (model, artifacts, folder):
         save(model, folder / "checkpoint")
         has_optimum = _OPTIMUM.exists()
@@ -151,22 +153,23 @@ def marian_base(rows: list[int], rounds: int, *, length: int) -> list[dict[str, 
             # Two full batches for each worker.
             sources = marian.sources(max(2 * count * available_cores(), 8))
             peers: list[Build] = [
-                partial(SeqservePeer, artifact, count, forced) for artifact in artifacts
+                partial(SeqservePeer, artifact, count, options) for artifact in artifacts
             ]
-            peers += _ctranslate2(folder / "converted", count, forced, sources)
+            peers += ctranslate2(folder / "converted", count, options, sources)
             # These two take long to try: one thread a worker was faster wherever both were tried.
             layout = (available_cores(), 1)
             peers.append(partial(HuggingFacePeer, model, count, length, layout))
             if has_optimum:
                 optimum = partial(OptimumPeer, _OPTIMUM, folder / "optimum")
                 peers.append(partial(optimum, layout, count, length))
-            tables.append(_table(peers, sources, count, rounds))
+            tables.append(take_turns(peers, sources, count, rounds))
     return tables
 
 
-def _artifacts(model: Transformer, repository: Path) -> list[Path]:
+def write_artifacts(model: Transformer, repository: Path) -> list[Path]:
     """Exports the model as it is and in eight bits, calibrated on what it will be given."""
-    calibration = calibrate(model, marian.sources(_CALIBRATION_ROWS), _FORCED_LENGTH)
+    sources = marian.sources(_CALIBRATION_ROWS, config=model.config)
+    calibration = calibrate(model, sources, _FORCED_LENGTH)
     integers = quantize(model, calibration, Scales.STATIC, Caches.FLOAT)
     return [
         marian.write(integers, repository, "int8"),
@@ -174,7 +177,7 @@ def _artifacts(model: Transformer, repository: Path) -> list[Path]:
     ]
 
 
-def _ctranslate2(folder: Path, rows: int, options: DecodingOptions, sources: Rows) -> list[Build]:
+def ctranslate2(folder: Path, rows: int, options: DecodingOptions, sources: Rows) -> list[Build]:
     """Gives CTranslate2 at both precisions, each in the layout that is fastest here."""
     return [
         fastest(
@@ -194,12 +197,13 @@ def _layouts() -> list[tuple[int, int]]:
     return list(dict.fromkeys([(cores, 1), (1, cores)]))
 
 
-def _table(
-    peers: list[Build], sources: Rows, rows: int, rounds: int, *, drawn: bool = False
+def take_turns(
+    peers: list[Build], sources: Rows, rows: int, rounds: int, *, may_differ: bool = False
 ) -> dict[str, Any]:
+    """Loads the peers, lets them take turns as :func:`compare` has it, and closes them."""
     running = [build() for build in peers]
     try:
-        return compare(running, sources, rows, rounds, drawn=drawn)
+        return compare(running, sources, rows, rounds, may_differ=may_differ)
     finally:
         for peer in running:
             peer.close()

@@ -61,7 +61,10 @@ class SeqservePeer:
         # As CTranslate2, which gives no scores unless it is asked.
         self._options = dataclasses.replace(options, return_scores=False)
         self._engine = Offline(folder, workers=workers, slots=rows * options.rows * workers)
-        self.name = f"seqserve {self._engine.manifest.precision}"
+        manifest = self._engine.manifest
+        self.name = f"seqserve {manifest.precision}" + _suffix(
+            manifest.shortlist is not None, options
+        )
 
     def decode(self, sources: Sequence[list[int]]) -> Rows:
         """Lets all sources wait; rows join as others leave."""
@@ -108,11 +111,13 @@ class CTranslate2Peer:
             precision: ``float32`` or ``int8``.
             layout: Workers and threads of each.
             rows: Most sources of a batch.
-            options: How to decode: length, beam and sampling.
+            options: How to decode: length, beam and sampling; from the shortlist, if the model has
+                a vocabulary map, where all sources of a batch share their candidates.
         """
         workers, threads = layout
         shown = precision.replace("float", "fp")
-        self.name = f"CTranslate2 {shown} {workers}x{threads}"
+        has_map = (folder / "vmap.txt").exists()
+        self.name = f"CTranslate2 {shown} {workers}x{threads}" + _suffix(has_map, options)
         self._rows = rows
         self._how = _translation(options)
         self._translator = ctranslate2.Translator(
@@ -132,6 +137,11 @@ class CTranslate2Peer:
         self._translator.unload_model()
 
 
+def _suffix(has_shortlist: bool, options: DecodingOptions) -> str:
+    """Tells, at the end of a peer's name, that it decodes from a shortlist."""
+    return " with shortlist" if has_shortlist and options.shortlist else ""
+
+
 def _translation(options: DecodingOptions) -> dict[str, Any]:
     """Gives options as CTranslate2 has them."""
     how: dict[str, Any] = {
@@ -139,6 +149,7 @@ def _translation(options: DecodingOptions) -> dict[str, Any]:
         "length_penalty": options.length_penalty,
         "max_decoding_length": options.max_decoding_length,
         "min_decoding_length": options.min_decoding_length,
+        "use_vmap": options.shortlist,
     }
     if options.sampling is not None:
         how |= {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 import torch
@@ -23,7 +24,7 @@ def load_model(checkpoint: Checkpoint, family: Family) -> Transformer:
         model = Transformer(family.config)
     used: set[str] = set()
     for name, parameter in list(model.named_parameters()):
-        theirs = _their_name(family, name)
+        theirs = their_name(name, family.names, family.first_layer)
         if theirs in checkpoint.names:
             used.add(theirs)
             tensor = _changed(family, name, checkpoint.tensor(theirs))
@@ -49,18 +50,25 @@ def input_limits(checkpoint: Checkpoint, family: Family, model: Transformer) -> 
     """Gives the largest absolute inputs that a checkpoint knows, by our names of projections."""
     limits = checkpoint.input_limits
     projections = (name for name, found in model.named_modules() if isinstance(found, nn.Linear))
-    theirs = {name: _their_name(family, f"{name}.weight") for name in projections}
+    theirs = {
+        name: their_name(f"{name}.weight", family.names, family.first_layer) for name in projections
+    }
     return {name: limits[found] for name, found in theirs.items() if found in limits}
 
 
-def _their_name(family: Family, ours: str) -> str:
-    """Finds the name of one of our weights in the checkpoint, by that of its module if need be."""
+def their_name(ours: str, names: Mapping[str, str], first_layer: int) -> str:
+    """Finds the name of one of our weights in a checkpoint, by that of its module if need be.
+
+    Args:
+        ours: Our name.
+        names: As :attr:`Family.names`.
+        first_layer: As :attr:`Family.first_layer`.
+    """
     layer = re.search(r"_layers\.(\d+)", ours)
     pattern = ours.replace(layer[0], "_layers.*") if layer else ours
     module, _, leaf = pattern.rpartition(".")
-    names = family.names
     theirs = names.get(pattern) or f"{names.get(module, module)}.{leaf}"
-    return theirs.replace("*", str(int(layer[1]) + family.first_layer)) if layer else theirs
+    return theirs.replace("*", str(int(layer[1]) + first_layer)) if layer else theirs
 
 
 def _changed(family: Family, name: str, tensor: Tensor) -> Tensor:

@@ -54,14 +54,7 @@ def add_shortlist(
     Returns:
         The sentences decoded with and without the shortlist; :func:`judge` judges them.
     """
-    path = folder / shortlist_file.FILE
-    shortlist.write(path)
-    record = ShortlistRecord(
-        frequent=len(shortlist.frequent), best=shortlist.best, origin=origin, verification=None
-    )
-    files = manifest.files | {path.name: digest_of(path)}
-    manifest = replace(manifest, files=files, shortlist=record)
-    manifest.write(folder)
+    manifest, record = write_shortlist(folder, manifest, shortlist, origin)
     with Offline(folder, threads=threads) as artifact:
         longest = max_decoding_length or manifest.limits.max_target_length
         verification = _verified(artifact, shortlist, pairs, data, longest)
@@ -70,6 +63,21 @@ def add_shortlist(
     replace(manifest, shortlist=record, self_test=self_test).write(folder)
     report(verification)
     return verification
+
+
+def write_shortlist(
+    folder: Path, manifest: Manifest, shortlist: Shortlist, origin: str
+) -> tuple[Manifest, ShortlistRecord]:
+    """Writes the file and a record without proof; gives the new manifest and the record."""
+    path = folder / shortlist_file.FILE
+    shortlist.write(path)
+    record = ShortlistRecord(
+        frequent=len(shortlist.frequent), best=shortlist.best, origin=origin, verification=None
+    )
+    files = manifest.files | {path.name: digest_of(path)}
+    manifest = replace(manifest, files=files, shortlist=record)
+    manifest.write(folder)
+    return manifest, record
 
 
 def _verified(

@@ -79,7 +79,10 @@ _SUPPORTED: Mapping[str, tuple[Any, ...]] = {
 }
 """The values of settings that are supported; a setting that is missing has the first one."""
 
-_EPSILON = 1e-9
+EPSILON = 1e-9
+"""Added to the variance by each norm."""
+FIRST_LAYER = 1
+"""Marian counts layers from one."""
 _LENGTH = 512
 """Tokens of a source or target; Marian itself has no limit."""
 
@@ -117,7 +120,7 @@ def marian_native(checkpoint: Checkpoint) -> Family:
             decoder_layers=config.number("dec-depth"),
             decoder_cell=cell,
             norm_position=norm_position,
-            norm_epsilon=_EPSILON,
+            norm_epsilon=EPSILON,
             embedding_norm="n" in config.text("transformer-postprocess-emb", "d"),
             activation=activation_of(config, activation, config.text(activation, "swish")),
             positions=PositionScheme.LEARNED,
@@ -132,7 +135,7 @@ def marian_native(checkpoint: Checkpoint) -> Family:
             unk_id=start,
         ),
         names={
-            **_names(norm_position, cell),
+            **weight_names(norm_position, cell),
             "source_embedding.weight": source,
             "target_embedding.weight": target,
             "output_projection.weight": output,
@@ -140,7 +143,7 @@ def marian_native(checkpoint: Checkpoint) -> Family:
         },
         changes=_changes(vocabularies, is_transposed=output.endswith("_W")),
         computed=dict.fromkeys(("encoder_positions.table", "decoder_positions.table"), positions),
-        first_layer=1,
+        first_layer=FIRST_LAYER,
     )
 
 
@@ -189,7 +192,8 @@ def _tables(checkpoint: Checkpoint) -> tuple[str, str, str]:
     return source, target, output if output in checkpoint.names else output.removesuffix("t")
 
 
-def _names(norm_position: NormPosition, cell: DecoderCell) -> dict[str, str]:
+def weight_names(norm_position: NormPosition, cell: DecoderCell) -> dict[str, str]:
+    """Gives Marian's names of all weights but tables and biases of tokens, by ours."""
     ssru = _SSRU | {"self_residual.norm": _SSRU_NORM[norm_position]}
     own = ssru if cell is DecoderCell.SSRU else _SELF
     stacks = {"encoder": _SELF | _FEED_FORWARD, "decoder": own | _CROSS | _FEED_FORWARD}

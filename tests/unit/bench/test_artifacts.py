@@ -20,8 +20,25 @@ def test_newest_is_the_highest_number(tmp_path: Path) -> None:
 def test_newest_of_a_precision(tiny_artifact: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny_artifact, tmp_path / "1")
     assert newest(tmp_path, "fp32") == tmp_path / "1"
-    with pytest.raises(SystemExit, match="int8"):
+    with pytest.raises(SystemExit, match="holds no int8 version"):
         newest(tmp_path, "int8")
+
+
+def test_newest_with_a_kind_of_decoder(
+    tiny_artifact: Path, tiny_ssru_artifact: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(tiny_artifact, tmp_path / "1")
+    with pytest.raises(SystemExit, match="holds no fp32 version with a recurrent decoder"):
+        newest(tmp_path, "fp32", is_recurrent=True)
+    shutil.copytree(tiny_ssru_artifact, tmp_path / "2")
+    assert newest(tmp_path, "fp32", is_recurrent=True) == tmp_path / "2"
+    assert newest(tmp_path, "fp32", is_recurrent=False) == tmp_path / "1"
+    assert newest(tmp_path, "fp32") == tmp_path / "2"
+
+
+def test_newest_of_a_model_that_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="missing: holds no"):
+        newest(tmp_path / "missing")
 
 
 def test_repository_holds_the_artifact_alone(tiny_artifact: Path, tmp_path: Path) -> None:

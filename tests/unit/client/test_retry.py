@@ -236,5 +236,5 @@ def test_settings_are_checked(name: str, value: Any) -> None:
 
 @pytest.mark.parametrize("timeout_s", [None, "x", math.nan, 0.0, -1.0])
 def test_timeout_is_checked(timeout_s: Any) -> None:
-    with pytest.raises(InvalidArgument, match="^INVALID_ARGUMENT: timeout_s: "):
+    with pytest.raises(InvalidArgument, match=r"^INVALID_ARGUMENT: timeout_s: "):
         attempts(Clock(), timeout_s=timeout_s)

@@ -1,0 +1,118 @@
+"""A shortlist and a vocabulary map of CTranslate2 allow the same tokens."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bench import shortlist
+from bench.drawn_shortlist import BEST, FREQUENT, draw_shortlist, draw_sources
+from bench.marian import MARIAN_BASE
+from bench.vocabulary_map import write_map
+
+from seqserve_server.engine.shortlist import Shortlist
+
+TINY = replace(
+    MARIAN_BASE,
+    vocabulary_size=4000,
+    width=64,
+    heads=4,
+    feed_forward_width=128,
+    encoder_layers=1,
+    decoder_layers=1,
+)
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shortlist, "SHAPES", {"tiny": TINY})
+
+
+def sizes(listed: Shortlist, rows: int) -> float:
+    """Counts what sources may choose from together, on average."""
+    sources = sorted(draw_sources(128), key=len)
+    batches = [sources[begin : begin + rows] for begin in range(0, len(sources), rows)]
+    tokens = ([token for source in batch for token in source] for batch in batches)
+    size = MARIAN_BASE.vocabulary_size
+    return statistics.fmean(len(listed.candidates(batch, (), size)) for batch in tokens)
+
+
+def test_a_map_has_a_line_for_what_is_always_allowed_and_for_each_source_token(
+    tmp_path: Path,
+) -> None:
+    listed = Shortlist.of([0, 2], {5: [7, 9], 6: [8]})
+    path = write_map(listed, tmp_path / "vmap.txt")
+    assert path.read_text().splitlines() == ["\tt0 t2", "t5\tt7 t9", "t6\tt8"]
+
+
+def test_each_word_translates_to_itself_and_others() -> None:
+    listed = draw_shortlist(TINY)
+    assert listed.frequent.tolist() == list(range(FREQUENT))
+    assert listed.best == BEST
+    for word in (4, 5, TINY.vocabulary_size - 1):
+        begin, end = listed.offsets[word : word + 2]
+        found = listed.translations[begin:end].tolist()
+        assert word in found
+        assert found == sorted(set(found))
+
+
+def test_candidates_are_as_many_as_with_firefoxs_shortlist() -> None:
+    """Its own: 488, 2,184 and 5,383 of 12 tokens a sentence, 1,119, 4,701 and 9,827 of 32."""
+    listed = draw_shortlist()
+    assert 488 < sizes(listed, 1) < 1119
+    assert 2184 < sizes(listed, 8) < 4701
+    assert 5383 < sizes(listed, 32) < 9827
+
+
+@pytest.mark.parity
+@pytest.mark.usefixtures("tiny")
+def test_engines_keep_to_a_shortlist_and_write_the_same_alone(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    [table] = shortlist.measure([3], 1, length=6)
+    assert len(table["peers"]) == 8
+    assert TINY.vocabulary_size > table["candidates_of_batch"] > table["candidates"] > FREQUENT
+    shown = capsys.readouterr().out
+    assert "tiny, 6 target tokens, 3 sources in flight" in shown
+    assert "CTranslate2 fp32" in shown
+
+
+@pytest.mark.parity
+@pytest.mark.usefixtures("tiny")
+def test_an_engine_that_leaves_its_shortlist_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def write_another(_listed: Shortlist, path: Path) -> Path:
+        return write_map(draw_shortlist(TINY, seed=8), path)
+
+    monkeypatch.setattr(shortlist, "write_map", write_another)
+    with pytest.raises(SystemExit, match="CTranslate2 fp32 1x1 with shortlist writes tokens"):
+        shortlist.measure([3], 1, length=6)
+
+
+def test_tables_show_both_engines_with_and_without(capsys: pytest.CaptureFixture[str]) -> None:
+    speeds = {"seqserve int8": 30.0, "CTranslate2 int8 2x1": 20.0}
+    speeds |= {"seqserve fp32": 10.0, "CTranslate2 fp32 2x1": 10.0}
+    speeds |= {f"{name} with shortlist": 2 * speed for name, speed in speeds.items()}
+    shortlist.print_table(
+        {
+            "name": "a student",
+            "rows": 8,
+            "length": 32,
+            "candidates": 519.4,
+            "candidates_of_batch": 2529.9,
+            "peers": [peer(name, speeds) for name in speeds],
+        }
+    )
+    shown = capsys.readouterr().out
+    assert "519 candidates of a source, 2,530 of a batch" in shown
+    assert "seqserve / CTranslate2, int8: 1.50 (1.50-1.50), with shortlist 1.50" in shown
+
+
+def peer(name: str, speeds: dict[str, float]) -> dict[str, Any]:
+    ratios = {
+        other: dict.fromkeys(("median", "low", "high"), speeds[name] / speed)
+        for other, speed in speeds.items()
+    }
+    return {"name": name, "tokens_per_s": speeds[name], "ratios": ratios}
