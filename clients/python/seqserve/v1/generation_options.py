@@ -19,8 +19,8 @@ class GenerationOptions(TypedDict, total=False):
 
     segmentation: Literal["none", "lines", "sentences"] | None
     """How to divide the source into segments, each of which is answered by itself: not at all, at
-    line breaks, or after sentences too. By default as the manifest of the model says, or else not
-    at all. One of none, lines, sentences."""
+    line breaks, or after sentences too. By default as the manifest of the model says, or else the
+    server (--segmentation), or else not at all. One of none, lines, sentences."""
 
     segmentation_language: str | None
     """Code of the language by whose rules sentences end, such as de; by default the language of the
