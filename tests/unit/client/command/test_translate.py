@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,6 +49,28 @@ def test_several_files(seqserve: Run, file: Path, tmp_path: Path) -> None:
     assert seqserve("translate", str(file), str(other), "-o", str(out))[0] == 0
     assert (out / "a.md").read_text() == TRANSLATED
     assert (out / "b.txt").read_text() == "B\n"
+
+
+def test_a_link_stays_and_its_file_is_written(seqserve: Run, file: Path, tmp_path: Path) -> None:
+    link, out = tmp_path / "link.md", tmp_path / "new" / "b.md"
+    link.symlink_to(out)
+    assert seqserve("translate", str(file), "-o", str(link)) == (0, "", "")
+    assert link.is_symlink() and out.read_text() == TRANSLATED
+    assert [path.name for path in out.parent.iterdir()] == ["b.md"]
+
+
+def test_what_is_not_a_regular_file_is_not_replaced(
+    seqserve: Run, file: Path, tmp_path: Path, server: FakeServer
+) -> None:
+    pipe, link, loop = (tmp_path / name for name in ("pipe", "link", "loop"))
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    loop.symlink_to(loop)
+    for out in (pipe, link, loop):
+        status, _, err = seqserve("translate", str(file), "-o", str(out))
+        assert status == 2 and f"--out: {out}: is not a regular file; leave --out out to" in err
+    assert pipe.is_fifo() and link.is_symlink() and loop.is_symlink()
+    assert not server.requests and not list(tmp_path.glob("*.*l*"))
 
 
 def test_json_lines(seqserve: Run, tmp_path: Path) -> None:
