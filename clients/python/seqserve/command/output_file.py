@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol, Self, TextIO
 
 from seqserve.documents.journal import Journal
 from seqserve.documents.passage import Translation
@@ -81,7 +81,9 @@ class OutputFile:
             self._part = self._beside("part")
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._journal = Journal(self._beside("journal"), asked)
-            self._file = self._part.open("w", encoding=encoding, newline="")
+            self._file = self._opened_part()
+        except BlockingIOError:
+            raise OptionError(f"--out: {path}: is being written by another run") from None
         except OSError as error:
             raise OptionError(f"--out: {path}: {error.strerror}") from None
 
@@ -110,6 +112,13 @@ class OutputFile:
         else:
             self._part.unlink(missing_ok=True)
             self._journal.close()
+
+    def _opened_part(self) -> TextIO:
+        try:
+            return self._part.open("w", encoding=self.encoding, newline="")
+        except OSError:
+            self._journal.close()
+            raise
 
     def _beside(self, suffix: str) -> Path:
         return self._path.with_name(f"{self._path.name}.{suffix}")

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from seqserve.command.output_file import OutputFile
+from seqserve.documents.passage import Translation
+
 from ..fake_server import FakeServer
 
 Run = Callable[..., tuple[int, str, str]]
@@ -183,6 +186,32 @@ def test_a_run_that_was_nearly_complete_needs_no_room(
     assert seqserve(*argv)[0] == 0
     assert out.read_text().splitlines() == [line.upper() for line in [*known, *known, "last"]]
     assert [request.source for request in server.requests] == ["last"]
+
+
+def test_two_runs_do_not_write_one_file(
+    seqserve: Run, file: Path, tmp_path: Path, server: FakeServer
+) -> None:
+    out = tmp_path / "out.md"
+    argv = ["translate", str(file), "-o", str(out)]
+    with OutputFile(out, "utf-8", {}) as other:
+        other.write("text of the other")
+        other.remember("some", Translation("text"))
+        assert seqserve(*argv) == (
+            2,
+            "",
+            f"seqserve: --out: {out}: is being written by another run\n",
+        )
+    assert out.read_text() == "text of the other"
+    assert not server.requests
+    assert seqserve(*argv) == (0, "", "")
+    assert out.read_text() == TRANSLATED
+
+
+def test_a_run_that_translates_nothing_leaves_no_file(seqserve: Run, tmp_path: Path) -> None:
+    path, out = tmp_path / "a.txt", tmp_path / "b.txt"
+    path.write_text("fail NOT_FOUND\n")
+    assert seqserve("translate", str(path), "-o", str(out))[0] == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["a.txt"]
 
 
 @pytest.mark.parametrize(
