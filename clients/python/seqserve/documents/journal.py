@@ -97,4 +97,5 @@ class Journal:
 
 
 def _key(text: str) -> bytes:
-    return hashlib.blake2b(text.encode(), digest_size=_KEY_BYTES).digest()
+    # JSON can write half a character, which no server translates.
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=_KEY_BYTES).digest()

@@ -85,6 +85,18 @@ def test_json_lines(seqserve: Run, tmp_path: Path) -> None:
     assert status == 2 and "--field: is required" in err
 
 
+@pytest.mark.parametrize("argv", [[], ["-o", "{out}"]])
+def test_half_a_character_fails_alone(seqserve: Run, tmp_path: Path, argv: list[str]) -> None:
+    path, out = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    path.write_text('{"text": "a"}\n{"text": "It\\nrains. \\ud800"}\n{"text": "b"}\n')
+    command = ["translate", str(path), "--field", "text", *(each.format(out=out) for each in argv)]
+    status, shown, err = seqserve(*command)
+    assert status == 1 and f"{path}: line 2: " in err and "source: holds" in err
+    assert (out.read_text() if argv else shown) == (
+        '{"text": "A"}\n{"text": "It\\nrains. \\ud800"}\n{"text": "B"}\n'
+    )
+
+
 def test_passages_that_fail_stay_and_are_told(seqserve: Run, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("a\n\nfail INTERNAL\nb\nfail INTERNAL\n")
