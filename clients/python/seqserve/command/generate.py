@@ -19,6 +19,7 @@ from pathlib import Path
 from seqserve import Client, errors
 from seqserve._sync.worker_pool import WorkerPool
 from seqserve.arguments import BULK_CONCURRENCY, DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT_S, WINDOW
+from seqserve.command import interrupt
 from seqserve.command.connection import ModelCallOptions
 from seqserve.command.decoding import NEED_JSON, OUTPUT, DecodingOptions
 from seqserve.command.fatal import raise_if_fatal
@@ -155,9 +156,9 @@ def main(argv: list[str]) -> int:
     else:
         try:
             _run(options, writer, math.inf)
-        except errors.CallError as error:
-            if writer.count:
-                error.add_note(_where_to_go_on(options.file, writer.count))
+        except BaseException as error:
+            if writer.count and not _is_typed(options.file):
+                _tell(error, _where_to_go_on(options.file, writer.count))
             raise
         if writer.failed.count:
             report = f"{writer.failed.count:,} of {writer.count:,} lines failed: {writer.failed}"
@@ -165,10 +166,24 @@ def main(argv: list[str]) -> int:
     return 1 if writer.failed.count else 0
 
 
+def _is_typed(file: Path | None) -> bool:
+    return file in (None, STANDARD_INPUT) and sys.stdin.isatty()
+
+
 def _where_to_go_on(file: Path | None, answered: int) -> str:
     name = "INPUT" if file in (None, STANDARD_INPUT) else shlex.quote(str(file))
     rest = f"`tail -n +{answered + 1} {name}` shows the others"
     return f"The first {answered:,} lines are answered; {rest}."
+
+
+def _tell(error: BaseException, note: str) -> None:
+    """Adds a note to an error; reports it itself at an interrupt, which is no error."""
+    if not isinstance(error, errors.CallError):
+        note += " The output may end in a part of the next answer."
+    if isinstance(error, KeyboardInterrupt) or interrupt.has_come():
+        print(f"seqserve: {note}", file=sys.stderr, flush=True)
+    else:
+        error.add_note(note)
 
 
 def _run(options: GenerateCommandOptions, writer: Writer, default_timeout_s: float) -> None:

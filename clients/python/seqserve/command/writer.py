@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 
 from seqserve.command.json_line import json_line
 from seqserve.command.line_numbers import LineNumbers
+from seqserve.command.stdio import OutputLost
 from seqserve.errors import CallError
 from seqserve.results import Hypothesis, Piece, Result, SourceWarning
 
@@ -38,22 +39,34 @@ class Writer:
     def result(self, number: int, result: Result | None) -> None:
         """Writes an answer; None answers an empty source."""
         self._write_result(result)
-        self.count = number
+        self._end(number)
         self._report_result(number, result)
 
     def piece(self, number: int, piece: Piece) -> None:
         """Writes a piece of a stream; the last one ends the answer."""
         self._write_piece(piece)
-        if piece.result is not None:
-            self.count = number
+        if piece.result is None:
+            sys.stdout.flush()
+        else:
+            self._end(number)
         self._report_result(number, piece.result)
 
     def failure(self, number: int, error: CallError) -> None:
         """Writes an empty answer and reports the error."""
         self._write_failure(error)
-        self.count = number
+        self._end(number)
         self.failed.add(number)
         self._report(number, error)
+
+    def _end(self, number: int) -> None:
+        """Counts an answer and hands it on; one that cannot be handed on does not count."""
+        # Counted first: an interrupt may come while it is handed on, which the end completes.
+        before, self.count = self.count, number
+        try:
+            sys.stdout.flush()
+        except OutputLost:
+            self.count = before
+            raise
 
     def _write_result(self, result: Result | None) -> None:
         raise NotImplementedError
@@ -102,9 +115,7 @@ class TextWriter(Writer):
         self._write_lines([self._line_of(each) for each in result.hypotheses] if result else [])
 
     def _write_piece(self, piece: Piece) -> None:
-        print(
-            self._shown(piece.text), end="" if piece.result is None else self.line_end(), flush=True
-        )
+        print(self._shown(piece.text), end="" if piece.result is None else self.line_end())
 
     def _write_failure(self, error: CallError) -> None:
         # Ends the line that a stream may have begun, so that later lines match their sources.
@@ -124,7 +135,7 @@ class TextWriter(Writer):
     def _write_lines(self, lines: list[str]) -> None:
         missing = [""] * (self.hypotheses - len(lines))
         end = self.line_end()
-        print(*lines, *missing, sep=end, end=end, flush=True)
+        print(*lines, *missing, sep=end, end=end)
 
     def _line_of(self, hypothesis: Hypothesis) -> str:
         if not self.scores:
@@ -143,14 +154,14 @@ class JsonWriter(Writer):
 
     def _write_result(self, result: Result | None) -> None:
         facts = {"text": result.text, **asdict(result)} if result else {"text": ""}
-        print(json_line(facts), flush=True)
+        print(json_line(facts))
 
     def _write_piece(self, piece: Piece) -> None:
         if piece.result is None:
-            print(json_line({"piece": piece.text, "token_ids": piece.token_ids}), flush=True)
+            print(json_line({"piece": piece.text, "token_ids": piece.token_ids}))
         else:
             self._write_result(piece.result)
 
     def _write_failure(self, error: CallError) -> None:
         facts = {"code": error.code, "details": error.details, "field": error.field}
-        print(json_line({"error": facts}), flush=True)
+        print(json_line({"error": facts}))
