@@ -146,11 +146,12 @@ def test_an_interrupted_command_that_hangs_is_ended() -> None:
         "        print('hangs', flush=True)\n"
         "        lock.acquire()\n"
         "m.main = hang\n"
+        "interrupt.last_word = lambda: 'bye'\n"
         "interrupt.GRACE_S = 0.1\n"
         "seqserve.__main__.run()\n"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=20)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"hangs\n", b"")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"hangs\n", b"bye")
 
 
 @pytest.mark.usefixtures("interruptible")

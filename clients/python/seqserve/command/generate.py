@@ -26,6 +26,7 @@ from seqserve.command.fatal import raise_if_fatal
 from seqserve.command.lines import STANDARD_INPUT, Lines, not_utf8
 from seqserve.command.order import Order
 from seqserve.command.progress import Progress
+from seqserve.command.stdio import OutputLost
 from seqserve.command.writer import JsonWriter, TextWriter, Writer
 from seqserve.decoding import GenerateOptions
 from seqserve.options import flag_of, option, parse
@@ -73,6 +74,8 @@ examples:
   seqserve generate --return-alternatives --num-hypotheses 5 "The coffee tastes good."
   seqserve generate --segmentation sentences "It is late. We watched a film."
   seqserve generate --json "The weather is nice today." | jq .timings"""
+
+_CUT = "The output may end in a part of the next answer."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,11 +157,14 @@ def main(argv: list[str]) -> int:
     if options.texts:
         _run(options, writer, DEFAULT_TIMEOUT_S)
     else:
+        interrupt.last_word = lambda: _last_word(options.file, writer.count)
         try:
             _run(options, writer, math.inf)
-        except BaseException as error:
-            if writer.count and not _is_typed(options.file):
-                _tell(error, _where_to_go_on(options.file, writer.count))
+        except errors.SeqserveError as error:
+            if writer.count:
+                error.add_note(_where_to_go_on(options.file, writer.count))
+                if isinstance(error, OutputLost):
+                    error.add_note(_CUT)
             raise
         if writer.failed.count:
             report = f"{writer.failed.count:,} of {writer.count:,} lines failed: {writer.failed}"
@@ -166,24 +172,17 @@ def main(argv: list[str]) -> int:
     return 1 if writer.failed.count else 0
 
 
-def _is_typed(file: Path | None) -> bool:
-    return file in (None, STANDARD_INPUT) and sys.stdin.isatty()
+def _last_word(file: Path | None, answered: int) -> str:
+    is_typed = file in (None, STANDARD_INPUT) and sys.stdin.isatty()
+    if not answered or is_typed:
+        return ""
+    return f"seqserve: {_where_to_go_on(file, answered)}\n{_CUT}\n"
 
 
 def _where_to_go_on(file: Path | None, answered: int) -> str:
     name = "INPUT" if file in (None, STANDARD_INPUT) else shlex.quote(str(file))
     rest = f"`tail -n +{answered + 1} {name}` shows the others"
     return f"The first {answered:,} lines are answered; {rest}."
-
-
-def _tell(error: BaseException, note: str) -> None:
-    """Adds a note to an error; reports it itself at an interrupt, which is no error."""
-    if not isinstance(error, errors.CallError):
-        note += " The output may end in a part of the next answer."
-    if isinstance(error, KeyboardInterrupt) or interrupt.has_come():
-        print(f"seqserve: {note}", file=sys.stderr, flush=True)
-    else:
-        error.add_note(note)
 
 
 def _run(options: GenerateCommandOptions, writer: Writer, default_timeout_s: float) -> None:

@@ -212,7 +212,7 @@ def test_ctrl_c_ends_it_and_tells_where_to_go_on(server: FakeServer, argv: list[
     out, errors = process.communicate(timeout=20)
     assert (process.returncode, out) == (130, b"")
     name = "/dev/stdin" if "/dev/stdin" in argv else "INPUT"
-    assert errors.decode() == f"seqserve: {told_at(2, name)} {CUT}\n"
+    assert errors.decode() == f"seqserve: {told_at(2, name)}\n{CUT}\n"
 
 
 @pytest.mark.usefixtures("interruptible")
@@ -246,7 +246,7 @@ def test_a_full_disk_is_told_with_the_lines_that_are_on_it(
     told, *note = done.stderr.decode().splitlines()
     assert (done.returncode, told) == (1, "seqserve: standard output: File too large")
     name = "INPUT" if "--stream" in argv else source
-    assert note == ([f"{told_at(whole + 1, name)} {CUT}"] if whole else [])
+    assert note == ([told_at(whole + 1, name), CUT] if whole else [])
 
 
 def test_progress_is_shown_in_a_terminal(server: FakeServer) -> None:
