@@ -22,6 +22,7 @@ from typing import IO, cast
 
 from seqserve.errors import OptionError
 from seqserve.options import option, parse
+from seqserve.replaceable import replaceable
 from seqserve_model.data import cannot_be_read, normalise, open_lines
 from seqserve_model.numbers import LARGEST, number_pairs
 
@@ -108,15 +109,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 def prepare(rows: Iterable[Row], out: Path) -> Counts:
     """Cleans rows and writes them as TSV; it is an error if there is no row."""
     counts = Counts()
-    draft = out.with_name(f"{out.name}.tmp")
+    place = replaceable(out)
+    draft = place.with_name(f"{place.name}.tmp")
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
+        place.parent.mkdir(parents=True, exist_ok=True)
         with _create(draft, packed=out.suffix == ".gz") as file:
             for row in _clean(rows, counts):
                 file.write("\t".join(row).rstrip("\t") + "\n")
         if not counts.written:
             raise OptionError(f"{out}: nothing to write; {counts}")
-        draft.replace(out)
+        draft.replace(place)
     except OSError as error:
         raise OptionError(f"{out}: cannot be written: {error.strerror}") from None
     finally:

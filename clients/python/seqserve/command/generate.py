@@ -19,12 +19,14 @@ from pathlib import Path
 from seqserve import Client, errors
 from seqserve._sync.worker_pool import WorkerPool
 from seqserve.arguments import BULK_CONCURRENCY, DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT_S, WINDOW
+from seqserve.command import interrupt
 from seqserve.command.connection import ModelCallOptions
 from seqserve.command.decoding import NEED_JSON, OUTPUT, DecodingOptions
 from seqserve.command.fatal import raise_if_fatal
 from seqserve.command.lines import STANDARD_INPUT, Lines, not_utf8
 from seqserve.command.order import Order
 from seqserve.command.progress import Progress
+from seqserve.command.stdio import OutputLost
 from seqserve.command.writer import JsonWriter, TextWriter, Writer
 from seqserve.decoding import GenerateOptions
 from seqserve.options import flag_of, option, parse
@@ -72,6 +74,8 @@ examples:
   seqserve generate --return-alternatives --num-hypotheses 5 "The coffee tastes good."
   seqserve generate --segmentation sentences "It is late. We watched a film."
   seqserve generate --json "The weather is nice today." | jq .timings"""
+
+_CUT = "The output may end in a part of the next answer."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,16 +157,26 @@ def main(argv: list[str]) -> int:
     if options.texts:
         _run(options, writer, DEFAULT_TIMEOUT_S)
     else:
+        interrupt.last_word = lambda: _last_word(options.file, writer.count)
         try:
             _run(options, writer, math.inf)
-        except errors.CallError as error:
+        except errors.SeqserveError as error:
             if writer.count:
                 error.add_note(_where_to_go_on(options.file, writer.count))
+                if isinstance(error, OutputLost):
+                    error.add_note(_CUT)
             raise
         if writer.failed.count:
             report = f"{writer.failed.count:,} of {writer.count:,} lines failed: {writer.failed}"
             print(f"seqserve: {report}", file=sys.stderr)
     return 1 if writer.failed.count else 0
+
+
+def _last_word(file: Path | None, answered: int) -> str:
+    is_typed = file in (None, STANDARD_INPUT) and sys.stdin.isatty()
+    if not answered or is_typed:
+        return ""
+    return f"seqserve: {_where_to_go_on(file, answered)}\n{_CUT}\n"
 
 
 def _where_to_go_on(file: Path | None, answered: int) -> str:

@@ -13,6 +13,7 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
+    from collections.abc import Callable
     from types import FrameType
 else:
     # All of `signal` but its enums: until these were loaded, Ctrl-C would show a traceback.
@@ -25,6 +26,8 @@ STATUS = 130
 READER_GONE = 141
 """Exit status if the reader of the output has gone away: 128 and SIGPIPE."""
 
+last_word: Callable[[], str] = str
+"""Returns what an interrupted command says on standard error, however it ends."""
 
 _has_come = False
 
@@ -63,7 +66,7 @@ def end_with(status: int) -> None:
         try:
             sys.stdout.flush()
         finally:
-            os._exit(status)
+            _exit(status)
     sys.exit(status)
 
 
@@ -79,11 +82,20 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _end(number: int, frame: FrameType | None) -> None:
-    os._exit(STATUS)
+    _exit(STATUS)
 
 
 def _end_if_interrupted(failure: sys.UnraisableHookArgs) -> None:
     # Raised where Python cannot pass it on, as in a destructor, it would be reported and lost.
     if failure.exc_type is KeyboardInterrupt:
-        os._exit(STATUS)
+        _exit(STATUS)
     sys.__unraisablehook__(failure)
+
+
+def _exit(status: int) -> None:
+    try:
+        if status == STATUS:
+            # Not by sys.stderr, which the interrupt may have stopped in the midst of a line.
+            os.write(2, last_word().encode())
+    finally:
+        os._exit(status)

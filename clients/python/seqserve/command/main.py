@@ -47,12 +47,11 @@ def _reported(arguments: list[str]) -> int:
         return _flushed(arguments)
     except stdio.OutputLost as error:
         stdio.discard_output()
-        return _fail(1, str(error))
+        return _fail(1, *_told(error))
     except OptionError as error:
-        return _fail(2, str(error))
+        return _fail(2, *_told(error))
     except SeqserveError as error:
-        notes = getattr(error, "__notes__", [])
-        return _fail(1, "\n".join(filter(None, [str(error), *notes, advice_on(error)])))
+        return _fail(1, *_told(error), advice_on(error))
     except BrokenPipeError:
         stdio.discard_output()
         return interrupt.READER_GONE
@@ -98,9 +97,14 @@ def _run(name: str, command: Command, arguments: list[str]) -> int:
     return status
 
 
-def _fail(status: int, message: str) -> int:
+def _told(error: SeqserveError) -> list[str]:
+    return [str(error), *getattr(error, "__notes__", [])]
+
+
+def _fail(status: int, *lines: str | None) -> int:
     if interrupt.has_come():
         # That is why it failed.
         return interrupt.STATUS
+    message = "\n".join(filter(None, lines))
     print(f"seqserve: {message}", file=sys.stderr)
     return status

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol, Self, TextIO
 
 from seqserve.documents.journal import Journal
 from seqserve.documents.passage import Translation
 from seqserve.errors import OptionError
+from seqserve.replaceable import replaceable
 
 
 class Output(Protocol):
@@ -69,16 +70,20 @@ class OutputFile:
     def __init__(self, path: Path, encoding: str, asked: dict[str, object]) -> None:
         """Opens both; ``asked`` are the options of the translation.
 
+        A link stays: the file that it leads to is written.
+
         Raises:
-            OptionError: One of them cannot be opened.
+            OptionError: One of them cannot be opened, or what is there is not a regular file.
         """
         self.encoding = encoding
-        self._path = path
-        self._part = path.with_name(f"{path.name}.part")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._journal = Journal(path.with_name(f"{path.name}.journal"), asked)
-            self._file = self._part.open("w", encoding=encoding, newline="")
+            self._path = replaceable(path, instead="leave --out out to write to standard output")
+            self._part = self._beside("part")
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._journal = Journal(self._beside("journal"), asked)
+            self._file = self._opened_part()
+        except BlockingIOError:
+            raise OptionError(f"--out: {path}: is being written by another run") from None
         except OSError as error:
             raise OptionError(f"--out: {path}: {error.strerror}") from None
 
@@ -107,3 +112,13 @@ class OutputFile:
         else:
             self._part.unlink(missing_ok=True)
             self._journal.close()
+
+    def _opened_part(self) -> TextIO:
+        try:
+            return self._part.open("w", encoding=self.encoding, newline="")
+        except OSError:
+            self._journal.close()
+            raise
+
+    def _beside(self, suffix: str) -> Path:
+        return self._path.with_name(f"{self._path.name}.{suffix}")

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 
 from seqserve.command.json_line import json_line
 from seqserve.command.line_numbers import LineNumbers
+from seqserve.command.stdio import OutputLost
 from seqserve.errors import CallError
 from seqserve.results import Hypothesis, Piece, Result, SourceWarning
 
@@ -37,31 +38,39 @@ class Writer:
 
     def result(self, number: int, result: Result | None) -> None:
         """Writes an answer; None answers an empty source."""
-        self._write_result(result)
-        self.count = number
+        self._write(number, self._of_result(result))
         self._report_result(number, result)
 
     def piece(self, number: int, piece: Piece) -> None:
         """Writes a piece of a stream; the last one ends the answer."""
-        self._write_piece(piece)
-        if piece.result is not None:
-            self.count = number
+        self._write(self.count if piece.result is None else number, self._of_piece(piece))
         self._report_result(number, piece.result)
 
     def failure(self, number: int, error: CallError) -> None:
         """Writes an empty answer and reports the error."""
-        self._write_failure(error)
-        self.count = number
+        self._write(number, self._of_failure(error))
         self.failed.add(number)
         self._report(number, error)
 
-    def _write_result(self, result: Result | None) -> None:
+    def _write(self, count: int, text: str) -> None:
+        """Hands text on, after which so many sources have their answer."""
+        # Counted first: if an interrupt comes while it is handed on, the end of the process does
+        # the rest.
+        before, self.count = self.count, count
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except OutputLost:
+            self.count = before
+            raise
+
+    def _of_result(self, result: Result | None) -> str:
         raise NotImplementedError
 
-    def _write_piece(self, piece: Piece) -> None:
+    def _of_piece(self, piece: Piece) -> str:
         raise NotImplementedError
 
-    def _write_failure(self, error: CallError) -> None:
+    def _of_failure(self, error: CallError) -> str:
         raise NotImplementedError
 
     def _report_result(self, number: int, result: Result | None) -> None:
@@ -98,17 +107,15 @@ class TextWriter(Writer):
     keeps_lines: bool = False
     """Whether line breaks of an answer are written, as they are those of its source."""
 
-    def _write_result(self, result: Result | None) -> None:
-        self._write_lines([self._line_of(each) for each in result.hypotheses] if result else [])
+    def _of_result(self, result: Result | None) -> str:
+        return self._lines([self._line_of(each) for each in result.hypotheses] if result else [])
 
-    def _write_piece(self, piece: Piece) -> None:
-        print(
-            self._shown(piece.text), end="" if piece.result is None else self.line_end(), flush=True
-        )
+    def _of_piece(self, piece: Piece) -> str:
+        return self._shown(piece.text) + ("" if piece.result is None else self.line_end())
 
-    def _write_failure(self, error: CallError) -> None:
+    def _of_failure(self, error: CallError) -> str:
         # Ends the line that a stream may have begun, so that later lines match their sources.
-        self._write_lines([])
+        return self._lines([])
 
     def _report_result(self, number: int, result: Result | None) -> None:
         super()._report_result(number, result)
@@ -121,10 +128,10 @@ class TextWriter(Writer):
                 which = f" of hypothesis {rank}" if self.hypotheses > 1 else ""
                 self._report(number, f"unmet terms{which}: {terms}")
 
-    def _write_lines(self, lines: list[str]) -> None:
-        missing = [""] * (self.hypotheses - len(lines))
+    def _lines(self, lines: list[str]) -> str:
         end = self.line_end()
-        print(*lines, *missing, sep=end, end=end, flush=True)
+        missing = [""] * (self.hypotheses - len(lines))
+        return end.join([*lines, *missing]) + end
 
     def _line_of(self, hypothesis: Hypothesis) -> str:
         if not self.scores:
@@ -141,16 +148,15 @@ class TextWriter(Writer):
 class JsonWriter(Writer):
     """Writes one JSON object a line: a result, a piece of a stream, or an error."""
 
-    def _write_result(self, result: Result | None) -> None:
+    def _of_result(self, result: Result | None) -> str:
         facts = {"text": result.text, **asdict(result)} if result else {"text": ""}
-        print(json_line(facts), flush=True)
+        return f"{json_line(facts)}\n"
 
-    def _write_piece(self, piece: Piece) -> None:
-        if piece.result is None:
-            print(json_line({"piece": piece.text, "token_ids": piece.token_ids}), flush=True)
-        else:
-            self._write_result(piece.result)
+    def _of_piece(self, piece: Piece) -> str:
+        if piece.result is not None:
+            return self._of_result(piece.result)
+        return f"{json_line({'piece': piece.text, 'token_ids': piece.token_ids})}\n"
 
-    def _write_failure(self, error: CallError) -> None:
+    def _of_failure(self, error: CallError) -> str:
         facts = {"code": error.code, "details": error.details, "field": error.field}
-        print(json_line({"error": facts}), flush=True)
+        return f"{json_line({'error': facts})}\n"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
+from seqserve.documents.lock import opened_alone, removed
 from seqserve.documents.passage import Link, Translation
 
 _KEY_BYTES = 16
@@ -15,26 +17,23 @@ class Journal:
     """A file of JSON lines: first what the run was asked, then a line for each translation."""
 
     def __init__(self, path: Path, asked: dict[str, object]) -> None:
-        """Reads what an earlier run with the same options has left, and goes on behind it.
+        """Reads what an earlier run with the same options has left; nothing is written yet.
 
         Args:
             path: The file, which may exist.
             asked: The options of the run; translations of other ones are of no use.
 
         Raises:
+            BlockingIOError: Another run writes it.
             OSError: The file cannot be read or written.
         """
         self._path = path
+        self._head = json.dumps(asked, sort_keys=True, default=str)
         self._found: dict[bytes, Translation] = {}
-        head = json.dumps(asked, sort_keys=True, default=str)
-        kept = self._read(head)
-        self._file = path.open("r+b" if kept else "wb")
-        if kept:
-            # Behind the last whole line: the end of a run may have cut one.
-            self._file.truncate(kept)
-            self._file.seek(kept)
-        else:
-            self._write(head)
+        self._file = opened_alone(path)
+        # Behind its last whole line this run goes on: the end of a run may have cut one.
+        self._kept = self._read()
+        self._has_begun = False
 
     def __len__(self) -> int:
         """Counts the translations that are known."""
@@ -46,37 +45,45 @@ class Journal:
 
     def add(self, text: str, translation: Translation) -> None:
         """Notes a translation."""
+        if not self._has_begun:
+            self._begin()
         self._write(json.dumps([_key(text).hex(), *translation], ensure_ascii=False))
 
     def close(self) -> None:
-        """Closes the file, which stays for the next run."""
-        self._file.close()
+        """Closes the file, which stays for the next run if there is something in it."""
+        if os.fstat(self._file.fileno()).st_size:
+            self._file.close()
+        else:
+            self.remove()
 
     def remove(self) -> None:
         """Closes and deletes the file: the run is complete."""
-        self.close()
-        self._path.unlink(missing_ok=True)
+        removed(self._path, self._file)
+
+    def _begin(self) -> None:
+        self._has_begun = True
+        self._file.truncate(self._kept)
+        if not self._kept:
+            self._write(self._head)
 
     def _write(self, line: str) -> None:
         self._file.write(f"{line}\n".encode())
         # What the system has survives the process.
         self._file.flush()
 
-    def _read(self, head: str) -> int:
+    def _read(self) -> int:
         """Reads the file; returns how many bytes of it are to be kept."""
-        if not self._path.exists():
-            return 0
         kept = 0
-        with self._path.open("rb") as lines:
-            for number, line in enumerate(lines):
-                if not line.endswith(b"\n"):
-                    break
-                if number == 0:
-                    if line.rstrip(b"\n") != head.encode():
-                        return 0
-                elif not self._take(line):
-                    break
-                kept += len(line)
+        self._file.seek(0)
+        for number, line in enumerate(self._file):
+            if not line.endswith(b"\n"):
+                break
+            if number == 0:
+                if line.rstrip(b"\n") != self._head.encode():
+                    return 0
+            elif not self._take(line):
+                break
+            kept += len(line)
         return kept
 
     def _take(self, line: bytes) -> bool:
@@ -90,4 +97,5 @@ class Journal:
 
 
 def _key(text: str) -> bytes:
-    return hashlib.blake2b(text.encode(), digest_size=_KEY_BYTES).digest()
+    # JSON can write half a character, which no server translates.
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=_KEY_BYTES).digest()

@@ -5,20 +5,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import NamedTuple
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock, reference
 from markdown_it.token import Token
 
-from seqserve.documents.inline import Kind, Piece, Syntax, passages
+from seqserve.documents.inline import Kind, Piece, passages
+from seqserve.documents.markdown_text import ADDRESS, ESCAPE, at_line_start, syntax
 from seqserve.documents.passage import Lines, Passage
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.S | re.M)
+_CELLS = ("td_open", "th_open")
 _TARGET = r"\]\((?:[^()\\]|\\.|\([^()]*\))*\)|\]\[[^\]]*\]"
-# Code, HTML and addresses; images; links around their texts; emphasis; what else is no text.
+_NOTE = r"^\[\^[^\]\s]+\]:"
+# Escapes; footnotes, addresses, code, HTML; images; links around their texts; emphasis; others.
 _MARKUP = re.compile(
-    r"(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`)|<[^<>\s][^<>]*>"
+    rf"(?P<escape>{ESCAPE})|{_NOTE}|{ADDRESS}"
+    r"|(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`)|<[^<>\s][^<>]*>"
     rf"|(?P<image>!\[[^\]]*(?:{_TARGET}|\]))|(?P<target>{_TARGET})|\[\^[^\]]*\]|\[[ xX]\](?=\s)"
     r"|(?P<link>\[)|\]|(?P<emphasis>\*+|(?<!\w)_+|_+(?!\w)|~~)|\\$"
 )
@@ -29,6 +35,9 @@ class _Block(NamedTuple):
     """Where it begins in the document."""
     text: str
     is_text: bool
+    begins_line: bool = False
+    """Whether its first characters may make it another kind of block."""
+    is_cell: bool = False
 
 
 def parse(lines: Lines) -> Iterator[Passage]:
@@ -45,7 +54,7 @@ def parse(lines: Lines) -> Iterator[Passage]:
         if not block.is_text:
             before += block.text
             continue
-        for passage in passages(list(_inline(block.text)), _SYNTAX):
+        for passage in _passages(block):
             before += passage.before
             if passage.text:
                 yield replace(passage, line=line, before=before)
@@ -62,39 +71,88 @@ def _blocks(source: str) -> Iterator[_Block]:
     # Where each line begins, or in it the next block: a row of a table has several.
     places = [end + row.start() for row in rows]
     ends = [end + row.end() for row in rows]
-    for token in MarkdownIt("commonmark").enable("table").parse(source[end:]):
+    tokens = _parser().parse(source[end:])
+    for parent, token in pairwise(tokens):
         if token.type != "inline" or not token.map:
             continue
         for begin, text, block_end in _texts(source, token, places, ends):
             yield _Block(end, source[end:begin], is_text=False)
-            yield _Block(begin, text, is_text=True)
+            yield _Block(begin, text, True, _begins_line(parent), parent.type in _CELLS)
             end = block_end
     yield _Block(end, source[end:], is_text=False)
+
+
+def _parser() -> MarkdownIt:
+    parser = MarkdownIt("commonmark").enable("table")
+    parser.block.ruler.at("reference", _reference)
+    return parser
+
+
+def _reference(state: StateBlock, first: int, last: int, silent: bool) -> bool:
+    """Skips the address of a reference, but not the text of a footnote, whose label is alike."""
+    is_note = state.src.startswith("[^", state.bMarks[first] + state.tShift[first])
+    return not is_note and reference(state, first, last, silent)
+
+
+def _begins_line(parent: Token) -> bool:
+    is_underlined = parent.type == "heading_open" and parent.markup in ("=", "-")
+    return is_underlined or parent.type == "paragraph_open"
 
 
 def _texts(
     source: str, token: Token, places: list[int], ends: list[int]
 ) -> list[tuple[int, str, int]]:
-    """Finds the text of a block in the document: one, or its lines if their breaks are marked.
+    """Finds the texts of a block in the document.
+
+    The lines are one text, but for those with marked breaks and those of footnotes.
 
     Returns:
         Where each begins, the text, and where it ends; nothing if the block is not found.
     """
     assert token.map
     number, last = token.map
-    found = []
-    for line in map(str.strip, token.content.split("\n")):
+    is_broken = any(child.type == "hardbreak" for child in token.children or [])
+    found: list[list[tuple[int, str, int]]] = []
+    for content in map(str.strip, token.content.split("\n")):
         # Marks of lists and quotes, and blank lines, are not in the content.
-        while number < last and (place := source.find(line, places[number], ends[number])) < 0:
+        while number < last and not (line := _line(source, content, places[number], ends[number])):
             number += 1
         if number >= last:
             return []
+        place = source.find(line, places[number])
         places[number] = place + len(line)
-        found.append((place, line, place + len(line)))
-    if any(child.type == "hardbreak" for child in token.children or []):
-        return found
-    words = " ".join(line for _, line, _ in found)
-    return [(found[0][0], words, found[-1][2])] if words.strip() else []
+        if is_broken or not found or re.match(_NOTE, line):
+            found.append([])
+        found[-1].append((place, line, place + len(line)))
+    joined = [(part[0][0], " ".join(line for _, line, _ in part), part[-1][2]) for part in found]
+    return [text for text in joined if text[1].strip()]
+
+
+def _line(source: str, content: str, begin: int, end: int) -> str:
+    """Gives a line as it is in the document, where bars within a cell are escaped."""
+    forms = (content, content.replace("|", r"\|"))
+    return next((form for form in forms if source.find(form, begin, end) >= 0), "")
+
+
+def _passages(block: _Block) -> Iterator[Passage]:
+    pieces = list(_inline(block.text))
+    texts = (piece.raw for piece in pieces if piece.kind is Kind.TEXT)
+    found = passages(pieces, syntax(texts, is_cell=block.is_cell))
+    return _at_start(found) if block.begins_line else found
+
+
+def _at_start(found: Iterator[Passage]) -> Iterator[Passage]:
+    """Yields passages, of which the first one is written so that its block stays what it is."""
+    first = next(found)
+    if not first.before.strip() and first.text:
+        write, divide = first.written, first.divided
+        first = replace(
+            first,
+            written=lambda translation: at_line_start(write(translation)),
+            divided=divide and (lambda: _at_start(divide())),
+        )
+    yield first
+    yield from found
 
 
 def _inline(text: str) -> Iterator[Piece]:
@@ -102,6 +160,8 @@ def _inline(text: str) -> Iterator[Piece]:
     end = 0
     opened: list[str] = []
     for markup in _MARKUP.finditer(text):
+        if markup["escape"]:
+            continue
         yield Piece(Kind.TEXT, text[end : markup.start()])
         yield Piece(_kind(markup, opened), markup[0], markup["emphasis"] or "[")
         end = markup.end()
@@ -117,21 +177,10 @@ def _kind(markup: re.Match[str], opened: list[str]) -> Kind:
     if mark := markup["emphasis"]:
         text = markup.string
         before, behind = text[: markup.start()][-1:], text[markup.end() :][:1]
-        if mark in opened and before.strip(" \\"):
+        if mark in opened and before.strip():
             opened.remove(mark)
             return Kind.CLOSING
-        if behind.strip() and before != "\\":
+        if behind.strip():
             opened.append(mark)
             return Kind.OPENING
     return Kind.BREAK
-
-
-def _same(text: str) -> str:
-    return text
-
-
-def _has_letter(text: str) -> bool:
-    return any(map(str.isalpha, text))
-
-
-_SYNTAX = Syntax(read=_same, write=_same, is_text=_has_letter)

@@ -52,4 +52,4 @@ class Passage:
 Lines: TypeAlias = Iterable[str]
 """The lines of a document, with their ends."""
 Parser: TypeAlias = Callable[[Lines], Iterator[Passage]]
-"""Plain text: each line is a passage, or each paragraph."""
+"""Reads the passages of a document of one format."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -94,6 +96,11 @@ def test_an_endless_input_ends_with_its_reader(server: FakeServer, argv: list[st
 # ---- the lines of a file, in one call
 
 BULK = ["--file", "-"]
+CUT = "The output may end in a part of the next answer."
+
+
+def told_at(line: int, name: object) -> str:
+    return f"The first {line - 1} lines are answered; `tail -n +{line} {name}` shows the others."
 
 
 def test_lines_of_a_file_in_order(server: FakeServer, tmp_path: Path) -> None:
@@ -190,7 +197,7 @@ def test_a_line_of_a_pipe_is_answered_before_the_next_one_arrives(server: FakeSe
 
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("argv", [[], ["--file", "/dev/stdin"], BULK])
-def test_ctrl_c_ends_it_quietly(server: FakeServer, argv: list[str]) -> None:
+def test_ctrl_c_ends_it_and_tells_where_to_go_on(server: FakeServer, argv: list[str]) -> None:
     process = subprocess.Popen(
         [*COMMAND, *argv, "--target", server.target],
         stdin=subprocess.PIPE,
@@ -203,7 +210,43 @@ def test_ctrl_c_ends_it_quietly(server: FakeServer, argv: list[str]) -> None:
     assert process.stdout.readline() == b"A\n"
     process.send_signal(signal.SIGINT)
     out, errors = process.communicate(timeout=20)
-    assert (process.returncode, out, errors) == (130, b"", b"")
+    assert (process.returncode, out) == (130, b"")
+    name = "/dev/stdin" if "/dev/stdin" in argv else "INPUT"
+    assert errors.decode() == f"seqserve: {told_at(2, name)}\n{CUT}\n"
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_ctrl_c_before_an_answer_ends_it_quietly(server: FakeServer) -> None:
+    process = subprocess.Popen(
+        [*COMMAND, "--target", server.target], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdin is not None
+    process.stdin.write(b"hang\n")
+    process.stdin.flush()
+    while not server.requests:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=20)
+    assert (process.returncode, errors) == (130, b"")
+
+
+@pytest.mark.parametrize("argv", [[], ["--stream"], ["--json"]])
+def test_a_full_disk_is_told_with_the_lines_that_are_on_it(
+    server: FakeServer, tmp_path: Path, argv: list[str]
+) -> None:
+    """A limit on the size of a file stands for the disk: two blocks, 1 KiB."""
+    source, out = tmp_path / "source.txt", tmp_path / "out.txt"
+    source.write_text("\n".join(["a" * 300] * 9))
+    command = shlex.join([*COMMAND, *argv, "--file", str(source), "--target", server.target])
+    if "--stream" in argv:
+        command = command.replace("--file", "<")
+    limited = f"ulimit -f 2; exec {command} > {shlex.quote(str(out))}"
+    done = subprocess.run(["sh", "-c", limited], capture_output=True, timeout=60, check=False)
+    whole = out.read_text().count("\n")
+    told, *note = done.stderr.decode().splitlines()
+    assert (done.returncode, told) == (1, "seqserve: standard output: File too large")
+    name = "INPUT" if "--stream" in argv else source
+    assert note == ([told_at(whole + 1, name), CUT] if whole else [])
 
 
 def test_progress_is_shown_in_a_terminal(server: FakeServer) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from seqserve.command.output_file import OutputFile
+from seqserve.documents.passage import Translation
 
 from ..fake_server import FakeServer
 
@@ -50,6 +54,28 @@ def test_several_files(seqserve: Run, file: Path, tmp_path: Path) -> None:
     assert (out / "b.txt").read_text() == "B\n"
 
 
+def test_a_link_stays_and_its_file_is_written(seqserve: Run, file: Path, tmp_path: Path) -> None:
+    link, out = tmp_path / "link.md", tmp_path / "new" / "b.md"
+    link.symlink_to(out)
+    assert seqserve("translate", str(file), "-o", str(link)) == (0, "", "")
+    assert link.is_symlink() and out.read_text() == TRANSLATED
+    assert [path.name for path in out.parent.iterdir()] == ["b.md"]
+
+
+def test_what_is_not_a_regular_file_is_not_replaced(
+    seqserve: Run, file: Path, tmp_path: Path, server: FakeServer
+) -> None:
+    pipe, link, loop = (tmp_path / name for name in ("pipe", "link", "loop"))
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    loop.symlink_to(loop)
+    for out in (pipe, link, loop):
+        status, _, err = seqserve("translate", str(file), "-o", str(out))
+        assert status == 2 and f"--out: {out}: is not a regular file; leave --out out to" in err
+    assert pipe.is_fifo() and link.is_symlink() and loop.is_symlink()
+    assert not server.requests and not list(tmp_path.glob("*.*l*"))
+
+
 def test_json_lines(seqserve: Run, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"id": 1, "text": "ab"}\n')
@@ -57,6 +83,18 @@ def test_json_lines(seqserve: Run, tmp_path: Path) -> None:
     assert seqserve(*argv) == (0, '{"id": 1, "text": "AB"}\n', "")
     status, _, err = seqserve("translate", str(path))
     assert status == 2 and "--field: is required" in err
+
+
+@pytest.mark.parametrize("argv", [[], ["-o", "{out}"]])
+def test_half_a_character_fails_alone(seqserve: Run, tmp_path: Path, argv: list[str]) -> None:
+    path, out = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    path.write_text('{"text": "a"}\n{"text": "It\\nrains. \\ud800"}\n{"text": "b"}\n')
+    command = ["translate", str(path), "--field", "text", *(each.format(out=out) for each in argv)]
+    status, shown, err = seqserve(*command)
+    assert status == 1 and f"{path}: line 2: " in err and "source: holds" in err
+    assert (out.read_text() if argv else shown) == (
+        '{"text": "A"}\n{"text": "It\\nrains. \\ud800"}\n{"text": "B"}\n'
+    )
 
 
 def test_passages_that_fail_stay_and_are_told(seqserve: Run, tmp_path: Path) -> None:
@@ -160,6 +198,32 @@ def test_a_run_that_was_nearly_complete_needs_no_room(
     assert seqserve(*argv)[0] == 0
     assert out.read_text().splitlines() == [line.upper() for line in [*known, *known, "last"]]
     assert [request.source for request in server.requests] == ["last"]
+
+
+def test_two_runs_do_not_write_one_file(
+    seqserve: Run, file: Path, tmp_path: Path, server: FakeServer
+) -> None:
+    out = tmp_path / "out.md"
+    argv = ["translate", str(file), "-o", str(out)]
+    with OutputFile(out, "utf-8", {}) as other:
+        other.write("text of the other")
+        other.remember("some", Translation("text"))
+        assert seqserve(*argv) == (
+            2,
+            "",
+            f"seqserve: --out: {out}: is being written by another run\n",
+        )
+    assert out.read_text() == "text of the other"
+    assert not server.requests
+    assert seqserve(*argv) == (0, "", "")
+    assert out.read_text() == TRANSLATED
+
+
+def test_a_run_that_translates_nothing_leaves_no_file(seqserve: Run, tmp_path: Path) -> None:
+    path, out = tmp_path / "a.txt", tmp_path / "b.txt"
+    path.write_text("fail NOT_FOUND\n")
+    assert seqserve("translate", str(path), "-o", str(out))[0] == 1
+    assert [each.name for each in tmp_path.iterdir()] == ["a.txt"]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import fcntl
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,6 +51,55 @@ def test_other_options_begin_anew(tmp_path: Path) -> None:
     other = Journal(path, ASKED | {"beam_size": 1})
     assert other.get("a") is None
     other.close()
+    # Until there is a translation with them, the file stays as it is.
+    same = Journal(path, ASKED)
+    assert same.get("a") == said("b")
+    same.close()
+    other = Journal(path, ASKED | {"beam_size": 1})
+    other.add("c", said("d"))
+    other.close()
+    other = Journal(path, ASKED | {"beam_size": 1})
+    assert (other.get("a"), other.get("c")) == (None, said("d"))
+    other.close()
+
+
+def test_without_a_translation_there_is_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "out.journal"
+    Journal(path, ASKED).close()
+    assert not path.exists()
+
+
+def test_two_runs_cannot_write_it(tmp_path: Path) -> None:
+    path = tmp_path / "out.journal"
+    first = Journal(path, ASKED)
+    with pytest.raises(BlockingIOError):
+        Journal(path, ASKED)
+    first.add("a", said("b"))
+    first.close()
+    second = Journal(path, ASKED)
+    assert second.get("a") == said("b")
+    second.remove()
+    assert not path.exists()
+
+
+def test_a_file_that_is_deleted_before_it_is_locked_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "out.journal"
+    first = Journal(path, ASKED)
+    flock, ends = fcntl.flock, [first.remove]
+
+    def late(*arguments: Any) -> None:
+        for end in ends:
+            end()
+        ends.clear()
+        flock(*arguments)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    second = Journal(path, ASKED)
+    second.add("a", said("b"))
+    assert path.exists()
+    second.close()
 
 
 @pytest.mark.parametrize("cut", [1, 2, 10, 40])

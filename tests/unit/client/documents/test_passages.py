@@ -146,6 +146,21 @@ def test_json_lines() -> None:
     assert json.loads(second) == {"text": '«b\n"c"»', "n": [1.5, None]}
 
 
+@pytest.mark.parametrize(
+    ("before", "behind"),
+    [
+        ('{"text": ', ', "price": 19.90, "n": 1e400}'),
+        ('{ "id":' + "9" * 5000 + ',"text" :\t', " }"),
+        ('{"text": "first", "text": ', ', "a": 1, "a": 2}'),
+        ('{"other": "\\ud800 \\u00e4\\/", "t\\u0065xt": ', "}"),
+        ('{"a": {"text": "inner"}, "b": ["}", ","], "text": ', ', "c": [{"text": "inner"}]}'),
+    ],
+)
+def test_all_else_in_json_lines_stays_as_it_is(before: str, behind: str) -> None:
+    line = f'{before}"\\u00e4 \\"b\\""{behind}\r\n'
+    assert marked(Format.JSON_LINES, line) == f'{before}"«ä \\"b\\"»"{behind}\r\n'
+
+
 def test_faults_of_json_lines_are_told_and_stay() -> None:
     lines = '{"other": 1}\n[]\nno\n{"text": 5}\n'
     found = passages_of(Format.JSON_LINES, lines)
