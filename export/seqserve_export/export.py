@@ -11,9 +11,10 @@ from seqserve_export.artifact import Description, write_artifact
 from seqserve_export.calibration import calibrate
 from seqserve_export.halving import halve
 from seqserve_export.options import ExportOptions
-from seqserve_export.parity import Proof, judge, verify
+from seqserve_export.parity import Proof, verify
 from seqserve_export.precision import Precision
 from seqserve_export.quantization import quantize
+from seqserve_export.tolerance import judge
 from seqserve_model.checkpoint import RunDirectory, load_run, read_json
 from seqserve_model.data import read_pairs
 from seqserve_model.options import search_of

@@ -24,10 +24,10 @@ import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from seqserve.errors import SeqserveError
 from seqserve_export.forced import Reading, agreement, read_targets
 from seqserve_export.self_test import Candidate, choose_self_test
 from seqserve_export.sensitivity import mean_difference, sensitivity
+from seqserve_export.tolerance import TOLERANCES
 from seqserve_model.allocator import give_back_freed_memory
 from seqserve_model.data import Pair
 from seqserve_model.evaluate import score
@@ -58,54 +58,6 @@ class Proof(NamedTuple):
     self_test: SelfTest | None
 
 
-class ParityError(SeqserveError):
-    """The artifact and the torch model differ."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tolerance:
-    """How far an artifact may differ from its model."""
-
-    logprob_difference: float  # of any token
-    mean_logprob_difference: float  # where the model itself is not more sensitive than that
-    equal_share: float  # of sentences with equal tokens; near ties may fall either way
-    bleu_loss: float
-    top1_agreement: float
-
-
-TOLERANCES = {
-    "fp32": Tolerance(
-        logprob_difference=1e-3,
-        mean_logprob_difference=1e-4,
-        equal_share=0.998,
-        bleu_loss=0.05,
-        top1_agreement=0.999,
-    ),
-    # Numbers of fp16 are 8,192 times as far apart as those of fp32: differences of 1e-5, as fp32
-    # has them, become 0.1, and more tokens nearly tie.
-    "fp16": Tolerance(
-        logprob_difference=0.1,
-        mean_logprob_difference=0.01,
-        equal_share=0.95,
-        bleu_loss=0.1,
-        top1_agreement=0.99,
-    ),
-    # Sums that differ in the last bit may round a value to the next of 255 steps, which deep
-    # post-norm networks amplify: a change of 1e-6 in the embeddings of Firefox's English→Portuguese
-    # model changes log-probabilities by 0.45 at most, by 0.04 in one token of a hundred.
-    "int8": Tolerance(
-        logprob_difference=1.0,
-        mean_logprob_difference=1e-3,
-        equal_share=0.9,
-        bleu_loss=0.2,
-        top1_agreement=0.97,
-    ),
-}
-"""By precision."""
-_MAX_TIMES_SENSITIVITY = 3
-"""The mean difference may be so many times what a change of last bits makes."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Decoded:
     """Sentences, and what the artifact made of them."""
@@ -126,7 +78,7 @@ def verify(
     open_original: OpenModel | None = None,
     max_decoding_length: int | None = None,
 ) -> Proof:
-    """Runs the model and its artifact on the same sentences; :func:`judge` judges the results.
+    """Runs the model and its artifact on the same sentences; what comes of it is judged apart.
 
     Args:
         open_model: Gives the model at the artifact's precision.
@@ -272,32 +224,3 @@ def _scores(pairs: Sequence[Pair], of_torch: list[str], of_artifact: list[str]) 
         "bleu_signature": ours.bleu_signature,
         "chrf_signature": ours.chrf_signature,
     }
-
-
-def judge(verification: Verification, precision: str) -> None:
-    """Refuses an artifact that differs too much from its model.
-
-    Raises:
-        ParityError: It does; the message names the difference and the tolerance.
-    """
-    tolerance = TOLERANCES[precision]
-    share = verification.sentences_equal / verification.sentences
-    sensitive = _MAX_TIMES_SENSITIVITY * (verification.logprob_sensitivity or 0.0)
-    mean = verification.mean_logprob_difference or 0.0
-    checks = [
-        ("max log-probability difference", verification.max_logprob_difference,
-         "at most", tolerance.logprob_difference),
-        ("mean log-probability difference", mean,
-         "at most", max(tolerance.mean_logprob_difference, sensitive)),
-        ("share of equal sentences", -share, "at least", -tolerance.equal_share),
-        ("top-1 agreement", -verification.top1_agreement, "at least", -tolerance.top1_agreement),
-    ]  # fmt: skip
-    if verification.bleu_torch is not None and verification.bleu_artifact is not None:
-        loss = verification.bleu_torch - verification.bleu_artifact
-        checks.insert(1, ("BLEU lost", loss, "at most", tolerance.bleu_loss))
-    for name, value, bound, limit in checks:
-        if not value <= limit:  # also if it is NaN
-            raise ParityError(
-                f"{name} is {abs(value):.6g}, {bound} {abs(limit):.6g} is allowed for {precision};"
-                " nothing was written"
-            )

@@ -15,10 +15,11 @@ from seqserve_export.calibration import calibrate
 from seqserve_export.export import report
 from seqserve_export.halving import halve
 from seqserve_export.lexicon.addition import add_shortlist
-from seqserve_export.parity import ParityError, Proof, judge, verify
+from seqserve_export.parity import Proof, verify
 from seqserve_export.precision import Caches, Precision, Scales
 from seqserve_export.quantization import Calibration, Range, quantize_in_place
 from seqserve_export.scales import choose_scales
+from seqserve_export.tolerance import ParityError, judge
 from seqserve_import.checkpoint import Checkpoint, CheckpointError
 from seqserve_import.families import family_of
 from seqserve_import.family import Family

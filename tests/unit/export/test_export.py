@@ -12,8 +12,8 @@ from tests.tiny import SENTENCES
 from seqserve.errors import OptionError
 from seqserve_export import export as module
 from seqserve_export.command import main
-from seqserve_export.parity import TOLERANCES, ParityError
 from seqserve_export.restore import restore
+from seqserve_export.tolerance import TOLERANCES, ParityError
 from seqserve_model.checkpoint import RunDirectory, named_weights, write_json, write_tensors
 from seqserve_model.data import Pair, write_pairs
 from seqserve_model.transformer import Transformer

@@ -23,8 +23,8 @@ from tests.unit.export.test_graphs import (
 from seqserve.errors import OptionError
 from seqserve_export.artifact import Description, write_artifact
 from seqserve_export.halving import dtype_of, halve
-from seqserve_export.parity import TOLERANCES
 from seqserve_export.quantization import precision_of
+from seqserve_export.tolerance import TOLERANCES
 from seqserve_model.config import DecoderCell, PositionScheme
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.manifest import Manifest

@@ -13,8 +13,8 @@ from tests.unit.import_.conftest import MARIAN_SEED, MakeCheckpoint
 
 from seqserve.errors import OptionError
 from seqserve_export import artifact
-from seqserve_export.parity import ParityError
 from seqserve_export.restore import restore
+from seqserve_export.tolerance import ParityError
 from seqserve_import import importing
 from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.command import main
