@@ -63,11 +63,20 @@ def test_judge_refuses_with_both_numbers(
 def test_sensitive_model_may_differ_by_a_multiple_of_what_last_bits_do(
     verification: Verification,
 ) -> None:
-    differing = dataclasses.replace(verification, mean_logprob_difference=5e-3)
+    differing = dataclasses.replace(verification, mean_logprob_difference=5e-3, tokens=10_000)
     judge(dataclasses.replace(differing, logprob_sensitivity=2e-3), "int8")
     for sensitivity in (None, 1e-3):
         with pytest.raises(ParityError, match=r"mean log-probability difference is 0\.005"):
             judge(dataclasses.replace(differing, logprob_sensitivity=sensitivity), "int8")
+
+
+def test_of_few_tokens_one_value_may_decide(verification: Verification) -> None:
+    differing = dataclasses.replace(verification, mean_logprob_difference=5e-3)
+    judge(dataclasses.replace(differing, tokens=200), "int8")
+    with pytest.raises(ParityError, match=r"0\.005, at most 0\.0035 is allowed"):
+        judge(dataclasses.replace(differing, tokens=400), "int8")
+    with pytest.raises(ParityError, match="mean"):
+        judge(dataclasses.replace(differing, tokens=200), "fp32")
 
 
 def test_better_bleu_is_no_fault(verification: Verification) -> None:
