@@ -15,12 +15,13 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from bench.comparison import MIN_EQUAL_SHARE, equal_share, spread
+from bench.comparison import MIN_EQUAL_SHARE, equal_share, shown, spread
 from bench.garbage import freeze_objects
 from bench.native_marian import MarianPeer, NativeModel
 from bench.numbered_words import TokenizedPeer
+from bench.peers import TextPeer
 from bench.provenance import print_signature
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.tokenizer import Tokenizer
@@ -33,16 +34,6 @@ _SENTENCES = 96
 """Of a turn on each core where many are in flight: full batches."""
 _ALONE = 32
 """Of a turn where one is."""
-
-
-class _Engine(Protocol):
-    """Translates texts with a number of rows in flight."""
-
-    def translate(self, texts: Sequence[str]) -> list[str]:
-        """Gives the translations in order."""
-
-    def close(self) -> None:
-        """Gives back threads and memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +138,13 @@ def compare(
 @contextmanager
 def _engines(
     model: NativeModel, artifacts: dict[str, Path], cores: int, rows: int, length: int
-) -> Iterator[dict[tuple[str, str], _Engine]]:
+) -> Iterator[dict[tuple[str, str], TextPeer]]:
     """Gives the engines by their names and ways."""
     with ExitStack() as stack:
-        found: dict[tuple[str, str], _Engine] = {}
+        found: dict[tuple[str, str], TextPeer] = {}
         for way in _ways(model):
             options = model.options(way.precision, has_shortlist=way.has_shortlist, rows=rows)
-            build: dict[str, Callable[[], _Engine]] = {
+            build: dict[str, Callable[[], TextPeer]] = {
                 "seqserve": lambda way=way: _Seqserve(  # type: ignore[misc]
                     artifacts[way.precision], way.has_shortlist, rows, cores, length
                 ),
@@ -164,12 +155,12 @@ def _engines(
         yield found
 
 
-def _marian(model: NativeModel, options: list[str], cores: int) -> _Engine:
+def _marian(model: NativeModel, options: list[str], cores: int) -> TextPeer:
     peer = MarianPeer(options, cores)
     return TokenizedPeer(peer, model.tokenizer) if model.tokenizer else peer
 
 
-def _timed(engine: _Engine, texts: list[str], *, at_once: bool) -> float:
+def _timed(engine: TextPeer, texts: list[str], *, at_once: bool) -> float:
     began_s = time.perf_counter()
     for batch in [texts] if at_once else [[text] for text in texts]:
         engine.translate(batch)
@@ -227,7 +218,7 @@ def print_table(name: str, table: dict[str, Any]) -> None:
         ratio, ours, theirs = way["ratio"], way["seqserve"], way["Marian"]
         print(
             f"  {way['name']:22}{ours['tokens_per_s']:10,.0f}{theirs['tokens_per_s']:10,.0f}"
-            f"   {ratio['median']:5.2f} ({ratio['low']:.2f}-{ratio['high']:.2f})"
+            f"   {shown(ratio, 5)}"
             f"   {ours['equal_share']:.0%}, {theirs['equal_share']:.0%}"
         )
     print_signature()

@@ -93,6 +93,11 @@ def spread(values: Sequence[float]) -> dict[str, float]:
     return {"median": statistics.median(values), "low": min(values), "high": max(values)}
 
 
+def shown(ratio: dict[str, float], width: int = 0) -> str:
+    """Writes what :func:`spread` gave; ``width`` is that of the median."""
+    return f"{ratio['median']:{width}.2f} ({ratio['low']:.2f}-{ratio['high']:.2f})"
+
+
 def print_table(table: dict[str, Any], base: str) -> None:
     """Prints what :func:`compare` gave, each peer as a multiple of ``base``."""
     way = f", {table['name']}" if "name" in table else ""
@@ -102,7 +107,7 @@ def print_table(table: dict[str, Any], base: str) -> None:
         ratio = peer["ratios"][base]
         print(
             f"  {peer['name']:26}{peer['tokens_per_s']:10,.0f}{peer['tokens_per_s_best']:10,.0f}"
-            f"   {ratio['median']:5.2f} ({ratio['low']:.2f}-{ratio['high']:.2f})"
+            f"   {shown(ratio, 5)}"
             f" {peer['equal_share']:22.1%}"
         )
     print_signature()

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import checkpoints
-from bench.comparison import MIN_EQUAL_SHARE, equal_share, spread
+from bench.comparison import MIN_EQUAL_SHARE, equal_share, shown, spread
 from bench.marian import MARIAN_BASE, sources
 from bench.provenance import print_signature
 from bench.turn import Turn, take
@@ -143,10 +143,9 @@ def print_table(table: dict[str, Any]) -> None:
         )
     print(f"\n  {'engine':20}{'start':>8}{'memory':>12}{'tokens/s':>10}   times {_BASE}")
     for peer in table["peers"]:
-        ratio = peer["ratio"]
         print(
             f"  {peer['name']:20}{peer['ready_s']:6.1f} s{peer['resident_mb']:9,.0f} MB"
-            f"{peer['tokens_per_s']:10,.0f}   {ratio['median']:5.2f}"
-            f" ({ratio['low']:.2f}-{ratio['high']:.2f}) {peer['equal_share']:7.1%}"
+            f"{peer['tokens_per_s']:10,.0f}   {shown(peer['ratio'], 5)}"
+            f" {peer['equal_share']:7.1%}"
         )
     print_signature()

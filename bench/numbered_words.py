@@ -8,16 +8,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
+from bench.peers import TextPeer
 from seqserve_model.config import TransformerConfig
 from seqserve_server.contract.tokenizer import EOS, UNK, Tokenizer
-
-
-class _Peer(Protocol):
-    def translate(self, texts: Sequence[str]) -> list[str]: ...
-
-    def close(self) -> None: ...
 
 
 def words(size: int, eos_id: int, unk_id: int) -> list[str]:
@@ -35,7 +29,7 @@ def write_vocabulary(config: TransformerConfig, path: Path) -> None:
 class TokenizedPeer:
     """A peer whose vocabulary is numbered words; a tokenizer divides and joins texts for it."""
 
-    def __init__(self, peer: _Peer, tokenizer: Tokenizer) -> None:
+    def __init__(self, peer: TextPeer, tokenizer: Tokenizer) -> None:
         """Takes the peer and the tokenizer of its model."""
         self._peer, self._tokenizer = peer, tokenizer
         self._words = words(tokenizer.vocabulary_size, tokenizer.eos_id, tokenizer.unk_id)

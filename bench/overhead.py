@@ -17,7 +17,7 @@ from typing import Any
 import uvloop
 
 from bench.artifacts import repository_of
-from bench.comparison import spread
+from bench.comparison import shown, spread
 from bench.engine import EngineProcess, EngineRun
 from bench.load import Caller, closed_loop
 from bench.process import PATIENT, ServerProcess
@@ -150,11 +150,7 @@ def print_table(report: dict[str, Any]) -> None:
             f"{rates['cpu_ms_per_request']:16.2f}{rates['cores_busy']:12.2f}"
         )
     for name in ("tokens_per_s", "tokens_per_cpu_s"):
-        spread = ratio[name]
-        print(
-            f"  served / alone, {name.replace('_', ' '):20}{spread['median']:.2f}"
-            f" ({spread['low']:.2f}-{spread['high']:.2f})"
-        )
+        print(f"  served / alone, {name.replace('_', ' '):20}{shown(ratio[name])}")
     print(
         f"  CPU ms a request of the event loop {server['event_loop_cpu_ms_per_request']:.2f},"
         f" of the caller {server['client_cpu_ms_per_request']:.2f}\n"

@@ -46,6 +46,16 @@ class Peer(Protocol):
         """Gives back threads and memory."""
 
 
+class TextPeer(Protocol):
+    """An engine that takes texts, with a number of rows in flight."""
+
+    def translate(self, texts: Sequence[str]) -> list[str]:
+        """Gives the translations in order."""
+
+    def close(self) -> None:
+        """Gives back threads and memory."""
+
+
 class SeqservePeer:
     """This project's engine, without gRPC: one worker of one thread per core."""
 

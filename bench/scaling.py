@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.comparison import spread
+from bench.comparison import shown, spread
 from bench.engine import EngineProcess, EngineRun
 from bench.provenance import print_signature
 from bench.sentences import everyday
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.engine.worker import doubling
 from seqserve_server.front.cores import available_cores
 
 _ROWS = 32
@@ -59,9 +60,8 @@ class Run:
 
 def layouts(cores: int) -> list[Layout]:
     """Lists one core, then twice as many each time up to all, in one process and in one each."""
-    sizes = [*(2**power for power in range(1, (cores - 1).bit_length())), cores]
-    many = [layout for size in sizes for layout in (Layout(1, size), Layout(size, 1))]
-    return list(dict.fromkeys([Layout(1, 1), *many]))
+    found = [layout for size in doubling(cores) for layout in (Layout(1, size), Layout(size, 1))]
+    return list(dict.fromkeys(found))
 
 
 def measure(artifact: Path, rounds: int, *, repeat: int) -> dict[str, Any]:
@@ -154,9 +154,8 @@ def print_table(report: dict[str, Any]) -> None:
         f"  {'cores':>5}{'processes':>11}{'workers of each':>17}{'tokens/s':>10}   times one core"
     )
     for row in report["layouts"]:
-        by = row["by_one_core"]
         print(
             f"  {row['processes'] * row['workers']:5}{row['processes']:11}{row['workers']:14}"
-            f"{row['tokens_per_s']:10,.0f}   {by['median']:.2f} ({by['low']:.2f}-{by['high']:.2f})"
+            f"{row['tokens_per_s']:10,.0f}   {shown(row['by_one_core'])}"
         )
     print_signature()

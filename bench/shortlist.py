@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import marian, offline
-from bench.comparison import MIN_EQUAL_SHARE, equal_share
+from bench.comparison import MIN_EQUAL_SHARE, equal_share, shown
 from bench.drawn_shortlist import draw_shortlist, draw_sources
 from bench.marian import MARIAN_BASE
 from bench.peers import CTranslate2Converter, CTranslate2Peer, Peer, Rows, SeqservePeer
@@ -161,10 +161,10 @@ def print_table(table: dict[str, Any]) -> None:
         for engine, (plain, listed) in zip(_ENGINES, pairs, strict=True):
             print(
                 f"  {f'{engine} {precision}':18}{plain['tokens_per_s']:9,.0f}"
-                f"{listed['tokens_per_s']:27,.0f}   {_shown(listed['ratios'][plain['name']])}"
+                f"{listed['tokens_per_s']:27,.0f}   {shown(listed['ratios'][plain['name']])}"
             )
         ratios = [
-            _shown(ours["ratios"][theirs["name"]]) for ours, theirs in zip(*pairs, strict=True)
+            shown(ours["ratios"][theirs["name"]]) for ours, theirs in zip(*pairs, strict=True)
         ]
         print(f"  seqserve / CTranslate2, {precision}: {ratios[0]}, with shortlist {ratios[1]}")
     print_signature()
@@ -177,7 +177,3 @@ def _pair(table: dict[str, Any], name: str) -> tuple[dict[str, Any], dict[str, A
         key=lambda peer: str(peer["name"]).endswith("with shortlist"),
     )
     return plain, listed
-
-
-def _shown(ratio: dict[str, float]) -> str:
-    return f"{ratio['median']:.2f} ({ratio['low']:.2f}-{ratio['high']:.2f})"

@@ -222,10 +222,11 @@ def _lines(path: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _open(path: Path) -> Iterator[IO[bytes]]:
-    if path.suffix == ".zip" and path.is_file() and not zipfile.is_zipfile(path):
-        raise OptionError(f"{path}: is no zip archive, or damaged; download it again")
     # A pipe is not asked: it can be opened only once.
-    if path.is_file() and zipfile.is_zipfile(path):
+    is_zip = path.is_file() and zipfile.is_zipfile(path)
+    if path.suffix == ".zip" and path.is_file() and not is_zip:
+        raise OptionError(f"{path}: is no zip archive, or damaged; download it again")
+    if is_zip:
         with zipfile.ZipFile(path) as archive:
             texts = [n for n in archive.namelist() if n.endswith(".txt") and n[0] != "_"]
             if len(texts) != 1:

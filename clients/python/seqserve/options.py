@@ -76,9 +76,8 @@ def option(
         secret: Take the value from the variable alone, because every user of the machine can read a
             command line; the help of another option should name the variable.
     """
-    metadata = dict(help=help, minimum=minimum, maximum=maximum, fault=fault)
-    metadata |= dict(positional=positional)
-    metadata |= dict(short=short, metavar=metavar, group=group, secret=secret)
+    metadata = dict(help=help, minimum=minimum, maximum=maximum, fault=fault, secret=secret)
+    metadata |= dict(positional=positional, short=short, metavar=metavar, group=group)
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata, repr=not secret)

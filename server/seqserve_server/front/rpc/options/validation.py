@@ -9,15 +9,13 @@ MAX_SOURCES = 1024
 """Maximum number of sources in one call."""
 MAX_CHARACTERS_PER_TOKEN = 32
 """A token rarely has more; a text that does is refused before it is tokenized."""
+_TOO_LONG = "split it into sentences, or set options.segmentation"
 
 
 def check_count(sources: int) -> None:
     """Checks the number of sources in a batch."""
     if not 1 <= sources <= MAX_SOURCES:
         raise InvalidRequest("sources", f"are {sources}; a call takes 1 to {MAX_SOURCES}")
-
-
-_TOO_LONG = "split it into sentences, or set options.segmentation"
 
 
 def check_source(source: str, manifest: Manifest) -> None:
