@@ -1,48 +1,91 @@
-"""Joins traced graphs to one, in which a condition chooses the branch that runs."""
+"""Joins traced graphs to one, in which conditions choose the branch that runs."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from onnxscript import ir
 
 
-def join(stem: ir.Model, condition: ir.Value, then: ir.Model, otherwise: ir.Model) -> None:
-    """Appends an If to a graph; its outputs take the place of the outputs that the branches read.
+class Fork(NamedTuple):
+    """Two branches, of which a condition chooses one. All have the same outputs."""
+
+    condition: str
+    """A bool ``[]``, a new input of the whole graph."""
+    then: ir.Graph | Fork
+    """Runs if it is true."""
+    otherwise: ir.Graph | Fork
+    """Runs if it is false."""
+
+
+def join(stem: ir.Model, fork: Fork) -> None:
+    """Appends a fork to a graph; its outputs take the place of the outputs that the branches read.
 
     Inputs of a branch are the stem's outputs or inputs of the same name, or new inputs of the whole
     graph. Weights of the branches become the whole graph's, which alone keeps weights in a file.
 
     Args:
         stem: Runs first.
-        condition: bool ``[]``, a new input of the whole graph.
-        then: The branch that runs if it is true.
-        otherwise: The branch that runs if it is false; it has the same outputs.
+        fork: Runs then.
     """
-    graph = stem.graph
-    graph.inputs.append(condition)
-    outputs = [_declared(value) for value in then.graph.outputs]
-    read = {value.name for branch in (then, otherwise) for value in branch.graph.inputs}
-    branches = {
-        "then_branch": _branch(then.graph, "then", graph),
-        "else_branch": _branch(otherwise.graph, "otherwise", graph),
-    }
-    attributes = [ir.AttrGraph(name, branch) for name, branch in branches.items()]
-    graph.append(ir.Node("", "If", [condition], attributes, outputs=outputs))
+    graph, outputs = stem.graph, _outputs(fork)
+    read = {value.name for branch in _branches(fork) for value in branch.inputs}
+    graph.append(_choice(fork, outputs, "", graph))
     kept = [value for value in graph.outputs if value.name not in read]
     graph.outputs[:] = [*outputs, *kept]
 
 
-def _declared(value: ir.Value) -> ir.Value:
-    """Copies a value's name, type and shape; axes that are free get no name.
+def _branches(fork: Fork) -> Iterator[ir.Graph]:
+    for branch in (fork.then, fork.otherwise):
+        if isinstance(branch, Fork):
+            yield from _branches(branch)
+        else:
+            yield branch
 
-    ONNX Runtime reuses memory by the names of axes, and each graph has names of its own.
+
+def _outputs(fork: Fork) -> list[ir.Value]:
+    """Declares the outputs of a fork, with the axes that have one size in all branches."""
+    outputs = [branch.outputs for branch in _branches(fork)]
+    return [_declared(*values) for values in zip(*outputs, strict=True)]
+
+
+def _choice(fork: Fork, outputs: list[ir.Value], place: str, graph: ir.Graph) -> ir.Node:
+    """Makes the If of a fork; its ``place`` in the forks around it begins all names in it."""
+    boolean = ir.TensorType(ir.DataType.BOOL)
+    condition = ir.Value(name=fork.condition, type=boolean, shape=ir.Shape([]))
+    graph.inputs.append(condition)
+    branches = {
+        "then_branch": _branch(fork.then, f"{place}then.", graph),
+        "else_branch": _branch(fork.otherwise, f"{place}otherwise.", graph),
+    }
+    attributes = [ir.AttrGraph(name, branch) for name, branch in branches.items()]
+    return ir.Node("", "If", [condition], attributes, outputs=outputs)
+
+
+def _declared(*values: ir.Value) -> ir.Value:
+    """Copies the name and type of values, and the sizes in which they agree; other axes are free.
+
+    A free axis gets no name: ONNX Runtime reuses memory by the names of axes, and each graph has
+    names of its own.
     """
-    assert value.shape is not None
-    shape = ir.Shape([size if isinstance(size, int) else None for size in value.shape])
-    return ir.Value(name=value.name, shape=shape, type=value.type)
+    shapes = [value.shape for value in values if value.shape is not None]
+    sizes = [axis[0] if _is_fixed(axis) else None for axis in zip(*shapes, strict=True)]
+    return ir.Value(name=values[0].name, shape=ir.Shape(sizes), type=values[0].type)
 
 
-def _branch(branch: ir.Graph, prefix: str, graph: ir.Graph) -> ir.Graph:
+def _is_fixed(axis: tuple[int | ir.SymbolicDim, ...]) -> bool:
+    return isinstance(axis[0], int) and all(size == axis[0] for size in axis)
+
+
+def _branch(branch: ir.Graph | Fork, place: str, graph: ir.Graph) -> ir.Graph:
     """Makes a graph one that reads the values of another, with names that occur nowhere else."""
+    if isinstance(branch, Fork):
+        outputs = _outputs(branch)
+        choice = _choice(branch, outputs, place, graph)
+        for value in outputs:
+            value.name = f"{place}{value.name}"
+        return ir.Graph([], outputs, nodes=[choice], name=place)
     outer = {value.name: value for value in (*graph.inputs, *graph.outputs)}
     for value in list(branch.inputs):
         if value.name not in outer:
@@ -53,9 +96,9 @@ def _branch(branch: ir.Graph, prefix: str, graph: ir.Graph) -> ir.Graph:
     branch.inputs.clear()
     for name, value in list(branch.initializers.items()):
         del branch.initializers[name]
-        value.name = f"{prefix}.{name}"
+        value.name = f"{place}{name}"
         graph.register_initializer(value)
     for node in branch.all_nodes():
         for value in node.outputs:
-            value.name = f"{prefix}.{value.name}"
+            value.name = f"{place}{value.name}"
     return branch

@@ -106,28 +106,6 @@ def add_at(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
     return _one("ScatterElements", [x, index, values], x, x.shape, axis=-1, reduction="add")
 
 
-def argmax(logits: Tensor) -> Tensor:
-    """Finds the first index of each row's largest logit, ``[B, V]`` → ``[B, 1]``.
-
-    In two stages, which is exact: the best block by its maximum, then the best within that block.
-    One ArgMax over a whole row is scalar code on the CPU and takes ten times as long.
-    """
-    size = block_size(logits.size(-1))
-    blocks = logits.view(-1, logits.size(-1) // size, size)  # [B, V / size, size]
-    # Axes are counted from the first: from the last, ONNX Runtime fails on zero rows.
-    best = blocks.amax(2).argmax(1, keepdim=True)  # [B, 1]
-    shape = (logits.size(0), size)
-    within = _one("GatherND", [blocks, best], logits, shape, batch_dims=1)  # [B, size]
-    return best * size + within.argmax(1, keepdim=True)
-
-
-def block_size(vocabulary_size: int) -> int:
-    """Chooses the block of :func:`argmax`: the divisor of the size nearest to 128, up to 512."""
-    sizes = range(1, min(vocabulary_size, 512) + 1)
-    divisors = [size for size in sizes if vocabulary_size % size == 0]
-    return min(divisors, key=lambda size: abs(size - 128))
-
-
 def log_softmax(
     logits: Tensor, tokens: Tensor, top_k: Tensor, return_logprobs: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:

@@ -14,7 +14,12 @@ from torch.export import Dim
 from seqserve_export.graphs.decoder import DecoderGraph, LayerCaches, StepRows
 from seqserve_export.graphs.encoder import EncoderGraph
 from seqserve_export.graphs.scorer import ScorerGraph
-from seqserve_export.graphs.step_outputs import OUTPUTS, FullOutputs, PlainOutputs
+from seqserve_export.graphs.step_outputs import (
+    OUTPUTS,
+    FullOutputs,
+    PlainOutputs,
+    ScoredOutputs,
+)
 from seqserve_export.halving import dtype_of
 from seqserve_export.quantization import cache_scales
 from seqserve_export.shortlist import GROUP
@@ -50,14 +55,14 @@ class Program:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Two ends of a graph, of which a condition chooses one.
+    """Ends of a graph, of which conditions choose one.
 
     Their inputs are outputs of the graph, which are dropped then, or inputs of their own.
     """
 
     condition: Input
-    then: Program
-    otherwise: Program
+    then: Program | Choice
+    otherwise: Program | Choice
 
 
 def _int32(*values: int) -> Tensor:
@@ -117,20 +122,26 @@ def _decoder(model: Transformer) -> Program:
 
 def _step_outputs(model: Transformer, rows: int) -> Choice:
     logits = Input("raw_logits", torch.zeros(rows, model.config.vocabulary_size), (0,))
+    top_k = Input("top_k", _int64(4), (0,))
     options = [
         Input("features", torch.zeros(rows, model.config.width, dtype=dtype_of(model)), (0,)),
         logits,
         Input("bias_tokens", _int64(rows, 3), (0, 1)),
         Input("bias_values", torch.zeros(rows, 3), (0, 1)),
         Input("return_logprobs", torch.tensor(True)),
-        Input("top_k", _int64(4), (0,)),
+        top_k,
         Input("num_logits", _int64(5), (0,)),
         Input("allowed_tokens", _int64(2, GROUP), (0,)),
     ]
+    full = Program(module=FullOutputs(model), inputs=options, outputs=OUTPUTS)
+    scored = Program(module=ScoredOutputs(), inputs=[logits, top_k], outputs=OUTPUTS)
+    plain = Program(module=PlainOutputs(), inputs=[logits], outputs=OUTPUTS)
     return Choice(
         condition=Input("has_options", torch.tensor(True)),
-        then=Program(module=FullOutputs(model), inputs=options, outputs=OUTPUTS),
-        otherwise=Program(module=PlainOutputs(), inputs=[logits], outputs=OUTPUTS),
+        then=Choice(
+            condition=Input("only_scores", torch.tensor(True)), then=scored, otherwise=full
+        ),
+        otherwise=plain,
     )
 
 

@@ -13,8 +13,8 @@ from onnxscript import ir, opset21
 from onnxscript.optimizer import optimize_ir
 from torch import Tensor, nn
 
-from seqserve_export.branches import join
-from seqserve_export.program import Program
+from seqserve_export.branches import Fork, join
+from seqserve_export.program import Choice, Program
 
 OPSET = 21
 
@@ -26,13 +26,18 @@ _LINEAR = torch.ops.aten.linear.default
 
 def trace(program: Program) -> ir.Model:
     """Exports one graph; its large constants are the program's own tensors, not copies of them."""
-    model, choice = _traced(program), program.choice
-    if choice is not None:
-        condition = ir.Value(
-            name=choice.condition.name, type=ir.TensorType(ir.DataType.BOOL), shape=ir.Shape([])
-        )
-        join(model, condition, _traced(choice.then), _traced(choice.otherwise))
+    model = _traced(program)
+    if program.choice is not None:
+        join(model, _fork(program.choice))
     return model
+
+
+def _fork(choice: Choice) -> Fork:
+    then, otherwise = (
+        _fork(end) if isinstance(end, Choice) else _traced(end).graph
+        for end in (choice.then, choice.otherwise)
+    )
+    return Fork(choice.condition.name, then, otherwise)
 
 
 def _traced(program: Program) -> ir.Model:

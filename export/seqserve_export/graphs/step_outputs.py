@@ -1,14 +1,15 @@
-"""The end of a decoder step: from its features and logits to what it returns.
+"""The three ends of a decoder step: from its features and logits to what it returns.
 
-Most steps have rows that want their next tokens and nothing else. They take a branch without the
-nodes of the options, which cost a tenth of a small model's step even where there is nothing to do.
+Most steps have rows that want their next tokens and nothing else, and most others are of beams,
+which want the best tokens and their log-probabilities. Both take an end without the nodes of the
+other options, which cost a tenth of a small model's step even where there is nothing to do.
 """
 
 from __future__ import annotations
 
 from torch import Tensor, nn
 
-from seqserve_export import operators
+from seqserve_export import operators, ranking
 from seqserve_export.shortlist import GROUP, project_tokens
 from seqserve_model.transformer import Transformer
 
@@ -20,7 +21,7 @@ OUTPUTS = [
     "logits",
     "allowed_logits",
 ]
-"""What both branches return."""
+"""What each end returns."""
 
 
 class FullOutputs(nn.Module):
@@ -63,9 +64,31 @@ class FullOutputs(nn.Module):
         """
         allowed_logits = project_tokens(self.projection, features, allowed_tokens, self.bias)
         logits = operators.add_at(raw_logits, bias_tokens, bias_values)
-        tokens = operators.argmax(logits)  # [P, 1]
+        tokens = ranking.argmax(logits, ranking.block_maxima(logits))  # [P, 1]
         logprobs = operators.log_softmax(logits, tokens, top_k, return_logprobs)
         return tokens, *logprobs, logits[:, : num_logits.size(0)], allowed_logits
+
+
+class ScoredOutputs(nn.Module):
+    """Returns the next tokens, top tokens, and their log-probabilities."""
+
+    def forward(self, raw_logits: Tensor, top_k: Tensor) -> tuple[Tensor, ...]:
+        """Chooses the next tokens of P rows and scores them; the other outputs are empty.
+
+        Args:
+            raw_logits: ``[P, V]``.
+            top_k: Its length K is the number of top tokens to list, int64 ``[K]``; may be empty.
+
+        Returns:
+            Next token int64 ``[P, 1]``, its log-probability ``[P]``, the top-k tokens int64
+            ``[P, K]``, best first, and their log-probabilities ``[P, K]``.
+        """
+        maxima = ranking.block_maxima(raw_logits)
+        tokens = ranking.argmax(raw_logits, maxima)  # [P, 1]
+        top_tokens = ranking.largest(raw_logits, maxima, top_k.size(0))  # [P, K]
+        logprobs = raw_logits.log_softmax(-1)
+        found = logprobs.gather(1, tokens).squeeze(1), top_tokens, logprobs.gather(1, top_tokens)
+        return tokens, *found, *_no_logits(raw_logits)
 
 
 class PlainOutputs(nn.Module):
@@ -73,12 +96,16 @@ class PlainOutputs(nn.Module):
 
     def forward(self, raw_logits: Tensor) -> tuple[Tensor, ...]:
         """Gives the next token of P rows, int64 ``[P, 1]``; the other outputs are empty."""
-        tokens = operators.argmax(raw_logits)  # [P, 1]
+        tokens = ranking.argmax(raw_logits, ranking.block_maxima(raw_logits))  # [P, 1]
         return (
             tokens,
             operators.zeros(raw_logits, 0),
             operators.zeros(tokens, 0, 0),
             operators.zeros(raw_logits, 0, 0),
-            operators.zeros(raw_logits, 0, 0),
-            operators.zeros(raw_logits, 0, 0, GROUP),
+            *_no_logits(raw_logits),
         )
+
+
+def _no_logits(like: Tensor) -> tuple[Tensor, Tensor]:
+    """Gives no logits, of all tokens and of allowed ones."""
+    return operators.zeros(like, 0, 0), operators.zeros(like, 0, 0, GROUP)

@@ -53,7 +53,8 @@ class SlotCache:
         self._num_tokens = 0
         self._max_length = np.full(1, _MIN_LENGTH, np.int32)
         self._max_source_length = np.full(1, _MIN_LENGTH, np.int32)
-        self._has_options, self._return_logprobs = np.array(True), np.array(True)
+        self._has_options, self._only_scores = np.array(True), np.array(True)
+        self._return_logprobs = np.array(True)
         self.returned_logprobs = self._graph_sums = True
         """Whether the last step computed log-probabilities."""
         self._masks = TokenMasks(slots, manifest.limits.max_target_length, self._eos)
@@ -78,6 +79,7 @@ class SlotCache:
             "source_last_index": self._source_last_index,
             "max_source_length": self._max_source_length,
             "has_options": self._has_options,
+            "only_scores": self._only_scores,
             "bias_tokens": self._masks.tokens,
             "bias_values": self._masks.values,
             "return_logprobs": self._return_logprobs,
@@ -120,7 +122,7 @@ class SlotCache:
 
     def move(self, source: int, target: int) -> None:
         """Copies one row over another, no further than it is filled."""
-        self._target.copy(source, target, int(self.lengths[source]))
+        self._target.copy(source, target, 0, int(self.lengths[source]))
         self._cross.copy(source, target, int(self.source_lengths[source]))
         for array in (self.tokens, self.lengths, self.source_lengths, self._source_last_index):
             array[target] = array[source]
@@ -129,9 +131,18 @@ class SlotCache:
         self.release(source)
         self._rows_measured = 0
 
-    def branch(self, sources: Array, targets: Array) -> None:
-        """Copies the targets of rows over other rows of the same source."""
-        self._target.copy(sources, targets, int(self.lengths[sources].max()))
+    def branch(self, sources: Array, targets: Array, shared: Array) -> None:
+        """Copies the targets of rows over other rows of the same source.
+
+        Args:
+            sources: Rows, any of them more than once.
+            targets: As many rows, none of them among the sources.
+            shared: How many tokens each two of them have read alike, from the first one on.
+        """
+        # One by one: rows differ in where they begin to differ, and most do so near their end.
+        pairs = (sources, targets, shared, self.lengths[sources])
+        for source, target, begin, end in zip(*(each.tolist() for each in pairs), strict=True):
+            self._target.copy(source, target, begin, end)
         self.lengths[targets] = self.lengths[sources]
         self._rows_measured = 0
 
@@ -211,6 +222,7 @@ class SlotCache:
         if self._sizes is None:
             self._sizes = self._step_sizes(rows)
             self._has_options[...] = self._sizes != PLAIN
+            self._only_scores[...] = self._sizes.only_scores
             self._return_logprobs[...] = self._sizes.logprobs
         self._step.run(rows, self._sizes)
         self._choice = self._limited.choose(self._logits, self._masks.by_row)
@@ -224,10 +236,8 @@ class SlotCache:
         if limited.groups and len(limited.rows) == rows:
             return StepSizes(allowed_groups=limited.groups, projects=False, logprobs=logprobs)
         logits = self.vocabulary_size if limited.needs_all_logits else self.num_logits
-        sizes = StepSizes(0, self.top_k, logits, limited.groups, logprobs=logprobs)
-        if self._masks.by_row or sizes != PLAIN:
-            sizes = sizes._replace(biases=self._masks.width)
-        return sizes
+        biases = self._masks.width if self._masks.by_row else 0
+        return StepSizes(biases, self.top_k, logits, limited.groups, logprobs=logprobs)
 
     def _set_return_logprobs(self, return_logprobs: bool, rows: int) -> None:
         self.returned_logprobs = return_logprobs

@@ -16,9 +16,6 @@ import numpy as np
 from seqserve_server.contract.manifest import Architecture
 from seqserve_server.engine.packing import Array, CrossKV
 
-Rows = Array | int | slice
-"""Which rows: any number of them, or one."""
-
 
 class TargetState(Protocol):
     """What a row has read of its target: keys and values, or states of recurrent layers."""
@@ -29,8 +26,8 @@ class TargetState(Protocol):
     def start(self, row: int) -> None:
         """Makes a row one that has read nothing."""
 
-    def copy(self, sources: Rows, targets: Rows, length: int) -> None:
-        """Copies rows that have read at most ``length`` tokens over other rows."""
+    def copy(self, source: int, target: int, begin: int, end: int) -> None:
+        """Copies a row over another one, as far as they differ: entries ``begin`` to ``end``."""
 
     def clear(self, length: int) -> None:
         """Empties all rows, none of which has read more than ``length`` tokens."""
@@ -47,9 +44,9 @@ class SelfAttentionCache:
     def start(self, row: int) -> None:
         """Does nothing: a row reads no further than its length."""
 
-    def copy(self, sources: Rows, targets: Rows, length: int) -> None:
-        """Copies rows that have read at most ``length`` tokens over other rows."""
-        _copy(self.arrays, sources, targets, length)
+    def copy(self, source: int, target: int, begin: int, end: int) -> None:
+        """Copies a row over another one, as far as they differ: tokens ``begin`` to ``end``."""
+        _copy(self.arrays, source, target, begin, end)
 
     def clear(self, length: int) -> None:
         """Empties all rows, none of which has read more than ``length`` tokens."""
@@ -71,10 +68,10 @@ class CellState:
         for states in self.arrays.values():
             states[row] = 0.0
 
-    def copy(self, sources: Rows, targets: Rows, length: int) -> None:
-        """Copies rows over other rows."""
+    def copy(self, source: int, target: int, begin: int, end: int) -> None:
+        """Copies a row over another one; a state is that of all tokens read."""
         for states in self.arrays.values():
-            states[targets] = states[sources]
+            states[target] = states[source]
 
     def clear(self, length: int) -> None:
         """Empties all rows."""
@@ -108,7 +105,7 @@ class CrossAttentionCache:
 
     def copy(self, source: int, target: int, length: int) -> None:
         """Copies a row, whose source has ``length`` tokens, over another one."""
-        _copy(self.arrays, source, target, length)
+        _copy(self.arrays, source, target, 0, length)
         for cache in self.last.values():
             cache[target] = cache[source]
 
@@ -130,9 +127,9 @@ def _by_layer(
     }
 
 
-def _copy(caches: dict[str, Array], sources: Rows, targets: Rows, length: int) -> None:
+def _copy(caches: dict[str, Array], source: int, target: int, begin: int, end: int) -> None:
     for cache in caches.values():
-        cache[targets, :, :length] = cache[sources, :, :length]
+        cache[target, :, begin:end] = cache[source, :, begin:end]
 
 
 def _clear(caches: dict[str, Array], length: int) -> None:

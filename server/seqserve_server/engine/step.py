@@ -31,11 +31,16 @@ class StepSizes(NamedTuple):
     logprobs: bool = False
     """Whether log-probabilities are computed."""
 
+    @property
+    def only_scores(self) -> bool:
+        """Whether log-probabilities and top tokens are all that a step computes beside."""
+        return self == StepSizes(top_k=self.top_k, logprobs=True)
+
 
 PLAIN = StepSizes()
 """Next tokens alone: the graph takes its branch without options."""
 
-_SHARED = {"max_length", "max_source_length", "has_options", "return_logprobs"}
+_SHARED = {"max_length", "max_source_length", "has_options", "only_scores", "return_logprobs"}
 """Inputs that all rows share."""
 _SIZED = {"top_k": "top_k", "num_logits": "logits", "allowed_tokens": "allowed_groups"}
 """Inputs whose length is one of the sizes."""
@@ -54,6 +59,8 @@ _PROJECTED = {"projected_rows", "next_tokens", "log_probabilities", *_ROW_SIZED}
 """Arrays of the rows that are projected onto the whole vocabulary."""
 _OPTIONAL = {"log_probabilities", *_ROW_SIZED}
 """Arrays that have no rows if the step is plain."""
+_LOGITS = {"logits", "allowed_logits"}
+"""Arrays that have no rows if the step computes log-probabilities and top tokens alone."""
 INPUTS_AND_OUTPUTS = {*_SHARED, *_SIZED, *_ROW_SIZED, *_PROJECTED}
 """What a decoder graph must have, its caches apart."""
 
@@ -112,8 +119,15 @@ def _shape(name: str, array: Array, rows: int, sizes: StepSizes) -> list[int]:
         return list(array.shape)
     if name in _SIZED:
         return [getattr(sizes, _SIZED[name]), *array.shape[1:]]
-    if (name in _PROJECTED and not sizes.projects) or (name in _OPTIONAL and sizes == PLAIN):
+    if _is_empty(name, sizes):
         rows = 0
     if name in _ROW_SIZED:
         return [rows, getattr(sizes, _ROW_SIZED[name]), *array.shape[1:]]
     return [rows, *array.shape[1:]]
+
+
+def _is_empty(name: str, sizes: StepSizes) -> bool:
+    """Tells whether an array has no rows in a step."""
+    if name in _PROJECTED and not sizes.projects:
+        return True
+    return name in _OPTIONAL if sizes == PLAIN else name in _LOGITS and sizes.only_scores

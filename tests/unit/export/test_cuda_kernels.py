@@ -16,14 +16,15 @@ import onnx
 import pytest
 
 STEPS = {
-    "Add", "ArgMax", "Cast", "ConstantOfShape", "Expand", "FusedMatMul", "Gather", "GatherElements",
-    "GatherND", "Gemm", "GroupQueryAttention", "Identity", "If", "LayerNormalization", "LogSoftmax",
-    "Mul", "MultiHeadAttention", "Neg", "ReduceMax", "Relu", "Reshape", "ScatterElements", "Shape",
-    "Slice", "Split", "Squeeze", "TopK", "Transpose", "Unsqueeze",
+    "Add", "ArgMax", "Cast", "ConstantOfShape", "Div", "Expand", "FusedMatMul", "Gather",
+    "GatherElements", "GatherND", "Gemm", "GroupQueryAttention", "Identity", "If",
+    "LayerNormalization", "LogSoftmax", "Mul", "MultiHeadAttention", "Neg", "ReduceMax", "Relu",
+    "Reshape", "ScatterElements", "Shape", "Slice", "Split", "Squeeze", "Sub", "TopK", "Transpose",
+    "Unsqueeze",
 }  # fmt: skip
 """Operators of encoder and decoder with a kernel for fp16, or for the integers that they read."""
 
-SCORER = STEPS | {"Div", "Less", "MatMul", "Not", "Range", "Softmax", "Trilu", "Where"}
+SCORER = STEPS | {"Less", "MatMul", "Not", "Range", "Softmax", "Trilu", "Where"}
 """Those of the scorer."""
 
 OF_SHAPES = {"Concat"}

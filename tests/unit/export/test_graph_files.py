@@ -155,17 +155,21 @@ def nodes_of(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
                 yield from nodes_of(attribute.g)
 
 
-def test_plain_steps_run_no_node_of_the_options(graphs: dict[str, onnx.ModelProto]) -> None:
-    decoder = graphs["decoder.onnx"].graph
-    [choice] = [node for node in decoder.node if node.op_type == "If"]
-    assert list(choice.input) == ["has_options"]
+def branches_of(graph: onnx.GraphProto, condition: str) -> tuple[onnx.GraphProto, onnx.GraphProto]:
+    """Gives what runs if the condition is true, and if not."""
+    [choice] = [node for node in graph.node if node.op_type == "If"]
+    assert list(choice.input) == [condition]
     branches = {attribute.name: attribute.g for attribute in choice.attribute}
-    full, plain = (
-        {node.op_type for node in nodes_of(branches[name])}
-        for name in ("then_branch", "else_branch")
-    )
-    assert {"ScatterElements", "LogSoftmax", "TopK"} <= full
-    assert not {"ScatterElements", "LogSoftmax", "TopK", "If", "Gather"} & plain
+    return branches["then_branch"], branches["else_branch"]
+
+
+def test_steps_run_no_node_of_options_that_no_row_has(graphs: dict[str, onnx.ModelProto]) -> None:
+    decoder = graphs["decoder.onnx"].graph
+    with_options, plain = branches_of(decoder, "has_options")
+    scored, full = branches_of(with_options, "only_scores")
+    changes, lists = {"ScatterElements", "If", "Gather"}, {"LogSoftmax", "TopK"}
+    operators = [{node.op_type for node in nodes_of(end)} for end in (full, scored, plain)]
+    assert [found & (changes | lists) for found in operators] == [changes | lists, lists, set()]
     options = {"bias_tokens", "bias_values", "top_k", "num_logits", "allowed_tokens"}
     assert not options & {name for node in decoder.node for name in node.input}
 

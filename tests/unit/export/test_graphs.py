@@ -373,12 +373,3 @@ def test_one_output_is_computed_alone(scorer: Runtime, scored: list[np.ndarray])
         SOURCE.numpy(), LENGTHS.numpy().astype(np.int32), TARGET.numpy(), ["log_probabilities"]
     )
     np.testing.assert_array_equal(log_probabilities, scored[0])
-
-
-@pytest.mark.parametrize("tokens", [1, 7, 24, 128, 384, 509, 1021, 6144, 32_000])
-def test_argmax_block_divides_the_vocabulary(tokens: int) -> None:
-    from seqserve_export.operators import block_size
-
-    size = block_size(tokens)
-    assert tokens % size == 0
-    assert 1 <= size <= 512

@@ -149,13 +149,20 @@ class Rows:
             targets: As many rows, none of them among the sources.
             length: Tokens that they hold, at most.
         """
-        self.cache.branch(sources, targets)
+        self.cache.branch(sources, targets, self._shared(sources, targets, length))
         for array in (self.tokens, self.log_probabilities):
             array[targets, :length] = array[sources, :length]
         if self._top_tokens:
             for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
                 if source in self._top_tokens:
                     self._top_tokens[target] = self._top_tokens[source].copy()
+
+    def _shared(self, sources: Array, targets: Array, length: int) -> Array:
+        """Counts the tokens that each two rows have read alike: the begin token, then outputs."""
+        differ = np.ones((len(sources), length + 1), np.bool_)
+        np.not_equal(self.tokens[sources, :length], self.tokens[targets, :length], differ[:, :-1])
+        shared: Array = differ.argmax(axis=1) + 1
+        return shared
 
     def append(
         self, rows: Array, lengths: Array | int, tokens: Array, log_probabilities: Array

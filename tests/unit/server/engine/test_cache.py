@@ -154,7 +154,8 @@ def test_a_branch_copies_the_target_of_a_row(runtime: FakeRuntime) -> None:
     cache.tokens[1, 0] = 40
     outputs = run(cache, 2, 2)
     assert outputs[0] != outputs[1]
-    cache.branch([1, 1], [0, 3])
+    # They have read the begin token and two more alike.
+    cache.branch(np.array([1, 1]), np.array([0, 3]), np.array([3, 3]))
     cache.tokens[[0, 3], 0] = cache.tokens[1, 0]
     first, second, _, last = run(cache, 3, 4)
     assert first == second == last

@@ -42,7 +42,7 @@ def copies_of_a_step(rig: Rig) -> list[tuple[int, int]]:
     return [
         pair
         for call in branch.call_args_list
-        for pair in zip(*(array.tolist() for array in call.args), strict=True)
+        for pair in zip(*(array.tolist() for array in call.args[:2]), strict=True)
     ]
 
 
