@@ -170,7 +170,7 @@ def write_artifacts(model: Transformer, repository: Path) -> list[Path]:
     """Exports the model as it is and in eight bits, calibrated on what it will be given."""
     sources = marian.sources(_CALIBRATION_ROWS, config=model.config)
     calibration = calibrate(model, sources, _FORCED_LENGTH)
-    integers = quantize(model, calibration, Scales.STATIC, Caches.FLOAT)
+    integers = quantize(model, calibration, Scales.STATIC, Caches.INT8)
     return [
         marian.write(integers, repository, "int8"),
         marian.write(model, repository, "fp32"),

@@ -48,7 +48,7 @@ def write(artifact: Path, repository: Path) -> dict[str, Path]:
     model = widened(restore(artifact))
     tokenizer = Tokenizer.load(artifact / FILE, model.config.vocabulary_size)
     sources = [tokenizer.encode(text) for text in everyday()]
-    integers = quantize(model, calibrate(model, sources), Scales.STATIC, Caches.FLOAT)
+    integers = quantize(model, calibrate(model, sources), Scales.STATIC, Caches.INT8)
     about = "The shipped model at Marian's base size, for benchmarks"
     return {
         precision: write_unproven(one, tokenizer, repository, f"widened-{precision}", about)

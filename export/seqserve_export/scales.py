@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seqserve_export.forced import agreement, read_targets
-from seqserve_export.precision import Caches, Scales
+from seqserve_export.precision import Scales
 from seqserve_export.quantization import Calibration, QuantizedLinear
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.manifest import Quantization
 
 _MAX_LOSS = 0.005
 """Share of tokens that static scales, which are faster, may cost more than those of rows."""
@@ -17,13 +16,16 @@ _SENTENCES = 256
 
 def choose_scales(
     model: Transformer, calibration: Calibration, sources: Sequence[list[int]]
-) -> Quantization:
+) -> tuple[Scales, str]:
     """Compares static scales with those of rows on what the model at full precision decodes.
 
     Args:
         model: In int8, in evaluation mode. The scales of its inputs change.
         calibration: Of these sources.
         sources: Token ids, the end token last.
+
+    Returns:
+        The scales, and the reason for them.
     """
     end = model.config.eos_id
     # The end of a target that reached the limit was not chosen; any token will do to compare.
@@ -37,7 +39,7 @@ def choose_scales(
     reason = (
         f"static ones choose {static:.1%} of the tokens that fp32 chooses, those of rows {row:.1%}"
     )
-    return Quantization(scales=chosen.value, caches=Caches.FLOAT.value, reason=reason)
+    return chosen, reason
 
 
 def _scale_inputs(model: Transformer, calibration: Calibration, scales: Scales) -> None:

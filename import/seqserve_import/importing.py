@@ -35,7 +35,7 @@ from seqserve_model.config import TransformerConfig
 from seqserve_model.data import Pair
 from seqserve_model.revision import current_commit
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.manifest import Manifest, Provenance
+from seqserve_server.contract.manifest import Manifest, Provenance, Quantization
 from seqserve_server.contract.template import Template
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.engine.shortlist import Shortlist
@@ -155,9 +155,10 @@ def _plan(options: ImportOptions) -> _Plan:
         sources = [tokenizer.truncate(tokenizer.encode(pair.source), limit) for pair in pairs]
         calibration = _calibrated(loaded, sources)
         # The weights at full precision are needed no more.
-        rounded = quantize_in_place(model, calibration, Scales.STATIC, Caches.FLOAT)
-        quantization = choose_scales(rounded, calibration, sources)
-        description = replace(description, quantization=quantization)
+        rounded = quantize_in_place(model, calibration, Scales.STATIC, options.caches)
+        scales, reason = choose_scales(rounded, calibration, sources)
+        chosen = Quantization(scales=scales.value, caches=options.caches.value, reason=reason)
+        description = replace(description, quantization=chosen)
     return _Plan(
         options=options,
         family=loaded.family,

@@ -37,17 +37,17 @@ def test_scales_of_rows_must_be_worth_their_time(
 
     monkeypatch.setattr(scales, "read_targets", read)
     monkeypatch.setattr(scales, "agreement", lambda how, _: {"static": static, "row": row}[how])
-    found = choose_scales(rounded, tiny_calibration, [])
-    assert (found.scales, found.caches) == (chosen, "float")
-    assert f"static ones choose {static:.1%} of the tokens" in found.reason
-    assert f"those of rows {row:.1%}" in found.reason
+    found, reason = choose_scales(rounded, tiny_calibration, [])
+    assert found.value == chosen
+    assert f"static ones choose {static:.1%} of the tokens" in reason
+    assert f"those of rows {row:.1%}" in reason
 
 
 def test_range_that_one_row_stretches_calls_for_scales_of_rows(
     rounded: Transformer, tiny_calibration: Calibration, tiny_tokenizer: Tokenizer
 ) -> None:
     sources = [tiny_tokenizer.encode(sentence) for sentence in SENTENCES]
-    plain = choose_scales(rounded, tiny_calibration, sources)
+    _, plain_reason = choose_scales(rounded, tiny_calibration, sources)
     stretched = Calibration(
         inputs={
             name: type(seen)(10 * seen.low, 10 * seen.high)
@@ -56,6 +56,6 @@ def test_range_that_one_row_stretches_calls_for_scales_of_rows(
         caches=tiny_calibration.caches,
         targets=tiny_calibration.targets,
     )
-    found = choose_scales(rounded, stretched, sources)
-    assert Scales(found.scales) is Scales.ROW
-    assert found.reason != plain.reason
+    found, reason = choose_scales(rounded, stretched, sources)
+    assert found is Scales.ROW
+    assert reason != plain_reason

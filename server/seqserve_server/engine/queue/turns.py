@@ -9,6 +9,7 @@ the first request of another client, or of another flow of the same one, goes to
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heapreplace
@@ -30,7 +31,8 @@ class _Node:
     requests: int = 0
     """Requests below it that wait or run; a node without any is forgotten."""
     children: dict[str, _Node] = field(default_factory=dict)
-    line: dict[Request, None] = field(default_factory=dict)
+    # A dict would step over all that have left to find the first one.
+    line: OrderedDict[Request, None] = field(default_factory=OrderedDict)
     """Waiting requests of a flow, the next one first."""
 
     def __iter__(self) -> Iterator[Request]:
