@@ -16,7 +16,7 @@ from seqserve.errors import OptionError
 from seqserve_export.graph_files import write_graphs
 from seqserve_export.parity import OpenModel, Proof
 from seqserve_export.quantization import precision_of
-from seqserve_export.tracing import OPSET
+from seqserve_export.tracing import ATTENTION_OPSET
 from seqserve_model.allocator import give_back_freed_memory
 from seqserve_model.config import DecoderCell, PositionScheme, TransformerConfig
 from seqserve_model.transformer import Transformer
@@ -25,7 +25,7 @@ from seqserve_server.contract.manifest import Manifest, Provenance, Quantization
 from seqserve_server.contract.template import Template
 from seqserve_server.contract.tokenizer import Tokenizer
 
-MIN_ONNXRUNTIME = "1.23"
+MIN_ONNXRUNTIME = "1.25"
 
 Prove = Callable[[Path], Proof]
 """Proves the artifact in a folder; raises ParityError if it differs from the model."""
@@ -167,7 +167,7 @@ def _manifest(
         tokens=contract.SpecialTokens(
             pad=config.pad_id, bos=config.bos_id, eos=config.eos_id, unk=config.unk_id
         ),
-        requirements=contract.Requirements(opset=OPSET, onnxruntime=MIN_ONNXRUNTIME),
+        requirements=contract.Requirements(opset=ATTENTION_OPSET, onnxruntime=MIN_ONNXRUNTIME),
         provenance=description.provenance,
         template=description.template,
         generation=dict(description.generation),

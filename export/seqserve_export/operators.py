@@ -39,9 +39,12 @@ def full_attention(
         bias: Added to the attention logits, ``[1, H, Q, K]``.
         heads: H.
     """
-    inputs = [query, key, value, None, lengths, bias]
-    name = "com.microsoft::MultiHeadAttention"
-    return _one(name, inputs, query, query.shape, num_heads=heads)
+    if query.dtype is torch.float16:  # for CUDA, whose kernel is known to take this one
+        inputs = [query, key, value, None, lengths, bias]
+        name = "com.microsoft::MultiHeadAttention"
+        return _one(name, inputs, query, query.shape, num_heads=heads)
+    inputs = [query, key, value, bias, None, None, lengths.long()]
+    return _one("Attention", inputs, query, query.shape, q_num_heads=heads, kv_num_heads=heads)
 
 
 def cached_attention(

@@ -16,7 +16,11 @@ from torch import Tensor, nn
 from seqserve_export.branches import Fork, join
 from seqserve_export.program import Choice, Program
 
-OPSET = 21
+_OPSET = 21
+"""Version of the operators that the exporter writes."""
+
+ATTENTION_OPSET = 24
+"""The first version of Attention that takes lengths. What else is in its graph means the same."""
 
 _SMALL = 1024
 """Numbers of a tensor that is copied for the exporter."""
@@ -29,6 +33,8 @@ def trace(program: Program) -> ir.Model:
     model = _traced(program)
     if program.choice is not None:
         join(model, _fork(program.choice))
+    if any(node.op_type == "Attention" for node in model.graph):
+        model.opset_imports[""] = ATTENTION_OPSET
     return model
 
 
@@ -53,7 +59,7 @@ def _traced(program: Program) -> ir.Model:
             dynamic_shapes=program.arguments([each.dynamic_shape for each in program.inputs]),
             input_names=[each.name for each in program.inputs],
             output_names=program.outputs,
-            opset_version=OPSET,
+            opset_version=_OPSET,
             custom_translation_table={_LINEAR: _linear},
             dynamo=True,
             verbose=False,
