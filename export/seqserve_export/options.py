@@ -26,6 +26,11 @@ class ArtifactOptions:
     precision: Precision = option(
         Precision.FP32, help="int8 is about twice as fast; fp16 is for GPUs."
     )
+    caches: Caches = option(
+        Caches.FLOAT,
+        help="int8: type of the K/V caches; int8 takes a quarter of the memory, and pays off for"
+        " wide models with many and long rows.",
+    )
 
     def ready(self, place: Path) -> str:
         """Says where the artifact is, how it was rounded, how large it is, and how to serve it."""
@@ -57,11 +62,6 @@ class ExportOptions(ArtifactOptions):
         Scales.STATIC,
         help="int8: scales of inputs, from calibration (static) or from each row at run time (row);"
         " row is a little more exact, static is faster.",
-    )
-    caches: Caches = option(
-        Caches.FLOAT,
-        help="int8: type of the K/V caches; int8 takes a quarter of the memory and pays off for wide"
-        " models with many and long rows.",
     )
     calibration: Path | None = option(
         None, help="int8: TSV of real sentences; the run's validation set if not given."

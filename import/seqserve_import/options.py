@@ -7,7 +7,7 @@ from pathlib import Path
 
 from seqserve.options import option
 from seqserve_export.options import ArtifactOptions
-from seqserve_export.precision import Caches, Precision
+from seqserve_export.precision import Precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,11 +18,6 @@ class ImportOptions(ArtifactOptions):
     precision: Precision = option(
         Precision.FP32,
         help="int8 is about twice as fast; its scales come from the sentences. fp16 is for GPUs.",
-    )
-    caches: Caches = option(
-        Caches.FLOAT,
-        help="int8: type of the K/V caches; int8 takes a quarter of the memory and pays off for wide"
-        " models with many and long rows.",
     )
     data: Path | None = option(
         None,
