@@ -132,15 +132,18 @@ def test_a_weight_that_changed_is_refused(
 
 
 @pytest.mark.parity
+@pytest.mark.parametrize("caches", ["float", "int8"])
 def test_a_checkpoint_can_be_imported_in_eight_bits(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caches: str
 ) -> None:
     # Random weights lose more by rounding than the judge allows.
     monkeypatch.setattr(importing, "judge", lambda verification, precision: None)
     options = ["--name", "opus", "--precision", "int8", "--threads", "1", "--sentences", "40"]
-    assert main([str(folder), *options, "--model-repository", str(tmp_path)]) == 0
+    options += ["--caches", caches, "--model-repository", str(tmp_path)]
+    assert main([str(folder), *options]) == 0
     manifest = Manifest.load(tmp_path / "opus" / "1")
     assert manifest.precision == "int8"
+    assert manifest.quantization is not None and manifest.quantization.caches == caches
     proof = manifest.verification
     assert proof is not None
     assert proof.max_logprob_difference < 0.5
