@@ -52,7 +52,7 @@ test-marian: $(VENV)/.ready build/marian/.ready ## Compare with Marian itself an
 test-docker: $(VENV)/.ready ## Bring docker-compose.yml up for real; says so loudly without Docker.
 	$(BIN)/pytest -m docker tests/docker
 
-bench: $(VENV)/.ready build/optimum/.ready ## Compare with other engines in one run, a quarter of an hour.
+bench: $(VENV)/.ready build/optimum/.ready ## Compare with other engines in one run, some 22 minutes.
 	OMP_WAIT_POLICY=passive $(BIN)/python -m bench
 
 figures: $(VENV)/.ready ## Draw the pictures of the documentation again, two minutes.
