@@ -1,6 +1,6 @@
 """All comparisons in one run: tables, ``bench/report.json`` and its picture, ``report.svg``.
 
-python -m bench            a quarter of an hour on two cores; leave the machine alone meanwhile
+python -m bench            some 22 minutes on two cores; leave the machine alone meanwhile
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def _options() -> argparse.Namespace:
     apart = [name for name, part in _PARTS.items() if part.is_apart]
     parser = argparse.ArgumentParser(
         prog="python -m bench",
-        description="Compares with other engines in one run; all parts take a quarter of an hour on"
-        " two cores.",
+        description="Compares with other engines in one run; all parts take some 22 minutes on two"
+        " cores.",
         epilog=f"parts:\n{parts}\n\ntables are printed, all numbers go to bench/report.json, and"
         " a picture of all parts to bench/report.svg.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
