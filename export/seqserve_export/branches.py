@@ -29,11 +29,12 @@ def join(stem: ir.Model, fork: Fork) -> None:
         stem: Runs first.
         fork: Runs then.
     """
-    graph, outputs = stem.graph, _outputs(fork)
+    graph = stem.graph
     read = {value.name for branch in _branches(fork) for value in branch.inputs}
-    graph.append(_choice(fork, outputs, "", graph))
+    choice = _choice(fork, "", graph)
+    graph.append(choice)
     kept = [value for value in graph.outputs if value.name not in read]
-    graph.outputs[:] = [*outputs, *kept]
+    graph.outputs[:] = [*choice.outputs, *kept]
 
 
 def _branches(fork: Fork) -> Iterator[ir.Graph]:
@@ -44,14 +45,12 @@ def _branches(fork: Fork) -> Iterator[ir.Graph]:
             yield branch
 
 
-def _outputs(fork: Fork) -> list[ir.Value]:
-    """Declares the outputs of a fork, with the axes that have one size in all branches."""
-    outputs = [branch.outputs for branch in _branches(fork)]
-    return [_declared(*values) for values in zip(*outputs, strict=True)]
-
-
-def _choice(fork: Fork, outputs: list[ir.Value], place: str, graph: ir.Graph) -> ir.Node:
+def _choice(fork: Fork, place: str, graph: ir.Graph) -> ir.Node:
     """Makes the If of a fork; its ``place`` in the forks around it begins all names in it."""
+    of_branches = [branch.outputs for branch in _branches(fork)]
+    outputs = [_declared(*values) for values in zip(*of_branches, strict=True)]
+    for value in outputs:
+        value.name = f"{place}{value.name}"
     boolean = ir.TensorType(ir.DataType.BOOL)
     condition = ir.Value(name=fork.condition, type=boolean, shape=ir.Shape([]))
     graph.inputs.append(condition)
@@ -81,11 +80,8 @@ def _is_fixed(axis: tuple[int | ir.SymbolicDim, ...]) -> bool:
 def _branch(branch: ir.Graph | Fork, place: str, graph: ir.Graph) -> ir.Graph:
     """Makes a graph one that reads the values of another, with names that occur nowhere else."""
     if isinstance(branch, Fork):
-        outputs = _outputs(branch)
-        choice = _choice(branch, outputs, place, graph)
-        for value in outputs:
-            value.name = f"{place}{value.name}"
-        return ir.Graph([], outputs, nodes=[choice], name=place)
+        choice = _choice(branch, place, graph)
+        return ir.Graph([], choice.outputs, nodes=[choice], name=place)
     outer = {value.name: value for value in (*graph.inputs, *graph.outputs)}
     for value in list(branch.inputs):
         if value.name not in outer:

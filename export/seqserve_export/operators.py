@@ -109,6 +109,16 @@ def add_at(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
     return _one("ScatterElements", [x, index, values], x, x.shape, axis=-1, reduction="add")
 
 
+def gather_blocks(blocks: Tensor, index: Tensor, shape: tuple[Any, ...]) -> Tensor:
+    """Takes blocks ``[B, N, S]`` of each row, those at ``index [B, .., 1]``; gives ``shape``."""
+    return _one("GatherND", [blocks, index], blocks, shape, batch_dims=1)
+
+
+def quotient(x: Tensor, divisor: int) -> Tensor:
+    """Divides integers, none of them negative, and rounds down; torch's own takes eight nodes."""
+    return _one("Div", [x, torch.tensor(divisor)], x, x.shape)
+
+
 def log_softmax(
     logits: Tensor, tokens: Tensor, top_k: Tensor, return_logprobs: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:

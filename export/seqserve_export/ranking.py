@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
-from torch.onnx.ops import symbolic
 
+from seqserve_export import operators
 from seqserve_server.contract.limits import MAX_TOP_K
 
 
@@ -42,7 +41,8 @@ def argmax(logits: Tensor, maxima: Tensor) -> Tensor:
     """
     best = maxima.argmax(1, keepdim=True)  # [B, 1]
     blocks = _blocks(logits, maxima.size(1))
-    within = _gathered(blocks, best, (logits.size(0), blocks.size(2)))  # [B, S]
+    shape = (logits.size(0), blocks.size(2))
+    within = operators.gather_blocks(blocks, best, shape)  # [B, S]
     return best * blocks.size(2) + within.argmax(1, keepdim=True)
 
 
@@ -62,18 +62,12 @@ def largest(logits: Tensor, maxima: Tensor, count: Any) -> Tensor:
     best = maxima.topk(count)[1].topk(count, largest=False)[0]  # [B, K], rising
     size = blocks.size(2)
     shape = (logits.size(0), count, size)
-    within = _gathered(blocks, best[..., None], shape).reshape(logits.size(0), count * size)
-    index = within.topk(count)[1]  # [B, K]
-    # Torch's own division takes eight nodes.
-    number = symbolic("Div", [index, torch.tensor(size)], dtype=index.dtype, shape=index.shape)
+    within = operators.gather_blocks(blocks, best[..., None], shape)
+    index = within.reshape(logits.size(0), count * size).topk(count)[1]  # [B, K]
+    number = operators.quotient(index, size)  # of its block among the best
     return index + (best.gather(1, number) - number) * size
 
 
 def _blocks(logits: Tensor, number: int) -> Tensor:
     """Divides each row into N blocks, ``[B, V]`` to ``[B, N, S]``."""
     return logits.view(-1, number, logits.size(-1) // number)
-
-
-def _gathered(blocks: Tensor, index: Tensor, shape: tuple[Any, ...]) -> Tensor:
-    """Takes blocks of each row: those at ``index [B, .., 1]`` of ``blocks [B, N, S]``."""
-    return symbolic("GatherND", [blocks, index], {"batch_dims": 1}, dtype=blocks.dtype, shape=shape)
