@@ -95,7 +95,7 @@ check-clients: $(VENV)/.ready ## Fail if the checked-in blocking client is not t
 build/stubs: $(PROTOC_VENV)/.ready
 	rm -rf $@ && mkdir -p $@/clients/python $@/server $@/import
 	$(call protoc,proto,$@/clients/python) $(PROTOS)
-	$(call protoc,seqserve_server/front/rpc/open_inference/pb=proto/inference,$@/server) $(FOREIGN_PROTOS)
+	$(call protoc,seqserve_server/front/services/open_inference/pb=proto/inference,$@/server) $(FOREIGN_PROTOS)
 	$(call protoc,seqserve_import/tokenizers/pb=proto/pieces,$@/import) $(FILE_PROTOS)
 	rm $@/clients/python/seqserve/v1/options_pb2_grpc.py $@/import/seqserve_import/tokenizers/pb/*_grpc.py  # no service
 	$(PROTOC_VENV)/bin/python -B proto/generate_options.py $@

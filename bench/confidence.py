@@ -6,7 +6,7 @@
 translates the validation and the test sentences of a recipe, which the model has not seen; the same
 in texts of several sentences, for which it was not made; and their translations in a language that
 it does not read. The coefficients that fit chrF on the validation texts are printed, for
-``server/seqserve_server/front/rpc/confidence.py``; ``docs/confidence.svg`` shows the test texts.
+``server/seqserve_server/front/answer/confidence.py``; ``docs/confidence.svg`` shows the test texts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from seqserve import Client
 from seqserve.errors import CallError
 from seqserve_model.data import Pair, Split, read_pairs, split_pairs
 from seqserve_model.recipe import Recipe
-from seqserve_server.front.rpc.confidence import INTERCEPT, WEIGHTS, features
+from seqserve_server.front.answer.confidence import INTERCEPT, WEIGHTS, features
 
 Array = NDArray[Any]
 

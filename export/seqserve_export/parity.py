@@ -34,11 +34,11 @@ from seqserve_model.evaluate import score
 from seqserve_model.search import batches_by_length, greedy_in_batches
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.events import Finished, StopReason
+from seqserve_server.contract.limits import is_small
 from seqserve_server.contract.manifest import Manifest, SelfTest, Verification
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.contract.weights import is_small
 from seqserve_server.engine.offline import Offline
 from seqserve_server.engine.session import SCORER, open_session
 

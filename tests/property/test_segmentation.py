@@ -8,13 +8,13 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.server.front.rpc.echo import byte_tokenizer, manifest
+from tests.unit.server.front.echo import byte_tokenizer, manifest
 
-from seqserve_server.front.rpc.options.languages import Affixes
-from seqserve_server.front.rpc.options.segmentation import Segmentation
-from seqserve_server.front.rpc.segmentation.document import Document, Segment
-from seqserve_server.front.rpc.segmentation.joining import Joint
-from seqserve_server.front.segmentation import Mode
+from seqserve_server.front.answer.joined import Joint
+from seqserve_server.front.config import SegmentationMode
+from seqserve_server.front.request.languages import Affixes
+from seqserve_server.front.request.parts import Document, Segment
+from seqserve_server.front.request.splitting import Segmentation
 
 LIMIT = manifest().limits.max_source_length
 WORDS = ["Dr. ", "e.g. ", "3.5 ", "Hello", ". ", "! ", "\n", "\r\n", "\n\n", "\u2028", " ", "\t"]
@@ -35,7 +35,7 @@ WORDS += [
 TEXTS = st.one_of(st.lists(st.sampled_from(WORDS)).map("".join), st.text())
 SEGMENTATIONS = st.builds(
     Segmentation,
-    st.sampled_from([Mode.LINES, Mode.SENTENCES]),
+    st.sampled_from([SegmentationMode.LINES, SegmentationMode.SENTENCES]),
     st.sampled_from(["en", "de", "ja", "ar"]),
 )
 

@@ -11,7 +11,10 @@ from seqserve.declarations import DECLARATIONS
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("clients/python", "server/seqserve_server", "proto")
-GENERATED = ("clients/python/seqserve/v1", "server/seqserve_server/front/rpc/open_inference/pb")
+GENERATED = (
+    "clients/python/seqserve/v1",
+    "server/seqserve_server/front/services/open_inference/pb",
+)
 # Choose what an answer holds, so the code that builds and prints answers names them.
 OF_ANSWERS = {
     "num_hypotheses",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 MAX_TOP_K = 64
 """Top-k tokens that a step returns for each row, at most."""
@@ -52,3 +53,12 @@ class EngineLimits(QueueLimits):
             )
             for index in range(engines)
         ]
+
+
+MAX_SMALL_BYTES = 128 << 20
+"""Weights up to this size are those of a small model: further copies of them cost little."""
+
+
+def is_small(folder: Path) -> bool:
+    """Whether copies of an artifact's weights cost little memory."""
+    return (folder / "weights.bin").stat().st_size <= MAX_SMALL_BYTES

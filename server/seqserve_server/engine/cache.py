@@ -15,8 +15,7 @@ import numpy as np
 
 from seqserve_server.contract.limits import MAX_TOP_K
 from seqserve_server.contract.manifest import Manifest
-from seqserve_server.engine.candidate_step import CandidateStep
-from seqserve_server.engine.choice import Choice
+from seqserve_server.engine.candidates import CandidateStep, Choice
 from seqserve_server.engine.decoder_state import (
     CellState,
     CrossAttentionCache,

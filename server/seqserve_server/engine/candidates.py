@@ -5,12 +5,13 @@ A step projects all rows onto the union of these tokens, and each row reads the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from seqserve_server.engine.packing import Array
+from seqserve_server.engine.step import MASKED_LOGIT
 
 # Gathering more than this part of the output weight costs more than all of it, which is packed.
 _MAX_GATHERED = 1 / 4
@@ -109,3 +110,140 @@ class Candidates:
             self._columns[union] = np.arange(len(union))
             columns = self._columns[tokens]
         return Layout(np.array(rows), tokens, starts, sizes, owners, columns, union)
+
+
+class CandidateStep:
+    """Buffers for the candidates of a number of slots."""
+
+    def __init__(
+        self, slots: int, vocabulary_size: int, allowed_shape: Callable[[int], tuple[int, int]]
+    ) -> None:
+        """Allocates them; ``allowed_shape`` is that of the runtime."""
+        self._allowed_shape = allowed_shape
+        groups, size = allowed_shape(vocabulary_size)
+        self.tokens = np.zeros((groups, size), np.int64)
+        """The union of all candidates, in groups: what a step reads."""
+        self.logits = np.zeros((slots * groups, size), np.float32)
+        """Their logits for every row: what a step writes."""
+        self.groups = 0
+        """How many groups the next step computes."""
+        self.rows = Candidates(vocabulary_size)
+        self._vocabulary_size = vocabulary_size
+        self._layout: Layout | None = None
+        # Where the logits of the candidates are among those computed, and which are suppressed.
+        self._places = np.empty(0, np.int64)
+        self._masked: Array | None = None
+
+    @property
+    def needs_all_logits(self) -> bool:
+        """Whether the next step must compute the logits of all tokens in place of the union's."""
+        return self._layout is not None and not self.groups
+
+    def prepare(self) -> bool:
+        """Writes the union of all candidates, where it has changed; tells whether it has."""
+        layout = self.rows.layout()
+        if layout is self._layout:
+            return False
+        self._layout, self._masked = layout, None
+        union = np.empty(0, np.int64) if layout is None else layout.union
+        self.groups, _ = self._allowed_shape(len(union))
+        # The rest of the last groups holds older tokens: nobody reads their logits.
+        self.tokens.reshape(-1)[: len(union)] = union
+        if layout is not None:
+            stride = self.groups * self.tokens.shape[1] or self._vocabulary_size
+            self._places = (layout.rows * stride).repeat(layout.sizes) + layout.columns
+        return True
+
+    def forget_masks(self) -> None:
+        """Looks for suppressed tokens again in the next step."""
+        self._masked = None
+
+    def choose(self, all_logits: Array, suppressed: Mapping[int, Sequence[int]]) -> Choice | None:
+        """Chooses for the rows that have candidates, after a step; None where there are none.
+
+        Args:
+            all_logits: Of all tokens for every row, one after the other, where the step computed
+                them.
+            suppressed: Suppressed tokens of each row, rising.
+        """
+        layout = self._layout
+        if layout is None:
+            return None
+        computed = self.logits if self.groups else all_logits
+        logits = computed.reshape(-1).take(self._places)
+        if self._masked is None:
+            self._masked = layout.places(suppressed)
+        logits[self._masked] = MASKED_LOGIT
+        return Choice(layout, logits)
+
+
+_LAST = np.iinfo(np.int64).max
+"""Orders after every candidate."""
+
+
+class Choice:
+    """What R rows choose in one step."""
+
+    def __init__(self, layout: Layout, logits: Array) -> None:
+        """Finds the best candidate of each row; ``logits [N]`` are those of the candidates."""
+        self.rows = layout.rows
+        self._layout, self._logits = layout, logits
+        self._peaks = np.maximum.reduceat(logits, layout.starts)  # [R]
+        self._below = self._peaks.repeat(layout.sizes) - logits  # [N]
+        # Put so that what is not a number has a best one too.
+        found = (~(self._below > 0)).nonzero()[0]
+        self.tokens: Array = layout.tokens[found[found.searchsorted(layout.starts)]]
+        """The best token of each row, ``[R]``; among equals the first."""
+
+    def candidates(self, row: int) -> tuple[Array, Array]:
+        """Gives a row's candidates and their logits, ``[N]`` each."""
+        mine = self._layout.of(row)
+        return self._layout.tokens[mine], self._logits[mine]
+
+    def log_totals(self) -> Array:
+        """Sums each row's probabilities as shares of its best one; logarithms, ``[R]``.
+
+        The negative is the log-probability of the best token.
+        """
+        shares = np.exp(-self._below)
+        totals: Array = np.log(np.add.reduceat(shares, self._layout.starts))
+        return totals
+
+    def top(self, count: int, log_totals: Array, eos: int) -> tuple[Array, Array]:
+        """Lists the best tokens of each row, best first; among equals the first.
+
+        Returns:
+            Tokens and log-probabilities, ``[R, count]`` each. A row with fewer candidates has
+            suppressed end tokens after them.
+        """
+        places = self._top_places(count)
+        is_missing = places < 0
+        found = self._logits[places] - (self._peaks + log_totals)[:, None]
+        return (
+            np.where(is_missing, eos, self._layout.tokens[places]),
+            np.where(is_missing, MASKED_LOGIT, found),
+        )
+
+    def _top_places(self, count: int) -> Array:
+        """Finds the places of the best candidates, ``[R, count]``; -1 where a row has fewer."""
+        layout = self._layout
+        keys = np.full((len(layout.rows), max(int(layout.sizes.max()), count)), _LAST)
+        within = np.arange(len(layout.tokens)) - layout.starts[layout.owners]
+        keys[layout.owners, within] = _falling(self._logits) | within
+        if count < keys.shape[1]:
+            keys = np.partition(keys, count - 1, axis=1)[:, :count]
+        keys.sort(axis=1)
+        places: Array = layout.starts[:, None] + (keys & 0xFFFFFFFF)
+        return np.where(keys == _LAST, -1, places)
+
+
+def _falling(values: Array) -> Array:
+    """Gives integers in the opposite order of float32 values, their lower 32 bits zero.
+
+    Floats of one sign are in the order of their bits, or in the opposite one.
+    """
+    # Adding zero makes both zeros one.
+    bits = (values + np.float32(0)).view(np.int32)
+    rising = bits ^ ((bits >> 31) & 0x7FFFFFFF)
+    falling: Array = -rising.astype(np.int64) << 32
+    return falling

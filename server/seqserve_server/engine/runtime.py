@@ -15,9 +15,9 @@ import numpy as np
 import onnxruntime as ort
 
 from seqserve_server.contract.errors import ArtifactError, NoScorer
+from seqserve_server.contract.limits import is_small
 from seqserve_server.contract.manifest import Manifest, check_file
 from seqserve_server.contract.provider import Provider
-from seqserve_server.contract.weights import is_small
 from seqserve_server.engine import shortlist
 from seqserve_server.engine.packing import Array, CrossKV, pack, starts_of
 from seqserve_server.engine.session import (

@@ -14,7 +14,7 @@ from seqserve_server.contract.events import (
     Progress,
     StopReason,
 )
-from seqserve_server.contract.terms import unmet
+from seqserve_server.contract.options import unmet
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.constraints import Detokenize
 from seqserve_server.engine.decoding.search import Search

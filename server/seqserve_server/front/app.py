@@ -17,7 +17,7 @@ from seqserve.variables import misspelt_variables
 from seqserve_server.contract import logs
 from seqserve_server.contract.errors import StartupError
 from seqserve_server.front.address import address_of, is_taken
-from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.config import SegmentationMode, ServeOptions
 from seqserve_server.front.engine_client.process import EngineProcess
 from seqserve_server.front.memory_trim import trim_memory
 from seqserve_server.front.models.answer_cache import AnswerCache
@@ -25,9 +25,8 @@ from seqserve_server.front.models.loader import Loader
 from seqserve_server.front.models.repository import Repository
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.models.traffic import parse_traffic
-from seqserve_server.front.rpc.server import Server
 from seqserve_server.front.security.protection import Security, security_of
-from seqserve_server.front.segmentation import Mode
+from seqserve_server.front.services.server import Server
 from seqserve_server.front.telemetry.metrics import Metrics
 from seqserve_server.front.telemetry.scrape import ScrapeServer
 
@@ -106,7 +105,7 @@ def _tracing(options: ServeOptions) -> Tracing | None:
 def _rollout(options: ServeOptions, metrics: Metrics) -> Rollout:
     launch = partial(EngineProcess, log_format=options.log_format, log_level=options.log_level)
     # Models without recommended options stay so if there is nothing to add.
-    is_segmented = options.segmentation is not Mode.NONE
+    is_segmented = options.segmentation is not SegmentationMode.NONE
     generation = {"segmentation": options.segmentation.value} if is_segmented else {}
     keeps = options.cache_mb > 0
     loader = Loader(

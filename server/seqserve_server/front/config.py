@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 from pathlib import Path
 
@@ -15,7 +16,15 @@ from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.logs import LogFormat, LogLevel
 from seqserve_server.contract.provider import Provider
 from seqserve_server.front.cores import available_cores
-from seqserve_server.front.segmentation import Mode
+
+
+class SegmentationMode(Enum):
+    """Where a source may be divided into segments; the values of the API."""
+
+    NONE = "none"
+    LINES = "lines"
+    SENTENCES = "sentences"
+
 
 _models = partial(option, group="models")
 _network = partial(option, group="network")
@@ -59,8 +68,8 @@ class ServeOptions:
         " given, all go to the highest version.",
         metavar="NAME:VERSION=WEIGHT,...",
     )
-    segmentation: Mode = _models(
-        Mode.NONE,
+    segmentation: SegmentationMode = _models(
+        SegmentationMode.NONE,
         help="How to divide the sources of requests that do not say, for models whose manifest does"
         " not either: sentences lets callers send whole texts to a model of sentences.",
     )

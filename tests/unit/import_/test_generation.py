@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.server.front.rpc.echo import byte_tokenizer
+from tests.unit.server.front.echo import byte_tokenizer
 
 from seqserve_import.checkpoint import Settings
 from seqserve_import.generation import recommended_options

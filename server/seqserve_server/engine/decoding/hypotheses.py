@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, TopTokens
-from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.contract.terms import unmet
+from seqserve_server.contract.options import DecodingOptions, unmet
 from seqserve_server.engine.decoding.constraints import Constraints, End
 from seqserve_server.engine.decoding.logits import normalized
 from seqserve_server.engine.request import Request

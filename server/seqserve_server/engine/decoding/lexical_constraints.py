@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqserve_server.contract.terms import Term, begun, unmet
+from seqserve_server.contract.options import Term, begun, unmet
 from seqserve_server.engine.decoding.beam_step import Candidates
 from seqserve_server.engine.decoding.distribution import Distribution
 from seqserve_server.engine.packing import Array

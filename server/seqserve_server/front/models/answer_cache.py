@@ -8,18 +8,19 @@ event loop.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import itertools
 import pickle
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, NamedTuple, TypeVar
 
+from seqserve_server.contract.errors import DeadlinePassed, QueueFull, ServiceError
 from seqserve_server.contract.events import Finished, StopReason
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.front.models.flights import Flights
-from seqserve_server.front.telemetry.cache_metrics import CacheCounts
+from seqserve_server.front.telemetry.call_metrics import CacheCounts
 
 # What the key, the two objects around an answer and the entry of the dictionary take.
 _ENTRY_BYTES = 400
@@ -128,3 +129,52 @@ class VersionAnswers:
         """Forgets all answers and keeps no more: the version is unloaded."""
         self._closed = True
         self._cache.remove_all(self)
+
+
+Answer = TypeVar("Answer")
+
+# They depend on the deadline and the turn of a request; an equal one may be answered.
+_ITS_OWN = (DeadlinePassed, QueueFull)
+
+
+class Flights(Generic[Answer]):
+    """The requests under way, by their keys."""
+
+    def __init__(self) -> None:
+        """Starts with none."""
+        self._flights: dict[Hashable, asyncio.Future[Answer | ServiceError | None]] = {}
+
+    async def join(self, key: Hashable) -> Answer | None:
+        """Waits for the answer of an equal request; None if none is under way any more.
+
+        The caller then runs its own, without waiting for anything before it calls :meth:`run`.
+
+        Raises:
+            ServiceError: The other one failed, as this one would have.
+        """
+        while (flight := self._flights.get(key)) is not None:
+            # Whoever is cancelled leaves the others waiting.
+            outcome = await asyncio.shield(flight)
+            if isinstance(outcome, ServiceError):
+                raise outcome
+            if outcome is not None:
+                return outcome
+        return None
+
+    async def run(self, key: Hashable, work: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Runs a request, whose answer goes to those that join it meanwhile.
+
+        Raises:
+            ServiceError: It failed.
+        """
+        flight = self._flights[key] = asyncio.get_running_loop().create_future()
+        outcome: Answer | ServiceError | None = None
+        try:
+            outcome = await work()
+        except ServiceError as error:
+            outcome = None if isinstance(error, _ITS_OWN) else error
+            raise
+        finally:
+            del self._flights[key]
+            flight.set_result(outcome)
+        return outcome

@@ -13,13 +13,12 @@ from google.protobuf import json_format
 from seqserve.declarations import DECLARATIONS
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import ArtifactError
-from seqserve_server.contract.limits import EngineLimits
+from seqserve_server.contract.limits import EngineLimits, is_small
 from seqserve_server.contract.manifest import Manifest, check_file
 from seqserve_server.contract.messages import Setup
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.template import Template
 from seqserve_server.contract.tokenizer import FILE, TARGET_FILE, Tokenizer
-from seqserve_server.contract.weights import is_small
 from seqserve_server.front.engine_client.client import HostProcess
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models.answer_cache import AnswerCache

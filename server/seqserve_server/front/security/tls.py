@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
+import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +17,6 @@ from seqserve.errors import OptionError
 from seqserve.options import flag_of
 from seqserve.pem import read_authorities, read_pair
 from seqserve_server.contract import logs
-from seqserve_server.front.security.expiry import expiry_s
 from seqserve_server.front.security.reloading import Reload, Reloaded
 
 _CERTIFICATE, _KEY, _CLIENT_CA = map(flag_of, ("tls_certificate", "tls_key", "tls_client_ca"))
@@ -118,3 +119,45 @@ def certificates_of(
     if key is None:
         raise OptionError(f"{_CERTIFICATE}: needs {_KEY} beside it")
     return Certificates(certificate, key, client_ca)
+
+
+_PEM = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_VERSION, _UTC_TIME = 0xA0, 0x17
+_VALIDITY = 3
+"""Place of the validity among the fields of a certificate, without the version, which may lack."""
+
+
+def expiry_s(pem: bytes) -> float | None:
+    """Returns when the first certificate of a file expires, in seconds since 1970.
+
+    None if there is no certificate, or one that is malformed.
+    """
+    try:
+        return min(_expiry_s(found) for found in _PEM.findall(pem.decode(errors="replace")))
+    except (ValueError, IndexError):
+        return None
+
+
+def _expiry_s(pem: str) -> float:
+    [(_, certificate)] = _elements(ssl.PEM_cert_to_DER_cert(pem))
+    (_, content), *_ = _elements(certificate)
+    fields = [field for tag, field in _elements(content) if tag != _VERSION]
+    _, (tag, text) = _elements(fields[_VALIDITY])
+    # UTCTime has a year of two digits; from 50 on they mean 19xx.
+    century = (b"19" if text >= b"50" else b"20") if tag == _UTC_TIME else b""
+    digits = re.fullmatch(rb"(\d{14})Z", century + text)
+    if digits is None:
+        raise ValueError("no time")
+    return datetime.strptime(digits[1].decode(), "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp()
+
+
+def _elements(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Splits DER into elements: tag and content."""
+    while data:
+        tag, size, begin = data[0], data[1], 2
+        if size & 0x80:
+            # The length has this many bytes.
+            begin += size & 0x7F
+            size = int.from_bytes(data[2:begin])
+        yield tag, data[begin : begin + size]
+        data = data[begin + size :]

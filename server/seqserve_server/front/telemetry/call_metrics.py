@@ -9,15 +9,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import NamedTuple
 
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Exemplar
 
-from seqserve_server.contract.histogram import Histogram
-from seqserve_server.contract.stats import REQUEST_BOUNDS
-from seqserve_server.front.telemetry.version import VersionLabels
+from seqserve_server.contract.stats import REQUEST_BOUNDS, Histogram
 
 
 class Kind(NamedTuple):
@@ -91,3 +95,79 @@ def _rows(calls: Calls) -> tuple[list[tuple[str, float] | tuple[str, float, Exem
         for number, (bound, count) in enumerate(buckets)
     ]
     return rows, total
+
+
+class VersionLabels(NamedTuple):
+    """Values of the labels ``model`` and ``version``."""
+
+    model: str
+    version: str
+
+    @classmethod
+    def of(cls, model: str, version: int) -> VersionLabels:
+        """Writes a version as labels; version 0, of calls that got none, is empty."""
+        return cls(model, str(version or ""))
+
+
+NAMES = list(VersionLabels._fields)
+"""Names of these labels."""
+
+
+class Lookup(Enum):
+    """How a request found its answer; the values are those of the label."""
+
+    HIT = "hit"
+    """It was kept."""
+    JOINED = "joined"
+    """An equal request was under way, and its answer served both."""
+    MISS = "miss"
+    """The engine computed it."""
+
+
+@dataclass(slots=True)
+class CacheCounts:
+    """Counts of one version."""
+
+    lookups: dict[Lookup, int] = field(default_factory=lambda: dict.fromkeys(Lookup, 0))
+    evictions: int = 0
+    """Answers that made room for newer ones."""
+    held_bytes: int = 0
+    """What its answers take now."""
+
+
+class CacheMetrics(Collector):
+    """The cache of a server; written by the event loop, read by any thread."""
+
+    def __init__(self) -> None:
+        """Starts without versions."""
+        self._counts: dict[VersionLabels, CacheCounts] = {}
+
+    def of(self, version: VersionLabels) -> CacheCounts:
+        """Gives the counts of a version; one that is loaded again goes on with them."""
+        return self._counts.setdefault(version, CacheCounts())
+
+    def forget(self, version: VersionLabels) -> None:
+        """Ends the series of a version."""
+        self._counts.pop(version, None)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yields every family with its current values."""
+        lookups = CounterMetricFamily(
+            "seqserve_answer_cache_lookups",
+            "Requests by where their answer came from.",
+            labels=[*NAMES, "result"],
+        )
+        evictions = CounterMetricFamily(
+            "seqserve_answer_cache_evictions",
+            "Kept answers that made room for newer ones.",
+            labels=NAMES,
+        )
+        held = GaugeMetricFamily(
+            "seqserve_answer_cache_bytes", "Memory of kept answers.", labels=NAMES
+        )
+        for version, counts in sorted(self._counts.copy().items(), key=lambda item: item[0]):
+            for result, count in counts.lookups.items():
+                lookups.add_metric([*version, result.value], count)
+            evictions.add_metric(version, counts.evictions)
+            held.add_metric(version, counts.held_bytes)
+        yield from (lookups, evictions, held)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import Lock
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from prometheus_client import core
+from prometheus_client import ProcessCollector, core
 from prometheus_client.registry import Collector
 
 from seqserve_server.contract.messages import StatsReply
 from seqserve_server.contract.request import Priority
 from seqserve_server.contract.stats import COUNTERS, HISTOGRAMS, EngineStats
-from seqserve_server.front.telemetry.process_usage import usage_of
-from seqserve_server.front.telemetry.version import NAMES, VersionLabels
+from seqserve_server.front.telemetry.call_metrics import NAMES, VersionLabels
 
 _TIMEOUT_S = 2.0
 
@@ -205,3 +204,30 @@ def _gauge(name: str, text: str) -> core.GaugeMetricFamily:
 
 def _counter(name: str, text: str, *labels: str) -> core.CounterMetricFamily:
     return core.CounterMetricFamily(f"seqserve_{name}", text, labels=[*NAMES, *labels])
+
+
+class ProcessUsage(NamedTuple):
+    """What some processes use together."""
+
+    resident_bytes: float
+    """Physical memory."""
+    cpu_s: float
+    """User and system time since they started, in seconds."""
+
+
+def usage_of(pids: Iterable[int]) -> ProcessUsage | None:
+    """Adds up the usage of processes; None if all have ended, or the system has no ``/proc``."""
+    found = [usage for pid in pids if (usage := _usage(pid))]
+    if not found:
+        return None
+    resident_bytes, cpu_s = zip(*found, strict=True)
+    return ProcessUsage(sum(resident_bytes), sum(cpu_s))
+
+
+def _usage(pid: int) -> ProcessUsage | None:
+    families = ProcessCollector(pid=lambda: pid, registry=None).collect()
+    values = {family.name: family.samples[0].value for family in families}
+    try:
+        return ProcessUsage(values["process_resident_memory_bytes"], values["process_cpu_seconds"])
+    except KeyError:
+        return None

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import TCPServer
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, exposition
+from prometheus_client.openmetrics import exposition as openmetrics
 
 from seqserve_server.contract.errors import StartupError
-from seqserve_server.front.telemetry.exposition import render
 
 _log = logging.getLogger(__name__)
 
@@ -157,3 +157,15 @@ def _handler(
             """Logs nothing: probes come every second."""
 
     return Handler
+
+
+_OPENMETRICS = "application/openmetrics-text"
+_TEXT = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def render(registry: CollectorRegistry, accept: str) -> tuple[bytes, str]:
+    """Formats the current values for a scraper; returns the text and its media type."""
+    if _OPENMETRICS in accept:
+        text = openmetrics.generate_latest(registry)  # type: ignore[no-untyped-call]
+        return text, openmetrics.CONTENT_TYPE_LATEST
+    return exposition.generate_latest(registry), _TEXT

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqserve_server.contract.histogram import Histogram, geometric, powers_of_two
+from seqserve_server.contract.stats import Histogram, geometric, powers_of_two
 
 
 def test_bounds_of_requests() -> None:

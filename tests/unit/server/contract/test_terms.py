@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqserve_server.contract.terms import begun, unmet
+from seqserve_server.contract.options import begun, unmet
 
 words_of_two = st.lists(st.integers(1, 2), max_size=8)
 term_of_two = st.lists(st.integers(1, 2), min_size=1, max_size=4).map(tuple)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import tokenizers
-from tests.unit.server.front.rpc.echo import byte_tokenizer, manifest
-from tests.unit.server.front.rpc.test_answers import UNK, ids, packed, response
+from tests.unit.server.front.answer.test_response import UNK, ids, packed, response
+from tests.unit.server.front.echo import byte_tokenizer, manifest
 from tokenizers import decoders, models
 
 from seqserve.v1 import generation_pb2
@@ -18,7 +18,7 @@ from seqserve_server.contract.events import Hypothesis, StopReason
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.decoding.constraints import Constraints
 from seqserve_server.engine.offline import Offline
-from seqserve_server.front.rpc.options.options import decoding_options
+from seqserve_server.front.request.options import decoding_options
 
 
 def test_more_rows_than_slots_are_refused_offline(tiny_artifact: Path) -> None:

@@ -12,7 +12,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from seqserve_server.contract import weights
+from seqserve_server.contract import limits
 from seqserve_server.contract.errors import ArtifactError, NoScorer, ProviderError
 from seqserve_server.contract.manifest import Manifest, Requirements
 from seqserve_server.contract.provider import Provider
@@ -197,7 +197,7 @@ def test_a_large_model_opens_its_scorer_when_it_is_first_needed(
 ) -> None:
     small = load(artifact, manifest)
     assert small.has_open_scorer
-    monkeypatch.setattr(weights, "MAX_SMALL_BYTES", 1)
+    monkeypatch.setattr(limits, "MAX_SMALL_BYTES", 1)
     large = load(artifact, manifest)
     assert large.can_score and not large.has_open_scorer
     large.free_scratch()
@@ -209,7 +209,7 @@ def test_a_large_model_opens_its_scorer_when_it_is_first_needed(
 def test_a_file_that_was_changed_before_the_scorer_needed_it_is_refused(
     artifact: Path, manifest: Manifest, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(weights, "MAX_SMALL_BYTES", 1)
+    monkeypatch.setattr(limits, "MAX_SMALL_BYTES", 1)
     runtime = load(artifact, manifest)
     # Another file, because a running engine has the old one mapped.
     content = (artifact / name).read_bytes()

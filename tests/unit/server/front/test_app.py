@@ -7,7 +7,7 @@ import threading
 from typing import cast
 
 from seqserve_server.front.app import is_ready
-from seqserve_server.front.rpc.server import Server
+from seqserve_server.front.services.server import Server
 
 
 class Ready:

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
-from tests.unit.server.front.rpc.open_inference.tensor import asking
+from tests.unit.server.front.services.open_inference.tensor import asking
 
 from seqserve.v1 import generation_pb2 as pb
 from seqserve_server.contract.template import Template
-from seqserve_server.front.rpc.open_inference.pb import open_inference_pb2
+from seqserve_server.front.services.open_inference.pb import open_inference_pb2
 
 SERVERS: dict[str, dict[str, Any]] = {
     "plain": {},

@@ -24,20 +24,20 @@ from google.protobuf import json_format
 from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
+from tests.unit.server.front.echo import PATIENCE_S, byte_tokenizer, manifest
 from tests.unit.server.front.golden.drawing import SERVERS, Call, calls
 from tests.unit.server.front.golden.scripted_engine import ScriptedEngines
-from tests.unit.server.front.rpc.echo import PATIENCE_S, byte_tokenizer, manifest
-from tests.unit.server.front.rpc.service import rollout_of
+from tests.unit.server.front.service import rollout_of
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract import logs
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.request import GenerateSpec, Spec
+from seqserve_server.front.call.answer_memory import AnswerMemory
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.repository import Entry, Repository, ServedModel
-from seqserve_server.front.rpc.calls.answer_memory import AnswerMemory
-from seqserve_server.front.rpc.server import Server
+from seqserve_server.front.services.server import Server
 from seqserve_server.front.telemetry.metrics import Metrics
 
 FILE = Path(__file__).with_name("answers.jsonl.gz")

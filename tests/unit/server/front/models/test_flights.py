@@ -15,7 +15,7 @@ from seqserve_server.contract.errors import (
     ServiceError,
     Stage,
 )
-from seqserve_server.front.models.flights import Flights
+from seqserve_server.front.models.answer_cache import Flights
 
 
 class Work:

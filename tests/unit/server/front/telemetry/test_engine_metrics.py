@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry
 from seqserve_server.contract.messages import StatsReply
 from seqserve_server.contract.stats import EngineStats
 from seqserve_server.engine.stats_recorder import StatsRecorder
+from seqserve_server.front.telemetry.call_metrics import VersionLabels
 from seqserve_server.front.telemetry.engine_metrics import EnginesCollector
-from seqserve_server.front.telemetry.version import VersionLabels
 
 FIRST, SECOND, OTHER = (VersionLabels(*one) for one in (("m", "1"), ("m", "2"), ("other", "1")))
 

@@ -10,8 +10,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as of_text
 from tests.unit.server.front.telemetry.test_metrics import GENERATE, metrics_of_a_server
 
-from seqserve_server.front.telemetry.exposition import render
 from seqserve_server.front.telemetry.metrics import Metrics
+from seqserve_server.front.telemetry.scrape import render
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0,*/*;q=0.1"
 

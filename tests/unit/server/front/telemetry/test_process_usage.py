@@ -10,8 +10,8 @@ from functools import partial
 import pytest
 from prometheus_client import ProcessCollector
 
-from seqserve_server.front.telemetry import process_usage as module
-from seqserve_server.front.telemetry.process_usage import usage_of
+from seqserve_server.front.telemetry import engine_metrics as module
+from seqserve_server.front.telemetry.engine_metrics import usage_of
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads /proc")

@@ -19,9 +19,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
-from tests.unit.server.front.rpc.open_inference.tensor import asking
-from tests.unit.server.front.rpc.service import Service, failure, request, serving
 from tests.unit.server.front.security.test_auth_tokens import line as token_line
+from tests.unit.server.front.service import Service, failure, request, serving
+from tests.unit.server.front.services.open_inference.tensor import asking
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import DeadlinePassed, QueueFull, Stage, StartupError
@@ -33,8 +33,8 @@ from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.security.auth_tokens import Tokens
 from seqserve_server.front.security.protection import Security
 from seqserve_server.front.telemetry.call_record import CallRecord, EndedRequest, Trace
-from seqserve_server.front.telemetry.exposition import render
 from seqserve_server.front.telemetry.outcomes import OK
+from seqserve_server.front.telemetry.scrape import render
 from seqserve_server.front.telemetry.tracing import Tracing, tracing_to
 
 SECRET = "the words of a user"

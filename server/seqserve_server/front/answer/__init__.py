@@ -1,0 +1,1 @@
+"""Runs prepared requests on the engine and writes their answers."""

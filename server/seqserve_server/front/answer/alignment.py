@@ -1,0 +1,107 @@
+"""Finds for each token of an answer the place in the source that it attends to most.
+
+The attention is that of the last layer, averaged over its heads. Source: Bahdanau et al. 2015,
+"Neural Machine Translation by Jointly Learning to Align and Translate", section 3.1.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.front.request.languages import Affixes
+from seqserve_server.front.request.splitting import Span
+
+
+class SourcePlaces(NamedTuple):
+    """Where the tokens of a source are in its text."""
+
+    first: int
+    """Index of the first token of the text; others may come before it."""
+    spans: list[Span]
+    """Of each token of the text; a lone space has the place of the token behind it."""
+
+    @classmethod
+    def of(
+        cls, text: str, ids: Sequence[int], affixes: Affixes, tokenizer: Tokenizer
+    ) -> SourcePlaces:
+        """Finds the tokens of a source.
+
+        Args:
+            text: The source.
+            ids: All that the model reads for it.
+            affixes: What was added to it.
+            tokenizer: That of the model.
+        """
+        whole = affixes.text + text
+        spans = [_trimmed(whole, *each) for each in tokenizer.pieces(whole).offsets]
+        for index in range(len(spans) - 2, -1, -1):
+            if spans[index].begin == spans[index].end:
+                spans[index] = spans[index + 1]
+        shift = len(affixes.text)
+        spans = [Span(max(0, begin - shift), max(0, end - shift)) for begin, end in spans]
+        return cls(len(ids) - len(affixes.after) - 1 - len(spans), spans)
+
+    def attended(self, weights: array[float]) -> Span | None:
+        """Returns the place with the most weight; None where the model attends to no text."""
+        own = weights[self.first : self.first + len(self.spans)]
+        span = self.spans[own.index(max(own))] if own else Span(0, 0)
+        return span if span.begin < span.end else None
+
+
+def alignment_of(
+    text: str,
+    ids: Sequence[int],
+    attention: Sequence[array[float]],
+    places: SourcePlaces,
+    tokenizer: Tokenizer,
+) -> generation_pb2.Alignment:
+    """Aligns the tokens of a target.
+
+    Args:
+        text: The target.
+        ids: Its tokens.
+        attention: Of each of them to the source.
+        places: Those of the source.
+        tokenizer: That of the model.
+    """
+    message = generation_pb2.Alignment()
+    for span, weights in zip(_spans(text, ids, tokenizer), attention, strict=True):
+        source = places.attended(weights)
+        if source and span.begin < span.end:
+            message.source_begins.append(source.begin)
+            message.source_ends.append(source.end)
+            message.target_begins.append(span.begin)
+            message.target_ends.append(span.end)
+    return message
+
+
+def _spans(text: str, ids: Sequence[int], tokenizer: Tokenizer) -> list[Span]:
+    """Finds the place of each token; tokens that spell a character together have the same."""
+    stream = tokenizer.stream()
+    spans = [Span(0, 0)] * len(ids)
+    waiting: list[int] = []
+    begin = 0
+    for index, id_ in enumerate(ids):
+        if not tokenizer.is_hidden(id_):
+            waiting.append(index)
+        if piece := stream.push([id_]):
+            _place(spans, waiting, _trimmed(text, begin, begin + len(piece)))
+            begin, waiting = begin + len(piece), []
+    _place(spans, waiting, _trimmed(text, begin, len(text)))
+    return spans
+
+
+def _place(spans: list[Span], indexes: list[int], span: Span) -> None:
+    for index in indexes:
+        spans[index] = span
+
+
+def _trimmed(text: str, begin: int, end: int) -> Span:
+    """Leaves out white space, and what a stop sequence has cut off."""
+    part = text[begin:end]
+    left = len(part) - len(part.lstrip())
+    return Span(begin + left, begin + max(left, len(part.rstrip())))

@@ -1,0 +1,135 @@
+"""Answers a stream of requests, each as soon as it is done, with back-pressure.
+
+A request counts as under way from when it is read until its response has been taken, and few are
+under way at once. So the server stops reading from a caller that sends faster than the engine
+works, or reads too slowly, and gRPC's flow control makes the caller wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from typing import NamedTuple, TypeAlias
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.errors import Draining, ServiceError
+from seqserve_server.front.call.server_call import current
+from seqserve_server.front.call.wire import Unreadable
+
+Requests: TypeAlias = AsyncIterator[generation_pb2.GenerateBulkRequest | Unreadable]
+
+
+class Answered(NamedTuple):
+    """The response to one request."""
+
+    response: generation_pb2.GenerateResponse
+    taken: Callable[[], None]
+    """Called when the caller has taken it."""
+
+
+Answer: TypeAlias = Callable[[generation_pb2.GenerateRequest], Awaitable[Answered]]
+
+_Ready: TypeAlias = tuple[generation_pb2.GenerateBulkResponse, Callable[[], None]]
+
+# gRPC shows a cancel first as an end of the input; the cancel follows within 1 ms.
+_CANCEL_FOLLOWS_S = 0.01
+
+
+class Bulk:
+    """The requests of one call."""
+
+    def __init__(self, answer: Answer, max_requests: int, draining: asyncio.Event) -> None:
+        """Starts without requests.
+
+        Args:
+            answer: Answers one request, in a task of its own. If it raises a
+                :class:`ServiceError`, that is the response, except Draining, which ends the call.
+            max_requests: Requests under way at once.
+            draining: Set when the server reads no more requests.
+        """
+        self._answer = answer
+        self._draining = draining
+        self._room = asyncio.Semaphore(max_requests)
+        self._responses: asyncio.Queue[_Ready | None] = asyncio.Queue()
+        self._reading: asyncio.Task[None] | None = None
+        self._cut_short: ServiceError | None = None
+
+    async def responses(
+        self, requests: Requests
+    ) -> AsyncGenerator[generation_pb2.GenerateBulkResponse, None]:
+        """Reads requests and yields the responses as they get ready.
+
+        Closing the generator, or cancelling the task that waits for it, cancels the requests under
+        way.
+
+        Raises:
+            Draining: The server shuts down. Requests read before have their responses, except
+                those that the engine refused already.
+            InvalidRequest: A message cannot be parsed, and not even its id is known.
+        """
+        work = asyncio.create_task(self._work(requests))
+        work.add_done_callback(lambda _: self._responses.put_nowait(None))
+        try:
+            while (ready := await self._responses.get()) is not None:
+                response, taken = ready
+                yield response
+                taken()
+                self._room.release()
+            await work
+        finally:
+            work.cancel()
+            await asyncio.gather(work, return_exceptions=True)
+
+    async def _work(self, requests: Requests) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            self._reading = tasks.create_task(self._read(requests, tasks))
+            drained = tasks.create_task(self._draining.wait())
+            await asyncio.wait([self._reading, drained], return_when=asyncio.FIRST_COMPLETED)
+            drained.cancel()
+            if not self._reading.done():
+                self._cut(Draining("the server is shutting down; send the rest to another one"))
+            await asyncio.sleep(_CANCEL_FOLLOWS_S)
+        if self._cut_short is not None:
+            raise self._cut_short
+
+    def _cut(self, error: ServiceError) -> None:
+        """Stops reading; the call ends with an error once no request is under way."""
+        self._cut_short = error
+        assert self._reading is not None
+        self._reading.cancel()
+
+    async def _read(self, requests: Requests, tasks: asyncio.TaskGroup) -> None:
+        await self._room.acquire()
+        async for request in requests:
+            if not isinstance(request, Unreadable):
+                tasks.create_task(self._run(request))
+            elif request.id is not None:
+                self._respond(request.id, _failed(request))
+            else:
+                self._cut_short = request
+                return
+            await self._room.acquire()
+
+    async def _run(self, request: generation_pb2.GenerateBulkRequest) -> None:
+        try:
+            response, taken = await self._answer(request.request)
+        except Draining as error:
+            # Ends the whole call: its status stands for every request without a response.
+            self._cut(error)
+        except ServiceError as error:
+            self._respond(request.id, _failed(error))
+        else:
+            self._respond(request.id, generation_pb2.Outcome(response=response), taken)
+
+    def _respond(
+        self,
+        id_: int,
+        outcome: generation_pb2.Outcome,
+        taken: Callable[[], None] = lambda: None,
+    ) -> None:
+        response = generation_pb2.GenerateBulkResponse(id=id_, outcome=outcome)
+        self._responses.put_nowait((response, taken))
+
+
+def _failed(error: ServiceError) -> generation_pb2.Outcome:
+    return generation_pb2.Outcome(failure=current.get().failed(error))

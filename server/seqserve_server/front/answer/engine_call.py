@@ -1,0 +1,270 @@
+"""Runs one request on an engine for a coroutine."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import aclosing, contextmanager
+from dataclasses import replace
+from typing import cast
+
+from seqserve_server.contract.errors import QueueFull
+from seqserve_server.contract.events import (
+    Event,
+    Failed,
+    Finished,
+    Progress,
+    TargetScored,
+    Timeline,
+)
+from seqserve_server.contract.request import GenerateSpec, Spec
+from seqserve_server.front.call.server_call import ServerCall, current, has_passed
+from seqserve_server.front.engine_client.group import EngineGroup
+from seqserve_server.front.engine_client.refusals import QueueKey
+from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.telemetry.call_metrics import Lookup
+from seqserve_server.front.telemetry.call_record import EndedRequest
+
+
+class EngineCall:
+    """Submits a request and waits for its answer; leaving early cancels it.
+
+    An answer that needs its attention is submitted again, as a second request, before the caller
+    gets it. Events come in the event loop. Tokens that nobody has fetched yet are kept in one list,
+    so a slow reader costs no more than the tokens of its answer.
+    """
+
+    def __init__(self, engine: EngineGroup, spec: Spec) -> None:
+        """Prepares the call.
+
+        Args:
+            engine: The engine.
+            spec: What to ask of it.
+        """
+        self.spec = spec
+        self.timeline = Timeline(arrived_s=spec.arrived_s)
+        """When the request reached each stage."""
+        self._engine = engine
+        self._changed = asyncio.Event()
+        self._unread: list[int] = []
+        self._pace = MessagePace()
+        self._last: Event | None = None
+        self._record: ServerCall | None = current.get(None)
+
+    async def finished(self) -> Finished:
+        """Submits the request and waits for the whole answer.
+
+        Raises:
+            ServiceError: The request failed.
+        """
+        await self._run(self.spec)
+        await self._complete()
+        return self.result()
+
+    async def finished_in_time(self) -> Finished:
+        """Does the same, but tries again when the queue is full, as soon as it is advised to.
+
+        For one of many sources of a call, because the others may be what fills the queue.
+
+        Raises:
+            ServiceError: The request failed, or has no time left to try again.
+        """
+        while True:
+            try:
+                return await self.finished()
+            except QueueFull as full:
+                retry_s = time.monotonic() + full.retry_after_s
+                if retry_s >= self.spec.begin_by_s:
+                    raise
+                await asyncio.sleep(full.retry_after_s)
+
+    async def target_scored(self) -> TargetScored:
+        """Submits the request and waits for the scores of its target.
+
+        Raises:
+            ServiceError: The request failed.
+        """
+        await self._run(self.spec)
+        await self._complete()
+        assert isinstance(self._last, TargetScored)
+        return self._last
+
+    async def progress(self) -> AsyncGenerator[list[int], None]:
+        """Submits the request and yields new tokens as they come, until the answer is whole.
+
+        Raises:
+            ServiceError: The request failed.
+        """
+        with self._submitted(self.spec):
+            while self._last is None:
+                await self._next_event()
+                tokens, self._unread = self._unread, []
+                if tokens:
+                    yield tokens
+        await self._complete()
+
+    def result(self) -> Finished:
+        """Returns the whole answer once it is there."""
+        assert isinstance(self._last, Finished)
+        return self._last
+
+    async def _complete(self) -> None:
+        """Gets the attention that the answer lacks, and ends the request.
+
+        Raises:
+            ServiceError: The request failed.
+        """
+        spec, answer, timeline = self.spec, self._last, self.timeline
+        if (
+            isinstance(answer, Finished)
+            and isinstance(spec, GenerateSpec)
+            and spec.lacks_attention(timeline)
+        ):
+            await self._run(replace(spec, answer=answer))
+            # Times are those of decoding.
+            self.timeline = timeline
+        assert self._last is not None
+        self._end(self._last)
+        if isinstance(self._last, Failed):
+            raise self._last.error
+
+    def _end(self, last: Event) -> None:
+        """Takes the last event, and notes how the request ended."""
+        self._last = last
+        if self._record is not None:
+            self._record.ended(EndedRequest(self.spec, self.timeline, last))
+
+    async def _run(self, spec: Spec) -> None:
+        with self._submitted(spec):
+            while self._last is None:
+                await self._next_event()
+
+    @contextmanager
+    def _submitted(self, spec: Spec) -> Iterator[None]:
+        self._last = None
+        request_id = self._engine.submit(spec, self._receive)
+        try:
+            yield
+        finally:
+            if self._last is None:
+                self._engine.cancel(request_id, is_late=self._is_late())
+
+    async def _next_event(self) -> None:
+        await self._changed.wait()
+        self._changed.clear()
+
+    def _is_late(self) -> bool:
+        now_s, deadline_s = time.monotonic(), self.spec.deadline_s
+        return deadline_s is not None and has_passed(
+            deadline_s - now_s, now_s - self.spec.arrived_s
+        )
+
+    def _receive(self, event: Event, timeline: Timeline | None) -> None:
+        if timeline is not None:
+            self.timeline = timeline
+        if isinstance(event, Progress):
+            self._unread += event.token_ids
+        else:
+            self._last = event
+        if self._last is not None or self._pace.is_due(self._engine.pending):
+            self._changed.set()
+
+
+class CachedCall(EngineCall):
+    """A call whose answer need not be computed again.
+
+    A request waits only for one behind which it would wait in the queue too, so it never loses by
+    that. Streams wait for no other, because its tokens would come all at once; nor do requests with
+    a time limit, because they may end before it. Both take what is kept.
+    """
+
+    def __init__(self, model: ServedModel, spec: GenerateSpec) -> None:
+        """Prepares the call to a model that keeps answers."""
+        super().__init__(model.engine, spec)
+        assert model.answers is not None
+        self._answers = model.answers
+        self._key = model.answers.key_of(spec)
+        self._is_shared = not spec.streamed and spec.limit_s == math.inf
+
+    async def finished(self) -> Finished:
+        """Finds the answer, waits for that of an equal request, or submits the request.
+
+        Raises:
+            ServiceError: The request failed.
+        """
+        if self._find():
+            return self.result()
+        if not self._is_shared:
+            return await self._computed()
+        flight = self._key, QueueKey.of(self.spec)
+        if (answer := await self._answers.flights.join(flight)) is not None:
+            return self._take(answer, Lookup.JOINED)
+        return await self._answers.flights.run(flight, self._computed)
+
+    async def progress(self) -> AsyncGenerator[list[int], None]:
+        """Yields all tokens at once if the answer is kept, else as they come.
+
+        Raises:
+            ServiceError: The request failed.
+        """
+        if self._find():
+            if cast(GenerateSpec, self.spec).reports_progress:
+                yield self.result().best.token_ids
+            return
+        async with aclosing(super().progress()) as progress:
+            async for tokens in progress:
+                yield tokens
+        self._keep()
+
+    def _find(self) -> bool:
+        answer = self._answers.get(self._key)
+        if answer is None:
+            return False
+        self._take(answer, Lookup.HIT)
+        return True
+
+    def _take(self, answer: Finished, found: Lookup) -> Finished:
+        """Ends with an answer that no engine computed for this call: all its time was waiting."""
+        self._answers.counts.lookups[found] += 1
+        self.timeline = Timeline(arrived_s=self.spec.arrived_s, finished_s=time.monotonic())
+        self._end(answer)
+        return answer
+
+    async def _computed(self) -> Finished:
+        await super().finished()
+        return self._keep()
+
+    def _keep(self) -> Finished:
+        answer = self.result()
+        self._answers.counts.lookups[Lookup.MISS] += 1
+        self._answers.keep(self._key, answer)
+        return answer
+
+
+FEW = 16
+"""Requests under way on an engine up to which every token is sent at once."""
+GATHER_S = 0.05
+"""How long tokens are gathered from when a message was due."""
+
+
+class MessagePace:
+    """When one stream may send."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Starts with a message due."""
+        self._clock = clock
+        self._due_s = 0.0
+
+    def is_due(self, under_way: int) -> bool:
+        """Tells whether a message is due, now that there are new tokens.
+
+        Args:
+            under_way: Requests that have not ended, on all engines of the version.
+        """
+        now_s = self._clock()
+        if under_way > FEW and now_s < self._due_s:
+            return False
+        self._due_s = now_s + GATHER_S
+        return True

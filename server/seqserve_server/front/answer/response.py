@@ -1,0 +1,213 @@
+"""Writes the engine's results as messages of ``seqserve.v1``."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+import unicodedata
+from array import array
+from collections.abc import Sequence
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.alphabet import script_of
+from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
+from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.front.answer.alignment import SourcePlaces, alignment_of
+from seqserve_server.front.answer.confidence import confidence
+from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.request.terms import applying
+
+_STOP_REASONS = {
+    StopReason.EOS: generation_pb2.STOP_REASON_EOS,
+    StopReason.LENGTH: generation_pb2.STOP_REASON_LENGTH,
+    StopReason.STOP_SEQUENCE: generation_pb2.STOP_REASON_STOP_SEQUENCE,
+    StopReason.TIME_LIMIT: generation_pb2.STOP_REASON_TIME_LIMIT,
+}
+
+
+def floats(data: bytes) -> array[float]:
+    """Decodes float32 values in this machine's byte order."""
+    values = array("f")
+    values.frombytes(data)
+    return values
+
+
+async def response_of(
+    model: ServedModel,
+    source: list[int],
+    timeline: Timeline,
+    answer: Finished,
+    *,
+    text: str,
+    places: SourcePlaces | None = None,
+    given: generation_pb2.GenerationOptions,
+    prefix: int = 0,
+) -> generation_pb2.GenerateResponse:
+    """Builds the response of Generate.
+
+    Other calls get their turn between hypotheses that take milliseconds.
+
+    Args:
+        model: Whose answer it is.
+        source: All tokens that it has read.
+        timeline: When the request reached each stage.
+        answer: The answer.
+        text: The source.
+        places: Where its tokens are in it, to align the answer; None if that is not asked for.
+        given: The options as they were sent.
+        prefix: How many tokens every hypothesis had to begin with.
+    """
+    attends, tokenizer = given.return_attention, model.tokenizer
+    terms = applying(given.terms, text)
+    response = generation_pb2.GenerateResponse(
+        model=model.manifest.name,
+        version=model.manifest.version,
+        source_tokens=len(source),
+        generated_tokens=sum(len(hypothesis.token_ids) for hypothesis in answer.hypotheses),
+        timings=_timings(timeline),
+        source_warnings=source_warnings(text, source, tokenizer),
+    )
+    if attends:
+        response.source_pieces.extend(tokenizer.source_tokens(source))
+    for hypothesis in answer.hypotheses:
+        if given.replace_unknowns:
+            hypothesis = _replaced(hypothesis, source, model)
+        message = _hypothesis(hypothesis, tokenizer)
+        message.unmet_terms.extend(terms[index] for index in hypothesis.unmet_terms)
+        if hypothesis.score is not None:
+            message.confidence = confidence(
+                hypothesis.score, hypothesis.token_ids, len(source), prefix
+            )
+        rows = _rows(hypothesis, len(source)) if attends or places else []
+        if attends:
+            message.attention.extend(generation_pb2.TokenAttention(weights=row) for row in rows)
+        if places and rows:
+            message.alignment.CopyFrom(
+                alignment_of(message.text, hypothesis.token_ids, rows, places, tokenizer)
+            )
+        response.hypotheses.append(message)
+        if attends or places or hypothesis.top_tokens:
+            await asyncio.sleep(0)
+    return response
+
+
+def _hypothesis(hypothesis: Hypothesis, tokenizer: Tokenizer) -> generation_pb2.Hypothesis:
+    return generation_pb2.Hypothesis(
+        # Without the stop sequence.
+        text=tokenizer.decode(hypothesis.token_ids)[: hypothesis.text_length],
+        tokens=tokenizer.tokens(hypothesis.token_ids),
+        token_ids=hypothesis.token_ids,
+        # Fields that are None stay unset.
+        score=hypothesis.score,
+        normalized_score=hypothesis.normalized_score,
+        stop_reason=_STOP_REASONS[hypothesis.stop_reason],
+        token_scores=hypothesis.token_scores,
+        top_tokens=[_top_tokens(top, tokenizer) for top in hypothesis.top_tokens],
+    )
+
+
+def _top_tokens(top: TopTokens, tokenizer: Tokenizer) -> generation_pb2.TopTokens:
+    return generation_pb2.TopTokens(
+        tokens=tokenizer.tokens(top.token_ids),
+        token_ids=top.token_ids,
+        scores=top.log_probabilities,
+    )
+
+
+def _rows(hypothesis: Hypothesis, width: int) -> list[array[float]]:
+    """Splits the attention of a hypothesis into one row of source weights per token."""
+    weights = floats(hypothesis.attention)
+    return [weights[begin : begin + width] for begin in range(0, len(weights), width)]
+
+
+def _replaced(hypothesis: Hypothesis, source: list[int], model: ServedModel) -> Hypothesis:
+    """Replaces each unknown token by the source token that it attends to most.
+
+    Source: Luong et al. 2015, "Addressing the Rare Word Problem in Neural Machine Translation";
+    by attention as in Jean et al. 2015, section 4.1. The end token of the source is left out.
+    """
+    unk = model.manifest.tokens.unk
+    if unk not in hypothesis.token_ids:
+        return hypothesis
+    ids = list(hypothesis.token_ids)
+    candidates = range(len(source) - 1)
+    for index, weights in enumerate(_rows(hypothesis, len(source))):
+        if ids[index] == unk and candidates:
+            ids[index] = source[max(candidates, key=weights.__getitem__)]
+    length = hypothesis.text_length
+    if length is not None:
+        # The same number of characters stays cut off: the stop sequence.
+        decode = model.tokenizer.decode
+        length += len(decode(ids)) - len(decode(hypothesis.token_ids))
+    return hypothesis._replace(token_ids=ids, text_length=length)
+
+
+def weights_of(data: bytes, heads: int, queries: int, keys: int) -> generation_pb2.AttentionWeights:
+    """Builds the message of all layers and heads from float32 ``[L, H, Q, K]``."""
+    weights = floats(data)
+    return generation_pb2.AttentionWeights(
+        layers=len(weights) // (heads * queries * keys),
+        heads=heads,
+        queries=queries,
+        keys=keys,
+        weights=weights,
+    )
+
+
+def _timings(timeline: Timeline) -> generation_pb2.Timings:
+    arrived_s = timeline.arrived_s
+    if not timeline.encode_began_s:
+        # Its time limit passed in the queue.
+        waited_ms = 1e3 * (timeline.finished_s - arrived_s)
+        return generation_pb2.Timings(queue_ms=waited_ms, total_ms=waited_ms)
+    return generation_pb2.Timings(
+        queue_ms=1e3 * (timeline.encode_began_s - arrived_s),
+        encode_ms=1e3 * (timeline.encode_ended_s - timeline.encode_began_s),
+        decode_ms=1e3 * (timeline.finished_s - timeline.encode_ended_s),
+        first_token_ms=1e3 * (timeline.first_token_s - arrived_s),
+        total_ms=1e3 * (time.monotonic() - arrived_s),
+    )
+
+
+_MARKUP = re.compile(r"</?[A-Za-z][^<>]*>|<!--")
+# Names and quotations may be in another script than the text around them.
+_OTHER_SHARE = 0.3
+
+
+def source_warnings(
+    text: str, ids: Sequence[int], tokenizer: Tokenizer
+) -> list[generation_pb2.SourceWarning]:
+    """Looks for what the model cannot read.
+
+    Args:
+        text: The source.
+        ids: Its tokens.
+        tokenizer: That of the model.
+    """
+    alphabet = tokenizer.alphabet
+    found = []
+    if not alphabet.unknown_ids.isdisjoint(ids) and _lacks_letter(text, tokenizer):
+        found.append(generation_pb2.SOURCE_WARNING_UNKNOWN_CHARACTERS)
+    if not text.isascii() or "LATIN" not in alphabet.scripts:
+        scripts = [script for script in map(script_of, text) if script]
+        others = sum(script not in alphabet.scripts for script in scripts)
+        if others and others >= _OTHER_SHARE * len(scripts):
+            found.append(generation_pb2.SOURCE_WARNING_OTHER_SCRIPT)
+    if "<" in text and _MARKUP.search(text):
+        found.append(generation_pb2.SOURCE_WARNING_MARKUP)
+    return found
+
+
+def _lacks_letter(text: str, tokenizer: Tokenizer) -> bool:
+    """Tells whether a character that the vocabulary lacks has a meaning of its own.
+
+    Letters and symbols have; unusual marks of punctuation and spaces are rarely missed.
+    """
+    found = tokenizer.pieces(text)
+    unknown = (
+        text[slice(*place)]
+        for id_, place in zip(found.ids, found.offsets, strict=True)
+        if id_ in tokenizer.alphabet.unknown_ids
+    )
+    return any(unicodedata.category(each)[0] in "LS" for part in unknown for each in part)

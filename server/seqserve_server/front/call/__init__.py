@@ -1,0 +1,1 @@
+"""What surrounds every call: its record, its memory, its status, its metrics."""

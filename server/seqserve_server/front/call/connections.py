@@ -1,0 +1,108 @@
+"""Limits connections: how many there are, and what each may ask of the server.
+
+Sources: gRPC core, include/grpc/impl/channel_arg_names.h; gRPC proposals A8 (keepalive) and A9
+(connection age), https://github.com/grpc/proposal.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_network
+from typing import Any
+from urllib.parse import unquote
+
+from seqserve_server.front.config import ServeOptions
+
+# Larger headers cost time to read and serve no purpose.
+_MAX_METADATA_BYTES = 16 << 10
+# A client that pings more often is disconnected; ours pings once a minute, and only during calls.
+_MIN_PING_INTERVAL_MS = 10_000
+_MAX_EARLY_PINGS = 2
+# Finds peers that vanished, and frees the slots and file handles that they hold.
+_KEEPALIVE_MS = 60_000
+_KEEPALIVE_TIMEOUT_MS = 20_000
+# A peer that connects and stays silent holds a file handle; a slow line needs about a second.
+_HANDSHAKE_TIMEOUT_MS = 20_000
+# File handles that the server itself needs: engines, models, scrapes, logs.
+_OWN_FILES = 128
+_UNLIMITED = (1 << 31) - 1
+
+
+def connection_arguments(options: ServeOptions) -> list[tuple[str, Any]]:
+    """Gives the channel arguments of the gRPC server.
+
+    Idle connections stay open: each costs only tens of KiB, and gRPC's clients write a line to
+    standard error when one is closed.
+    """
+    return [
+        ("grpc.so_reuseport", int(options.reuse_port)),
+        ("grpc.max_receive_message_length", options.max_message_bytes),
+        ("grpc.max_metadata_size", _MAX_METADATA_BYTES),
+        ("grpc.max_allowed_incoming_connections", options.max_connections or _max_connections()),
+        ("grpc.max_concurrent_streams", options.max_calls_per_connection),
+        # gRPC varies it by a tenth, so that clients do not all reconnect at once.
+        ("grpc.max_connection_age_ms", int(1e3 * options.max_connection_age_s)),
+        ("grpc.server_handshake_timeout_ms", _HANDSHAKE_TIMEOUT_MS),
+        ("grpc.http2.min_ping_interval_without_data_ms", _MIN_PING_INTERVAL_MS),
+        ("grpc.http2.max_ping_strikes", _MAX_EARLY_PINGS),
+        # Some clients must ping between calls to keep a path through a firewall open.
+        ("grpc.keepalive_permit_without_calls", 1),
+        # With the probe, a call may send some MiB ahead, the bandwidth-delay product of its line,
+        # and the server buffers it all; without, 64 KiB, or one message that is larger.
+        ("grpc.http2.bdp_probe", 0),
+        ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
+        ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
+        # For a ping that waits behind data that the network does not take.
+        ("grpc.http2.ping_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
+    ]
+
+
+def _max_connections() -> int:
+    """Counts the connections that fit beside the server's own files."""
+    if sys.platform == "win32":
+        return _UNLIMITED
+    import resource
+
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return _UNLIMITED
+    return max(1, min(files, _UNLIMITED) - _OWN_FILES)
+
+
+_NETWORK_BITS = 64
+# Names are kept while their requests wait.
+_MAX_CHARACTERS = 128
+
+
+def peer_name(peer: str, metadata: Sequence[tuple[str, str | bytes]] | None, key: str) -> str:
+    """Names the peer of a call.
+
+    Args:
+        peer: As gRPC writes it: ``ipv4:127.0.0.1:4321``, ``ipv6:%5B::1%5D:4321``, ``unix:``.
+        metadata: The metadata of the call.
+        key: The metadata key that names the client; empty for none.
+    """
+    if key:
+        for name, value in metadata or ():
+            if name == key.lower() and isinstance(value, str):
+                return value[:_MAX_CHARACTERS]
+    kind, _, address = unquote(peer).partition(":")
+    if kind == "ipv4":
+        return address.rpartition(":")[0]
+    if kind == "ipv6":
+        return _network(address)
+    return peer[:_MAX_CHARACTERS]
+
+
+@lru_cache(maxsize=1024)
+def _network(address: str) -> str:
+    host = address.rpartition(":")[0].strip("[]").partition("%")[0]
+    try:
+        found = IPv6Address(host)
+    except ValueError:
+        return host[:_MAX_CHARACTERS]
+    if found.ipv4_mapped:
+        return str(found.ipv4_mapped)
+    return str(ip_network((found, _NETWORK_BITS), strict=False))

@@ -1,0 +1,307 @@
+"""Surrounds every call: gives it an id, times, counts and logs it, and writes its errors.
+
+Calls of gRPC's own services, health and reflection, are only checked for malformed requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import grpc
+from google.protobuf.message import Message
+
+from seqserve.bearer import token_of
+from seqserve.token_entry import Scope
+from seqserve_server.contract import logs
+from seqserve_server.contract.errors import (
+    DeadlinePassed,
+    PermissionDenied,
+    ServiceError,
+    Unauthenticated,
+)
+from seqserve_server.front.call import wire
+from seqserve_server.front.call.answer_memory import AnswerMemory
+from seqserve_server.front.call.connections import peer_name
+from seqserve_server.front.call.grpc_services import legible
+from seqserve_server.front.call.server_call import ServerCall, auth_name, current, has_passed
+from seqserve_server.front.call.status import Failure, failure_of
+from seqserve_server.front.call.wire import Handler
+from seqserve_server.front.models.active_calls import ActiveCalls
+from seqserve_server.front.security.auth_tokens import Tokens
+from seqserve_server.front.telemetry.call_metrics import Kind
+from seqserve_server.front.telemetry.call_record import REQUEST_ID, request_id, trace_of
+from seqserve_server.front.telemetry.metrics import Metrics
+from seqserve_server.front.telemetry.outcomes import CANCELLED, OK, OUTCOMES, Outcome
+
+if TYPE_CHECKING:
+    # OpenTelemetry is there only with an extra.
+    from seqserve_server.front.telemetry.tracing import Tracing
+
+Requests: TypeAlias = Message | wire.Unreadable | AsyncIterator[Message | wire.Unreadable]
+"""What a handler is given: one request, or a stream of them."""
+
+_OURS = ("/seqserve.v1.", "/inference.")
+_GRPCS = "/grpc."
+_log = logging.getLogger(__name__)
+
+
+class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
+    """Wraps the handlers of all services."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        tracing: Tracing | None = None,
+        *,
+        caller_metadata: str = "",
+        memory: AnswerMemory | None = None,
+    ) -> None:
+        """Takes where calls are reported, the metadata key that names the client, if any, and the
+        memory for answers."""
+        self._metrics = metrics
+        self._tracing = tracing
+        self._caller_metadata = caller_metadata
+        self._memory = memory or AnswerMemory()
+        self._wrapped: dict[str, wire.Handler] = {}
+        self._running: set[_RunningCall] = set()
+        self.active = ActiveCalls()
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[wire.Handler]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> wire.Handler:
+        """Finds the handler of a call and wraps it."""
+        method = handler_call_details.method
+        wrapped = self._wrapped.get(method)
+        if wrapped is not None:
+            return wrapped
+        handler = await continuation(handler_call_details)
+        # Names of methods that do not exist must not pile up here.
+        if handler is None or not method.startswith((*_OURS, _GRPCS)):
+            return handler
+        is_grpcs = method.startswith(_GRPCS)
+        self._wrapped[method] = legible(handler) if is_grpcs else self._wrap(method, handler)
+        return self._wrapped[method]
+
+    def end_all(self, error: ServiceError) -> None:
+        """Ends every running call with this error."""
+        for call in list(self._running):
+            call.end(error)
+
+    def refusing(self, method: str, error: ServiceError) -> wire.Handler:
+        """Makes a handler of any shape that ends a call with an error and reads no request."""
+
+        async def handle(requests: Any, context: wire.Context) -> None:
+            async with self._call(method, context):
+                raise error
+
+        return grpc.stream_stream_rpc_method_handler(handle)
+
+    def _call(self, method: str, context: wire.Context) -> _RunningCall:
+        metadata: Any = context.invocation_metadata()
+        connection = context.peer()
+        call = ServerCall(
+            path=method,
+            request_id=request_id(metadata),
+            peer=peer_name(connection, metadata, self._caller_metadata),
+            connection=connection,
+            auth_name=auth_name.get(),
+            trace=trace_of(metadata) if self._tracing else None,
+            count_refusal=self._metrics.refused,
+            memory=self._memory,
+        )
+        # Not when the handler returns: gRPC then holds the answer until the client has taken it.
+        context.add_done_callback(lambda _: call.free_all())  # type: ignore[arg-type]
+        return _RunningCall(call, context, self._metrics, self._tracing, self.active, self._running)
+
+    def _wrap(self, method: str, handler: wire.Handler) -> wire.Handler:
+        behaviour = wire.behaviour_of(handler)
+
+        async def unary(request: Message | wire.Unreadable, context: wire.Context) -> bytes:
+            async with self._call(method, context):
+                # gRPC would keep the message too until the client has taken the bytes.
+                data = wire.encoded(await behaviour(_readable(request), context))
+                current.get().answered_with(len(data))
+                return data
+
+        # Not a generator: if a call ended while its reader is slow, the garbage collector would
+        # close the generator, and the engine's request would run until then.
+        async def stream(request: Requests, context: wire.Context) -> None:
+            async with (
+                self._call(method, context),
+                aclosing(behaviour(_readable(request), context)) as responses,
+            ):
+                async for response in responses:
+                    await _write(context, response)
+
+        return wire.rewrapped(handler, stream if handler.response_streaming else unary)
+
+
+async def _write(context: wire.Context, response: Message) -> None:
+    """Writes a response, which waits until the client has room for it.
+
+    Raises:
+        CancelledError: The client went away, or the deadline passed; gRPC reports that as an
+            internal error, which it is not.
+    """
+    try:
+        await context.write(response)
+    except grpc.aio.InternalError as error:
+        raise asyncio.CancelledError from error
+
+
+def _readable(request: Requests) -> Message | AsyncIterator[Message | wire.Unreadable]:
+    # The handler itself checks each request of a stream.
+    if isinstance(request, wire.Unreadable):
+        raise request
+    return request
+
+
+@dataclass(slots=True, eq=False)
+class _RunningCall:
+    """Surrounds the handler of one call and reports how it ended."""
+
+    _call: ServerCall
+    _context: wire.Context
+    _metrics: Metrics
+    _tracing: Tracing | None
+    _active: ActiveCalls
+    _running: set[_RunningCall]
+    _task: asyncio.Task[Any] | None = None
+    _ended_by: ServiceError | None = None
+
+    async def __aenter__(self) -> None:
+        self._task = asyncio.current_task()
+        self._running.add(self)
+        self._active.enter()
+        current.set(self._call)
+        self._context.set_trailing_metadata(((REQUEST_ID, self._call.request_id),))
+
+    async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self._running.discard(self)
+        self._active.leave()
+        self._call.release()
+        if error is None:
+            self._report(OK)
+        elif self._ended_by is not None and isinstance(error, asyncio.CancelledError):
+            await self._fail(self._ended_by)
+        elif isinstance(error, Exception):
+            await self._fail(error)
+        else:
+            self._report(self._why_cancelled())
+
+    def end(self, error: ServiceError) -> None:
+        """Ends the call with an error, wherever its handler is."""
+        assert self._task is not None
+        self._ended_by = error
+        self._task.cancel()
+
+    async def _fail(self, error: Exception) -> None:
+        call = self._call
+        failure = failure_of(error, call.request_id)
+        code = failure.outcome.code
+        self._report(failure.outcome, failure)
+        self._metrics.refused(call.model, error)
+        if code is grpc.StatusCode.INTERNAL:
+            _log.error("request %s", call.request_id, exc_info=error)
+        id_ = (REQUEST_ID, call.request_id)
+        await self._context.abort(code, failure.message, (id_, *failure.trailers))
+
+    def _why_cancelled(self) -> Outcome:
+        elapsed_s = time.monotonic() - self._call.began_s
+        is_late = has_passed(self._context.time_remaining(), elapsed_s)
+        return OUTCOMES[DeadlinePassed] if is_late else CANCELLED
+
+    def _report(self, outcome: Outcome, failure: Failure | None = None) -> None:
+        call = self._call
+        ended_s = time.monotonic()
+        duration_s = ended_s - call.began_s
+        trace_id = self._tracing.ended(call, outcome, ended_s) if self._tracing else ""
+        exemplar = {"trace_id": trace_id} if trace_id else {"request_id": call.request_id}
+        code = outcome.code
+        kind = Kind(call.method, code.name)
+        self._metrics.called(call.model, call.version, kind, duration_s, exemplar)
+        fields: dict[str, object] = {
+            "id": call.request_id,
+            "method": call.method,
+            "code": code.name,
+            "ms": duration_s * 1e3,
+        }
+        # Never the message of a failure, which may repeat text of the request.
+        named = {
+            "model": call.model,
+            "version": call.version,
+            "trace_id": trace_id,
+            "caller": call.auth_name,
+            "reason": failure.outcome.reason if failure else "",
+            "field": failure.field if failure else "",
+            "peer": self._context.peer() if code is grpc.StatusCode.UNAUTHENTICATED else "",
+        }
+        fields |= {name: value for name, value in named.items() if value}
+        logs.event("call", fields | call.facts)
+
+
+SCOPES: dict[str, Scope | None] = {
+    # Probes and load balancers have no token; they learn which models are up, and no more.
+    "/grpc.health.v1.Health/": None,
+    "/inference.GRPCInferenceService/ServerLive": None,
+    "/inference.GRPCInferenceService/ServerReady": None,
+    "/inference.GRPCInferenceService/ModelReady": None,
+    "/inference.GRPCInferenceService/RepositoryModelLoad": Scope.ADMIN,
+    "/inference.GRPCInferenceService/RepositoryModelUnload": Scope.ADMIN,
+    "/inference.GRPCInferenceService/": Scope.GENERATE,
+    "/grpc.reflection.v1alpha.ServerReflection/": Scope.GENERATE,
+    "/seqserve.v1.GenerationService/": Scope.GENERATE,
+    "/seqserve.v1.ModelService/ListModels": Scope.GENERATE,
+    "/seqserve.v1.ModelService/GetModel": Scope.GENERATE,
+    "/seqserve.v1.ModelService/LoadModel": Scope.ADMIN,
+    "/seqserve.v1.ModelService/UnloadModel": Scope.ADMIN,
+    "/seqserve.v1.ModelService/SetTraffic": Scope.ADMIN,
+}
+"""The scope of a method; the name of a service stands for its methods that have no row."""
+
+
+def scope_of(method: str) -> Scope | None:
+    """Gives the scope that a method needs; None if it needs no token."""
+    if method in SCOPES:
+        return SCOPES[method]
+    service = method[: method.rfind("/") + 1]
+    return SCOPES.get(service, Scope.ADMIN)
+
+
+class AuthorizationInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
+    """Refuses calls without a token, or whose token lacks the scope of the method."""
+
+    def __init__(self, tokens: Tokens, refusing: Callable[[str, ServiceError], Handler]) -> None:
+        """Takes the tokens, and what makes a handler that ends a method's calls with an error."""
+        self._tokens = tokens
+        self._refusing = refusing
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Handler]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Handler:
+        """Finds the handler of a call, or one that refuses it."""
+        method = handler_call_details.method
+        error = self._refusal(method, handler_call_details)
+        handler = await continuation(handler_call_details)
+        # A method that does not exist needs no protection, and its name must not become a label.
+        return handler if error is None or handler is None else self._refusing(method, error)
+
+    def _refusal(self, method: str, details: grpc.HandlerCallDetails) -> ServiceError | None:
+        scope = scope_of(method)
+        if scope is None:
+            return None
+        entry = self._tokens.find(token_of(details.invocation_metadata or ()))
+        if entry is None:
+            return Unauthenticated()
+        auth_name.set(entry.name)
+        return None if scope in entry.scopes else PermissionDenied(scope.value)

@@ -1,0 +1,180 @@
+"""The call that a handler serves: its record, the model versions that it keeps loaded, and the
+memory that it reserves for its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from google.protobuf.message import Message
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.errors import Draining, ServiceError
+from seqserve_server.front.call.answer_memory import MAX_WAIT_S, AnswerMemory, Reservation
+from seqserve_server.front.call.answer_size import AnswerSize, held_bytes
+from seqserve_server.front.call.status import failure_within
+from seqserve_server.front.call.wire import Context
+from seqserve_server.front.models.repository import Repository, ServedModel
+from seqserve_server.front.telemetry.call_record import CallRecord
+
+
+@dataclass(slots=True, kw_only=True)
+class ServerCall(CallRecord):
+    """One call, or one of the many requests of a call."""
+
+    count_refusal: Callable[[str, Exception], None] = lambda model, error: None
+    """Counts a request that ended with an error, in the metrics."""
+    kept: list[ServedModel] = field(default_factory=list)
+    """The versions that the call was given; they stay loaded until its end."""
+    memory: AnswerMemory = field(default_factory=AnswerMemory)
+    """Of all calls of the server."""
+    reservation: Reservation | None = None
+    """Memory for the answer; many requests of a call may share one."""
+    room: asyncio.Semaphore | None = None
+    """How many segments of all texts of a call of many may be under way at once."""
+    reservations: set[Reservation] = field(default_factory=set)
+    """Those of the call and of all its requests."""
+
+    def resolve(self, repository: Repository, name: str, version: int) -> ServedModel:
+        """Finds the version that the call asks for and keeps it loaded until the call ends.
+
+        A call that asks again gets the version that it has, even if that is being unloaded. The id
+        of the call is the key for the traffic weights.
+
+        Raises:
+            Draining: The server shuts down; a call that has its version goes on.
+            ServiceError: As :meth:`Repository.resolve`.
+        """
+        kept = self._kept(name or repository.default, version)
+        model = kept or repository.resolve(name, version, self.request_id)
+        self.model, self.version = model.manifest.name, model.manifest.version
+        if kept is None:
+            if repository.is_closed:
+                raise Draining("the server is shutting down; call another one")
+            model.calls.enter()
+            self.kept.append(model)
+        return model
+
+    def spec_fields(self, context: Context) -> dict[str, Any]:
+        """Collects the fields of an engine's request that come from the gRPC call."""
+        remaining_s = context.time_remaining()
+        return {
+            "arrived_s": self.began_s,
+            "deadline_s": None if remaining_s is None else time.monotonic() + remaining_s,
+            "client_id": self.client_id,
+            "call_id": self.request_id,
+            "flow_id": self.connection,
+        }
+
+    def _kept(self, name: str, version: int) -> ServedModel | None:
+        for model in self.kept:
+            if model.manifest.name == name and version in (0, model.manifest.version):
+                return model
+        return None
+
+    def release(self) -> None:
+        """Lets the versions go: the call is over."""
+        while self.kept:
+            self.kept.pop().calls.leave()
+
+    async def reserve(
+        self,
+        size: AnswerSize,
+        request: Message,
+        *,
+        max_wait_s: float = MAX_WAIT_S,
+        held_bytes: int = 0,
+    ) -> None:
+        """Waits until there is memory for an answer, unless the call has reserved it before.
+
+        Args:
+            size: Of the answer.
+            request: The request, which is held meanwhile.
+            max_wait_s: Longest wait.
+            held_bytes: What else is held meanwhile.
+
+        Raises:
+            InvalidRequest: It may need more than one caller can have.
+            QueueFull: There is none for so long, or too many calls wait for it.
+        """
+        if self.reservation is not None:
+            return
+        size.check(self.memory.max_per_caller)
+        self.reservation = await self.memory.reserve(
+            self.client_id,
+            size.held_bytes,
+            request_bytes=request.ByteSize() + held_bytes,
+            max_wait_s=max_wait_s,
+        )
+        self.reservations.add(self.reservation)
+
+    def answered_with(self, size: int) -> None:
+        """Keeps only the memory that an answer of a size needs."""
+        if self.reservation is not None:
+            self.reservation.shrink(held_bytes(size))
+
+    def answered_one(self, max_size: int, size: int) -> None:
+        """Keeps of the memory for one of many answers only what it needs."""
+        if self.reservation is not None:
+            self.reservation.shrink(self.reservation.size - 2 * max(0, max_size - size))
+
+    def free(self) -> None:
+        """Gives back the memory of an answer that the caller has, or will not get."""
+        if self.reservation is not None:
+            self.reservation.release()
+            self.reservations.discard(self.reservation)
+            self.reservation = None
+
+    def free_all(self) -> None:
+        """Gives back all memory of the call and of its requests: gRPC holds no answer any more."""
+        for reservation in self.reservations:
+            reservation.release()
+        self.reservations.clear()
+
+    def request(self, began_s: float) -> ServerCall:
+        """Begins one of many requests that resolves its own version and has memory of its own.
+
+        Release it when it is answered, and free its memory when the caller has the answer.
+        """
+        return replace(self, began_s=began_s, facts={}, kept=[], reservation=None)
+
+    def stands_for(self, part: ServerCall) -> None:
+        """Takes the model and the version of one of many requests, if it has found them.
+
+        Requests may name several models; the last one stands for the call.
+        """
+        if part.model:
+            self.model, self.version = part.model, part.version
+
+    def failed(self, error: ServiceError) -> generation_pb2.Failure:
+        """Counts the failure of one of many requests, and gives it as a message."""
+        self.count_refusal(self.model, error)
+        return failure_within(error, self.request_id)
+
+    def answered(self, response: generation_pb2.GenerateResponse) -> None:
+        """Counts one of many sources; the response of one that failed is empty."""
+        self.add(
+            sources=1,
+            source_tokens=response.source_tokens,
+            generated_tokens=response.generated_tokens,
+        )
+
+
+current: ContextVar[ServerCall] = ContextVar("call")
+"""The call of the handler that runs."""
+
+auth_name: ContextVar[str] = ContextVar("auth_name", default="")
+"""Name of the token of the call that arrives, before it has a :class:`ServerCall`."""
+
+
+_ROUNDING = 0.01
+_JITTER_S = 0.005
+
+
+def has_passed(remaining_s: float | None, elapsed_s: float) -> bool:
+    """Tells whether a cancelled call had reached its deadline, if it has one."""
+    return remaining_s is not None and remaining_s <= _JITTER_S + _ROUNDING * elapsed_s

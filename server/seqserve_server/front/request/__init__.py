@@ -1,0 +1,1 @@
+"""Reads requests: options, languages, texts; raises InvalidRequest that names the bad field."""

@@ -1,0 +1,234 @@
+"""Converts the options of a request for the engine.
+
+Options of the same name and meaning on both sides are copied by reflection, so only those that
+need the model or another form are written out here.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from google.protobuf import json_format
+from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+
+from seqserve.declarations import DECLARATIONS
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.options import DecodingOptions, Sampling
+from seqserve_server.contract.request import Priority
+from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.request.languages import affixes_of
+from seqserve_server.front.request.rules import check_rules
+from seqserve_server.front.request.splitting import is_excluded
+from seqserve_server.front.request.terms import TokenIds, target_ids
+
+Options = generation_pb2.GenerationOptions
+
+_MAX_STOP_CHARACTERS = 256
+_PRIORITIES: dict[int, Priority] = {
+    generation_pb2.PRIORITY_UNSPECIFIED: Priority.NORMAL,
+    generation_pb2.PRIORITY_NORMAL: Priority.NORMAL,
+    generation_pb2.PRIORITY_LOW: Priority.LOW,
+}
+_CONVERTED = {"terms", "return_attention"}
+_COPIED = {field.name for field in fields(DecodingOptions)} & DECLARATIONS.keys() - _CONVERTED
+_SAMPLING_DEFAULTS = {name: DECLARATIONS[name].default for name in Sampling._fields}
+
+
+def default_options(manifest: Manifest) -> DecodingOptions:
+    """Returns the options of a request that sets none."""
+    return DecodingOptions(max_decoding_length=manifest.limits.max_target_length)
+
+
+def decoding_options(
+    options: Options, manifest: Manifest, tokenizer: Tokenizer, max_rows: int
+) -> DecodingOptions:
+    """Checks the options of a request and converts them for the engine.
+
+    The result has all terms of the request;
+    :func:`~seqserve_server.front.request.terms.for_source` keeps those that a source contains.
+    """
+    if manifest.generation:
+        options = with_defaults(options, manifest)
+    if not (options.ByteSize() or manifest.template):
+        return default_options(manifest)
+    check_bounds(options)
+    decoding = _converted(options, manifest, tokenizer)
+    check_rules(options, decoding, manifest, max_rows)
+    return decoding
+
+
+def priority_of(priority: int) -> Priority:
+    """Converts the priority of a request; unspecified is normal."""
+    try:
+        return _PRIORITIES[priority]
+    except KeyError:
+        reason = f"{priority} is not known to this server; it knows NORMAL and LOW"
+        raise InvalidRequest("priority", reason) from None
+
+
+def _converted(options: Options, manifest: Manifest, tokenizer: Tokenizer) -> DecodingOptions:
+    given = {field.name: value for field, value in options.ListFields()}
+    copied = {name: given[name] for name in given if name in _COPIED}
+    end_ids = _ids(options, "end_tokens", tokenizer)
+    vocabulary = set(_ids(options, "vocabulary_allow", tokenizer))
+    if vocabulary:
+        vocabulary.update(end_ids or (manifest.tokens.eos,))
+    prefix = _prefix(options, manifest, tokenizer)
+    copied.setdefault("max_decoding_length", manifest.limits.max_target_length)
+    return DecodingOptions(
+        **copied,
+        sampling=_sampling(given),
+        suppressed=_suppressed(options, manifest, tokenizer),
+        end_ids=end_ids,
+        stops=_stops(options, tokenizer.decode(prefix) if prefix else ""),
+        prefix=prefix,
+        terms=target_ids(options.terms, tokenizer),
+        vocabulary=tuple(sorted(vocabulary)),
+        return_attention=options.return_attention
+        or options.return_alignment
+        or options.replace_unknowns,
+        time_limit_s=options.time_limit_ms / 1e3 if options.time_limit_ms else math.inf,
+    )
+
+
+def _prefix(options: Options, manifest: Manifest, tokenizer: Tokenizer) -> TokenIds:
+    """Returns the tokens that the model wants first, then those that the request wants."""
+    wanted = affixes_of(options.source_language, options.target_language, manifest, tokenizer)
+    prefix = _ids(options, "target_prefix_tokens", tokenizer)
+    if options.target_prefix and not prefix:
+        prefix = tuple(tokenizer.encode_target(options.target_prefix)[:-1])
+    return wanted.target + prefix
+
+
+def _sampling(given: dict[str, Any]) -> Sampling | None:
+    sampling = {name: given[name] for name in given if name in Sampling._fields}
+    if not sampling:
+        return None
+    return Sampling(**{**_SAMPLING_DEFAULTS, "seed": secrets.randbits(64), **sampling})
+
+
+def _suppressed(options: Options, manifest: Manifest, tokenizer: Tokenizer) -> tuple[TokenIds, ...]:
+    field = "suppress_sequences"
+    sequences: list[TokenIds] = [(one,) for one in _ids(options, "suppress_tokens", tokenizer)]
+    for sequence in options.suppress_sequences:
+        if not sequence.tokens:
+            raise InvalidRequest(f"options.{field}", "has an empty sequence")
+        sequences.append(_token_ids(sequence.tokens, field, tokenizer))
+    if options.disable_unk:
+        sequences.append((manifest.tokens.unk,))
+    return tuple(sequences)
+
+
+def _stops(options: Options, prefix: str) -> tuple[str, ...]:
+    for stop in options.stop_sequences:
+        if not 1 <= len(stop) <= _MAX_STOP_CHARACTERS:
+            reason = f"one has {len(stop)} characters; each has 1 to {_MAX_STOP_CHARACTERS}"
+            raise InvalidRequest("options.stop_sequences", reason)
+        if stop in prefix:
+            raise InvalidRequest("options.stop_sequences", "one of them is in the target prefix")
+    return tuple(options.stop_sequences)
+
+
+def _ids(options: Options, field: str, tokenizer: Tokenizer) -> TokenIds:
+    return _token_ids(getattr(options, field), field, tokenizer)
+
+
+def _token_ids(tokens: Sequence[str], field: str, tokenizer: Tokenizer) -> TokenIds:
+    token_ids = []
+    for token in tokens:
+        token_id = tokenizer.id_of(token)
+        if token_id is None:
+            reason = f"{token!r:.80} is no token of the model; see the tokens of an answer"
+            raise InvalidRequest(f"options.{field}", reason)
+        token_ids.append(token_id)
+    return tuple(token_ids)
+
+
+# A request that samples, or asks for alternatives, has chosen another way to search.
+_BEAM_SEARCH = [each.name for each in DECLARATIONS.values() if each.group == "beam search"]
+_OTHER_WAYS = (*Sampling._fields, "return_alternatives")
+
+
+def with_defaults(options: Options, manifest: Manifest) -> Options:
+    """Returns the options of a request over those that its model recommends."""
+    defaults = json_format.ParseDict(manifest.generation, Options())
+    if any(options.HasField(name) for name in _OTHER_WAYS):
+        for name in _BEAM_SEARCH:
+            defaults.ClearField(name)
+    # Beside options that it does not go with, the default is not to divide a source.
+    if is_excluded(options):
+        defaults.ClearField("segmentation")
+    defaults.MergeFrom(options)
+    return defaults
+
+
+def check_bounds(options: generation_pb2.GenerationOptions) -> None:
+    """Checks every option by itself: it must be known, and its number or length in its bounds."""
+    for message in (options, *options.suppress_sequences, *options.terms):
+        _refuse_unknown(message)
+    for field, value in options.ListFields():
+        declared = DECLARATIONS[field.name]
+        if declared.max_items and len(value) > declared.max_items:
+            reason = f"has {len(value)} elements; at most {declared.max_items} are allowed"
+            raise InvalidRequest(f"options.{field.name}", reason)
+        if declared.choices and value not in declared.choices:
+            reason = f"is {value!r:.80}; it must be {declared.bounds}"
+            raise InvalidRequest(f"options.{field.name}", reason)
+        if declared.kind in (int, float) and not declared.allows(value):
+            shown = str(value) if declared.kind is int else f"{value:g}"
+            if declared.allows(float(shown)):
+                # Rounding hides what is wrong.
+                shown = f"{value:.9g}"
+            reason = f"is {shown}; it must be {declared.bounds}"
+            raise InvalidRequest(f"options.{field.name}", reason)
+
+
+def _refuse_unknown(message: Message) -> None:
+    # An option of a newer client changes the answer, so the server must not ignore it.
+    unknown_fields: Any = UnknownFieldSet(message)
+    for unknown in unknown_fields:
+        raise InvalidRequest(
+            "options", f"field {unknown.field_number} is not known to this server; upgrade it"
+        )
+
+
+# Longer options mostly hold texts of one request, which do not come again.
+_MAX_BYTES = 128
+_MAX_ENTRIES = 256
+
+
+class KnownOptions:
+    """Converts options as :func:`decoding_options` does, once for each version of a model.
+
+    Without the cache the conversion takes a tenth of the time of a call.
+    """
+
+    def __init__(self) -> None:
+        """Starts empty."""
+        self._known: WeakKeyDictionary[ServedModel, dict[bytes, DecodingOptions]] = (
+            WeakKeyDictionary()
+        )
+
+    def read(self, model: ServedModel, options: Options) -> DecodingOptions:
+        """Checks the options of a request and converts them for the engine."""
+        known = self._known.setdefault(model, {})
+        sent = options.SerializeToString()
+        found = known.get(sent)
+        if found is None:
+            engine = model.engine
+            found = decoding_options(options, model.manifest, model.tokenizer, engine.max_rows)
+            # A random seed must be another one each time.
+            if len(sent) <= _MAX_BYTES and found.sampling is None:
+                if len(known) >= _MAX_ENTRIES:
+                    known.clear()
+                known[sent] = found
+        return found

@@ -1,0 +1,148 @@
+"""Rules between options: which of them exclude, need or limit each other."""
+
+from __future__ import annotations
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.contract.limits import MAX_SUPPRESSED, MAX_TOP_K
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.options import DecodingOptions, Sampling
+from seqserve_server.front.config import SegmentationMode
+from seqserve_server.front.request.splitting import EXCLUDED
+from seqserve_server.front.request.terms import check_terms
+
+Options = generation_pb2.GenerationOptions
+
+_SAMPLING = Sampling._fields
+_NEED_BEAM = ("coverage_penalty", "prefix_bias_beta", "terms")
+_EXCLUDES = {
+    "coverage_penalty": ("return_alternatives",),
+    "prefix_bias_beta": ("return_alternatives", "terms", "vocabulary_allow"),
+    "return_alternatives": ("terms", *_SAMPLING),
+    "segmentation": EXCLUDED,
+}
+
+
+def check_rules(
+    options: Options, decoding: DecodingOptions, manifest: Manifest, max_rows: int
+) -> None:
+    """Checks options that are within their bounds against each other.
+
+    ``decoding`` has the same options, converted; a request may take ``max_rows`` slots.
+    """
+    _check_lengths(decoding, manifest)
+    _check_rows(options, decoding, max_rows)
+    _check_combinations(options, decoding)
+    _check_replacement(options, manifest)
+    _check_prefix(options, decoding)
+    suppressed = {sequence[0] for sequence in decoding.suppressed if len(sequence) == 1}
+    ends = set(decoding.end_ids or (manifest.tokens.eos,))
+    _check_tokens(options, decoding, suppressed, ends)
+    _check_vocabulary(decoding, suppressed, ends)
+    check_terms(options.terms, decoding.terms, suppressed, ends, set(decoding.vocabulary))
+
+
+def _wrong(field: str, reason: str) -> InvalidRequest:
+    return InvalidRequest(f"options.{field}", reason)
+
+
+def _check_lengths(decoding: DecodingOptions, manifest: Manifest) -> None:
+    limit = manifest.limits.max_target_length
+    longest, shortest = decoding.max_decoding_length, decoding.min_decoding_length
+    if longest > limit:
+        raise _wrong("max_decoding_length", f"is {longest}; {manifest.label} takes 1 to {limit}")
+    if shortest > longest:
+        reason = f"is {shortest}; it must be 0 to max_decoding_length, which is {longest}"
+        raise _wrong("min_decoding_length", reason)
+
+
+def _check_rows(options: Options, decoding: DecodingOptions, max_rows: int) -> None:
+    beam_size, count = decoding.beam_size, decoding.num_hypotheses
+    if beam_size > max_rows:
+        raise _wrong("beam_size", f"is {beam_size}; this server keeps at most {max_rows}")
+    if decoding.sampling and beam_size > 1:
+        given = next(name for name in _SAMPLING if options.HasField(name))
+        raise _wrong("beam_size", f"is {beam_size} beside {given}; choose search or sampling")
+    if decoding.return_alternatives:
+        fit = min(MAX_TOP_K, max_rows // beam_size)
+        if count > fit:
+            raise _wrong(
+                "num_hypotheses",
+                f"is {count} alternatives with a beam_size of {beam_size} each: at most {fit} of"
+                " them fit",
+            )
+    elif decoding.sampling:
+        if count > max_rows:
+            raise _wrong("num_hypotheses", f"is {count}; this server draws at most {max_rows}")
+    elif count > beam_size:
+        raise _wrong(
+            "num_hypotheses",
+            f"is {count}, more than beam_size, which is {beam_size}: raise that, sample with"
+            " temperature, or set return_alternatives",
+        )
+
+
+def _check_combinations(options: Options, decoding: DecodingOptions) -> None:
+    # Any value of a sampling option turns sampling on; other options are off if they are 0.
+    given = {each.name for each, value in options.ListFields() if value or each.name in _SAMPLING}
+    if options.segmentation == SegmentationMode.NONE.value:
+        given.discard("segmentation")
+    for name, others in _EXCLUDES.items():
+        for other in others:
+            if name in given and other in given:
+                raise _wrong(name, f"is set beside {other}; choose one of them")
+    for name in _NEED_BEAM:
+        if name in given and decoding.beam_size == 1:
+            raise _wrong(name, "needs a beam; set beam_size above 1")
+    if "min_alternative_expansion_prob" in given and not decoding.return_alternatives:
+        raise _wrong("min_alternative_expansion_prob", "needs return_alternatives; set that too")
+    if "prefix_bias_beta" in given and not decoding.prefix:
+        raise _wrong("prefix_bias_beta", "needs a prefix; set target_prefix")
+
+
+def _check_replacement(options: Options, manifest: Manifest) -> None:
+    if options.replace_unknowns and manifest.architecture.source_vocabulary_size:
+        reason = f"is set, but {manifest.label} has no tokens of sources in its targets; leave it"
+        raise _wrong("replace_unknowns", reason)
+
+
+def _check_prefix(options: Options, decoding: DecodingOptions) -> None:
+    field, length = _prefix_field(options), len(decoding.prefix)
+    if options.target_prefix_tokens and options.HasField("target_prefix"):
+        raise _wrong(field, "is set beside target_prefix; choose one of them")
+    if length >= decoding.max_decoding_length:
+        raise _wrong(
+            field,
+            f"has {length} tokens, which leaves none to generate; max_decoding_length is"
+            f" {decoding.max_decoding_length}",
+        )
+
+
+def _prefix_field(options: Options) -> str:
+    return "target_prefix_tokens" if options.target_prefix_tokens else "target_prefix"
+
+
+def _check_tokens(
+    options: Options, decoding: DecodingOptions, suppressed: set[int], ends: set[int]
+) -> None:
+    if len(options.suppress_tokens) + len(options.suppress_sequences) > MAX_SUPPRESSED:
+        reason = f"and suppress_tokens have more than {MAX_SUPPRESSED} elements together"
+        raise _wrong("suppress_sequences", reason)
+    if options.end_tokens and suppressed & ends:
+        raise _wrong("suppress_tokens", "has a token that is also in end_tokens")
+    if suppressed.intersection(decoding.prefix):
+        raise _wrong("suppress_tokens", "has a token of the target prefix")
+    if ends.intersection(decoding.prefix):
+        raise _wrong(_prefix_field(options), "has a token that ends a hypothesis")
+
+
+def _check_vocabulary(decoding: DecodingOptions, suppressed: set[int], ends: set[int]) -> None:
+    vocabulary = decoding.vocabulary
+    # If the first token may end the hypothesis, end tokens alone make sense: as labels.
+    is_labels = ends.issuperset(vocabulary) and decoding.min_decoding_length <= len(decoding.prefix)
+    if vocabulary and not is_labels and (suppressed | ends).issuperset(vocabulary):
+        raise _wrong(
+            "vocabulary_allow",
+            "leaves nothing to generate: all its tokens are suppressed or end a hypothesis; allow"
+            " others",
+        )

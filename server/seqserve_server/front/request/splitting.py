@@ -1,0 +1,153 @@
+"""Divides a text at line breaks and after sentences; only white space is left out."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+import sentencex
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.template import Template
+from seqserve_server.front.config import SegmentationMode
+
+# The line breaks of str.splitlines: a Unicode text may have others than "\n".
+_LINE = re.compile(r"[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
+
+
+class Span(NamedTuple):
+    """A part of a text, in Unicode code points; it neither begins nor ends with white space."""
+
+    begin: int
+    end: int
+
+
+def split(text: str, segmentation: Segmentation) -> Iterator[Span]:
+    """Yields the lines or the sentences of a text that are not blank, in order.
+
+    A sentence ends at the end of its line, too. Sentences end by the rules of Wikimedia's
+    sentencex, https://github.com/wikimedia/sentencex.
+    """
+    for line in _LINE.finditer(text):
+        begin = line.start()
+        parts = [line[0]]
+        if segmentation.mode is SegmentationMode.SENTENCES:
+            parts = sentencex.segment(segmentation.language, line[0])
+        for part in parts:
+            if stripped := part.strip():
+                left = begin + len(part) - len(part.lstrip())
+                yield Span(left, left + len(stripped))
+            begin += len(part)
+
+
+# A token rarely has more characters; tokenizing all of a long rest for every part would take long.
+_CHARACTERS_PER_TOKEN = 8
+# Ends of clauses: punctuation before white space, or of scripts that write none.
+_CLAUSE = re.compile(r"[,;:،؛)\]»”–—-](?=\s)|[、，；：）」』。！？]")
+_WORD = re.compile(r"\S(?=\s)")
+_JOINERS = "\N{ZERO WIDTH JOINER}\N{VARIATION SELECTOR-16}"
+
+
+class Reader(Protocol):
+    """Tokenizes texts as the model reads them."""
+
+    @property
+    def max_tokens(self) -> int:
+        """Most tokens that the model reads."""
+
+    def count(self, text: str) -> int:
+        """Counts the tokens of a source, with all that is added to it."""
+
+    def ends(self, text: str) -> list[int]:
+        """Returns where each token of a text ends, in code points."""
+
+
+def wrap(text: str, reader: Reader) -> Iterator[Span]:
+    """Yields parts of a text that have at most the maximum of tokens.
+
+    A part ends after a clause if one ends in its second half, or else at white space, or else at
+    the end of a token. A character that has too many tokens by itself is a part too.
+    """
+    most, begin = reader.max_tokens, 0
+    while begin < len(text):
+        window = text[begin : begin + most * _CHARACTERS_PER_TOKEN]
+        end = len(window)
+        if begin + end < len(text) or reader.count(window) > most:
+            ends = reader.ends(window)
+            end = _border(window, ends[most - 1] if len(ends) > most else end)
+            # A part may have other tokens than the same text within the window has.
+            while end > 1 and reader.count(window[:end].strip()) > most:
+                end = _border(window, end - 1)
+        part = window[:end]
+        if stripped := part.strip():
+            left = begin + len(part) - len(part.lstrip())
+            yield Span(left, left + len(stripped))
+        begin += end
+
+
+def _border(text: str, limit: int) -> int:
+    """Finds the best place to end a part of 1 to ``limit`` characters."""
+    for pattern, begin in ((_CLAUSE, limit // 2), (_WORD, 0)):
+        found = [match.end() for match in pattern.finditer(text, begin, limit + 1)]
+        found = [end for end in found if end <= limit]
+        if found:
+            return found[-1]
+    # Not between a character and what belongs to it.
+    end = limit
+    while 1 < end < len(text) and (unicodedata.combining(text[end]) or text[end] in _JOINERS):
+        end -= 1
+    return max(end, 1)
+
+
+EXCLUDED = ("target_prefix", "target_prefix_tokens")
+"""Options that belong to one text, not to each of its segments."""
+
+# Its rules are those of every language that the library does not know.
+_DEFAULT_LANGUAGE = "en"
+
+
+class Segmentation(NamedTuple):
+    """How a source is divided."""
+
+    mode: SegmentationMode
+    language: str = _DEFAULT_LANGUAGE
+    """Code of the language, of ISO 639, by whose rules sentences end."""
+
+
+def segmentation_of(
+    options: generation_pb2.GenerationOptions, manifest: Manifest
+) -> Segmentation | None:
+    """Returns how to divide the source of a request; None for not at all.
+
+    The default of the model gives way to options that it does not go with.
+    """
+    given: str = options.segmentation
+    if not given and not is_excluded(options):
+        given = manifest.generation.get("segmentation", "")
+    mode = SegmentationMode(given or SegmentationMode.NONE)
+    return (
+        Segmentation(mode, _language(options, manifest))
+        if mode is not SegmentationMode.NONE
+        else None
+    )
+
+
+def is_excluded(options: generation_pb2.GenerationOptions) -> bool:
+    """Tells whether a request sets an option that belongs to one text."""
+    return any(getattr(options, name) for name in EXCLUDED)
+
+
+def _language(options: generation_pb2.GenerationOptions, manifest: Manifest) -> str:
+    code: str = options.segmentation_language
+    if not code and options.source_language:
+        code = _of_iso(options.source_language, manifest.template or Template())
+    return code or manifest.generation.get("segmentation_language", _DEFAULT_LANGUAGE)
+
+
+def _of_iso(code: str, template: Template) -> str:
+    """Finds the code of ISO 639 that stands for a model's own, such as de for deu_Latn."""
+    aliases = [alias for alias, known in template.aliases.items() if known == code]
+    return min([code, *aliases], key=len)

@@ -1,0 +1,86 @@
+"""Terms: translations of words or phrases that a source contains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.contract.options import DecodingOptions, unmet
+from seqserve_server.contract.tokenizer import Tokenizer
+
+Term = generation_pb2.Term
+TokenIds = tuple[int, ...]
+
+_MAX_CHARACTERS = 256
+
+
+def target_ids(terms: Sequence[Term], tokenizer: Tokenizer) -> tuple[TokenIds, ...]:
+    """Tokenizes the target of each term; checks the texts, and that no source comes twice."""
+    sources = set()
+    for term in terms:
+        _check_text("source", term.source)
+        _check_text("target", term.target)
+        if term.source in sources:
+            raise _wrong(f"have the source {term.source!r:.80} twice; a source has one target")
+        sources.add(term.source)
+    return tuple(_ids(term.target, tokenizer) for term in terms)
+
+
+def check_terms(
+    terms: Sequence[Term],
+    targets: Sequence[TokenIds],
+    suppressed: set[int],
+    ends: set[int],
+    vocabulary: set[int],
+) -> None:
+    """Checks that a hypothesis can contain each target; an empty vocabulary allows every token."""
+    for term, target in zip(terms, targets, strict=True):
+        start = f"have the target {term.target!r:.80}, which has a token that"
+        if not suppressed.isdisjoint(target):
+            raise _wrong(f"{start} is suppressed")
+        if not ends.isdisjoint(target):
+            raise _wrong(f"{start} ends a hypothesis")
+        if vocabulary and not vocabulary.issuperset(target):
+            raise _wrong(f"{start} is not in vocabulary_allow")
+
+
+def applying(terms: Sequence[Term], source: str) -> list[Term]:
+    """Returns the terms that a source text contains."""
+    return [term for term in terms if term.source in source]
+
+
+def for_source(options: DecodingOptions, terms: Sequence[Term], source: str) -> DecodingOptions:
+    """Keeps the terms that a source text contains; their targets must fit the maximum length."""
+    if not terms:
+        return options
+    pairs = zip(terms, options.terms, strict=True)
+    targets = tuple(target for term, target in pairs if term.source in source)
+    prefix, limit = options.prefix, options.max_decoding_length
+    needed = len(prefix) + sum(len(targets[index]) for index in unmet(targets, prefix))
+    if needed > limit:
+        raise _wrong(
+            f"of the source do not fit: their targets and the prefix have {needed} tokens, and"
+            f" max_decoding_length is {limit}"
+        )
+    return replace(options, terms=targets)
+
+
+def _check_text(which: str, text: str) -> None:
+    if not text.strip():
+        raise _wrong(f"have one whose {which} is empty")
+    if len(text) > _MAX_CHARACTERS:
+        reason = f"has {len(text)} characters; at most {_MAX_CHARACTERS} are allowed"
+        raise _wrong(f"have one whose {which} {reason}")
+
+
+def _ids(target: str, tokenizer: Tokenizer) -> TokenIds:
+    token_ids = tuple(tokenizer.encode_target(target)[:-1])
+    if not token_ids:
+        raise _wrong(f"have the target {target!r:.80}, no character of which the model writes")
+    return token_ids
+
+
+def _wrong(reason: str) -> InvalidRequest:
+    return InvalidRequest("options.terms", reason)

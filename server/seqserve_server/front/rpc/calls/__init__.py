@@ -1,1 +1,0 @@
-"""What every call goes through: authorization, deadlines, status, its record."""

@@ -1,1 +1,0 @@
-"""Reads and checks options and texts; raises InvalidRequest that names the bad field."""

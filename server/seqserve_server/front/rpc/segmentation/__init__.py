@@ -1,1 +1,0 @@
-"""Divides a text into segments, and joins their answers: :mod:`.document` first."""

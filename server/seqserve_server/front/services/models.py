@@ -1,0 +1,108 @@
+"""``seqserve.v1.ModelService``: lists, loads and unloads models."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from google.protobuf.message import Message
+
+from seqserve.v1 import model_pb2 as pb
+from seqserve.v1 import model_pb2_grpc
+from seqserve_server.contract.template import Template
+from seqserve_server.front.call.wire import Context
+from seqserve_server.front.models.lifecycle import ModelState
+from seqserve_server.front.models.repository import Entry
+from seqserve_server.front.models.rollout import Rollout
+
+_STATES = {
+    ModelState.AVAILABLE: pb.MODEL_STATE_AVAILABLE,
+    ModelState.LOADING: pb.MODEL_STATE_LOADING,
+    ModelState.READY: pb.MODEL_STATE_READY,
+    ModelState.RESTARTING: pb.MODEL_STATE_RESTARTING,
+    ModelState.DRAINING: pb.MODEL_STATE_DRAINING,
+    ModelState.FAILED: pb.MODEL_STATE_FAILED,
+}
+
+
+# A late engine is shown with what it said before.
+_MAX_WAIT_S = 0.5
+
+
+class ModelServicer(model_pb2_grpc.ModelServiceServicer):
+    """Converts between messages and the models of the server."""
+
+    def __init__(self, rollout: Rollout) -> None:
+        """Takes the models."""
+        self._rollout = rollout
+        self._repository = rollout.repository
+
+    async def ListModels(self, request: Message, context: Context) -> pb.ListModelsResponse:
+        """Lists every version, whatever its state."""
+        await _ask(self._repository.entries)
+        models = [self._model(entry) for entry in self._repository.entries]
+        return pb.ListModelsResponse(models=models)
+
+    async def GetModel(self, request: pb.GetModelRequest, context: Context) -> pb.GetModelResponse:
+        """Describes one version."""
+        entry = self._repository.find(request.model, request.version)
+        await _ask([entry])
+        return pb.GetModelResponse(model=self._model(entry))
+
+    async def LoadModel(
+        self, request: pb.LoadModelRequest, context: Context
+    ) -> pb.LoadModelResponse:
+        """Loads a version; answers when it takes calls."""
+        entry = await self._rollout.load(request.model, request.version)
+        return pb.LoadModelResponse(model=self._model(entry))
+
+    async def UnloadModel(
+        self, request: pb.UnloadModelRequest, context: Context
+    ) -> pb.UnloadModelResponse:
+        """Unloads a version; answers when its process has ended."""
+        entry = await self._rollout.unload(request.model, request.version)
+        return pb.UnloadModelResponse(model=self._model(entry))
+
+    async def SetTraffic(
+        self, request: pb.SetTrafficRequest, context: Context
+    ) -> pb.SetTrafficResponse:
+        """Sets the weights by which calls that name no version are shared."""
+        entries = self._rollout.set_traffic(request.model, dict(request.weights))
+        models = [self._model(entry) for entry in entries]
+        return pb.SetTrafficResponse(models=models)
+
+    def _model(self, entry: Entry) -> pb.Model:
+        share = self._repository.share(entry)
+        message = pb.Model(
+            name=entry.name,
+            version=entry.version,
+            state=_STATES[entry.state],
+            state_reason=entry.reason,
+            is_default=entry.name == self._repository.default and share > 0.0,
+            traffic_share=share,
+        )
+        if entry.model is not None:
+            manifest = entry.model.manifest
+            message.precision = manifest.precision
+            message.provider = entry.model.provider.value
+            message.max_source_length = manifest.limits.max_source_length
+            message.max_target_length = manifest.limits.max_target_length
+            message.vocabulary_size = manifest.architecture.vocabulary_size
+            template = manifest.template or Template()
+            message.source_languages.extend(sorted(template.source_languages))
+            message.target_languages.extend(sorted(template.target_languages))
+            message.has_shortlist = manifest.shortlist is not None
+            message.description = manifest.description
+            message.licence = manifest.licence
+            engine, reply = entry.model.engine, entry.model.engine.last_reply
+            message.slots = engine.slots
+            message.slots_in_use = reply.slots_in_use
+            message.queue_depth = reply.queue_depth
+        return message
+
+
+async def _ask(entries: Iterable[Entry]) -> None:
+    """Waits until the engines of versions have said how many rows run and how many wait."""
+    asked = [asyncio.wrap_future(entry.model.engine.ask()) for entry in entries if entry.model]
+    if asked:
+        await asyncio.wait(asked, timeout=_MAX_WAIT_S)

@@ -1,0 +1,175 @@
+"""``inference.GRPCInferenceService``, the Open Inference Protocol: everything but inference."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from contextlib import suppress
+
+from google.protobuf.message import Message
+
+from seqserve import __version__
+from seqserve_server.contract.errors import InvalidRequest, ModelNotFound
+from seqserve_server.front.call.server_call import current
+from seqserve_server.front.call.wire import Context
+from seqserve_server.front.models.repository import Entry, ServedModel
+from seqserve_server.front.models.rollout import Rollout
+from seqserve_server.front.services.open_inference.pb import open_inference_pb2 as pb
+from seqserve_server.front.services.open_inference.pb import open_inference_pb2_grpc
+from seqserve_server.front.services.open_inference.signature import config_of, metadata_of
+from seqserve_server.front.services.open_inference.statistics import statistics_of
+from seqserve_server.front.services.open_inference.tensors import MAX_NAME
+from seqserve_server.front.telemetry.engine_metrics import usage_of
+from seqserve_server.front.telemetry.metrics import Metrics
+
+# As the folders of versions are named.
+_VERSION = re.compile(r"[1-9][0-9]{0,8}")
+# Triton's names of the extensions that are here.
+_EXTENSIONS = ("model_configuration", "model_repository", "parameters", "statistics")
+# If an engine does not answer within this time, its last figures are given.
+_STATS_TIMEOUT_S = 2.0
+
+
+class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer):
+    """Reports readiness and figures, describes models, and loads and unloads them."""
+
+    def __init__(self, rollout: Rollout, metrics: Metrics, draining: asyncio.Event) -> None:
+        """Takes the models, their figures, and the event that the server shuts down."""
+        self._rollout = rollout
+        self._metrics = metrics
+        self._repository = rollout.repository
+        self._draining = draining
+
+    async def ServerLive(self, request: Message, context: Context) -> pb.ServerLiveResponse:
+        """Answers that the server is alive."""
+        return pb.ServerLiveResponse(live=True)
+
+    async def ServerReady(self, request: Message, context: Context) -> pb.ServerReadyResponse:
+        """Reports whether any model takes calls."""
+        is_ready = any(self._takes_calls(entry) for entry in self._repository.entries)
+        return pb.ServerReadyResponse(ready=is_ready)
+
+    async def ModelReady(
+        self, request: pb.ModelReadyRequest, context: Context
+    ) -> pb.ModelReadyResponse:
+        """Reports whether a model takes calls; one that does not exist takes none."""
+        version = version_of("version", request.version)
+        try:
+            is_ready = self._takes_calls(self._repository.find(request.name, version))
+        except ModelNotFound:
+            is_ready = False
+        return pb.ModelReadyResponse(ready=is_ready)
+
+    async def ServerMetadata(self, request: Message, context: Context) -> pb.ServerMetadataResponse:
+        """Gives the server's name, version and extensions."""
+        return pb.ServerMetadataResponse(
+            name="seqserve", version=__version__, extensions=_EXTENSIONS
+        )
+
+    async def ModelMetadata(
+        self, request: pb.ModelMetadataRequest, context: Context
+    ) -> pb.ModelMetadataResponse:
+        """Describes the tensors of a model, as the protocol does."""
+        name = self._name(request)
+        loaded = [model.manifest for model in self._repository.models()]
+        return metadata_of(name, [manifest.version for manifest in loaded if manifest.name == name])
+
+    async def ModelConfig(
+        self, request: pb.ModelConfigRequest, context: Context
+    ) -> pb.ModelConfigResponse:
+        """Describes the tensors of a model, as Triton's configuration does."""
+        return pb.ModelConfigResponse(config=config_of(self._name(request)))
+
+    async def ModelStatistics(
+        self, request: pb.ModelStatisticsRequest, context: Context
+    ) -> pb.ModelStatisticsResponse:
+        """Gives the figures of one version, of all versions of a model, or of all models."""
+        version = version_of("version", request.version)
+        if version or request.name:
+            # Raises NOT_FOUND for what does not exist.
+            name = self._repository.find(request.name, version).name
+            entries = self._repository.versions(name)
+        else:
+            entries = self._repository.entries
+        asked = [entry for entry in entries if version in (0, entry.version)]
+        found = await asyncio.gather(
+            *(self._statistics(entry.model) for entry in asked if entry.model)
+        )
+        return pb.ModelStatisticsResponse(model_stats=found)
+
+    async def _statistics(self, model: ServedModel) -> pb.ModelStatistics:
+        engine = model.engine
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_STATS_TIMEOUT_S):
+                await asyncio.wrap_future(engine.ask())
+        name, version = model.manifest.name, model.manifest.version
+        calls = self._metrics.calls_of(name, version)
+        return statistics_of(name, version, calls, engine.last_reply.stats, usage_of(engine.pids))
+
+    async def RepositoryIndex(
+        self, request: pb.RepositoryIndexRequest, context: Context
+    ) -> pb.RepositoryIndexResponse:
+        """Lists every version, or only those that take calls."""
+        _check_repository(request.repository_name)
+        response = pb.RepositoryIndexResponse()
+        for entry in self._repository.entries:
+            is_ready = self._takes_calls(entry)
+            if is_ready or not request.ready:
+                response.models.add(
+                    name=entry.name,
+                    version=str(entry.version),
+                    state="READY" if is_ready else "UNAVAILABLE",
+                    reason=entry.reason or ("" if is_ready else "it takes no calls for now"),
+                )
+        return response
+
+    async def RepositoryModelLoad(
+        self, request: pb.RepositoryModelLoadRequest, context: Context
+    ) -> pb.RepositoryModelLoadResponse:
+        """Loads the highest version of a model; answers when it takes calls."""
+        _check_repository(request.repository_name)
+        # Triton's parameters would bring a configuration, or files, from the network.
+        if request.parameters:
+            raise InvalidRequest(
+                "parameters", "must be empty: a version is loaded as its folder holds it"
+            )
+        await self._rollout.load(request.model_name)
+        return pb.RepositoryModelLoadResponse()
+
+    async def RepositoryModelUnload(
+        self, request: pb.RepositoryModelUnloadRequest, context: Context
+    ) -> pb.RepositoryModelUnloadResponse:
+        """Unloads every version of a model; answers when their processes have ended."""
+        _check_repository(request.repository_name)
+        # Raises NOT_FOUND for a model that does not exist.
+        name = self._repository.find(request.model_name).name
+        # From the lowest version up, so that none takes the place of a higher one; and all at once,
+        # so that no call gets a version that is about to go.
+        unloading = [
+            self._rollout.unload(name, entry.version) for entry in self._repository.versions(name)
+        ]
+        await asyncio.gather(*unloading)
+        return pb.RepositoryModelUnloadResponse()
+
+    def _takes_calls(self, entry: Entry) -> bool:
+        return entry.is_ready and not self._draining.is_set()
+
+    def _name(self, request: pb.ModelMetadataRequest | pb.ModelConfigRequest) -> str:
+        version = version_of("version", request.version)
+        return current.get().resolve(self._repository, request.name, version).manifest.name
+
+
+def version_of(field: str, text: str) -> int:
+    """Reads a version, which this protocol writes as text; 0 if it is empty."""
+    if not text:
+        return 0
+    if not _VERSION.fullmatch(text):
+        raise InvalidRequest(
+            field, f"is {text!r:.{MAX_NAME}}; give a whole number from 1 up, or leave it empty"
+        )
+    return int(text)
+
+
+def _check_repository(name: str) -> None:
+    if name:
+        raise InvalidRequest("repository_name", "must be empty: the server has one repository")

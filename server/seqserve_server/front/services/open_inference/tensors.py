@@ -1,0 +1,170 @@
+"""Reads and writes tensors in both encodings of the protocol: typed lists and raw bytes.
+
+Source: Open Inference Protocol, "Tensor Data",
+https://github.com/kserve/open-inference-protocol/blob/main/specification/protocol/inference_grpc.md.
+Raw elements of BYTES follow their length, as Triton and its clients write them,
+https://github.com/triton-inference-server/client (``serialize_byte_tensor``).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.front.request.parts import MAX_SOURCES
+from seqserve_server.front.services.open_inference.pb import open_inference_pb2
+
+Request = open_inference_pb2.ModelInferRequest
+Response = open_inference_pb2.ModelInferResponse
+
+TEXT = "text"
+"""The one input of every model."""
+BYTES, FP32 = "BYTES", "FP32"
+MAX_NAME = 64
+"""Max. characters of a client's text that an error repeats."""
+
+_LENGTH = struct.Struct("<I")
+_RAW = "raw_input_contents"
+_MAX_SIZES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Texts:
+    """The input of a request."""
+
+    texts: list[str]
+    is_flat: bool
+    """Whether its shape is ``[N]`` rather than ``[N, 1]``."""
+    is_raw: bool
+    """Whether it was encoded as raw bytes; the response uses the same encoding."""
+
+
+def texts_of(request: Request) -> Texts:
+    """Reads the input of a request, which must be one tensor of texts that fits its shape."""
+    tensor = _only_input(request)
+    count = _count(tensor)
+    is_raw = bool(request.raw_input_contents)
+    elements = _raw_elements(request, count) if is_raw else _typed_elements(tensor, count)
+    texts = [_text(element, index) for index, element in enumerate(elements)]
+    return Texts(texts=texts, is_flat=len(tensor.shape) == 1, is_raw=is_raw)
+
+
+def add_output(
+    response: Response,
+    name: str,
+    datatype: str,
+    shape: Sequence[int],
+    values: Sequence[Any],
+    *,
+    is_raw: bool,
+) -> None:
+    """Adds a tensor to a response; its values are in row-major order."""
+    output = response.outputs.add(name=name, datatype=datatype, shape=shape)
+    if is_raw:
+        response.raw_output_contents.append(_RAW_FORMS[datatype](values))
+    else:
+        getattr(output.contents, _TYPED_LISTS[datatype]).extend(values)
+
+
+def packed(elements: Sequence[bytes]) -> bytes:
+    """Encodes elements of BYTES, each after its length."""
+    return b"".join(part for element in elements for part in (_LENGTH.pack(len(element)), element))
+
+
+def unpacked(data: bytes, count: int) -> list[bytes]:
+    """Decodes ``count`` elements of BYTES.
+
+    Raises:
+        ValueError: The data has fewer or more; the message says where.
+    """
+    elements = []
+    end = 0
+    for index in range(count):
+        begin = end + _LENGTH.size
+        if begin > len(data):
+            raise ValueError(f"ends before element {index} of {count}")
+        (length,) = _LENGTH.unpack_from(data, end)
+        end = begin + length
+        if end > len(data):
+            raise ValueError(f"ends within element {index}, which has {length} bytes")
+        elements.append(data[begin:end])
+    if end < len(data):
+        raise ValueError(f"has {len(data) - end} bytes after element {count - 1}, the last one")
+    return elements
+
+
+def _packed_floats(values: Sequence[float]) -> bytes:
+    return struct.pack(f"<{len(values)}f", *values)
+
+
+_RAW_FORMS: dict[str, Callable[[Sequence[Any]], bytes]] = {BYTES: packed, FP32: _packed_floats}
+_TYPED_LISTS = {BYTES: "bytes_contents", FP32: "fp32_contents"}
+
+
+def refuse_parameters(field: str, names: Iterable[str]) -> None:
+    """Refuses parameters of a tensor, such as one that puts its data in shared memory."""
+    for name in names:
+        raise InvalidRequest(
+            f"{field}.parameters", f"{name!r:.{MAX_NAME}} is unknown; tensors have no parameters"
+        )
+
+
+def _only_input(request: Request) -> Request.InferInputTensor:
+    names = [tensor.name for tensor in request.inputs]
+    if names != [TEXT]:
+        others = [name for name in names if name != TEXT]
+        found = f"has {others[0]!r:.{MAX_NAME}}" if others else f"has {len(names)} tensors"
+        raise InvalidRequest("inputs", f"{found}; send one, {TEXT!r}")
+    tensor = request.inputs[0]
+    if tensor.datatype != BYTES:
+        raise InvalidRequest(
+            f"inputs.{TEXT}.datatype", f"is {tensor.datatype!r:.{MAX_NAME}}; it must be {BYTES!r}"
+        )
+    refuse_parameters(f"inputs.{TEXT}", tensor.parameters)
+    return tensor
+
+
+def _count(tensor: Request.InferInputTensor) -> int:
+    shape = tensor.shape
+    if len(shape) in (1, 2) and 1 <= shape[0] <= MAX_SOURCES and shape[1:] in ([], [1]):
+        return shape[0]
+    shown = ", ".join(str(size) for size in shape[:_MAX_SIZES])
+    more = ", …" if len(shape) > _MAX_SIZES else ""
+    raise InvalidRequest(
+        f"inputs.{TEXT}.shape",
+        f"is [{shown}{more}]; it must be [N] or [N, 1], with N from 1 to {MAX_SOURCES}",
+    )
+
+
+def _raw_elements(request: Request, count: int) -> list[bytes]:
+    if request.inputs[0].HasField("contents"):
+        raise InvalidRequest(_RAW, f"is given beside inputs.{TEXT}.contents; send one of the two")
+    if len(request.raw_input_contents) > 1:
+        raise InvalidRequest(_RAW, f"has {len(request.raw_input_contents)} entries; send one")
+    try:
+        return unpacked(request.raw_input_contents[0], count)
+    except ValueError as error:
+        raise InvalidRequest(f"{_RAW}[0]", str(error)) from None
+
+
+def _typed_elements(tensor: Request.InferInputTensor, count: int) -> Sequence[bytes]:
+    field = f"inputs.{TEXT}.contents"
+    for filled, _ in tensor.contents.ListFields():
+        if filled.name != "bytes_contents":
+            raise InvalidRequest(field, f"has {filled.name}; {BYTES} go to bytes_contents")
+    elements = tensor.contents.bytes_contents
+    if len(elements) != count:
+        raise InvalidRequest(
+            f"{field}.bytes_contents", f"has {len(elements)} elements; the shape says {count}"
+        )
+    return elements
+
+
+def _text(element: bytes, index: int) -> str:
+    try:
+        return element.decode()
+    except UnicodeDecodeError:
+        raise InvalidRequest(f"inputs.{TEXT}[{index}]", "is not valid UTF-8") from None

@@ -1,0 +1,173 @@
+"""Answers Score and Attention, which run a given target through the model."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+from google.protobuf.message import Message
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.contract.request import GenerateSpec, ScoreSpec
+from seqserve_server.front.answer.engine_call import EngineCall
+from seqserve_server.front.answer.response import weights_of
+from seqserve_server.front.call.answer_size import AnswerSize
+from seqserve_server.front.call.server_call import current
+from seqserve_server.front.call.wire import Context
+from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.request.languages import Affixes, affixes_of
+from seqserve_server.front.request.options import default_options
+from seqserve_server.front.request.parts import source_tokens, target_tokens
+
+_Request = generation_pb2.ScoreRequest | generation_pb2.AttentionRequest
+
+
+async def score(
+    model: ServedModel, request: generation_pb2.ScoreRequest, context: Context
+) -> generation_pb2.ScoreResponse:
+    """Scores a given target."""
+    affixes = _affixes(model, request)
+    source = await source_tokens(model, request.source, affixes)
+    target = await target_tokens(model, request.target, affixes)
+    size = AnswerSize.scored(len(source), len(target), model.tokenizer.token_bytes)
+    call = current.get()
+    await call.reserve(size, request)
+    spec = ScoreSpec(
+        source=source,
+        target=target,
+        start_token=affixes.start_token,
+        **call.spec_fields(context),
+    )
+    scores = (await EngineCall(model.engine, spec).target_scored()).token_scores
+    # What the model wants first is given, like the prefix of a generated text.
+    given = len(affixes.target)
+    target, scores = target[given:], scores[given:]
+    return generation_pb2.ScoreResponse(
+        model=model.manifest.name,
+        version=model.manifest.version,
+        tokens=model.tokenizer.tokens(target),
+        token_ids=target,
+        token_scores=scores,
+        score=sum(scores),
+        normalized_score=sum(scores) / len(scores),
+        source_tokens=len(source),
+    )
+
+
+async def attention(
+    model: ServedModel, request: generation_pb2.AttentionRequest, context: Context
+) -> generation_pb2.AttentionResponse:
+    """Returns the attention of a target, which is generated if the request has none."""
+    call, affixes = current.get(), _affixes(model, request)
+    source = await source_tokens(model, request.source, affixes)
+    if request.HasField("target"):
+        target = await target_tokens(model, request.target, affixes)
+        await _reserve(model, source, len(target), request)
+    else:
+        most = model.manifest.limits.max_target_length + 1
+        await _reserve(model, source, most, request)
+        options = replace(default_options(model.manifest), prefix=affixes.target)
+        asked = GenerateSpec(
+            source=source,
+            options=options,
+            start_token=affixes.start_token,
+            **call.spec_fields(context),
+        )
+        answer = await EngineCall(model.engine, asked).finished()
+        target = [*answer.best.token_ids, model.manifest.tokens.eos]
+    spec = ScoreSpec(
+        source=source,
+        target=target,
+        wants_attention=True,
+        start_token=affixes.start_token,
+        **call.spec_fields(context),
+    )
+    encoder, decoder, cross = (await EngineCall(model.engine, spec).target_scored()).weights
+    shape, read, written = model.manifest.architecture, len(source), len(target)
+    return generation_pb2.AttentionResponse(
+        model=model.manifest.name,
+        version=model.manifest.version,
+        source_tokens=model.tokenizer.source_tokens(source),
+        target_tokens=model.tokenizer.tokens(target),
+        encoder=weights_of(encoder, shape.encoder_heads or shape.heads, read, read),
+        decoder=weights_of(decoder, shape.heads, written, written),
+        cross=weights_of(cross, shape.heads, written, read),
+    )
+
+
+def _affixes(model: ServedModel, request: _Request) -> Affixes:
+    return affixes_of(
+        request.source_language,
+        request.target_language,
+        model.manifest,
+        model.tokenizer,
+        section="",
+    )
+
+
+async def _reserve(
+    model: ServedModel, source: list[int], num_target: int, request: Message
+) -> None:
+    size = AnswerSize.attended(model.manifest, model.tokenizer, len(source), num_target)
+    await current.get().reserve(size, request)
+
+
+MAX_CHARACTERS = MAX_TOKENS = 100_000
+"""Longest text, in code points, and most tokens."""
+
+
+async def tokenize(
+    model: ServedModel, request: generation_pb2.TokenizeRequest
+) -> generation_pb2.TokenizeResponse:
+    """Divides a text into tokens."""
+    text, tokenizer = request.text, model.tokenizer
+    if len(text) > MAX_CHARACTERS:
+        reason = f"has {len(text):,} characters; a call takes at most {MAX_CHARACTERS:,}"
+        raise InvalidRequest("text", reason)
+    affixes = affixes_of(
+        request.source_language, request.target_language, model.manifest, tokenizer, section=""
+    )
+    limits = model.manifest.limits
+    # In a thread, so that other calls need not wait for a long text.
+    found = await asyncio.to_thread(tokenizer.pieces, text, is_target=request.is_target)
+    if request.is_target:
+        length, max_length = len(affixes.target) + len(found.ids), limits.max_target_length
+    else:
+        read = await asyncio.to_thread(tokenizer.encode, affixes.text + text)
+        length, max_length = len(affixes.around(read)), limits.max_source_length
+    size = AnswerSize.tokenized(len(found.ids), tokenizer.token_bytes)
+    await current.get().reserve(size, request)
+    current.get().facts["source_tokens"] = len(found.ids)
+    return generation_pb2.TokenizeResponse(
+        model=model.manifest.name,
+        version=model.manifest.version,
+        tokens=(tokenizer.tokens if request.is_target else tokenizer.source_tokens)(found.ids),
+        token_ids=found.ids,
+        begins=[begin for begin, _ in found.offsets],
+        ends=[end for _, end in found.offsets],
+        length=length,
+        max_length=max_length,
+    )
+
+
+async def detokenize(
+    model: ServedModel, request: generation_pb2.DetokenizeRequest
+) -> generation_pb2.DetokenizeResponse:
+    """Joins tokens to a text."""
+    ids = list(request.token_ids)
+    if len(ids) > MAX_TOKENS:
+        raise InvalidRequest("token_ids", f"are {len(ids):,}; a call takes at most {MAX_TOKENS:,}")
+    size = model.manifest.architecture.vocabulary_size
+    for index, id_ in enumerate(ids):
+        if id_ >= size:
+            reason = f"is {id_}; {model.manifest.label} has the ids 0 to {size - 1}"
+            raise InvalidRequest(f"token_ids[{index}]", reason)
+    await current.get().reserve(
+        AnswerSize.tokenized(len(ids), model.tokenizer.token_bytes), request
+    )
+    return generation_pb2.DetokenizeResponse(
+        model=model.manifest.name,
+        version=model.manifest.version,
+        text=await asyncio.to_thread(model.tokenizer.decode, ids),
+    )

@@ -1,0 +1,202 @@
+"""Runs the gRPC server: registers the services, starts, publishes health and drains.
+
+Source: gRPC health checking protocol, https://github.com/grpc/grpc/blob/master/doc/health-checking.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2, model_pb2_grpc
+from seqserve_server.contract.errors import Draining, StartupError
+from seqserve_server.front.address import address_of
+from seqserve_server.front.call.answer_memory import AnswerMemory
+from seqserve_server.front.call.connections import connection_arguments
+from seqserve_server.front.call.grpc_services import HealthServicer
+from seqserve_server.front.call.interceptor import AuthorizationInterceptor, CallInterceptor
+from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.models.rollout import Rollout
+from seqserve_server.front.security.auth_tokens import Tokens
+from seqserve_server.front.security.protection import Security
+from seqserve_server.front.security.tls import Certificates
+from seqserve_server.front.services.generation import GenerationServicer
+from seqserve_server.front.services.models import ModelServicer
+from seqserve_server.front.services.open_inference.inference import InferenceServicer
+from seqserve_server.front.services.open_inference.pb import (
+    open_inference_pb2,
+    open_inference_pb2_grpc,
+)
+from seqserve_server.front.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from seqserve_server.front.telemetry.tracing import Tracing
+
+_SERVICES = (
+    generation_pb2.DESCRIPTOR.services_by_name["GenerationService"].full_name,
+    model_pb2.DESCRIPTOR.services_by_name["ModelService"].full_name,
+    open_inference_pb2.DESCRIPTOR.services_by_name["GRPCInferenceService"].full_name,
+)
+_SERVING = health_pb2.HealthCheckResponse.SERVING
+_NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+_UNKNOWN = health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+
+# Time for the bytes of the last responses to leave. A client that watches health uses all of it.
+_FLUSH_S = 1.0
+
+
+class Server:
+    """All services on one port, on the models of one repository."""
+
+    def __init__(
+        self,
+        options: ServeOptions,
+        rollout: Rollout,
+        metrics: Metrics,
+        security: Security | None = None,
+        tracing: Tracing | None = None,
+    ) -> None:
+        """Binds the port; calls are answered after :meth:`start`.
+
+        Raises:
+            StartupError: The port is taken, or the address is not one of this machine.
+        """
+        self._rollout = rollout
+        self._repository = rollout.repository
+        memory = AnswerMemory(options.max_answer_mb * 1_000_000, options.caller_share)
+        metrics.show_answers(lambda: memory.reserved_bytes, lambda: memory.num_waiting)
+        self._interceptor = CallInterceptor(
+            metrics, tracing, caller_metadata=options.caller_metadata, memory=memory
+        )
+        self._draining = asyncio.Event()
+        self._health = HealthServicer()
+        security = security or Security()
+        self._server = grpc.aio.server(
+            interceptors=self._interceptors(security.tokens), options=connection_arguments(options)
+        )
+        self._add_services(metrics)
+        self.port = bind(self._server, options.host, options.port, security.certificates)
+        self._is_serving = False
+        self._published: dict[str, int] = {}
+        self._publishing = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Starts the engines, then answers calls."""
+        await self._rollout.start()
+        self._rollout.on_change = self._on_change
+        await self._publish_health()
+        await self._server.start()
+        self._is_serving = True
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the server takes calls and has an engine for them."""
+        return self._is_serving and any(entry.is_ready for entry in self._repository.entries)
+
+    def _on_change(self) -> None:
+        task = asyncio.create_task(self._publish_health())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _publish_health(self) -> None:
+        # One at a time, so that the last update published is the newest.
+        async with self._publishing:
+            statuses = self._statuses()
+            for name, status in (dict.fromkeys(self._published, _UNKNOWN) | statuses).items():
+                await self._health.set(name, status)
+            self._published = statuses
+
+    async def drain(self, timeout_s: float) -> bool:
+        """Refuses new calls, finishes those that were accepted, queued ones too, and stops.
+
+        Returns whether every call finished in time; the others end with UNAVAILABLE.
+        """
+        self._is_serving = False
+        await self._health.enter_graceful_shutdown()
+        # Before waiting, so that new calls are refused at once.
+        self._rollout.close()
+        self._draining.set()
+        finished = await self._interceptor.active.wait_idle(timeout_s)
+        if not finished:
+            error = Draining("the server shut down while the call ran; call another one")
+            self._interceptor.end_all(error)
+        await self._server.stop(_FLUSH_S)
+        await self._rollout.stop()
+        return finished
+
+    def _interceptors(self, tokens: Tokens | None) -> list[grpc.aio.ServerInterceptor]:  # type: ignore[type-arg]
+        if tokens is None:
+            return [self._interceptor]
+        return [AuthorizationInterceptor(tokens, self._interceptor.refusing), self._interceptor]
+
+    def _add_services(self, metrics: Metrics) -> None:
+        generation = GenerationServicer(self._repository, self._draining)
+        generation_pb2_grpc.add_GenerationServiceServicer_to_server(generation, self._server)
+        models = ModelServicer(self._rollout)
+        model_pb2_grpc.add_ModelServiceServicer_to_server(models, self._server)
+        inference = InferenceServicer(self._rollout, metrics, generation, self._draining)
+        open_inference_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(inference, self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        names = (*_SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, self._server)
+
+    def _statuses(self) -> dict[str, int]:
+        """Gives the health of the server, and of each service, model and version."""
+        is_up = any(entry.is_ready for entry in self._repository.entries)
+        whole = _SERVING if is_up else _NOT_SERVING
+        statuses = dict.fromkeys(("", *_SERVICES), whole)
+        for entry in self._repository.entries:
+            status = _SERVING if entry.is_ready else _NOT_SERVING
+            statuses[entry.label] = status
+            if statuses.get(entry.name) != _SERVING:
+                statuses[entry.name] = status
+        return statuses
+
+
+_ALL_IPV4, _ALL_IPV6 = "0.0.0.0", "::"
+
+
+def bind(server: grpc.aio.Server, host: str, port: int, certificates: Certificates | None) -> int:
+    """Binds a server to a port, 0 for any free one, and returns the port.
+
+    Raises:
+        StartupError: The port is taken, or the address is not one of this machine.
+    """
+    with ExitStack() as meanwhile:
+        if host == _ALL_IPV4:
+            port = port or _free_port()
+            # gRPC listens at all IPv6 addresses too, unless the port is taken there.
+            with suppress(OSError):
+                taken = socket.create_server((_ALL_IPV6, port), family=socket.AF_INET6)
+                meanwhile.enter_context(taken)
+        return _bind(server, address_of(host, port), certificates)
+
+
+def _bind(server: grpc.aio.Server, address: str, certificates: Certificates | None) -> int:
+    try:
+        if certificates is None:
+            bound = server.add_insecure_port(address)
+        else:
+            bound = server.add_secure_port(address, certificates.credentials())
+    except RuntimeError:
+        bound = 0
+    if not bound:
+        # gRPC does not say which, and checks the files more strictly than we do.
+        others = ", or gRPC refuses the files of --tls-certificate" if certificates else ""
+        raise StartupError(
+            f"--port: cannot listen on {address}: another server does, or --host is no address"
+            f" of this machine{others}; --port 0 takes any free port"
+        )
+    return bound
+
+
+def _free_port() -> int:
+    with socket.create_server((_ALL_IPV4, 0)) as server:
+        return int(server.getsockname()[1])

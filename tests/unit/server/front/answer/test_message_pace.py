@@ -1,0 +1,30 @@
+"""Tokens of many streams share messages; those of few do not."""
+
+from __future__ import annotations
+
+from tests.clock import Clock
+
+from seqserve_server.front.answer.engine_call import FEW, GATHER_S, MessagePace
+
+
+def test_tokens_of_many_streams_are_gathered() -> None:
+    clock = Clock()
+    pace = MessagePace(clock)
+    due = []
+    for _ in range(9):
+        due.append(pace.is_due(FEW + 1))
+        clock.now_s += 0.4 * GATHER_S
+    assert due == [True, False, False] * 3
+
+
+def test_every_token_of_few_streams_is_sent() -> None:
+    pace = MessagePace(Clock())
+    assert all(pace.is_due(FEW) for _ in range(9))
+
+
+def test_tokens_that_come_slowly_never_wait() -> None:
+    clock = Clock()
+    pace = MessagePace(clock)
+    for _ in range(9):
+        assert pace.is_due(FEW + 1)
+        clock.now_s += GATHER_S

@@ -1,0 +1,142 @@
+"""Limits of connections, on a real gRPC server."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from tests.unit.server.front.echo import PATIENCE_S
+from tests.unit.server.front.service import awaited, failure
+
+from seqserve_server.front.call import connections
+from seqserve_server.front.call.connections import connection_arguments
+from seqserve_server.front.config import ServeOptions
+
+REQUEST = health_pb2.HealthCheckRequest()
+
+
+@asynccontextmanager
+async def listening(options: ServeOptions) -> AsyncIterator[str]:
+    """Runs a health server whose Watch calls never end; gives its address."""
+    server = grpc.aio.server(options=connection_arguments(options))
+    servicer = health.aio.HealthServicer()  # type: ignore[attr-defined]
+    await servicer.set("", health_pb2.HealthCheckResponse.SERVING)
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    handlers = {"Peer": grpc.unary_unary_rpc_method_handler(_peer)}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("x.Test", handlers),))
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    try:
+        await server.start()
+        yield address
+    finally:
+        # A gRPC server that was not stopped hangs when it is freed.
+        await server.stop(None)
+
+
+async def _peer(request: bytes, context: Any) -> bytes:
+    return str(context.peer()).encode()
+
+
+def connected(address: str) -> tuple[grpc.aio.Channel, Any]:
+    # Not shared with other channels.
+    alone = ("grpc.use_local_subchannel_pool", 1)
+    soon = ("grpc.initial_reconnect_backoff_ms", 100)
+    channel = grpc.aio.insecure_channel(address, [alone, soon])
+    return channel, health_pb2_grpc.HealthStub(channel)
+
+
+async def test_connections_beyond_the_limit_are_refused() -> None:
+    async with listening(ServeOptions(max_connections=2)) as address:
+        held = [connected(address) for _ in range(2)]
+        for _, stub in held:
+            await stub.Check(REQUEST, timeout=PATIENCE_S)
+        channel, stub = connected(address)
+        error = await failure(stub.Check(REQUEST, timeout=PATIENCE_S))
+        assert error.code() is grpc.StatusCode.UNAVAILABLE
+        await held[0][0].close()
+        await stub.Check(REQUEST, timeout=PATIENCE_S, wait_for_ready=True)
+        for each in (channel, held[1][0]):
+            await each.close()
+
+
+async def test_calls_beyond_the_limit_of_a_connection_wait() -> None:
+    async with listening(ServeOptions(max_calls_per_connection=2)) as address:
+        channel, stub = connected(address)
+        running = [stub.Watch(REQUEST) for _ in range(2)]
+        for call in running:
+            await call.read()
+        waiting = asyncio.ensure_future(awaited(stub.Check(REQUEST, timeout=PATIENCE_S)))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        running[0].cancel()
+        assert (await waiting).status == health_pb2.HealthCheckResponse.SERVING
+        await channel.close()
+
+
+async def test_calls_survive_the_maximum_age_of_their_connection() -> None:
+    async with listening(ServeOptions(max_connection_age_s=0.1)) as address:
+        channel, stub = connected(address)
+        running = stub.Watch(REQUEST)
+        await running.read()
+        ask: Any = channel.unary_unary("/x.Test/Peer")
+        peers = set()
+        async with asyncio.timeout(PATIENCE_S):
+            while len(peers) < 3:
+                peers.add(await ask(b""))
+        assert not running.done()
+        running.cancel()
+        await channel.close()
+
+
+async def test_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_HANDSHAKE_TIMEOUT_MS", 200)
+    async with listening(ServeOptions()) as address:
+        host, _, port = address.rpartition(":")
+        with socket.create_connection((host, int(port))) as mute:
+            mute.settimeout(PATIENCE_S)
+            assert await asyncio.to_thread(_all_of, mute)
+
+
+def test_limit_of_open_files_limits_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    def limit(files: int) -> int:
+        monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+        arguments = dict(connection_arguments(ServeOptions()))
+        return int(arguments["grpc.max_allowed_incoming_connections"])
+
+    assert limit(1024) == 1024 - 128
+    assert limit(10) == 1
+    unlimited = (1 << 31) - 1
+    assert limit(resource.RLIM_INFINITY) == unlimited
+    assert limit(1 << 40) <= unlimited
+
+
+def test_python_client_pings_less_often_than_the_limit() -> None:
+    from seqserve.target import channel_options
+
+    client, server = dict(channel_options("x:1", 1)), dict(connection_arguments(ServeOptions()))
+    min_interval_ms = server["grpc.http2.min_ping_interval_without_data_ms"]
+    assert client["grpc.keepalive_time_ms"] >= 2 * min_interval_ms
+
+
+def test_one_connection_can_overfill_the_queue_and_be_told_so() -> None:
+    """So that calls beyond the queue are refused, instead of waiting unseen in the connection."""
+    for workers in (1, 2, 31):
+        options = ServeOptions(workers=workers)
+        assert options.max_calls_per_connection > options.slot_count() + options.max_queue
+
+
+def _all_of(connection: socket.socket) -> bool:
+    """Reads until the other side closes the connection."""
+    try:
+        while connection.recv(4096):
+            pass
+    except ConnectionResetError:
+        pass
+    return True

@@ -1,0 +1,271 @@
+"""The interceptor: ids, log lines, metrics, deadlines and cancels of calls."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import grpc
+import pytest
+from tests.unit.server.front.service import (
+    Service,
+    awaited,
+    failure,
+    request,
+    serving,
+    trailers,
+    until,
+)
+
+from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
+
+GENERATE = "GenerationService.Generate"
+STREAM = "GenerationService.GenerateStream"
+SECRET = "the words of a user"
+
+
+def labels(method: str, code: str, model: str = "echo") -> dict[str, str]:
+    """Labels of calls that ended with a code."""
+    return {"method": method, "code": code, "model": model}
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    return [record.fields for record in caplog.records if hasattr(record, "fields")]
+
+
+async def test_reply_repeats_the_request_id_of_the_client(service: Service) -> None:
+    call = service.generation.Generate(request("a"), metadata=(("x-request-id", "mine-1"),))
+    await call
+    assert dict(await call.trailing_metadata())["x-request-id"] == "mine-1"
+
+
+@pytest.mark.parametrize("given", ["", "x" * 65, "two words", 'a"b'])
+async def test_malformed_request_id_is_replaced(service: Service, given: str) -> None:
+    call = service.generation.Generate(request("a"), metadata=(("x-request-id", given),))
+    await call
+    made = dict(await call.trailing_metadata())["x-request-id"]
+    assert made != given and 0 < len(made) <= 64
+
+
+async def test_failed_call_has_a_request_id(service: Service) -> None:
+    metadata = (("x-request-id", "mine-2"),)
+    error = await failure(service.generation.Generate(request(""), metadata=metadata))
+    assert trailers(error)["x-request-id"] == "mine-2"
+
+
+async def test_every_reply_has_a_request_id_of_its_own(service: Service) -> None:
+    generation, models = service.generation, service.models
+    sources = generation_pb2.GenerateBatchRequest(sources=["a", ""])
+    stream = generation.GenerateStream(request("a"))
+    _ = [message async for message in stream]
+    calls = [
+        stream,
+        generation.GenerateBatch(sources),
+        models.ListModels(model_pb2.ListModelsRequest()),
+        models.GetModel(model_pb2.GetModelRequest()),
+    ]
+    ids = {dict(await call.trailing_metadata())["x-request-id"] for call in calls}
+    failed = [
+        generation.GenerateStream(request("")),
+        generation.Score(generation_pb2.ScoreRequest()),
+        generation.Attention(generation_pb2.AttentionRequest()),
+        models.GetModel(model_pb2.GetModelRequest(model="none")),
+        service.channel.unary_unary("/seqserve.v1.GenerationService/Generate")(b"\xff"),
+    ]
+    ids |= {trailers(await failure(call))["x-request-id"] for call in failed}
+    assert len(ids) == len(calls) + len(failed)
+
+
+async def test_log_line_has_id_code_tokens_and_times(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    await service.generation.Generate(request(SECRET), metadata=(("x-request-id", "mine-3"),))
+    (line,) = lines(caplog)
+    times = {name: line.pop(name) for name in ("ms", "queue_ms", "first_token_ms")}
+    assert line == {
+        "id": "mine-3",
+        "method": GENERATE,
+        "code": "OK",
+        "model": "echo",
+        "version": 2,
+        "source_tokens": len(SECRET) + 1,
+        "generated_tokens": len(SECRET),
+    }
+    assert 0 <= times["queue_ms"] <= times["first_token_ms"] <= times["ms"]
+
+
+async def test_log_never_shows_text_of_requests(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    await service.generation.Generate(request(SECRET))
+    await failure(service.generation.Generate(request(SECRET * 50)))
+    await failure(service.generation.Generate(request(SECRET, max_decoding_length=0)))
+    service.runtime.fault = ValueError("of the runtime")
+    await failure(service.generation.Generate(request(SECRET)))
+    assert len(lines(caplog)) == 4
+    assert SECRET not in caplog.text + str(lines(caplog))
+
+
+async def test_log_line_of_a_refused_call_has_reason_and_field(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    await failure(service.generation.Generate(request("a", max_decoding_length=0)))
+    await failure(service.generation.Generate(request("a", model="made up")))
+    wrong, unknown = lines(caplog)
+    assert (wrong["reason"], wrong["field"]) == ("INVALID_FIELD", "options.max_decoding_length")
+    assert unknown["reason"] == "MODEL_NOT_FOUND" and "field" not in unknown
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"terms": [{"source": SECRET, "target": ""}]},
+        {"terms": [{"source": SECRET, "target": "a"}] * 2, "beam_size": 2},
+        {"suppress_tokens": [SECRET]},
+        {"end_tokens": [SECRET]},
+        {"target_prefix": SECRET * 9},
+        {"target_prefix_tokens": [SECRET]},
+        {"stop_sequences": [SECRET] * 99},
+        {"vocabulary_allow": [SECRET]},
+    ],
+    ids=lambda options: "-".join(options),
+)
+async def test_log_never_shows_text_of_refused_options(
+    service: Service, caplog: pytest.LogCaptureFixture, options: dict[str, Any]
+) -> None:
+    """The error message may repeat them, because only the client gets it."""
+    caplog.set_level(logging.DEBUG)
+    error = await failure(service.generation.Generate(request("a", **options)))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    (line,) = lines(caplog)
+    assert line["field"].startswith("options.")
+    assert SECRET not in caplog.text + str(line)
+
+
+async def test_fault_is_logged_under_the_request_id(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    service.runtime.fault = ZeroDivisionError("what really happened")
+    error = await failure(service.generation.Generate(request("a")))
+    id_ = trailers(error)["x-request-id"]
+    assert id_ in (error.details() or "")
+    logged = [record for record in caplog.records if id_ in record.getMessage()]
+    # The engine logs the cause, the server the call.
+    assert {record.name.rpartition(".")[2] for record in logged} == {"interceptor", "engine"}
+    assert "what really happened" in caplog.text
+
+
+async def test_deadline_in_the_queue_ends_the_call_and_is_counted() -> None:
+    async with serving(slots=1) as service:
+        service.runtime.may_run.clear()
+        first = asyncio.ensure_future(service.generation.Generate(request("first")))
+        await until(lambda: service.engine.slots_in_use == 1)
+        error = await failure(service.generation.Generate(request("a"), timeout=0.2))
+        assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        service.runtime.may_run.set()
+        await first
+        await service.until_value(1, "requests_total", **labels(GENERATE, "DEADLINE_EXCEEDED"))
+        late = {"model": "echo", "where": "queue"}
+        await service.until_value(1, "deadline_exceeded_total", **late)
+        assert await service.value("cancelled_total", model="echo") == 0
+        assert service.engine.queue_depth == 0
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_deadline_in_decode_frees_the_slot(service: Service, streamed: bool) -> None:
+    service.runtime.step_s = 0.02
+    stub = service.generation.GenerateStream if streamed else service.generation.Generate
+    error = await failure(stub(request("a" * 48), timeout=0.5))
+    assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    late = {"model": "echo", "where": "decode"}
+    await service.until_value(1, "deadline_exceeded_total", **late)
+    await until(lambda: service.engine.slots_in_use == 0)
+    method = STREAM if streamed else GENERATE
+    await service.until_value(1, "requests_total", **labels(method, "DEADLINE_EXCEEDED"))
+    assert await service.value("cancelled_total", model="echo") == 0
+    assert await service.value("stop_total", model="echo", reason="eos") == 0
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_cancel_frees_the_slot(service: Service, streamed: bool) -> None:
+    service.runtime.step_s = 0.02
+    stub = service.generation.GenerateStream if streamed else service.generation.Generate
+    call = stub(request("a" * 48))
+    task = asyncio.ensure_future(call.read() if streamed else awaited(call))
+    await until(lambda: service.engine.slots_in_use == 1)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        while True:
+            await task
+            task = asyncio.ensure_future(call.read())
+    await until(lambda: service.engine.slots_in_use == 0)
+    method = STREAM if streamed else GENERATE
+    await service.until_value(1, "requests_total", **labels(method, "CANCELLED"))
+    assert await service.value("cancelled_total", model="echo") == 1
+    assert await service.value("stop_total", model="echo", reason="eos") == 0
+
+
+async def test_cancel_in_the_queue_leaves_the_queue() -> None:
+    async with serving(slots=1) as service:
+        service.runtime.may_run.clear()
+        first = asyncio.ensure_future(service.generation.Generate(request("first")))
+        await until(lambda: service.engine.slots_in_use == 1)
+        call = service.generation.Generate(request("second"))
+        second = asyncio.ensure_future(awaited(call))
+        await until(lambda: service.engine.queue_depth == 1)
+        call.cancel()
+        await until(lambda: service.engine.queue_depth == 0)
+        service.runtime.may_run.set()
+        assert (await first).hypotheses[0].text == "first"
+        with pytest.raises(asyncio.CancelledError):
+            await second
+        assert await service.value("cancelled_total", model="echo") == 1
+
+
+async def test_closed_channel_frees_the_slot(service: Service) -> None:
+    service.runtime.step_s = 0.02
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{service.server.port}") as channel:
+        call = generation_pb2_grpc.GenerationServiceStub(channel).GenerateStream(request("a" * 48))
+        await call.read()
+    await until(lambda: service.engine.slots_in_use == 0)
+    await service.until_value(1, "cancelled_total", model="echo")
+
+
+async def test_calls_are_counted_and_timed(service: Service) -> None:
+    await service.generation.Generate(request("a"))
+    await failure(service.generation.Generate(request("")))
+    await failure(service.generation.Generate(request("a", model="made up")))
+    assert await service.value("requests_total", **labels(GENERATE, "OK")) == 1
+    assert await service.value("requests_total", **labels(GENERATE, "INVALID_ARGUMENT")) == 1
+    # A name that a client makes up must not become a label.
+    assert await service.value("requests_total", **labels(GENERATE, "NOT_FOUND", model="")) == 1
+    count = await service.value("request_duration_seconds_count", method=GENERATE, model="echo")
+    assert count == 2
+    # Series of a version are those of its calls alone.
+    assert await service.value("requests_total", model="echo", version="2") == 2
+    assert await service.value("requests_total", model="", version="") == 1
+
+
+async def test_refused_sources_within_a_call_are_counted(service: Service) -> None:
+    batch = generation_pb2.GenerateBatchRequest(sources=["a", "", "b" * 99, "c"])
+    response = await service.generation.GenerateBatch(batch)
+    assert [one.HasField("failure") for one in response.outcomes] == [False, True, True, False]
+    assert await service.value("rejected_total", model="echo", reason="invalid") == 2
+    bulk = [
+        generation_pb2.GenerateBulkRequest(id=number, request=request(source, model=model))
+        for number, (source, model) in enumerate([("", ""), ("a", ""), ("a", "made up")])
+    ]
+    assert len([one async for one in service.generation.GenerateBulk(iter(bulk))]) == 3
+    assert await service.value("rejected_total", model="echo", reason="invalid") == 3
+    assert await service.value("rejected_total", model="", reason="invalid") == 0
+
+
+async def test_unknown_methods_are_not_counted(service: Service) -> None:
+    call = service.channel.unary_unary("/seqserve.v1.GenerationService/Nothing")
+    error = await failure(call(b""))
+    assert error.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert (await service.scraped())["seqserve_requests"] == set()

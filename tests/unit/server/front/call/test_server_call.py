@@ -1,0 +1,63 @@
+"""A call keeps the version that it got until it ends."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+from tests.unit.server.front.echo import byte_tokenizer, manifest
+
+from seqserve_server.contract.errors import Draining, ModelUnavailable
+from seqserve_server.contract.provider import Provider
+from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.engine_client.group import EngineGroup
+from seqserve_server.front.models.lifecycle import ModelState
+from seqserve_server.front.models.repository import Entry, Repository, ServedModel
+
+
+def entry(version: int) -> Entry:
+    model = ServedModel(
+        manifest=manifest(version=version),
+        tokenizer=byte_tokenizer(),
+        engine=cast(EngineGroup, None),
+        provider=Provider.CPU,
+    )
+    return Entry(name="echo", version=version, state=ModelState.READY, model=model)
+
+
+async def test_call_that_asks_again_gets_the_version_it_has() -> None:
+    older, newer = entry(1), entry(2)
+    repository = Repository([older])
+    repository.choose_default()
+    call = ServerCall(path="/s/m", request_id="1")
+    model = call.resolve(repository, "", 0)
+    assert model is older.model and call.model == "echo"
+    repository.add(newer)
+    older.start_draining()
+    for name, version in (("", 0), ("echo", 0), ("echo", 1)):
+        assert call.resolve(repository, name, version) is model
+    assert call.resolve(repository, "echo", 2) is newer.model
+    assert not await model.calls.wait_idle(0.0)
+    call.release()
+    assert await model.calls.wait_idle(0.0)
+    # A version that drains takes no other call.
+    other = ServerCall(path="/s/m", request_id="2")
+    assert other.resolve(repository, "", 0) is newer.model
+    with pytest.raises(ModelUnavailable, match="echo/1 is being unloaded"):
+        other.resolve(repository, "echo", 1)
+
+
+async def test_server_that_shuts_down_gives_a_version_only_to_a_call_that_has_one() -> None:
+    repository = Repository([entry(1)])
+    repository.choose_default()
+    call = ServerCall(path="/s/m", request_id="1")
+    model = call.resolve(repository, "", 0)
+    repository.is_closed = True
+    assert call.resolve(repository, "", 0) is model
+    late = ServerCall(path="/s/m", request_id="2")
+    with pytest.raises(Draining):
+        late.resolve(repository, "", 0)
+    # The refusal counts for the model that the call would have had.
+    assert late.model == "echo" and late.kept == []
+    call.release()
+    assert await model.calls.wait_idle(0.0)

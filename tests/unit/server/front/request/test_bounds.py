@@ -1,0 +1,62 @@
+"""Bounds that the proto declares: the server checks them and the engine shares them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from seqserve.declarations import DECLARATIONS
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract import limits
+from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.front.request.options import check_bounds
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("top_p", 1.0000001, "1.00000012"),
+        ("min_p", 1.5, "1.5"),
+        ("patience", 16.000002, "16.0000019"),
+        ("repetition_penalty", 0.01562499, "0.0156249898"),
+        ("temperature", -1e-7, "-1e-07"),
+        ("beam_size", -3, "-3"),
+        ("top_p", float("nan"), "nan"),
+    ],
+)
+def test_the_error_shows_enough_digits(name: str, value: float, shown: str) -> None:
+    options = generation_pb2.GenerationOptions()
+    setattr(options, name, value)
+    with pytest.raises(InvalidRequest) as refused:
+        check_bounds(options)
+    assert str(refused.value).startswith(f"options.{name}: is {shown}; it must be ")
+
+
+def test_every_number_out_of_its_declared_bounds_is_refused() -> None:
+    for name, declared in DECLARATIONS.items():
+        for bound, step in ((declared.minimum, -1), (declared.maximum, 1)):
+            if bound is not None and name != "seed":
+                options = generation_pb2.GenerationOptions(**{name: bound + step})
+                with pytest.raises(
+                    InvalidRequest, match=rf"^options\.{name}: .*{declared.bounds}$"
+                ):
+                    check_bounds(options)
+
+
+def test_limits_of_the_engine_are_those_of_the_proto() -> None:
+    assert DECLARATIONS["suppress_tokens"].max_items == limits.MAX_SUPPRESSED
+    assert DECLARATIONS["suppress_sequences"].max_items == limits.MAX_SUPPRESSED
+    assert DECLARATIONS["end_tokens"].max_items == limits.MAX_END_TOKENS
+    assert DECLARATIONS["return_top_tokens"].maximum == limits.MAX_TOP_K
+
+
+def test_defaults_of_the_engine_are_those_of_the_proto() -> None:
+    engine = {field.name: field.default for field in dataclasses.fields(DecodingOptions)}
+    common = [name for name in DECLARATIONS if DECLARATIONS[name].default is not None]
+    common = [name for name in common if name in engine]
+    assert len(common) > 12
+    assert {name: engine[name] for name in common} == {
+        name: DECLARATIONS[name].default for name in common
+    }

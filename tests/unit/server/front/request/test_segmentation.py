@@ -1,0 +1,71 @@
+"""How a source is divided: as the request says, or else as the model does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.server.front.echo import byte_tokenizer, manifest
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.template import Template
+from seqserve_server.front.config import SegmentationMode
+from seqserve_server.front.request.options import decoding_options
+from seqserve_server.front.request.splitting import Segmentation, segmentation_of
+
+Options = generation_pb2.GenerationOptions
+CODES = {"deu_Latn": "a", "eng_Latn": "b"}
+TEMPLATE = Template(source_languages=CODES, aliases={"de": "deu_Latn", "deu": "deu_Latn"})
+
+
+def model(**generation: Any) -> Manifest:
+    return replace(manifest(), generation=generation, template=TEMPLATE)
+
+
+@pytest.mark.parametrize(
+    ("generation", "options", "expected"),
+    [
+        ({}, {}, None),
+        ({}, {"segmentation": "none"}, None),
+        ({}, {"segmentation": "lines"}, Segmentation(SegmentationMode.LINES, "en")),
+        ({"segmentation": "sentences"}, {}, Segmentation(SegmentationMode.SENTENCES, "en")),
+        ({"segmentation": "sentences"}, {"segmentation": "none"}, None),
+        ({"segmentation": "sentences"}, {"target_prefix": "a"}, None),
+        (
+            {"segmentation": "lines", "segmentation_language": "ja"},
+            {},
+            Segmentation(SegmentationMode.LINES, "ja"),
+        ),
+    ],
+)
+def test_the_request_goes_before_the_model(
+    generation: dict[str, Any], options: dict[str, Any], expected: Segmentation | None
+) -> None:
+    assert segmentation_of(Options(**options), model(**generation)) == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "language"),
+    [
+        ({}, "ja"),
+        ({"source_language": "deu_Latn"}, "de"),
+        ({"source_language": "de"}, "de"),
+        ({"source_language": "eng_Latn"}, "eng_Latn"),
+        ({"source_language": "deu_Latn", "segmentation_language": "es"}, "es"),
+    ],
+)
+def test_the_language_is_that_of_the_source(options: dict[str, Any], language: str) -> None:
+    found = segmentation_of(
+        Options(segmentation="sentences", **options), model(segmentation_language="ja")
+    )
+    assert found == Segmentation(SegmentationMode.SENTENCES, language)
+
+
+def test_the_engine_does_not_learn_of_it() -> None:
+    described = replace(manifest(), generation={"segmentation": "sentences"})
+    for options in (Options(), Options(segmentation="lines"), Options(target_prefix="a")):
+        converted = decoding_options(options, described, byte_tokenizer(), 8)
+        options.ClearField("segmentation")
+        assert converted == decoding_options(options, manifest(), byte_tokenizer(), 8)

@@ -1,0 +1,270 @@
+"""The whole server for a test: real gRPC, real front, real engine, and a model that echoes.
+
+``Service`` stands for a running ``seqserve serve``. Two things are not real: the engine runs in a
+thread (``ThreadHost``) instead of a process of its own, at the other end of a real socket, and
+``EchoRuntime`` computes instead of ONNX Runtime. So a test calls through gRPC and can look at the
+engine's slots and queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from google.protobuf.message import Message
+from google.rpc.status_pb2 import Status
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.unit.server.front.echo import PATIENCE_S, EchoRuntime, byte_tokenizer, manifest
+from tests.unit.server.front.engine_client.thread_host import ThreadHost
+
+from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2_grpc
+from seqserve_server.contract.limits import EngineLimits
+from seqserve_server.contract.messages import Setup
+from seqserve_server.contract.provider import Provider
+from seqserve_server.contract.template import Template
+from seqserve_server.engine.engine import Engine
+from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.engine_client.group import EngineGroup
+from seqserve_server.front.engine_client.refusals import RefusalCache
+from seqserve_server.front.models.answer_cache import AnswerCache
+from seqserve_server.front.models.lifecycle import ModelState
+from seqserve_server.front.models.loader import Loader
+from seqserve_server.front.models.repository import Entry, Repository, ServedModel
+from seqserve_server.front.models.rollout import Rollout
+from seqserve_server.front.security.protection import Security
+from seqserve_server.front.services.open_inference.pb import open_inference_pb2_grpc
+from seqserve_server.front.services.server import Server
+from seqserve_server.front.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from seqserve_server.front.telemetry.tracing import Tracing
+
+
+class Hosts:
+    """Stands for the launcher of engine processes: starts one thread host after the other.
+
+    A test clears ``may_launch`` to keep a crashed engine from being restarted.
+    """
+
+    def __init__(self, runtime: EchoRuntime, limits: EngineLimits) -> None:
+        self._runtime, self._limits = runtime, limits
+        self._launched: list[ThreadHost] = []
+        self.may_launch = threading.Event()
+        self.may_launch.set()
+
+    def launch(self) -> ThreadHost:
+        assert self.may_launch.wait(PATIENCE_S)
+        self._launched.append(ThreadHost(self._runtime, self._limits, byte_tokenizer().decode))
+        return self.last
+
+    @property
+    def last(self) -> ThreadHost:
+        return self._launched[-1]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """A running server, the parts of it that tests look at, and a channel to it."""
+
+    server: Server
+    rollout: Rollout
+    repository: Repository
+    remote: EngineGroup
+    hosts: Hosts
+    runtime: EchoRuntime
+    metrics: Metrics
+    channel: Any
+
+    @property
+    def engine(self) -> Engine:
+        """The engine at the other end of the socket."""
+        return self.hosts.last.engine
+
+    @property
+    def generation(self) -> Any:
+        return generation_pb2_grpc.GenerationServiceStub(self.channel)
+
+    @property
+    def models(self) -> Any:
+        return model_pb2_grpc.ModelServiceStub(self.channel)
+
+    @property
+    def inference(self) -> Any:
+        return open_inference_pb2_grpc.GRPCInferenceServiceStub(self.channel)
+
+    async def value(self, name: str, **labels: str) -> float:
+        """The sum of the series with these labels, and perhaps others, at a scrape."""
+        # In a thread: a scrape waits for the engine, which answers through this loop.
+        families = await asyncio.to_thread(lambda: list(self.metrics.registry.collect()))
+        return sum(
+            sample.value
+            for family in families
+            for sample in family.samples
+            if sample.name == f"seqserve_{name}" and labels.items() <= sample.labels.items()
+        )
+
+    async def until_value(self, value: float, name: str, **labels: str) -> None:
+        """Waits until a series has a value."""
+        async with asyncio.timeout(PATIENCE_S):
+            while await self.value(name, **labels) != value:
+                await asyncio.sleep(0.002)
+
+    async def scraped(self) -> dict[str, set[frozenset[str]]]:
+        """Names of all metric families, each with the label sets of its samples."""
+        text = (await asyncio.to_thread(generate_latest, self.metrics.registry)).decode()
+        return {
+            family.name: {frozenset(sample.labels) - {"le"} for sample in family.samples}
+            for family in text_string_to_metric_families(text)
+        }
+
+
+def rollout_of(repository: Repository, metrics: Metrics) -> Rollout:
+    """A rollout of models that are loaded already, over a folder that does not exist."""
+    loader = Loader(
+        repository=Path("nowhere"),
+        provider=Provider.CPU,
+        threads=1,
+        limits=EngineLimits(workers=1, slots=1, max_queue=1, max_source_tokens_per_step=1),
+        launch=_launch_nothing,
+    )
+    return Rollout(repository, loader, metrics)
+
+
+def _launch_nothing(setup: Setup) -> ThreadHost:
+    raise AssertionError(f"{setup.folder} was to be loaded")
+
+
+@asynccontextmanager
+async def serving(
+    *,
+    slots: int = 4,
+    max_queue: int = 16,
+    caller_share: float = 1.0,
+    caller_metadata: str = "",
+    max_message_bytes: int = 1 << 20,
+    max_answer_mb: int = 256,
+    cache_bytes: int = 0,
+    security: Security | None = None,
+    tracing: Tracing | None = None,
+    template: Template | None = None,
+    generation: dict[str, Any] | None = None,
+    refusals: RefusalCache | None = None,
+) -> AsyncIterator[Service]:
+    """Serves ``echo/2``, beside ``echo/1`` and ``ruin/1``, which failed to load."""
+    metrics = Metrics()
+    described = replace(manifest(version=2), template=template, generation=generation or {})
+    runtime = EchoRuntime(described)
+    limits = EngineLimits(
+        workers=1,
+        slots=slots,
+        max_queue=max_queue,
+        max_source_tokens_per_step=64,
+        caller_share=caller_share,
+    )
+    hosts = Hosts(runtime, limits)
+    remote = EngineGroup([hosts.launch], label="echo/2", refusals=refusals)
+    remote.load()
+    metrics.model_loaded("echo", 2, "fp32", "cpu", remote)
+    cache = AnswerCache(cache_bytes, metrics.cache_counts)
+    model = ServedModel(
+        manifest=described,
+        tokenizer=byte_tokenizer(),
+        engine=remote,
+        provider=Provider.CPU,
+        answers=cache.version("echo", 2) if cache_bytes else None,
+    )
+    entries = [
+        Entry(name="echo", version=1, state=ModelState.FAILED, reason="weights.bin: damaged"),
+        Entry(name="echo", version=2, state=ModelState.READY, model=model),
+        Entry(name="ruin", version=1, state=ModelState.FAILED, reason="manifest.json: damaged"),
+    ]
+    options = ServeOptions(
+        port=0,
+        max_message_bytes=max_message_bytes,
+        max_answer_mb=max_answer_mb,
+        caller_metadata=caller_metadata,
+    )
+    repository = Repository(entries)
+    repository.choose_default()
+    rollout = rollout_of(repository, metrics)
+    server = Server(options, rollout, metrics, security, tracing)
+    try:
+        await server.start()
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
+            yield Service(
+                server=server,
+                rollout=rollout,
+                repository=repository,
+                remote=remote,
+                hosts=hosts,
+                runtime=runtime,
+                metrics=metrics,
+                channel=channel,
+            )
+    finally:
+        # A gRPC server that was not stopped hangs when it is freed.
+        runtime.may_run.set()
+        runtime.may_score.set()
+        await server.drain(PATIENCE_S)
+
+
+def request(source: str, *, model: str = "", version: int = 0, **options: Any) -> Message:
+    return generation_pb2.GenerateRequest(
+        model=model,
+        version=version,
+        source=source,
+        options=generation_pb2.GenerationOptions(**options) if options else None,
+    )
+
+
+async def awaited(call: Any) -> Any:
+    """Makes a coroutine of a call, for a task."""
+    return await call
+
+
+async def failure(call: Any) -> Any:
+    """Awaits a call that must fail, and returns its error."""
+    try:
+        await asyncio.wait_for(_to_its_end(call), PATIENCE_S)
+    except grpc.RpcError as error:
+        return error
+    raise AssertionError("the call succeeded")
+
+
+async def _to_its_end(call: Any) -> None:
+    if hasattr(call, "__aiter__"):
+        async for _ in call:
+            pass
+    else:
+        await call
+
+
+def trailers(error: grpc.aio.AioRpcError) -> dict[str, Any]:
+    """The trailing metadata of a failed call."""
+    metadata: Any = error.trailing_metadata() or ()
+    return dict(metadata)
+
+
+def details(error: grpc.aio.AioRpcError, kind: type[Message]) -> Any:
+    """The attached detail of a kind; None if there is none."""
+    status = Status.FromString(trailers(error)["grpc-status-details-bin"])
+    assert (status.code, status.message) == (error.code().value[0], error.details())
+    for detail in status.details:
+        found = kind()
+        if detail.Unpack(found):
+            return found
+    return None
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Waits until a condition holds; fails after a timeout."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not is_so():
+            await asyncio.sleep(0.002)

@@ -1,0 +1,226 @@
+"""Readiness, descriptions, and loading and unloading by the Open Inference Protocol."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import cast
+
+import grpc
+import pytest
+from google.rpc.error_details_pb2 import BadRequest, RetryInfo
+from tests.unit.server.front.echo import manifest
+from tests.unit.server.front.service import (
+    Service,
+    awaited,
+    details,
+    failure,
+    until,
+)
+from tests.unit.server.front.services.open_inference.tensor import asking, tensors
+
+from seqserve import __version__
+from seqserve_server.contract.errors import ModelUnavailable
+from seqserve_server.contract.request import GenerateSpec
+from seqserve_server.front.engine_client.client import Receive
+from seqserve_server.front.engine_client.group import EngineGroup
+from seqserve_server.front.engine_client.refusals import RefusalCache
+from seqserve_server.front.models.lifecycle import Control, ModelState
+from seqserve_server.front.models.repository import Entry
+from seqserve_server.front.services.open_inference.pb import open_inference_pb2
+
+Code = grpc.StatusCode
+
+
+async def test_server_is_live_ready_and_described(service: Service) -> None:
+    live = await service.inference.ServerLive(open_inference_pb2.ServerLiveRequest())
+    ready = await service.inference.ServerReady(open_inference_pb2.ServerReadyRequest())
+    about = await service.inference.ServerMetadata(open_inference_pb2.ServerMetadataRequest())
+    assert live.live and ready.ready
+    assert (about.name, about.version) == ("seqserve", __version__)
+    assert "model_configuration" in about.extensions
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "is_ready"),
+    [
+        ("echo", "", True),
+        ("", "", True),
+        ("echo", "2", True),
+        ("echo", "1", False),
+        ("echo", "3", False),
+        ("ruin", "", False),
+        ("nothing", "", False),
+    ],
+)
+async def test_model_is_ready_if_it_takes_calls(
+    service: Service, name: str, version: str, is_ready: bool
+) -> None:
+    asked = open_inference_pb2.ModelReadyRequest(name=name, version=version)
+    assert (await service.inference.ModelReady(asked)).ready is is_ready
+
+
+async def test_nothing_is_ready_without_its_engine(service: Service) -> None:
+    service.hosts.may_launch.clear()
+    service.hosts.last.break_down()
+    await until(lambda: not service.remote.is_up)
+    asked = open_inference_pb2.ModelReadyRequest(name="echo")
+    assert not (await service.inference.ModelReady(asked)).ready
+    assert not (await service.inference.ServerReady(open_inference_pb2.ServerReadyRequest())).ready
+    index = await service.inference.RepositoryIndex(open_inference_pb2.RepositoryIndexRequest())
+    assert {model.state for model in index.models} == {"UNAVAILABLE"}
+    assert all(model.reason for model in index.models)
+    error = await failure(service.inference.ModelInfer(asking("a")))
+    assert error.code() is Code.UNAVAILABLE
+    assert details(error, RetryInfo).retry_delay.ToMilliseconds() > 0
+    service.hosts.may_launch.set()
+
+
+async def test_model_is_described_with_its_loaded_versions(service: Service) -> None:
+    asked = open_inference_pb2.ModelMetadataRequest(name="echo")
+    metadata = await service.inference.ModelMetadata(asked)
+    # Version 1 failed to load.
+    assert (metadata.name, list(metadata.versions)) == ("echo", ["2"])
+    config = await service.inference.ModelConfig(open_inference_pb2.ModelConfigRequest())
+    assert config.config.name == "echo"
+
+
+class Down:
+    """Stands for the client of an engine that has crashed: takes no request."""
+
+    slots = max_rows = 1
+    is_up = is_ready = False
+    refusals = RefusalCache()
+
+    def submit(self, spec: GenerateSpec, receive: Receive) -> int:
+        raise ModelUnavailable("down")
+
+
+@pytest.fixture
+def others(service: Service) -> Iterator[None]:
+    """Adds ``echo/3`` and ``other/7``, which are loaded and whose engines are down."""
+    [model] = service.repository.models()
+    down = cast(EngineGroup, Down())
+    added = [
+        Entry(
+            name=name,
+            version=version,
+            state=ModelState.RESTARTING,
+            reason="its engine has failed",
+            model=replace(model, manifest=manifest(name, version), engine=down),
+        )
+        for name, version in (("echo", 3), ("other", 7))
+    ]
+    for entry in added:
+        service.repository.add(entry)
+    yield
+    for entry in added:
+        service.repository.remove(entry)
+
+
+@pytest.mark.usefixtures("others")
+async def test_metadata_lists_the_versions_of_that_model_only(service: Service) -> None:
+    asked = open_inference_pb2.ModelMetadataRequest(name="echo")
+    metadata = await service.inference.ModelMetadata(asked)
+    assert list(metadata.versions) == ["2", "3"]
+
+
+@pytest.mark.usefixtures("others")
+async def test_named_version_answers(service: Service) -> None:
+    answer = await service.inference.ModelInfer(asking("a", version="2"))
+    assert (answer.model_version, tensors(answer)["text"]) == ("2", ["a"])
+    error = await failure(service.inference.ModelInfer(asking("a", version="3")))
+    assert error.code() is Code.UNAVAILABLE
+    # Without a version, one that is ready answers.
+    answer = await service.inference.ModelInfer(asking("a"))
+    assert answer.model_version == "2"
+
+
+async def test_index_lists_all_versions_or_ready_ones(service: Service) -> None:
+    asked = open_inference_pb2.RepositoryIndexRequest()
+    listed = (await service.inference.RepositoryIndex(asked)).models
+    found = [(model.name, model.version, model.state, model.reason) for model in listed]
+    assert found == [
+        ("echo", "1", "UNAVAILABLE", "weights.bin: damaged"),
+        ("echo", "2", "READY", ""),
+        ("ruin", "1", "UNAVAILABLE", "manifest.json: damaged"),
+    ]
+    ready = open_inference_pb2.RepositoryIndexRequest(ready=True)
+    listed = (await service.inference.RepositoryIndex(ready)).models
+    assert [(model.name, model.version) for model in listed] == [("echo", "2")]
+
+
+async def test_every_version_of_a_model_is_unloaded(service: Service) -> None:
+    unload = open_inference_pb2.RepositoryModelUnloadRequest(model_name="echo")
+    # tritonclient always sends this parameter.
+    unload.parameters["unload_dependents"].bool_param = False
+    await service.inference.RepositoryModelUnload(unload)
+    ready = open_inference_pb2.ModelReadyRequest(name="echo")
+    assert not (await service.inference.ModelReady(ready)).ready
+
+
+async def test_unload_includes_versions_that_are_loading_or_available(service: Service) -> None:
+    """No other version may take the place of one that is unloaded."""
+    older = Entry(name="echo", version=1, files="whole")
+    ready = service.repository.find("echo", 2)
+    newer = Entry(name="echo", version=3, state=ModelState.LOADING)
+    service.repository.add(older)
+    service.repository.add(newer)
+    service.rollout._keep = 1
+    may_load = asyncio.Event()
+
+    async def load(entry: Entry) -> None:
+        await may_load.wait()
+        entry.fail("its graph is broken")
+
+    service.rollout._spawn(newer, load)
+    unload = open_inference_pb2.RepositoryModelUnloadRequest(model_name="echo")
+    call = asyncio.ensure_future(awaited(service.inference.RepositoryModelUnload(unload)))
+    try:
+        await until(lambda: ready.state is ModelState.AVAILABLE)
+        assert older.state is ModelState.AVAILABLE
+        assert {entry.control for entry in (older, ready, newer)} == {Control.UNLOADED}
+        # The answer must wait for the version that still loads.
+        assert not call.done()
+    finally:
+        may_load.set()
+    await call
+
+
+async def test_load_from_an_unreadable_repository_is_unavailable(service: Service) -> None:
+    load = open_inference_pb2.RepositoryModelLoadRequest(model_name="echo")
+    error = await failure(service.inference.RepositoryModelLoad(load))
+    assert error.code() is Code.UNAVAILABLE
+    assert "cannot be read" in (error.details() or "")
+
+
+async def test_load_takes_no_files_from_the_network(service: Service) -> None:
+    load = open_inference_pb2.RepositoryModelLoadRequest(model_name="echo")
+    load.parameters["file:1/model.onnx"].bytes_param = b"anything"
+    error = await failure(service.inference.RepositoryModelLoad(load))
+    assert error.code() is Code.INVALID_ARGUMENT
+    assert (error.details() or "").startswith("parameters: must be empty")
+
+
+async def test_unload_of_an_unknown_model_is_not_found(service: Service) -> None:
+    unload = open_inference_pb2.RepositoryModelUnloadRequest(model_name="nobody")
+    error = await failure(service.inference.RepositoryModelUnload(unload))
+    assert error.code() is Code.NOT_FOUND
+
+
+async def test_malformed_version_is_named_by_every_call(service: Service) -> None:
+    for call, kind in (
+        (service.inference.ModelReady, open_inference_pb2.ModelReadyRequest),
+        (service.inference.ModelMetadata, open_inference_pb2.ModelMetadataRequest),
+        (service.inference.ModelConfig, open_inference_pb2.ModelConfigRequest),
+    ):
+        error = await failure(call(kind(name="echo", version="1.0")))
+        assert error.code() is Code.INVALID_ARGUMENT
+        assert details(error, BadRequest).field_violations[0].field == "version"
+
+
+async def test_named_repository_is_refused(service: Service) -> None:
+    asked = open_inference_pb2.RepositoryIndexRequest(repository_name="second")
+    error = await failure(service.inference.RepositoryIndex(asked))
+    assert error.code() is Code.INVALID_ARGUMENT

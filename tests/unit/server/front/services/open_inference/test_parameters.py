@@ -1,0 +1,174 @@
+"""Parameters as options: names, types and errors."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.unit.server.front.services.open_inference.tensor import set_parameter
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.front.services.open_inference.parameters import flag, options_of
+from seqserve_server.front.services.open_inference.pb import open_inference_pb2
+
+Options = generation_pb2.GenerationOptions
+Parameter = open_inference_pb2.InferParameter
+
+SET: dict[str, Any] = {
+    "source_language": "en",
+    "target_language": "de",
+    "max_decoding_length": 20,
+    "min_decoding_length": 2,
+    "beam_size": 4,
+    "patience": 1.5,
+    "length_penalty": 0.5,
+    "num_hypotheses": 3,
+    "temperature": 0.75,
+    "top_k": 10,
+    "top_p": 0.5,
+    "min_p": 0.25,
+    "seed": 7,
+    "repetition_penalty": 1.25,
+    "no_repeat_ngram_size": 3,
+    "disable_unk": True,
+    "suppress_tokens": ["a", "b"],
+    "suppress_sequences": [{"tokens": ["a", "b"]}],
+    "end_tokens": ["c"],
+    "stop_sequences": [". ", "ü"],
+    "target_prefix": "Das",
+    "target_prefix_tokens": ["d"],
+    "replace_unknowns": True,
+    "coverage_penalty": 0.5,
+    "prefix_bias_beta": 0.25,
+    "return_alternatives": True,
+    "min_alternative_expansion_prob": 0.125,
+    "terms": [{"source": "tea", "target": "Tee"}],
+    "vocabulary_allow": ["a"],
+    "shortlist": False,
+    "time_limit_ms": 1500,
+    "force_end_token": True,
+}
+REFUSED = {
+    "return_scores",
+    "return_token_scores",
+    "return_top_tokens",
+    "return_attention",
+    "return_alignment",
+    "segmentation",
+    "segmentation_language",
+}
+
+
+def made(**values: Any) -> Any:
+    parameters = {}
+    for name, value in values.items():
+        parameters[name] = Parameter()
+        set_parameter(parameters[name], json.dumps(value) if isinstance(value, list) else value)
+    return options_of(parameters)
+
+
+def refused(name: str, parameter: Any, field: str = "") -> str:
+    with pytest.raises(InvalidRequest) as caught:
+        options_of({name: parameter})
+    assert caught.value.field == (field or f"parameters.{name}")
+    assert len(str(caught.value)) < 300
+    return caught.value.reason
+
+
+def test_no_parameters_give_no_options() -> None:
+    assert made() == Options()
+
+
+def test_every_option_is_either_taken_or_refused() -> None:
+    assert set(SET) | REFUSED == {field.name for field in Options.DESCRIPTOR.fields}
+    assert not set(SET) & REFUSED
+
+
+@pytest.mark.parametrize("name", SET)
+def test_parameter_sets_the_option_of_its_name(name: str) -> None:
+    assert made(**{name: SET[name]}) == Options(**{name: SET[name]})
+
+
+def test_all_options_can_be_set_together() -> None:
+    assert made(**SET) == Options(**SET)
+
+
+@pytest.mark.parametrize("name", [*sorted(REFUSED), "beamSize", "source", ""])
+def test_unknown_parameter_is_named_in_the_message_and_not_in_the_field(name: str) -> None:
+    reason = refused(name, Parameter(bool_param=True), "parameters")
+    assert reason.startswith(f"{name!r} is no option")
+
+
+def test_long_name_is_truncated() -> None:
+    assert "no option" in refused("x" * 9999, Parameter(bool_param=True), "parameters")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["priority", "timeout", "sequence_id", "sequence_start", "sequence_end", "triton_anything"],
+)
+def test_parameters_of_triton_are_ignored(name: str) -> None:
+    assert options_of({name: Parameter(string_param="a")}) == Options()
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("beam_size", {"double_param": 4.0}),
+        ("beam_size", {"string_param": "4"}),
+        ("beam_size", {"bool_param": True}),
+        ("beam_size", {}),
+        ("seed", {"double_param": 1.0}),
+        ("temperature", {"string_param": "0.5"}),
+        ("temperature", {"bool_param": True}),
+        ("disable_unk", {"int64_param": 1}),
+        ("target_prefix", {"int64_param": 1}),
+        ("stop_sequences", {"int64_param": 1}),
+    ],
+)
+def test_parameter_of_the_wrong_type_is_refused(name: str, given: dict[str, Any]) -> None:
+    reason = refused(name, Parameter(**given))
+    assert (next(iter(given), None) or "nothing") in reason
+    assert "it must be" in reason
+
+
+def test_signed_and_unsigned_integers_are_accepted() -> None:
+    assert options_of({"beam_size": Parameter(uint64_param=4)}) == Options(beam_size=4)
+    assert options_of({"temperature": Parameter(int64_param=2)}) == Options(temperature=2)
+    assert options_of({"seed": Parameter(uint64_param=2**64 - 1)}) == Options(seed=2**64 - 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("beam_size", 2**31), ("beam_size", -(2**31) - 1), ("seed", -1)]
+)
+def test_integer_out_of_range_is_refused(name: str, value: int) -> None:
+    assert f"{value}" in refused(name, Parameter(int64_param=value))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("stop_sequences", ""),
+        ("stop_sequences", "."),
+        ("stop_sequences", '"."'),
+        ("stop_sequences", "[1]"),
+        ("stop_sequences", "[null]"),
+        ("stop_sequences", '["\\ud800"]'),
+        pytest.param("stop_sequences", "[" * 100_000, id="too deep"),
+        ("terms", '["tea"]'),
+        ("terms", '[{"from": "tea"}]'),
+        ("suppress_sequences", '[["a", "b"]]'),
+    ],
+)
+def test_malformed_json_list_is_refused(name: str, text: str) -> None:
+    assert "JSON" in refused(name, Parameter(string_param=text))
+
+
+def test_flag_is_a_bool_and_false_if_absent() -> None:
+    assert not flag({}, "stream")
+    assert not flag({"stream": Parameter(bool_param=False)}, "stream")
+    assert flag({"stream": Parameter(bool_param=True)}, "stream")
+    with pytest.raises(InvalidRequest, match=r"parameters\.stream: is given as string_param"):
+        flag({"stream": Parameter(string_param="yes")}, "stream")

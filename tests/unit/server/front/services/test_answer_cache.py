@@ -1,0 +1,209 @@
+"""A server that keeps answers, through gRPC: equal requests cost the engine one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+import pytest_asyncio
+from tests.unit.server.front.service import Service, awaited, failure, request, serving, until
+from tests.unit.server.front.services.open_inference.tensor import asking, tensors
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.front.models.answer_cache import VersionAnswers
+
+TEXT = "Grüße aus Köln 🙂"
+SENTENCES = "Good day. How are you? Good day."
+
+
+@pytest_asyncio.fixture
+async def service() -> AsyncIterator[Service]:
+    async with serving(cache_bytes=1_000_000) as service:
+        yield service
+
+
+def without_timings(response: Any) -> Any:
+    response.ClearField("timings")
+    return response
+
+
+async def lookups(service: Service) -> tuple[float, float, float]:
+    results = ("hit", "joined", "miss")
+    found = [await service.value("answer_cache_lookups_total", result=each) for each in results]
+    return found[0], found[1], found[2]
+
+
+async def computed(service: Service) -> float:
+    """Requests that the engine has begun."""
+    return await service.value("queue_duration_seconds_count")
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"beam_size": 3, "num_hypotheses": 2},
+    {"return_token_scores": True, "return_top_tokens": 2},
+    {"stop_sequences": ["Köln"]},
+    {"max_decoding_length": 5},
+    {"top_k": 3, "seed": 7},
+    {"time_limit_ms": 60_000},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+async def test_the_same_question_has_the_same_answer(
+    service: Service, options: dict[str, Any]
+) -> None:
+    first, second = [await service.generation.Generate(request(TEXT, **options)) for _ in range(2)]
+    assert second.timings.queue_ms == second.timings.total_ms > 0
+    assert second.timings.encode_ms == second.timings.decode_ms == 0
+    assert without_timings(first) == without_timings(second)
+    assert await lookups(service) == (1, 0, 1)
+    assert await computed(service) == 1
+    assert await service.value("answer_cache_bytes", model="echo", version="2") > 0
+
+
+async def test_a_sample_without_a_seed_is_drawn_again(service: Service) -> None:
+    for _ in range(2):
+        await service.generation.Generate(request(TEXT, top_k=3))
+    assert await lookups(service) == (0, 0, 0)
+    assert await computed(service) == 2
+
+
+async def test_an_answer_that_time_cut_short_is_not_kept(service: Service) -> None:
+    service.runtime.step_s = 0.03
+    for _ in range(2):
+        answer = await service.generation.Generate(request(TEXT, time_limit_ms=50))
+        assert answer.hypotheses[0].stop_reason == generation_pb2.STOP_REASON_TIME_LIMIT
+    service.runtime.step_s = 0.0
+    whole = await service.generation.Generate(request(TEXT))
+    assert whole.hypotheses[0].text == TEXT
+
+
+async def streamed(service: Service, **options: Any) -> tuple[str, list[int], Any]:
+    text, token_ids, result = "", [], None
+    async for message in service.generation.GenerateStream(request(TEXT, **options)):
+        if message.HasField("piece"):
+            text += message.piece.text
+            token_ids += message.piece.token_ids
+        else:
+            result = without_timings(message.result)
+    return text, token_ids, result
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+async def test_streams_give_what_is_kept(service: Service, options: dict[str, Any]) -> None:
+    first = await streamed(service, **options)
+    assert await streamed(service, **options) == first
+    whole = await service.generation.Generate(request(TEXT, **options))
+    assert without_timings(whole) == first[2]
+    assert await lookups(service) == (2, 0, 1)
+
+
+async def test_equal_requests_at_once_are_computed_once(service: Service) -> None:
+    service.runtime.may_run.clear()
+    calls = [service.generation.Generate(request(TEXT)) for _ in range(5)]
+    tasks = [asyncio.create_task(awaited(call)) for call in calls]
+    await until(lambda: service.engine.slots_in_use == 1)
+    calls[0].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await tasks[0]
+    service.runtime.may_run.set()
+    answers = [without_timings(answer) for answer in await asyncio.gather(*tasks[1:])]
+    assert answers == [answers[0]] * 4 and answers[0].hypotheses[0].text == TEXT
+    hits, joined, misses = await lookups(service)
+    assert hits + joined == 3 and misses == 1
+
+
+async def test_a_deadline_is_that_of_each_call(service: Service) -> None:
+    service.runtime.may_run.clear()
+    patient = asyncio.create_task(awaited(service.generation.Generate(request(TEXT))))
+    await until(lambda: service.engine.slots_in_use == 1)
+    error = await failure(service.generation.Generate(request(TEXT), timeout=0.1))
+    assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    service.runtime.may_run.set()
+    assert (await patient).hypotheses[0].text == TEXT
+
+
+async def test_one_with_a_time_limit_waits_for_no_other(service: Service) -> None:
+    service.runtime.step_s = 0.02
+    whole = asyncio.create_task(awaited(service.generation.Generate(request(TEXT))))
+    await until(lambda: service.engine.slots_in_use == 1)
+    cut = await service.generation.Generate(request(TEXT, time_limit_ms=100))
+    assert cut.hypotheses[0].stop_reason == generation_pb2.STOP_REASON_TIME_LIMIT
+    assert (await whole).hypotheses[0].text == TEXT
+
+
+async def test_sources_of_a_batch_share_answers(service: Service) -> None:
+    sources = [TEXT, "b", TEXT, TEXT, "b"]
+    batch = generation_pb2.GenerateBatchRequest(sources=sources)
+    for _ in range(2):
+        found = await service.generation.GenerateBatch(batch)
+        texts = [each.response.hypotheses[0].text for each in found.outcomes]
+        assert texts == sources
+    hits, joined, misses = await lookups(service)
+    assert (hits + joined, misses) == (8, 2)
+
+
+async def test_requests_of_a_bulk_call_share_answers(service: Service) -> None:
+    call = service.generation.GenerateBulk()
+    for number in range(6):
+        asked: Any = request(TEXT)
+        await call.write(generation_pb2.GenerateBulkRequest(id=number, request=asked))
+    await call.done_writing()
+    outcomes = [each.outcome.response.hypotheses[0].text async for each in call]
+    assert outcomes == [TEXT] * 6
+    assert await computed(service) == 1
+
+
+async def test_segments_share_answers_with_sentences(service: Service) -> None:
+    await service.generation.Generate(request("Good day."))
+    answer = await service.generation.Generate(request(SENTENCES, segmentation="sentences"))
+    assert answer.hypotheses[0].text == SENTENCES
+    assert await computed(service) == 2
+    hits, joined, misses = await lookups(service)
+    assert (hits + joined, misses) == (2, 2)
+
+
+async def test_open_inference_shares_answers(service: Service) -> None:
+    await service.generation.Generate(request(TEXT))
+    answer = await service.inference.ModelInfer(asking(TEXT))
+    assert tensors(answer)["text"] == [TEXT]
+    assert await computed(service) == 1
+
+
+async def test_clients_share_nothing() -> None:
+    async with serving(cache_bytes=1_000_000, caller_metadata="x-client") as service:
+        for client in ("ann", "bob", "ann"):
+            metadata = (("x-client", client),)
+            await service.generation.Generate(request(TEXT), metadata=metadata)
+        assert await lookups(service) == (1, 0, 2)
+
+
+async def test_a_failure_is_not_kept(service: Service) -> None:
+    service.runtime.fault = RuntimeError("a bad step")
+    await failure(service.generation.Generate(request(TEXT)))
+    service.runtime.fault = None
+    answer = await service.generation.Generate(request(TEXT))
+    assert answer.hypotheses[0].text == TEXT
+    assert await lookups(service) == (0, 0, 1)
+
+
+async def test_unloading_forgets(service: Service) -> None:
+    await service.generation.Generate(request(TEXT))
+    [model] = service.repository.models()
+    answers = model.answers
+    assert isinstance(answers, VersionAnswers) and answers.counts.held_bytes > 0
+    await service.rollout.unload("echo", 2)
+    assert await service.value("answer_cache_bytes", model="echo", version="2") == 0
+    assert await lookups(service) == (0, 0, 1), "counters do not fall"
+
+
+async def test_without_a_cache_there_are_no_lookups() -> None:
+    async with serving() as service:
+        for _ in range(2):
+            await service.generation.Generate(request(TEXT))
+        assert await lookups(service) == (0, 0, 0)
+        assert await computed(service) == 2

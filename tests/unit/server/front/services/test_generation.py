@@ -1,0 +1,296 @@
+"""Generate, GenerateStream and GenerateBatch, from the wire to the engine and back."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc.error_details_pb2 import BadRequest
+from tests.unit.server.front.echo import MAX_TARGET, TOKEN_SCORE, byte_tokenizer
+from tests.unit.server.front.service import Service, details, failure, request, until
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline
+from seqserve_server.contract.request import GenerateSpec
+from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.front.engine_client.client import Receive
+
+TEXT = "Grüße aus Köln 🙂"
+
+
+async def test_answer(service: Service) -> None:
+    answer = await service.generation.Generate(request(TEXT))
+    (hypothesis,) = answer.hypotheses
+    tokens = len(TEXT.encode())
+    assert (answer.model, answer.version) == ("echo", 2)
+    assert hypothesis.text == TEXT
+    assert len(hypothesis.tokens) == len(hypothesis.token_ids) == tokens
+    assert (answer.source_tokens, answer.generated_tokens) == (tokens + 1, tokens)
+    assert hypothesis.stop_reason == generation_pb2.STOP_REASON_EOS
+    assert hypothesis.score == pytest.approx(TOKEN_SCORE * (tokens + 1))
+
+
+async def test_length_ends_an_answer(service: Service) -> None:
+    answer = await service.generation.Generate(request("abcdef", max_decoding_length=3))
+    assert answer.hypotheses[0].text == "abc"
+    assert answer.hypotheses[0].stop_reason == generation_pb2.STOP_REASON_LENGTH
+
+
+async def test_timings_add_up(service: Service) -> None:
+    service.runtime.step_s = 0.001
+    timings = (await service.generation.Generate(request("abcdef"))).timings
+    assert min(timings.queue_ms, timings.encode_ms, timings.decode_ms) > 0
+    assert timings.queue_ms + timings.encode_ms < timings.first_token_ms < timings.total_ms
+    parts_ms = timings.queue_ms + timings.encode_ms + timings.decode_ms
+    assert parts_ms <= timings.total_ms
+
+
+@pytest.mark.parametrize("text", ["a", "abc def", TEXT, "🙂" * 10, "x" * MAX_TARGET])
+async def test_pieces_join_to_the_result(service: Service, text: str) -> None:
+    messages = [message async for message in service.generation.GenerateStream(request(text))]
+    *pieces, last = messages
+    assert {message.WhichOneof("event") for message in pieces} == {"piece"}
+    assert last.WhichOneof("event") == "result"
+    hypothesis = last.result.hypotheses[0]
+    assert "".join(message.piece.text for message in pieces) == hypothesis.text == text
+    ids = [id_ for message in pieces for id_ in message.piece.token_ids]
+    assert ids == list(hypothesis.token_ids)
+
+
+@pytest.mark.parametrize(
+    ("text", "stop"),
+    [("abcdefgh", "cdef"), ("abcdefgh", "abc"), ("abcdefgh", "xyz"), (TEXT, " 🙂"), (TEXT, "üß")],
+)
+@pytest.mark.parametrize("step_s", [0.0, 0.002])
+async def test_tokens_of_pieces_are_those_of_the_result(
+    service: Service, text: str, stop: str, step_s: float
+) -> None:
+    """Though some were told of before it was known that they are cut off."""
+    service.runtime.step_s = step_s
+    asked = request(text, stop_sequences=[stop])
+    *pieces, last = [message async for message in service.generation.GenerateStream(asked)]
+    hypothesis = last.result.hypotheses[0]
+    assert "".join(message.piece.text for message in pieces) == text.partition(stop)[0]
+    ids = [id_ for message in pieces for id_ in message.piece.token_ids]
+    assert ids == list(hypothesis.token_ids)
+
+
+async def test_stream_gives_what_generate_gives(service: Service) -> None:
+    alone = await service.generation.Generate(request(TEXT))
+    *_, last = [message async for message in service.generation.GenerateStream(request(TEXT))]
+    alone.ClearField("timings")
+    last.result.ClearField("timings")
+    assert last.result == alone
+
+
+async def test_pieces_come_while_the_rest_is_decoded(service: Service) -> None:
+    service.runtime.step_s = 0.02
+    call = service.generation.GenerateStream(request("abcdefgh"))
+    first = await call.read()
+    assert first.piece.text
+    assert service.engine.slots_in_use == 1
+    call.cancel()
+
+
+async def test_character_in_parts_is_shown_when_it_is_whole(service: Service) -> None:
+    service.runtime.step_s = 0.005
+    pieces = [
+        message.piece
+        async for message in service.generation.GenerateStream(request("a🙂b"))
+        if message.WhichOneof("event") == "piece"
+    ]
+    smiley = next(piece for piece in pieces if "🙂" in piece.text)
+    assert len(smiley.token_ids) >= 4
+    assert not any("\N{REPLACEMENT CHARACTER}" in piece.text for piece in pieces)
+
+
+async def test_slow_reader_does_not_hold_the_engine(service: Service) -> None:
+    text = "abcdefghijkl" * 3
+    call = service.generation.GenerateStream(request(text))
+    await call.read()
+    # gRPC buffers a few messages on its own; what matters is that the engine does not wait.
+    await service.until_value(1, "stop_total", model="echo", reason="eos")
+    assert service.engine.slots_in_use == 0
+    call.cancel()
+
+
+async def test_callers_are_told_apart(service: Service) -> None:
+    texts = [f"text {number}" for number in range(12)]
+    answers = await asyncio.gather(
+        *(service.generation.Generate(request(text)) for text in texts[:6]),
+        *(_streamed(service, text) for text in texts[6:]),
+    )
+    assert [answer.hypotheses[0].text for answer in answers] == texts
+
+
+async def _streamed(service: Service, text: str) -> Any:
+    *_, last = [message async for message in service.generation.GenerateStream(request(text))]
+    return last.result
+
+
+async def test_version_may_be_pinned(service: Service) -> None:
+    answer = await service.generation.Generate(request("a", model="echo", version=2))
+    assert answer.version == 2
+
+
+@pytest.mark.parametrize(("characters", "is_inline"), [(1024, True), (1025, False)])
+async def test_long_text_is_tokenised_off_the_loop(
+    service: Service, monkeypatch: pytest.MonkeyPatch, characters: int, is_inline: bool
+) -> None:
+    threads = []
+
+    def encode(tokenizer: Tokenizer, text: str) -> list[int]:
+        threads.append(threading.current_thread())
+        return [5, 2]
+
+    monkeypatch.setattr(Tokenizer, "encode", encode)
+    await service.generation.Generate(request("a" * characters))
+    assert (threads == [threading.current_thread()]) is is_inline
+
+
+async def test_answer_that_ends_within_a_character(service: Service) -> None:
+    call = service.generation.GenerateStream(request("a🙂", max_decoding_length=3))
+    *pieces, last = [message async for message in call]
+    hypothesis = last.result.hypotheses[0]
+    assert len(hypothesis.token_ids) == 3 and hypothesis.text.startswith("a")
+    assert "".join(message.piece.text for message in pieces) == hypothesis.text
+
+
+def batch(*sources: str, **options: Any) -> generation_pb2.GenerateBatchRequest:
+    return generation_pb2.GenerateBatchRequest(
+        sources=sources, options=generation_pb2.GenerationOptions(**options)
+    )
+
+
+async def test_batch_gives_what_each_source_gets_alone(service: Service) -> None:
+    # More than there are slots, and one that would not fit the queue.
+    sources = [f"{TEXT} {number}" for number in range(30)]
+    answer = await service.generation.GenerateBatch(batch(*sources, max_decoding_length=20))
+    assert len(answer.outcomes) == len(sources)
+    for source, outcome in zip(sources, answer.outcomes, strict=True):
+        alone = await service.generation.Generate(request(source, max_decoding_length=20))
+        assert list(outcome.response.hypotheses) == list(alone.hypotheses)
+    assert service.engine.slots_in_use == 0
+
+
+async def test_each_source_of_a_batch_has_its_own_failure(service: Service) -> None:
+    answer = await service.generation.GenerateBatch(batch("good", "", "x" * 100, "also good"))
+    kinds = [outcome.WhichOneof("outcome") for outcome in answer.outcomes]
+    assert kinds == ["response", "failure", "failure", "response"]
+    for outcome in answer.outcomes[1:3]:
+        assert outcome.failure.code == grpc.StatusCode.INVALID_ARGUMENT.value[0]
+        assert outcome.failure.field == "source" and outcome.failure.message
+
+
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        (batch(), "sources"),
+        (batch(*["a"] * 1025), "sources"),
+        (batch("a", beam_size=0), "options.beam_size"),
+    ],
+)
+async def test_batch_that_is_wrong_as_a_whole(service: Service, asked: Any, field: str) -> None:
+    error = await failure(service.generation.GenerateBatch(asked))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert details(error, BadRequest).field_violations[0].field == field
+
+
+async def test_batch_that_nobody_waits_for_leaves_nothing_behind(service: Service) -> None:
+    service.runtime.may_run.clear()
+    call = service.generation.GenerateBatch(batch(*["abc"] * 9))
+    await until(lambda: service.engine.slots_in_use > 0)
+    call.cancel()
+    service.runtime.may_run.set()
+    await until(lambda: service.engine.slots_in_use == service.engine.queue_depth == 0)
+
+
+async def test_batch_tells_when_to_come_back(service: Service) -> None:
+    service.remote.close()
+    answer = await service.generation.GenerateBatch(batch("abc"))
+    [outcome] = answer.outcomes
+    assert outcome.failure.code == grpc.StatusCode.UNAVAILABLE.value[0]
+    assert outcome.failure.retry_after_ms > 0
+
+
+TEA = generation_pb2.Term(source="tea", target="Tee")
+CAKE = generation_pb2.Term(source="cake", target="Kuchen")
+
+
+@pytest.fixture
+def unmet(service: Service, monkeypatch: pytest.MonkeyPatch) -> list[GenerateSpec]:
+    """Gives the requests that the engine is sent; its answers meet no term but the first."""
+    specs: list[GenerateSpec] = []
+
+    def submit(spec: GenerateSpec, receive: Receive) -> int:
+        specs.append(spec)
+        hypothesis = Hypothesis(
+            [5], -1.0, StopReason.EOS, unmet_terms=range(1, len(spec.options.terms))
+        )
+        answer = Finished([hypothesis])
+        asyncio.get_running_loop().call_soon(receive, answer, Timeline())
+        return len(specs)
+
+    monkeypatch.setattr(service.remote, "submit", submit)
+    return specs
+
+
+def terms_of(specs: list[GenerateSpec]) -> list[list[str]]:
+    decode = byte_tokenizer().decode
+    return [[decode(words) for words in spec.options.terms] for spec in specs]
+
+
+async def test_terms_of_the_source_go_to_the_engine_and_come_back(
+    service: Service, unmet: list[GenerateSpec]
+) -> None:
+    asked = request("tea and cake", beam_size=2, terms=[CAKE, TEA])
+    answer = await service.generation.Generate(asked)
+    *_, last = [message async for message in service.generation.GenerateStream(asked)]
+    assert terms_of(unmet) == [["Kuchen", "Tee"]] * 2
+    assert list(answer.hypotheses[0].unmet_terms) == [TEA]
+    assert list(last.result.hypotheses[0].unmet_terms) == [TEA]
+
+
+async def test_each_source_of_a_batch_has_its_own_terms(
+    service: Service, unmet: list[GenerateSpec]
+) -> None:
+    sources = ["cake", "nothing", "tea and cake", "tea"]
+    answer = await service.generation.GenerateBatch(batch(*sources, beam_size=2, terms=[TEA, CAKE]))
+    assert terms_of(unmet) == [["Kuchen"], [], ["Tee", "Kuchen"], ["Tee"]]
+    hypotheses = [outcome.response.hypotheses[0] for outcome in answer.outcomes]
+    assert [list(each.unmet_terms) for each in hypotheses] == [[], [], [CAKE], []]
+
+
+async def test_source_whose_terms_do_not_fit_fails_alone(
+    service: Service, unmet: list[GenerateSpec]
+) -> None:
+    asked = batch("tea", "tea and cake", beam_size=2, terms=[TEA, CAKE], max_decoding_length=8)
+    answer = await service.generation.GenerateBatch(asked)
+    good, bad = answer.outcomes
+    assert good.HasField("response")
+    assert (bad.failure.field, len(unmet)) == ("options.terms", 1)
+
+
+async def test_each_connection_and_each_batch_is_a_flow(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    specs, submit = [], service.remote.submit
+
+    def noted(spec: GenerateSpec, receive: Receive) -> int:
+        specs.append(spec)
+        return submit(spec, receive)
+
+    monkeypatch.setattr(service.remote, "submit", noted)
+    for _ in range(2):
+        await service.generation.Generate(request("a"))
+    await service.generation.GenerateBatch(batch("b", "c"))
+    await service.generation.GenerateBatch(batch("d"))
+    first, second, *sources = specs
+    assert first.flow_id == second.flow_id and not first.is_bulk
+    assert [spec.is_bulk for spec in sources] == [True] * 3
+    assert sources[0].flow_id == sources[1].flow_id
+    assert len({spec.flow_id for spec in specs}) == 3
+    assert len({spec.client_id for spec in specs}) == 1

@@ -1,0 +1,97 @@
+"""Calls of every kind reserve memory for their answers and give it back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+import pytest
+from tests.unit.server.front.service import Service, failure, request, serving
+from tests.unit.server.front.services.open_inference.tensor import asking
+
+from seqserve.v1 import generation_pb2
+
+BATCH = generation_pb2.GenerateBatchRequest(sources=["abc"] * 80)
+
+
+@pytest.fixture
+async def small() -> AsyncIterator[Service]:
+    """A server with memory for the answer of one batch at a time."""
+    async with serving(max_answer_mb=2) as service:
+        yield service
+
+
+async def read(call: Any) -> None:
+    async for _ in call:
+        pass
+
+
+CALLS: dict[str, Callable[[Service], Any]] = {
+    "Generate": lambda service: service.generation.Generate(request("abc")),
+    "GenerateStream": lambda service: read(service.generation.GenerateStream(request("abc"))),
+    "GenerateBatch": lambda service: service.generation.GenerateBatch(BATCH),
+    "GenerateBulk": lambda service: read(
+        service.generation.GenerateBulk(
+            [generation_pb2.GenerateBulkRequest(id=id_, request=request("abc")) for id_ in range(9)]
+        )
+    ),
+    "Score": lambda service: service.generation.Score(
+        generation_pb2.ScoreRequest(source="abc", target="ab")
+    ),
+    "ModelInfer": lambda service: service.inference.ModelInfer(asking("abc", "de")),
+    "ModelStreamInfer": lambda service: read(
+        service.inference.ModelStreamInfer([asking("abc"), asking("de")])
+    ),
+}
+
+
+@pytest.mark.parametrize("method", CALLS)
+async def test_a_call_holds_memory_until_it_is_over(small: Service, method: str) -> None:
+    small.runtime.may_run.clear()
+    small.runtime.may_score.clear()
+    call = asyncio.ensure_future(CALLS[method](small))
+    async with asyncio.timeout(20.0):
+        while not await small.value("answer_bytes"):
+            await asyncio.sleep(0.002)
+    small.runtime.may_run.set()
+    small.runtime.may_score.set()
+    await call
+    await small.until_value(0, "answer_bytes")
+
+
+async def test_a_call_waits_for_memory_and_then_runs(small: Service) -> None:
+    small.runtime.may_run.clear()
+    calls = [asyncio.ensure_future(small.generation.GenerateBatch(BATCH)) for _ in range(3)]
+    await small.until_value(2, "answers_waiting")
+    calls[2].cancel()
+    await small.until_value(1, "answers_waiting")
+    small.runtime.may_run.set()
+    for call in calls[:2]:
+        assert len((await call).outcomes) == 80
+    await small.until_value(0, "answer_bytes")
+    assert await small.value("answers_waiting") == 0
+
+
+async def test_a_call_that_waits_for_memory_keeps_its_deadline(small: Service) -> None:
+    small.runtime.may_run.clear()
+    first = asyncio.ensure_future(small.generation.GenerateBatch(BATCH))
+    async with asyncio.timeout(20.0):
+        while not await small.value("answer_bytes"):
+            await asyncio.sleep(0.002)
+    error = await failure(small.generation.GenerateBatch(BATCH, timeout=0.1))
+    assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    await small.until_value(0, "answers_waiting")
+    small.runtime.may_run.set()
+    await first
+
+
+async def test_a_call_that_never_fits_is_refused(small: Service) -> None:
+    many = generation_pb2.GenerateBatchRequest(sources=["abc"] * 1024)
+    error = await failure(small.generation.GenerateBatch(many))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "the answers to 1,024 sources" in error.details()
+    error = await failure(small.inference.ModelInfer(asking(*["abc"] * 1024)))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert error.details().startswith("parameters.")

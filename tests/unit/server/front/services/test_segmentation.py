@@ -1,0 +1,310 @@
+"""Texts in segments, from the wire to the engine and back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import grpc
+import pytest
+from google.rpc.error_details_pb2 import BadRequest
+from tests.unit.server.front.echo import TOKEN_SCORE
+from tests.unit.server.front.service import Service, details, failure, request, serving, until
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.events import Event, Finished, Timeline
+from seqserve_server.contract.request import GenerateSpec
+from seqserve_server.front.engine_client.client import Receive
+from seqserve_server.front.engine_client.group import EngineGroup
+
+TEXT = "  Good day. How are you?\r\n\r\n\tI paid 3.50 €. 🙂 Bye!\n"
+SENTENCES = ["Good day.", "How are you?", "I paid 3.50 €.", "🙂 Bye!"]
+
+
+def sources_of(text: str, answer: Any) -> list[str]:
+    return [text[segment.source_begin : segment.source_end] for segment in answer.segments]
+
+
+def targets_of(answer: Any) -> list[str]:
+    text = answer.hypotheses[0].text
+    return [text[segment.target_begin : segment.target_end] for segment in answer.segments]
+
+
+async def test_each_sentence_is_answered_and_white_space_comes_back(service: Service) -> None:
+    answer = await service.generation.Generate(request(TEXT, segmentation="sentences"))
+    assert [each.text for each in answer.hypotheses] == [TEXT]
+    assert sources_of(TEXT, answer) == targets_of(answer) == SENTENCES
+    assert [segment.hypotheses[0].text for segment in answer.segments] == SENTENCES
+    assert (answer.model, answer.version) == ("echo", 2)
+
+
+async def test_a_segment_is_answered_as_alone(service: Service) -> None:
+    options: dict[str, Any] = {"return_token_scores": True, "beam_size": 2, "num_hypotheses": 2}
+    answer = await service.generation.Generate(request(TEXT, segmentation="sentences", **options))
+    for source, segment in zip(SENTENCES, answer.segments, strict=True):
+        alone = await service.generation.Generate(request(source, **options))
+        assert list(segment.hypotheses) == list(alone.hypotheses)
+        assert segment.source_tokens == alone.source_tokens
+
+
+async def test_the_joined_answer_sums_up_its_segments(service: Service) -> None:
+    answer = await service.generation.Generate(request(TEXT, segmentation="sentences"))
+    [joined] = answer.hypotheses
+    tokens = sum(len(sentence.encode()) for sentence in SENTENCES)
+    assert (answer.source_tokens, answer.generated_tokens) == (tokens + 4, tokens)
+    assert joined.score == pytest.approx(TOKEN_SCORE * (tokens + 4))
+    assert joined.normalized_score == pytest.approx(TOKEN_SCORE)
+    assert joined.stop_reason == generation_pb2.STOP_REASON_EOS
+    assert not joined.tokens and not joined.token_ids
+    assert 0 < answer.timings.encode_ms < answer.timings.total_ms
+
+
+async def test_the_joined_answer_has_the_mean_confidence_and_all_warnings(service: Service) -> None:
+    text = "One two three. <b>Tags</b>! <i>Again</i>. Привет."
+    answer = await service.generation.Generate(request(text, segmentation="sentences"))
+    markup, script = (
+        generation_pb2.SOURCE_WARNING_MARKUP,
+        generation_pb2.SOURCE_WARNING_OTHER_SCRIPT,
+    )
+    warned = [list(segment.source_warnings) for segment in answer.segments]
+    assert warned == [[], [markup], [markup], [script]]
+    assert list(answer.source_warnings) == [markup, script]
+    best = [segment.hypotheses[0] for segment in answer.segments]
+    weights = [len(each.token_ids) + 1 for each in best]
+    mean = sum(each.confidence * n for each, n in zip(best, weights, strict=True)) / sum(weights)
+    assert answer.hypotheses[0].confidence == pytest.approx(mean)
+
+
+async def test_without_scores_there_is_no_joined_score(service: Service) -> None:
+    asked = request("One. Two.", segmentation="lines", return_scores=False)
+    answer = await service.generation.Generate(asked)
+    assert not answer.hypotheses[0].HasField("score")
+    assert not answer.hypotheses[0].HasField("confidence")
+
+
+async def test_a_segment_that_is_cut_is_told_of(service: Service) -> None:
+    asked = request("Short. A long one.", segmentation="sentences", max_decoding_length=8)
+    answer = await service.generation.Generate(asked)
+    assert answer.hypotheses[0].text == "Short. A long o"
+    assert answer.hypotheses[0].stop_reason == generation_pb2.STOP_REASON_LENGTH
+    reasons = [segment.hypotheses[0].stop_reason for segment in answer.segments]
+    assert reasons == [generation_pb2.STOP_REASON_EOS, generation_pb2.STOP_REASON_LENGTH]
+
+
+async def test_a_long_sentence_is_wrapped_and_told_of(service: Service) -> None:
+    text = "Yes. This sentence is far too long, as the model reads no more than 64 bytes at once."
+    answer = await service.generation.Generate(request(text, segmentation="sentences"))
+    assert sources_of(text, answer) == [
+        "Yes.",
+        "This sentence is far too long, as the model reads no more than",
+        "64 bytes at once.",
+    ]
+    assert [segment.is_wrapped for segment in answer.segments] == [False, True, True]
+
+
+async def test_lines(service: Service) -> None:
+    text = "One. Two.\n\nThree."
+    answer = await service.generation.Generate(request(text, segmentation="lines"))
+    assert targets_of(answer) == ["One. Two.", "Three."]
+    assert answer.hypotheses[0].text == text
+
+
+async def test_none_is_as_without(service: Service) -> None:
+    alone = await service.generation.Generate(request("One. Two."))
+    none = await service.generation.Generate(request("One. Two.", segmentation="none"))
+    for answer in (alone, none):
+        answer.ClearField("timings")
+    assert alone == none and not alone.segments
+
+
+async def test_pieces_come_in_order_as_they_are_final(service: Service) -> None:
+    asked = request(TEXT, segmentation="sentences")
+    *pieces, last = [message async for message in service.generation.GenerateStream(asked)]
+    texts = [message.piece.text for message in pieces]
+    assert texts == ["  Good day.", " How are you?", "\r\n\r\n\tI paid 3.50 €.", " 🙂 Bye!", "\n"]
+    assert last.result.hypotheses[0].text == "".join(texts)
+    assert len(last.result.segments) == 4
+
+
+async def test_a_piece_does_not_wait_for_later_segments() -> None:
+    async with serving(slots=1) as service:
+        service.runtime.step_s = 0.01
+        asked = request("Soon. " + "Later and later. " * 3, segmentation="sentences")
+        call = service.generation.GenerateStream(asked)
+        assert (await call.read()).piece.text == "Soon."
+        await until(lambda: service.engine.slots_in_use == 1)
+        call.cancel()
+        await until(lambda: service.engine.slots_in_use == 0)
+
+
+async def test_a_lone_segment_is_streamed_as_it_is_decoded(service: Service) -> None:
+    service.runtime.step_s = 0.005
+    asked = request(" \nGood day.\n", segmentation="sentences")
+    *pieces, last = [message async for message in service.generation.GenerateStream(asked)]
+    texts = [message.piece.text for message in pieces]
+    assert (texts[0], texts[-1]) == (" \n", "\n") and len(texts) > 3
+    whole = await service.generation.Generate(asked)
+    for answer in (whole, last.result):
+        answer.ClearField("timings")
+    assert last.result == whole
+    assert "".join(texts) == whole.hypotheses[0].text == " \nGood day.\n"
+    ids = [id_ for message in pieces for id_ in message.piece.token_ids]
+    assert ids == list(whole.segments[0].hypotheses[0].token_ids)
+
+
+async def test_many_texts_in_one_call(service: Service) -> None:
+    options = generation_pb2.GenerationOptions(segmentation="sentences")
+    asked = generation_pb2.GenerateBatchRequest(sources=[TEXT, " \n", "One. Two."], options=options)
+    first, blank, last = (await service.generation.GenerateBatch(asked)).outcomes
+    assert targets_of(first.response) == SENTENCES
+    assert (blank.failure.field, blank.failure.message) == ("source", "source: is empty")
+    assert targets_of(last.response) == ["One.", "Two."]
+
+
+async def test_a_bulk_call_of_texts(service: Service) -> None:
+    texts = [f"Text {number}. It ends." for number in range(20)]
+    asked = [
+        generation_pb2.GenerateBulkRequest(
+            id=number, request=request(text, segmentation="sentences")
+        )
+        for number, text in enumerate(texts)
+    ]
+    answers = {each.id: each.outcome async for each in service.generation.GenerateBulk(iter(asked))}
+    assert [answers[number].response.hypotheses[0].text for number in range(20)] == texts
+
+
+@pytest.mark.parametrize("slots", [1, 2, 4])
+async def test_no_more_segments_are_under_way_than_slots(
+    slots: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though each of many texts of a call has many."""
+    under_way = most = 0
+    submit = EngineGroup.submit
+
+    def counted(engine: EngineGroup, spec: GenerateSpec, receive: Receive) -> int:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+
+        def received(event: Event, timeline: Timeline | None) -> None:
+            nonlocal under_way
+            under_way -= isinstance(event, Finished)
+            receive(event, timeline)
+
+        return submit(engine, spec, received)
+
+    monkeypatch.setattr(EngineGroup, "submit", counted)
+    options = generation_pb2.GenerationOptions(segmentation="sentences")
+    sources = ["Go on. " * 10] * 6
+    asked = generation_pb2.GenerateBatchRequest(sources=sources, options=options)
+    async with serving(slots=slots) as service:
+        batch = await service.generation.GenerateBatch(asked)
+    assert [each.response.hypotheses[0].text for each in batch.outcomes] == sources
+    assert (under_way, most) == (0, slots)
+
+
+async def test_another_call_passes_a_text_of_many_segments() -> None:
+    async with serving(slots=1) as service:
+        service.runtime.step_s = 0.005
+        text = asyncio.ensure_future(
+            service.generation.Generate(request("Go on. " * 40, segmentation="sentences"))
+        )
+        await until(lambda: service.engine.slots_in_use == 1)
+        await service.generation.Generate(request("I too"))
+        assert not text.done()
+        assert (await text).hypotheses[0].text == "Go on. " * 40
+
+
+async def test_what_the_model_does_not_read_stays(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = service.repository.resolve("echo", 2, "").tokenizer
+    encode, pieces = type(tokenizer).encode, type(tokenizer).pieces
+    monkeypatch.setattr(
+        type(tokenizer), "encode", lambda self, text: encode(self, text.replace("∎", ""))
+    )
+    monkeypatch.setattr(
+        type(tokenizer), "pieces", lambda self, text: pieces(self, text.replace("∎", ""))
+    )
+    answer = await service.generation.Generate(request("A.\n∎\nB.", segmentation="lines"))
+    assert targets_of(answer) == ["A.", "∎", "B."]
+    assert [len(segment.hypotheses) for segment in answer.segments] == [1, 0, 1]
+
+
+async def test_top_tokens_are_those_of_a_segment(service: Service) -> None:
+    asked = request("One. Two.", segmentation="sentences", return_top_tokens=2)
+    answer = await service.generation.Generate(asked)
+    assert [len(segment.hypotheses[0].top_tokens) for segment in answer.segments] == [5, 5]
+
+
+async def refused(service: Service, source: str, **options: Any) -> tuple[str, str]:
+    error = await failure(service.generation.Generate(request(source, **options)))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    [violation] = details(error, BadRequest).field_violations
+    return violation.field, violation.description
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "field", "reason"),
+    [
+        ("a", {"segmentation": "words"}, "options.segmentation", "one of none, lines, sentences"),
+        ("a", {"segmentation": "lines", "target_prefix": "b"}, "options.segmentation", "prefix"),
+        (" \n ", {"segmentation": "lines"}, "source", "is empty"),
+        ("a" * 1_000_001, {"segmentation": "lines"}, "source", "1,000,001 characters"),
+        ("a\n" * 4097, {"segmentation": "lines"}, "source", "more than 4,096 segments"),
+    ],
+)
+async def test_bad_input_is_refused_by_its_field(
+    source: str, options: dict[str, Any], field: str, reason: str
+) -> None:
+    async with serving(max_message_bytes=1 << 21) as service:
+        found, description = await refused(service, source, **options)
+        assert found == field and reason in description
+
+
+async def test_an_answer_that_may_need_too_much_memory_is_refused() -> None:
+    async with serving(max_answer_mb=1, caller_share=0.5) as service:
+        field, reason = await refused(service, "a\n" * 100, segmentation="lines")
+        assert (field, "the answers to 100 segments" in reason) == (
+            "options.max_decoding_length",
+            True,
+        )
+        assert await service.value("answer_bytes") == 0
+
+
+async def test_the_segments_of_a_batch_are_bounded_together(service: Service) -> None:
+    options = generation_pb2.GenerationOptions(segmentation="lines")
+    asked = generation_pb2.GenerateBatchRequest(sources=["a\n" * 2049] * 2, options=options)
+    error = await failure(service.generation.GenerateBatch(asked))
+    [violation] = details(error, BadRequest).field_violations
+    assert violation.field == "sources" and "4,096 segments together" in violation.description
+
+
+async def test_memory_is_free_when_the_answer_is_taken(service: Service) -> None:
+    await service.generation.Generate(request(TEXT * 10, segmentation="sentences"))
+    await service.until_value(0, "answer_bytes")
+
+
+async def test_a_text_fails_as_a_whole(service: Service) -> None:
+    service.runtime.fault = RuntimeError("broken")
+    error = await failure(service.generation.Generate(request(TEXT, segmentation="lines")))
+    assert error.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE)
+
+
+async def test_the_model_may_divide_by_default() -> None:
+    async with serving(generation={"segmentation": "sentences"}) as service:
+        answer = await service.generation.Generate(request("One. Two."))
+        assert targets_of(answer) == ["One.", "Two."]
+        whole = await service.generation.Generate(request("One. Two.", segmentation="none"))
+        assert not whole.segments
+        # A prefix belongs to one text, so the default gives way.
+        begun = await service.generation.Generate(request("One. Two.", target_prefix="One."))
+        assert not begun.segments
+
+
+async def test_the_language_is_that_of_the_request(service: Service) -> None:
+    text = "Am 3. Oktober kam er."
+    for language, count in (("en", 2), ("de", 1)):
+        asked = request(text, segmentation="sentences", segmentation_language=language)
+        answer = await service.generation.Generate(asked)
+        assert len(answer.segments) == count, language

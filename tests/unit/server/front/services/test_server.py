@@ -1,0 +1,418 @@
+"""The server as a whole: ports, health, reflection, draining, and no leaks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import grpc
+import pytest
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from tests.certificates import Certificates
+from tests.holdings import holdings
+from tests.unit.server.front.echo import PATIENCE_S, byte_tokenizer, manifest
+from tests.unit.server.front.service import (
+    Service,
+    details,
+    failure,
+    request,
+    rollout_of,
+    serving,
+    trailers,
+    until,
+)
+from tests.unit.server.front.services.open_inference.tensor import asking
+
+from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2
+from seqserve_server.contract.errors import StartupError
+from seqserve_server.contract.provider import Provider
+from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.engine_client.group import EngineGroup
+from seqserve_server.front.models.lifecycle import ModelState
+from seqserve_server.front.models.repository import Entry, Repository, ServedModel
+from seqserve_server.front.security.protection import Security
+from seqserve_server.front.security.tls import certificates_of
+from seqserve_server.front.services import server as module
+from seqserve_server.front.services.open_inference.pb import open_inference_pb2
+from seqserve_server.front.services.server import Server
+from seqserve_server.front.telemetry.metrics import Metrics
+
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+async def health(service: Service, name: str) -> int:
+    stub = health_pb2_grpc.HealthStub(service.channel)
+    answer = await stub.Check(health_pb2.HealthCheckRequest(service=name))
+    return int(answer.status)
+
+
+async def until_health(service: Service, name: str, status: int) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while await health(service, name) != status:
+            await asyncio.sleep(0.002)
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("", SERVING),
+        ("seqserve.v1.GenerationService", SERVING),
+        ("seqserve.v1.ModelService", SERVING),
+        ("inference.GRPCInferenceService", SERVING),
+        ("echo", SERVING),
+        ("echo/2", SERVING),
+        ("echo/1", NOT_SERVING),
+        ("ruin", NOT_SERVING),
+    ],
+)
+async def test_health_of_server_services_models_and_versions(
+    service: Service, name: str, status: int
+) -> None:
+    assert await health(service, name) == status
+
+
+async def test_health_follows_the_versions(service: Service) -> None:
+    stub = health_pb2_grpc.HealthStub(service.channel)
+    watches = [stub.Watch(health_pb2.HealthCheckRequest(service=name)) for name in ("", "echo/2")]
+    for watch in watches:
+        assert (await watch.read()).status == SERVING
+    entry = service.repository.find("echo", 2)
+    await service.rollout.unload("echo", 2)
+    for watch in watches:
+        assert (await watch.read()).status == NOT_SERVING
+    assert not service.server.is_ready
+    entry.mark_missing()
+    await service.rollout.unload("echo", 2)
+    assert (await watches[1].read()).status == health_pb2.HealthCheckResponse.SERVICE_UNKNOWN
+    for name in ("echo/2", "never/1"):
+        with pytest.raises(grpc.RpcError) as unknown:
+            await health(service, name)
+        assert unknown.value.code() is grpc.StatusCode.NOT_FOUND
+    for watch in watches:
+        watch.cancel()
+
+
+async def test_reflection_lists_the_services(service: Service) -> None:
+    stub = reflection_pb2_grpc.ServerReflectionStub(service.channel)
+    asked = reflection_pb2.ServerReflectionRequest(list_services="")
+    async for answer in stub.ServerReflectionInfo(iter([asked])):
+        names = {found.name for found in answer.list_services_response.service}
+    assert {"seqserve.v1.GenerationService", "seqserve.v1.ModelService"} <= names
+    assert {"grpc.health.v1.Health", "inference.GRPCInferenceService"} <= names
+
+
+@pytest.mark.parametrize("method", ["Health/Check", "Health/Watch", "Health/List"])
+async def test_malformed_request_to_health_is_an_invalid_argument(
+    service: Service, method: str
+) -> None:
+    call = service.channel.unary_stream(f"/grpc.health.v1.{method}")
+    error = await failure(call(b"\x0a\x02\xc3\x28\xff"))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert details(error, BadRequest).field_violations[0].field == "request"
+
+
+async def test_malformed_request_to_reflection_is_an_invalid_argument(service: Service) -> None:
+    path = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+    listing = reflection_pb2.ServerReflectionRequest(list_services="").SerializeToString()
+    call = service.channel.stream_stream(path)(iter([listing, b"\x1a\x02\xc3\x28", listing]))
+    answer = reflection_pb2.ServerReflectionResponse.FromString(await anext(aiter(call)))
+    assert answer.list_services_response.service
+    error = await failure(call)
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    violation = details(error, BadRequest).field_violations[0]
+    assert violation.field == "request"
+
+
+async def test_health_refuses_to_list_models(
+    service: Service, caplog: pytest.LogCaptureFixture
+) -> None:
+    error = await failure(service.channel.unary_unary("/grpc.health.v1.Health/List")(b""))
+    assert error.code() is grpc.StatusCode.UNIMPLEMENTED
+    assert "ListModels" in (error.details() or "")
+    assert caplog.text == ""
+
+
+async def test_port_in_use_fails_the_start(service: Service) -> None:
+    options = ServeOptions(port=service.server.port)
+    with pytest.raises(StartupError, match=f"127.0.0.1:{service.server.port}"):
+        Server(options, rollout_of(service.repository, Metrics()), Metrics())
+
+
+async def test_key_that_only_grpc_refuses_fails_the_start(
+    certificates: Certificates, tmp_path: Path
+) -> None:
+    certificate, key = certificates.server
+    # PKCS #8 with a version that does not exist.
+    later = tmp_path / "later.key"
+    later.write_text(key.read_text().replace("MIGHAgEA", "MIGHAgEE"))
+    security = Security(certificates=certificates_of(certificate, later, None))
+    with pytest.raises(StartupError, match="or gRPC refuses the files of --tls-certificate"):
+        Server(ServeOptions(port=0), rollout_of(Repository(), Metrics()), Metrics(), security)
+
+
+async def test_drain_finishes_accepted_calls_and_refuses_new_ones() -> None:
+    async with serving(slots=1) as service:
+        service.runtime.may_run.clear()
+        stream = service.generation.GenerateStream(request("streamed"))
+        streamed = asyncio.ensure_future(_text_of(stream))
+        await until(lambda: service.engine.slots_in_use == 1)
+        queued = asyncio.ensure_future(service.generation.Generate(request("queued")))
+        await until(lambda: service.engine.queue_depth == 1)
+        drained = asyncio.ensure_future(service.server.drain(PATIENCE_S))
+        await until(lambda: not service.server.is_ready)
+        assert await health(service, "") == NOT_SERVING
+        assert await health(service, "echo") == NOT_SERVING
+        error = await failure(service.generation.Generate(request("new")))
+        assert error.code() is grpc.StatusCode.UNAVAILABLE
+        assert details(error, RetryInfo) is not None
+        assert not drained.done()
+        service.runtime.may_run.set()
+        assert (await queued).hypotheses[0].text == "queued"
+        assert await streamed == "streamed"
+        assert await drained
+
+
+async def test_drain_finishes_every_source_of_an_accepted_batch() -> None:
+    async with serving(slots=1) as service:
+        service.runtime.may_run.clear()
+        many = generation_pb2.GenerateBatchRequest(sources=["a", "b", "c", "d"])
+        accepted = asyncio.ensure_future(service.generation.GenerateBatch(many))
+        await until(lambda: service.engine.slots_in_use == 1)
+        drained = asyncio.ensure_future(service.server.drain(PATIENCE_S))
+        await until(lambda: not service.server.is_ready)
+        # A new batch is refused as a whole, so that the client sends all of it elsewhere.
+        error = await failure(service.generation.GenerateBatch(many))
+        assert error.code() is grpc.StatusCode.UNAVAILABLE
+        service.runtime.may_run.set()
+        answers = [outcome.response.hypotheses[0].text for outcome in (await accepted).outcomes]
+        assert answers == ["a", "b", "c", "d"]
+        assert await drained
+
+
+async def test_drain_ends_calls_at_its_timeout(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    sources = ["a", "b"]
+    bulk = [
+        generation_pb2.GenerateBulkRequest(id=1, request=cast(Any, request("a"))) for _ in sources
+    ]
+    async with serving(slots=8) as service:
+        service.runtime.may_run.clear()
+        generation, inference = service.generation, service.inference
+        calls = {
+            "GenerationService.Generate": generation.Generate(request("a")),
+            "GenerationService.GenerateStream": generation.GenerateStream(request("a")),
+            "GenerationService.GenerateBatch": generation.GenerateBatch(
+                generation_pb2.GenerateBatchRequest(sources=sources)
+            ),
+            "GenerationService.GenerateBulk": generation.GenerateBulk(iter(bulk)),
+            "GRPCInferenceService.ModelInfer": inference.ModelInfer(asking("a")),
+            "GRPCInferenceService.ModelStreamInfer": inference.ModelStreamInfer(
+                iter([asking("a")])
+            ),
+        }
+        errors = asyncio.gather(*map(failure, calls.values()))
+        # Some requests run and the others wait.
+        await until(lambda: service.engine.slots_in_use + service.engine.queue_depth == 8)
+        asyncio.get_running_loop().call_later(0.3, service.runtime.may_run.set)
+        assert not await service.server.drain(0.1)
+        for error in await errors:
+            assert error.code() is grpc.StatusCode.UNAVAILABLE
+            assert details(error, RetryInfo).retry_delay.ToMilliseconds() > 0
+            assert details(error, ErrorInfo).reason == "DRAINING"
+            assert trailers(error)["x-request-id"]
+        ids = {trailers(error)["x-request-id"] for error in errors.result()}
+        lines = [record.fields for record in caplog.records if hasattr(record, "fields")]
+        ended = [line for line in lines if "method" in line]
+        assert {line["method"] for line in ended} == set(calls)
+        assert {line["id"] for line in ended} == ids
+        assert [(line["code"], line["reason"]) for line in ended] == [
+            ("UNAVAILABLE", "DRAINING")
+        ] * len(calls)
+        for method in calls:
+            labels = {"method": method, "code": "UNAVAILABLE", "model": "echo"}
+            assert await service.value("requests_total", **labels) == 1
+
+
+async def test_drain_at_its_timeout_does_not_wait_for_a_client_that_does_not_read(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(module, "_FLUSH_S", 0.1)
+    many = [
+        generation_pb2.GenerateBulkRequest(id=1, request=cast(Any, request("a" * 40)))
+        for _ in range(99)
+    ]
+    narrow = [("grpc.http2.lookahead_bytes", 64), ("grpc.http2.bdp_probe", 0)]
+    async with serving() as service:
+        # Slow enough that others still run when the first is done.
+        service.runtime.step_s = 0.001
+        target = f"127.0.0.1:{service.server.port}"
+        async with grpc.aio.insecure_channel(target, options=narrow) as channel:
+            call = generation_pb2_grpc.GenerationServiceStub(channel).GenerateBulk(iter(many))
+            await anext(aiter(call))
+            # The call is still open when the server drains: its responses wait for the client.
+            assert not await asyncio.wait_for(service.server.drain(0.1), PATIENCE_S)
+            assert (await failure(call)).code() is grpc.StatusCode.UNAVAILABLE
+            [line] = [record.fields for record in caplog.records if hasattr(record, "fields")]
+            assert (line["code"], line["reason"]) == ("UNAVAILABLE", "DRAINING")
+
+
+async def test_health_watchers_do_not_delay_the_drain() -> None:
+    async with serving() as service:
+        stub = health_pb2_grpc.HealthStub(service.channel)
+        watch = stub.Watch(health_pb2.HealthCheckRequest(service="echo"))
+        assert (await watch.read()).status == SERVING
+        assert await asyncio.wait_for(service.server.drain(3600), PATIENCE_S)
+        assert (await watch.read()).status == NOT_SERVING
+
+
+class Drained:
+    """Stands for the client of an engine; records its starts and stops."""
+
+    slots = cache_bytes = 0
+    is_up = is_ready = True
+
+    def __init__(self, notes: list[str]) -> None:
+        self._notes = notes
+
+    def watch(self, on_change: Callable[[], None]) -> None:
+        pass
+
+    async def start(self) -> None:
+        self._notes.append("start")
+
+    async def stop(self) -> None:
+        self._notes.append("stop")
+
+
+async def test_drain_stops_every_engine() -> None:
+    notes: list[str] = []
+    tokenizer = byte_tokenizer()
+    entries = [
+        Entry(
+            name=f"model-{number}",
+            version=1,
+            state=ModelState.READY,
+            model=ServedModel(
+                manifest=manifest(f"model-{number}"),
+                tokenizer=tokenizer,
+                engine=cast(EngineGroup, Drained(notes)),
+                provider=Provider.CPU,
+            ),
+        )
+        for number in range(3)
+    ]
+    metrics = Metrics()
+    server = Server(ServeOptions(port=0), rollout_of(Repository(entries), metrics), metrics)
+    await server.start()
+    assert await server.drain(5.0)
+    assert notes == ["start"] * 3 + ["stop"] * 3
+
+
+# ---- an engine that crashes
+
+
+async def test_engine_crash_ends_running_calls_with_a_retry_time(service: Service) -> None:
+    service.runtime.may_run.clear()
+    streamed = asyncio.ensure_future(failure(service.generation.GenerateStream(request("a"))))
+    whole = asyncio.ensure_future(failure(service.generation.Generate(request("b"))))
+    await until(lambda: service.engine.slots_in_use + service.engine.queue_depth == 2)
+    service.hosts.last.break_down()
+    for error in await asyncio.gather(streamed, whole):
+        assert error.code() is grpc.StatusCode.UNAVAILABLE
+        assert details(error, RetryInfo).retry_delay.ToMilliseconds() > 0
+        assert details(error, ErrorInfo).reason == "MODEL_UNAVAILABLE"
+    service.runtime.may_run.set()
+
+
+async def test_restarted_engine_takes_over(service: Service) -> None:
+    await service.generation.Generate(request("before"))
+    watch = health_pb2_grpc.HealthStub(service.channel).Watch(
+        health_pb2.HealthCheckRequest(service="echo/2")
+    )
+    assert (await watch.read()).status == SERVING
+    service.hosts.may_launch.clear()
+    service.hosts.last.break_down()
+    assert (await watch.read()).status == NOT_SERVING
+    await until_health(service, "echo", NOT_SERVING)
+    await until_health(service, "", NOT_SERVING)
+    assert not service.server.is_ready
+    error = await failure(service.generation.Generate(request("meanwhile")))
+    assert error.code() is grpc.StatusCode.UNAVAILABLE
+    assert await service.value("slots", model="echo") == 4
+    service.hosts.may_launch.set()
+    assert (await watch.read()).status == SERVING
+    await until_health(service, "echo", SERVING)
+    assert service.server.is_ready
+    answer = await service.generation.Generate(request("after"))
+    assert answer.hypotheses[0].text == "after"
+    watch.cancel()
+
+
+async def test_all_say_the_same_of_a_version_whose_engine_restarts(service: Service) -> None:
+    label = {"model": "echo", "version": "2"}
+    service.hosts.may_launch.clear()
+    service.hosts.last.break_down()
+    await until_health(service, "echo/2", NOT_SERVING)
+    assert not service.server.is_ready
+    assert await service.value("model_state", **label, state="restarting") == 1
+    assert await service.value("model_state", **label, state="ready") == 0
+    model = (await service.models.GetModel(model_pb2.GetModelRequest(version=2))).model
+    assert model.state == model_pb2.MODEL_STATE_RESTARTING
+    assert model.state_reason == "its engine has failed and is started again"
+    assert (model.traffic_share, model.is_default) == (0.0, False)
+    ready = open_inference_pb2.ModelReadyRequest(name="echo", version="2")
+    assert not (await service.inference.ModelReady(ready)).ready
+    service.hosts.may_launch.set()
+    await until_health(service, "echo/2", SERVING)
+    assert await service.value("model_state", **label, state="ready") == 1
+    model = (await service.models.GetModel(model_pb2.GetModelRequest(version=2))).model
+    assert (model.state, model.traffic_share) == (model_pb2.MODEL_STATE_READY, 1.0)
+
+
+async def test_server_drains_without_its_engine(service: Service) -> None:
+    service.hosts.may_launch.clear()
+    service.hosts.last.break_down()
+    await until(lambda: not service.remote.is_up)
+    assert await asyncio.wait_for(service.server.drain(3600), PATIENCE_S)
+    service.hosts.may_launch.set()
+
+
+async def _text_of(stream: grpc.aio.UnaryStreamCall) -> str:  # type: ignore[type-arg]
+    return "".join([message.piece.text async for message in stream])
+
+
+async def _mixed(service: Service) -> None:
+    """Makes calls of each kind: three that succeed, one that fails, two that are cancelled."""
+    await service.generation.Generate(request("good"))
+    await _text_of(service.generation.GenerateStream(request("streamed")))
+    await failure(service.generation.Generate(request("")))
+    left = service.generation.GenerateStream(request("left"))
+    await left.read()
+    left.cancel()
+    asked: Any = request("one of many")
+    requests = [generation_pb2.GenerateBulkRequest(id=1, request=asked) for _ in range(6)]
+    assert len([response async for response in service.generation.GenerateBulk(requests)]) == 6
+    left = service.generation.GenerateBulk(requests)
+    await left.read()
+    left.cancel()
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="counts open files by /proc")
+async def test_calls_leak_no_memory_files_or_tasks(service: Service) -> None:
+    for _ in range(5):
+        await _mixed(service)
+    await until(lambda: service.engine.slots_in_use == 0)
+    before = holdings()
+    for _ in range(50):
+        await _mixed(service)
+    await until(lambda: service.engine.slots_in_use == 0)
+    await until(lambda: holdings() <= before)
+    assert service.engine.queue_depth == 0

@@ -1,0 +1,111 @@
+"""Tokenize and Detokenize, from the wire to the tokenizer and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import grpc
+from google.rpc.error_details_pb2 import BadRequest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.server.front.echo import MAX_SOURCE, MAX_TARGET, byte_tokenizer
+from tests.unit.server.front.service import Service, details, failure, request, serving
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.template import Template
+
+TEXT = "Grüße 🙂"
+
+
+async def tokenize(service: Service, text: str, **fields: Any) -> Any:
+    asked = generation_pb2.TokenizeRequest(text=text, **fields)
+    return await service.generation.Tokenize(asked)
+
+
+async def refused(call: Any) -> tuple[str, str]:
+    error = await failure(call)
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    [violation] = details(error, BadRequest).field_violations
+    return violation.field, violation.description
+
+
+async def test_tokens_and_their_places(service: Service) -> None:
+    found = await tokenize(service, TEXT)
+    assert (found.model, found.version) == ("echo", 2)
+    assert len(found.tokens) == len(TEXT.encode())
+    places = [TEXT[begin:end] for begin, end in zip(found.begins, found.ends, strict=True)]
+    assert places == [character for character in TEXT for _ in character.encode()]
+
+
+async def test_the_length_is_what_the_limit_counts(service: Service) -> None:
+    """A source of the longest length is answered; one token more is refused."""
+    text = "x" * (MAX_SOURCE - 1)
+    found = await tokenize(service, text)
+    assert (found.length, found.max_length) == (MAX_SOURCE, MAX_SOURCE)
+    await service.generation.Generate(request(text))
+    assert (await refused(service.generation.Generate(request(text + "x"))))[0] == "source"
+    target = await tokenize(service, "x" * MAX_TARGET, is_target=True)
+    assert (target.length, target.max_length) == (MAX_TARGET, MAX_TARGET)
+
+
+async def test_the_tokens_of_languages_count() -> None:
+    template = Template(source_prefix=["{target}"], target_languages={"de": "a", "es": "e"})
+    async with serving(template=template) as service:
+        found = await tokenize(service, "bc", target_language="de")
+        assert (list(found.tokens), found.length) == (["b", "c"], 4)
+        field, _ = await refused(
+            service.generation.Tokenize(generation_pb2.TokenizeRequest(text="b"))
+        )
+        assert field == "target_language"
+
+
+async def test_a_text_without_tokens(service: Service) -> None:
+    found = await tokenize(service, "")
+    assert (list(found.tokens), found.length) == ([], 1)
+
+
+async def test_a_control_token_in_a_text_is_ordinary_text(service: Service) -> None:
+    assert (await tokenize(service, "</s>")).tokens == list("</s>")
+
+
+async def test_tokens_become_the_text_again(service: Service) -> None:
+    ids = (await tokenize(service, TEXT)).token_ids
+    asked = generation_pb2.DetokenizeRequest(token_ids=[*ids, 2])
+    answer = await service.generation.Detokenize(asked)
+    assert (answer.model, answer.version, answer.text) == ("echo", 2, TEXT)
+
+
+async def test_too_much_is_refused(service: Service) -> None:
+    asked = generation_pb2.TokenizeRequest(text="x" * 100_001)
+    assert (await refused(service.generation.Tokenize(asked)))[0] == "text"
+    many = generation_pb2.DetokenizeRequest(token_ids=[5] * 100_001)
+    assert (await refused(service.generation.Detokenize(many)))[0] == "token_ids"
+    strange = generation_pb2.DetokenizeRequest(token_ids=[5, 260])
+    assert await refused(service.generation.Detokenize(strange)) == (
+        "token_ids[1]",
+        "is 260; echo/2 has the ids 0 to 259",
+    )
+
+
+async def test_an_answer_that_needs_too_much_memory_is_refused() -> None:
+    async with serving(max_answer_mb=1) as service:
+        asked = generation_pb2.TokenizeRequest(text="x" * 100_000)
+        assert (await refused(service.generation.Tokenize(asked)))[0] == "text"
+        assert await service.value("answer_bytes") == 0
+
+
+async def test_calls_are_counted(service: Service) -> None:
+    await tokenize(service, "abc")
+    await service.until_value(
+        1, "requests_total", method="GenerationService.Tokenize", code="OK", model="echo"
+    )
+    await service.until_value(0, "answer_bytes")
+
+
+@given(st.text())
+def test_pieces_are_what_encode_gives(text: str) -> None:
+    tokenizer = byte_tokenizer()
+    found = tokenizer.pieces(text)
+    assert [*found.ids, tokenizer.eos_id] == tokenizer.encode(text)
+    assert [*found.ids, tokenizer.eos_id] == tokenizer.encode_target(text)
+    assert [begin for begin, _ in found.offsets] == sorted(begin for begin, _ in found.offsets)
