@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.server.front.echo import byte_tokenizer, manifest
 
-from seqserve_server.front.answer.joined import Joint
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.front.answer.joined import TextJoiner
 from seqserve_server.front.config import SegmentationMode
 from seqserve_server.front.request.languages import Affixes
-from seqserve_server.front.request.parts import Document, Segment
+from seqserve_server.front.request.parts import Part, SourceReader
 from seqserve_server.front.request.splitting import Segmentation
 
 LIMIT = manifest().limits.max_source_length
@@ -47,10 +48,12 @@ class Model:
 
 
 MODEL: Any = Model(byte_tokenizer(), manifest())
+OPTIONS = DecodingOptions(max_decoding_length=48)
 
 
-def divided(text: str, segmentation: Segmentation) -> list[Segment]:
-    return asyncio.run(Document.read(text, segmentation, MODEL, Affixes())).segments
+def divided(text: str, segmentation: Segmentation) -> list[Part]:
+    reader = SourceReader(MODEL, Affixes(), OPTIONS, segmentation=segmentation)
+    return asyncio.run(reader.read(text)).parts
 
 
 @given(TEXTS.filter(str.strip), SEGMENTATIONS)
@@ -71,7 +74,7 @@ def test_every_character_is_in_one_segment_or_is_white_space(
 def test_answers_that_are_their_sources_join_to_the_text(
     text: str, segmentation: Segmentation
 ) -> None:
-    joint = Joint(text)
+    joint = TextJoiner(text)
     pieces = [joint.add(each.span, text[slice(*each.span)]) for each in divided(text, segmentation)]
     assert "".join(pieces) + joint.rest() == text
 
@@ -82,7 +85,7 @@ def test_white_space_between_any_answers_is_that_of_the_source(
     text: str, segmentation: Segmentation, data: st.DataObject
 ) -> None:
     """But for one space where the source has none and its script needs none."""
-    joint = Joint(text)
+    joint = TextJoiner(text)
     end = 0
     for segment in divided(text, segmentation):
         answer = data.draw(st.sampled_from(["", "a", "b b", "。"]))

@@ -143,6 +143,11 @@ class Tokenizer:
             file.write_text(tokenizer.to_str(pretty=True) + "\n", encoding="utf-8")
         return [file.name for file in files]
 
+    @property
+    def num_added(self) -> int:
+        """Tokens that :meth:`encode` adds to those of a text."""
+        return len(self._front) + 1
+
     def encode(self, text: str) -> list[int]:
         """Encodes a source; the last id is the end token."""
         return self._front + self._source.divide(text)

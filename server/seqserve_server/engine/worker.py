@@ -14,7 +14,7 @@ from seqserve_server.contract.events import (
     Progress,
     StopReason,
 )
-from seqserve_server.contract.options import unmet
+from seqserve_server.contract.options import missing_terms
 from seqserve_server.engine.cache import SlotCache
 from seqserve_server.engine.decoding.constraints import Detokenize
 from seqserve_server.engine.decoding.search import Search
@@ -315,5 +315,5 @@ def _unbegun(request: Request, now_s: float) -> Event:
     if spec.deadline_s is not None and spec.deadline_s <= now_s:
         return Failed(DeadlinePassed(Stage.QUEUE))
     request.timeline.finished_s = now_s
-    lacking = tuple(unmet(request.options.terms, []))
+    lacking = tuple(missing_terms(request.options.terms, []))
     return Finished([Hypothesis([], None, StopReason.TIME_LIMIT, unmet_terms=lacking)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, TopTokens
-from seqserve_server.contract.options import DecodingOptions, unmet
+from seqserve_server.contract.options import DecodingOptions, missing_terms
 from seqserve_server.engine.decoding.constraints import Constraints, End
 from seqserve_server.engine.decoding.logits import normalized
 from seqserve_server.engine.request import Request
@@ -44,7 +44,7 @@ class PartialHypothesis(NamedTuple):
             token_scores=self.log_probabilities[:generated] if options.return_token_scores else (),
             top_tokens=self.top_tokens[:generated] if options.return_top_tokens else (),
             text_length=end.text_length,
-            unmet_terms=unmet(options.terms, self.token_ids[: end.length]) if options.terms else (),
+            unmet_terms=missing_terms(options.terms, self.token_ids[: end.length]),
         )
 
 

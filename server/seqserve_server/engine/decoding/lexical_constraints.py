@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seqserve_server.contract.options import Term, begun, unmet
+from seqserve_server.contract.options import Term, matched_prefix, missing_terms
 from seqserve_server.engine.decoding.beam_step import Candidates
 from seqserve_server.engine.decoding.distribution import Distribution
 from seqserve_server.engine.packing import Array
@@ -76,18 +76,18 @@ class LexicalConstraints:
 
     def _next_tokens(self, output: list[int]) -> list[int]:
         """Lists the tokens that would advance a term."""
-        terms = (self._terms[index] for index in unmet(self._terms, output))
-        return [term[begun(output, term)] for term in terms]
+        terms = (self._terms[index] for index in missing_terms(self._terms, output))
+        return [term[matched_prefix(output, term)] for term in terms]
 
     def _may_come(self, output: list[int], token: int) -> bool:
         """Tells whether a token may come next: no hypothesis ends without its terms."""
-        return token not in self._end_ids or not unmet(self._terms, output)
+        return token not in self._end_ids or not missing_terms(self._terms, output)
 
     def _bank(self, output: list[int]) -> int:
         """Counts the tokens of the terms that are met, and those of one that has begun."""
-        left = {index: self._terms[index] for index in unmet(self._terms, output)}
+        left = {index: self._terms[index] for index in missing_terms(self._terms, output)}
         met = sum(len(term) for index, term in enumerate(self._terms) if index not in left)
-        return met + max((begun(output, term) for term in left.values()), default=0)
+        return met + max((matched_prefix(output, term) for term in left.values()), default=0)
 
 
 def _round_robin(banks: list[list[_Candidate]], count: int) -> list[_Candidate]:

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import Draining, ServiceError
-from seqserve_server.front.call.server_call import current
+from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.wire import Unreadable
 
 Requests: TypeAlias = AsyncIterator[generation_pb2.GenerateBulkRequest | Unreadable]
@@ -38,18 +38,22 @@ _CANCEL_FOLLOWS_S = 0.01
 class Bulk:
     """The requests of one call."""
 
-    def __init__(self, answer: Answer, max_requests: int, draining: asyncio.Event) -> None:
+    def __init__(
+        self, call: ServerCall, answer: Answer, max_requests: int, draining: asyncio.Event
+    ) -> None:
         """Starts without requests.
 
         Args:
+            call: The call that they come in.
             answer: Answers one request, in a task of its own. If it raises a
                 :class:`ServiceError`, that is the response, except Draining, which ends the call.
             max_requests: Requests under way at once.
             draining: Set when the server reads no more requests.
         """
+        self._call = call
         self._answer = answer
         self._draining = draining
-        self._room = asyncio.Semaphore(max_requests)
+        self._free = asyncio.Semaphore(max_requests)
         self._responses: asyncio.Queue[_Ready | None] = asyncio.Queue()
         self._reading: asyncio.Task[None] | None = None
         self._cut_short: ServiceError | None = None
@@ -74,7 +78,7 @@ class Bulk:
                 response, taken = ready
                 yield response
                 taken()
-                self._room.release()
+                self._free.release()
             await work
         finally:
             work.cancel()
@@ -99,16 +103,16 @@ class Bulk:
         self._reading.cancel()
 
     async def _read(self, requests: Requests, tasks: asyncio.TaskGroup) -> None:
-        await self._room.acquire()
+        await self._free.acquire()
         async for request in requests:
             if not isinstance(request, Unreadable):
                 tasks.create_task(self._run(request))
             elif request.id is not None:
-                self._respond(request.id, _failed(request))
+                self._respond(request.id, self._failed(request))
             else:
                 self._cut_short = request
                 return
-            await self._room.acquire()
+            await self._free.acquire()
 
     async def _run(self, request: generation_pb2.GenerateBulkRequest) -> None:
         try:
@@ -117,7 +121,7 @@ class Bulk:
             # Ends the whole call: its status stands for every request without a response.
             self._cut(error)
         except ServiceError as error:
-            self._respond(request.id, _failed(error))
+            self._respond(request.id, self._failed(error))
         else:
             self._respond(request.id, generation_pb2.Outcome(response=response), taken)
 
@@ -130,6 +134,5 @@ class Bulk:
         response = generation_pb2.GenerateBulkResponse(id=id_, outcome=outcome)
         self._responses.put_nowait((response, taken))
 
-
-def _failed(error: ServiceError) -> generation_pb2.Outcome:
-    return generation_pb2.Outcome(failure=current.get().failed(error))
+    def _failed(self, error: ServiceError) -> generation_pb2.Outcome:
+        return generation_pb2.Outcome(failure=self._call.failed(error))

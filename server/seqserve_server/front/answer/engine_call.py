@@ -20,12 +20,13 @@ from seqserve_server.contract.events import (
     Timeline,
 )
 from seqserve_server.contract.request import GenerateSpec, Spec
-from seqserve_server.front.call.server_call import ServerCall, current, has_passed
+from seqserve_server.front.call.server_call import has_passed
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.engine_client.refusals import QueueKey
+from seqserve_server.front.models.answer_cache import VersionAnswers
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.telemetry.call_metrics import Lookup
-from seqserve_server.front.telemetry.call_record import EndedRequest
+from seqserve_server.front.telemetry.call_record import CallRecord, EndedRequest
 
 
 class EngineCall:
@@ -36,12 +37,13 @@ class EngineCall:
     so a slow reader costs no more than the tokens of its answer.
     """
 
-    def __init__(self, engine: EngineGroup, spec: Spec) -> None:
+    def __init__(self, engine: EngineGroup, spec: Spec, record: CallRecord) -> None:
         """Prepares the call.
 
         Args:
             engine: The engine.
-            spec: What to ask of it.
+            spec: The request.
+            record: Record of the call that the request belongs to.
         """
         self.spec = spec
         self.timeline = Timeline(arrived_s=spec.arrived_s)
@@ -51,34 +53,31 @@ class EngineCall:
         self._unread: list[int] = []
         self._pace = MessagePace()
         self._last: Event | None = None
-        self._record: ServerCall | None = current.get(None)
+        self._record = record
 
-    async def finished(self) -> Finished:
+    async def finished(self, *, retries: bool = False) -> Finished:
         """Submits the request and waits for the whole answer.
 
-        Raises:
-            ServiceError: The request failed.
-        """
-        await self._run(self.spec)
-        await self._complete()
-        return self.result()
-
-    async def finished_in_time(self) -> Finished:
-        """Does the same, but tries again when the queue is full, as soon as it is advised to.
-
-        For one of many sources of a call, because the others may be what fills the queue.
+        Args:
+            retries: Whether to try again when the queue is full, as soon as it is advised to: for
+                one of many requests of a call, because the others may be what fills the queue.
 
         Raises:
             ServiceError: The request failed, or has no time left to try again.
         """
         while True:
             try:
-                return await self.finished()
+                return await self._finished()
             except QueueFull as full:
                 retry_s = time.monotonic() + full.retry_after_s
-                if retry_s >= self.spec.begin_by_s:
+                if not retries or retry_s >= self.spec.begin_by_s:
                     raise
                 await asyncio.sleep(full.retry_after_s)
+
+    async def _finished(self) -> Finished:
+        await self._run(self.spec)
+        await self._complete()
+        return self.result()
 
     async def target_scored(self) -> TargetScored:
         """Submits the request and waits for the scores of its target.
@@ -133,8 +132,7 @@ class EngineCall:
     def _end(self, last: Event) -> None:
         """Takes the last event, and notes how the request ended."""
         self._last = last
-        if self._record is not None:
-            self._record.ended(EndedRequest(self.spec, self.timeline, last))
+        self._record.ended(EndedRequest(self.spec, self.timeline, last))
 
     async def _run(self, spec: Spec) -> None:
         with self._submitted(spec):
@@ -172,6 +170,15 @@ class EngineCall:
             self._changed.set()
 
 
+def call_of(
+    model: ServedModel, spec: GenerateSpec, record: CallRecord, *, may_keep: bool
+) -> EngineCall:
+    """Prepares a call that answers from what the model keeps, if it keeps answers and may."""
+    if model.answers is None or not may_keep:
+        return EngineCall(model.engine, spec, record)
+    return CachedCall(model.engine, model.answers, spec, record)
+
+
 class CachedCall(EngineCall):
     """A call whose answer need not be computed again.
 
@@ -180,20 +187,17 @@ class CachedCall(EngineCall):
     a time limit, because they may end before it. Both take what is kept.
     """
 
-    def __init__(self, model: ServedModel, spec: GenerateSpec) -> None:
-        """Prepares the call to a model that keeps answers."""
-        super().__init__(model.engine, spec)
-        assert model.answers is not None
-        self._answers = model.answers
-        self._key = model.answers.key_of(spec)
+    def __init__(
+        self, engine: EngineGroup, answers: VersionAnswers, spec: GenerateSpec, record: CallRecord
+    ) -> None:
+        """Prepares the call to a version whose answers are kept."""
+        super().__init__(engine, spec, record)
+        self._answers = answers
+        self._key = answers.key_of(spec)
         self._is_shared = not spec.streamed and spec.limit_s == math.inf
 
-    async def finished(self) -> Finished:
-        """Finds the answer, waits for that of an equal request, or submits the request.
-
-        Raises:
-            ServiceError: The request failed.
-        """
+    async def _finished(self) -> Finished:
+        """Finds the answer, waits for that of an equal request, or submits the request."""
         if self._find():
             return self.result()
         if not self._is_shared:
@@ -233,7 +237,7 @@ class CachedCall(EngineCall):
         return answer
 
     async def _computed(self) -> Finished:
-        await super().finished()
+        await super()._finished()
         return self._keep()
 
     def _keep(self) -> Finished:
@@ -250,7 +254,13 @@ GATHER_S = 0.05
 
 
 class MessagePace:
-    """When one stream may send."""
+    """When one stream may send its new tokens.
+
+    A message costs far more than its tokens. So where many requests are under way, the tokens of a
+    short while go in one: with the first token after it, or with the answer. That is still faster
+    than people read. The first tokens of a stream never wait, and where few requests are under way
+    none do.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Starts with a message due."""

@@ -11,12 +11,14 @@ from collections.abc import Sequence
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.alphabet import script_of
-from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
+from seqserve_server.contract.events import Hypothesis, StopReason, Timeline, TopTokens
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.answer.alignment import SourcePlaces, alignment_of
 from seqserve_server.front.answer.confidence import confidence
+from seqserve_server.front.answer.engine_call import EngineCall
 from seqserve_server.front.models.repository import ServedModel
-from seqserve_server.front.request.terms import applying
+from seqserve_server.front.request.parts import Part, Source
+from seqserve_server.front.request.prepared import Prepared
 
 _STOP_REASONS = {
     StopReason.EOS: generation_pb2.STOP_REASON_EOS,
@@ -34,52 +36,55 @@ def floats(data: bytes) -> array[float]:
 
 
 async def response_of(
-    model: ServedModel,
-    source: list[int],
-    timeline: Timeline,
-    answer: Finished,
-    *,
-    text: str,
-    places: SourcePlaces | None = None,
-    given: generation_pb2.GenerationOptions,
-    prefix: int = 0,
+    prepared: Prepared, source: Source, part: Part, call: EngineCall, writing: asyncio.Lock
 ) -> generation_pb2.GenerateResponse:
-    """Builds the response of Generate.
-
-    Other calls get their turn between hypotheses that take milliseconds.
+    """Writes the answer to a part of a source, once it is there.
 
     Args:
-        model: Whose answer it is.
-        source: All tokens that it has read.
-        timeline: When the request reached each stage.
-        answer: The answer.
-        text: The source.
-        places: Where its tokens are in it, to align the answer; None if that is not asked for.
-        given: The options as they were sent.
-        prefix: How many tokens every hypothesis had to begin with.
+        prepared: The request.
+        source: One of its sources.
+        part: The part that was answered.
+        call: The finished request to the engine.
+        writing: Held while a large answer is written, so that many that end together delay no other
+            call.
     """
-    attends, tokenizer = given.return_attention, model.tokenizer
-    terms = applying(given.terms, text)
+    sent = prepared.sent_options
+    if not (sent.return_attention or sent.return_alignment or sent.return_top_tokens):
+        return await _written(prepared, source.text_of(part), part, call)
+    async with writing:
+        return await _written(prepared, source.text_of(part), part, call)
+
+
+async def _written(
+    prepared: Prepared, text: str, part: Part, call: EngineCall
+) -> generation_pb2.GenerateResponse:
+    """Writes an answer; other calls get their turn between hypotheses that take milliseconds."""
+    model, sent, tokens = prepared.model, prepared.sent_options, part.tokens
+    tokenizer = model.tokenizer
+    attends, places = sent.return_attention, None
+    if sent.return_alignment:
+        places = SourcePlaces.of(text, tokens, prepared.affixes, tokenizer)
+    answer = call.result()
     response = generation_pb2.GenerateResponse(
         model=model.manifest.name,
         version=model.manifest.version,
-        source_tokens=len(source),
+        source_tokens=len(tokens),
         generated_tokens=sum(len(hypothesis.token_ids) for hypothesis in answer.hypotheses),
-        timings=_timings(timeline),
-        source_warnings=source_warnings(text, source, tokenizer),
+        timings=_timings(call.timeline),
+        source_warnings=source_warnings(text, tokens, tokenizer),
     )
     if attends:
-        response.source_pieces.extend(tokenizer.source_tokens(source))
+        response.source_pieces.extend(tokenizer.source_tokens(tokens))
     for hypothesis in answer.hypotheses:
-        if given.replace_unknowns:
-            hypothesis = _replaced(hypothesis, source, model)
+        if sent.replace_unknowns:
+            hypothesis = _replaced(hypothesis, tokens, model)
         message = _hypothesis(hypothesis, tokenizer)
-        message.unmet_terms.extend(terms[index] for index in hypothesis.unmet_terms)
+        message.unmet_terms.extend(part.terms[index] for index in hypothesis.unmet_terms)
         if hypothesis.score is not None:
             message.confidence = confidence(
-                hypothesis.score, hypothesis.token_ids, len(source), prefix
+                hypothesis.score, hypothesis.token_ids, len(tokens), len(prepared.options.prefix)
             )
-        rows = _rows(hypothesis, len(source)) if attends or places else []
+        rows = _rows(hypothesis, len(tokens)) if attends or places else []
         if attends:
             message.attention.extend(generation_pb2.TokenAttention(weights=row) for row in rows)
         if places and rows:

@@ -97,31 +97,31 @@ class AnswerMemory:
         return sum(map(len, self._waiting.values()))
 
     async def reserve(
-        self, caller: str, size: int, *, request_bytes: int = 0, max_wait_s: float = MAX_WAIT_S
+        self, caller: str, size: int, *, held_bytes: int = 0, max_wait_s: float = MAX_WAIT_S
     ) -> Reservation:
         """Waits until a caller may hold so many more bytes, behind its own earlier calls.
 
         Args:
             caller: Whose share they count for.
             size: At most :attr:`max_per_caller`.
-            request_bytes: Size of the request, which is held meanwhile.
+            held_bytes: What the call holds meanwhile.
             max_wait_s: Longest wait.
 
         Raises:
             QueueFull: Too many calls wait already, or it has waited too long.
         """
         if caller in self._waiting or not self._held.fits(caller, size):
-            await self._wait(caller, size, _WAITING_BYTES + 2 * request_bytes, max_wait_s)
+            await self._wait(caller, size, _WAITING_BYTES + held_bytes, max_wait_s)
         else:
             self._held.take(caller, size)
         return Reservation(self, caller, size)
 
-    async def _wait(self, caller: str, size: int, request_bytes: int, max_wait_s: float) -> None:
-        if not self._requests.fits(caller, request_bytes):
+    async def _wait(self, caller: str, size: int, held_bytes: int, max_wait_s: float) -> None:
+        if not self._requests.fits(caller, held_bytes):
             raise _full("calls wait for it already")
         waiting = _Waiting(size)
         self._waiting.setdefault(caller, deque()).append(waiting)
-        self._requests.take(caller, request_bytes)
+        self._requests.take(caller, held_bytes)
         try:
             async with asyncio.timeout(None if max_wait_s == math.inf else max_wait_s):
                 await waiting.granted
@@ -135,7 +135,7 @@ class AnswerMemory:
                 raise _full(f"none was free for {max_wait_s:.3g} s") from None
             raise
         finally:
-            self._requests.give(caller, request_bytes)
+            self._requests.give(caller, held_bytes)
 
     def _leave(self, caller: str, waiting: _Waiting) -> None:
         self._waiting[caller].remove(waiting)

@@ -1,4 +1,4 @@
-"""Surrounds every call: gives it an id, times, counts and logs it, and writes its errors.
+"""Surrounds every call: authorises it, gives it an id, counts and logs it, writes its errors.
 
 Calls of gRPC's own services, health and reflection, are only checked for malformed requests.
 """
@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -29,7 +30,7 @@ from seqserve_server.front.call import wire
 from seqserve_server.front.call.answer_memory import AnswerMemory
 from seqserve_server.front.call.connections import peer_name
 from seqserve_server.front.call.grpc_services import legible
-from seqserve_server.front.call.server_call import ServerCall, auth_name, current, has_passed
+from seqserve_server.front.call.server_call import ServerCall, has_passed
 from seqserve_server.front.call.status import Failure, failure_of
 from seqserve_server.front.call.wire import Handler
 from seqserve_server.front.models.active_calls import ActiveCalls
@@ -50,6 +51,9 @@ _OURS = ("/seqserve.v1.", "/inference.")
 _GRPCS = "/grpc."
 _log = logging.getLogger(__name__)
 
+_auth_name: ContextVar[str] = ContextVar("auth_name", default="")
+"""Name of the token of the call that arrives, before it has a :class:`ServerCall`."""
+
 
 class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     """Wraps the handlers of all services."""
@@ -68,6 +72,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         self._tracing = tracing
         self._caller_metadata = caller_metadata
         self._memory = memory or AnswerMemory()
+        # One large answer is written at a time, so that many that end together delay no other call.
+        self._writing = asyncio.Lock()
         self._wrapped: dict[str, wire.Handler] = {}
         self._running: set[_RunningCall] = set()
         self.active = ActiveCalls()
@@ -112,10 +118,12 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             request_id=request_id(metadata),
             peer=peer_name(connection, metadata, self._caller_metadata),
             connection=connection,
-            auth_name=auth_name.get(),
+            auth_name=_auth_name.get(),
             trace=trace_of(metadata) if self._tracing else None,
+            remaining_s=context.time_remaining,
             count_refusal=self._metrics.refused,
             memory=self._memory,
+            writing=self._writing,
         )
         # Not when the handler returns: gRPC then holds the answer until the client has taken it.
         context.add_done_callback(lambda _: call.free_all())  # type: ignore[arg-type]
@@ -125,18 +133,18 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         behaviour = wire.behaviour_of(handler)
 
         async def unary(request: Message | wire.Unreadable, context: wire.Context) -> bytes:
-            async with self._call(method, context):
+            async with self._call(method, context) as call:
                 # gRPC would keep the message too until the client has taken the bytes.
-                data = wire.encoded(await behaviour(_readable(request), context))
-                current.get().answered_with(len(data))
+                data = wire.encoded(await behaviour(_readable(request), call))
+                call.answered_with(len(data))
                 return data
 
         # Not a generator: if a call ended while its reader is slow, the garbage collector would
         # close the generator, and the engine's request would run until then.
         async def stream(request: Requests, context: wire.Context) -> None:
             async with (
-                self._call(method, context),
-                aclosing(behaviour(_readable(request), context)) as responses,
+                self._call(method, context) as call,
+                aclosing(behaviour(_readable(request), call)) as responses,
             ):
                 async for response in responses:
                     await _write(context, response)
@@ -177,12 +185,12 @@ class _RunningCall:
     _task: asyncio.Task[Any] | None = None
     _ended_by: ServiceError | None = None
 
-    async def __aenter__(self) -> None:
+    async def __aenter__(self) -> ServerCall:
         self._task = asyncio.current_task()
         self._running.add(self)
         self._active.enter()
-        current.set(self._call)
         self._context.set_trailing_metadata(((REQUEST_ID, self._call.request_id),))
+        return self._call
 
     async def __aexit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self._running.discard(self)
@@ -265,7 +273,8 @@ SCOPES: dict[str, Scope | None] = {
     "/seqserve.v1.ModelService/UnloadModel": Scope.ADMIN,
     "/seqserve.v1.ModelService/SetTraffic": Scope.ADMIN,
 }
-"""The scope of a method; the name of a service stands for its methods that have no row."""
+"""The scope of a method; the name of a service stands for its methods that have no row. A method
+without either needs the admin scope."""
 
 
 def scope_of(method: str) -> Scope | None:
@@ -277,7 +286,10 @@ def scope_of(method: str) -> Scope | None:
 
 
 class AuthorizationInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
-    """Refuses calls without a token, or whose token lacks the scope of the method."""
+    """Refuses calls without a token, or whose token lacks the scope of the method.
+
+    Runs before the other interceptor, so that no request of a refused call is read.
+    """
 
     def __init__(self, tokens: Tokens, refusing: Callable[[str, ServiceError], Handler]) -> None:
         """Takes the tokens, and what makes a handler that ends a method's calls with an error."""
@@ -303,5 +315,5 @@ class AuthorizationInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type
         entry = self._tokens.find(token_of(details.invocation_metadata or ()))
         if entry is None:
             return Unauthenticated()
-        auth_name.set(entry.name)
+        _auth_name.set(entry.name)
         return None if scope in entry.scopes else PermissionDenied(scope.value)

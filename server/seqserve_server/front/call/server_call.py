@@ -1,12 +1,15 @@
 """The call that a handler serves: its record, the model versions that it keeps loaded, and the
-memory that it reserves for its answer."""
+memory that it reserves for its answer.
+
+A handler gets the call in place of gRPC's context, and passes it to all that take part in the
+accounting.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Callable
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +20,6 @@ from seqserve_server.contract.errors import Draining, ServiceError
 from seqserve_server.front.call.answer_memory import MAX_WAIT_S, AnswerMemory, Reservation
 from seqserve_server.front.call.answer_size import AnswerSize, held_bytes
 from seqserve_server.front.call.status import failure_within
-from seqserve_server.front.call.wire import Context
 from seqserve_server.front.models.repository import Repository, ServedModel
 from seqserve_server.front.telemetry.call_record import CallRecord
 
@@ -26,6 +28,8 @@ from seqserve_server.front.telemetry.call_record import CallRecord
 class ServerCall(CallRecord):
     """One call, or one of the many requests of a call."""
 
+    remaining_s: Callable[[], float | None] = lambda: None
+    """Returns the time left until the deadline, in seconds; None if the call has none."""
     count_refusal: Callable[[str, Exception], None] = lambda model, error: None
     """Counts a request that ended with an error, in the metrics."""
     kept: list[ServedModel] = field(default_factory=list)
@@ -34,8 +38,8 @@ class ServerCall(CallRecord):
     """Of all calls of the server."""
     reservation: Reservation | None = None
     """Memory for the answer; many requests of a call may share one."""
-    room: asyncio.Semaphore | None = None
-    """How many segments of all texts of a call of many may be under way at once."""
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Of all calls of the server; held while a large answer is written."""
     reservations: set[Reservation] = field(default_factory=set)
     """Those of the call and of all its requests."""
 
@@ -59,9 +63,9 @@ class ServerCall(CallRecord):
             self.kept.append(model)
         return model
 
-    def spec_fields(self, context: Context) -> dict[str, Any]:
+    def spec_fields(self) -> dict[str, Any]:
         """Collects the fields of an engine's request that come from the gRPC call."""
-        remaining_s = context.time_remaining()
+        remaining_s = self.remaining_s()
         return {
             "arrived_s": self.began_s,
             "deadline_s": None if remaining_s is None else time.monotonic() + remaining_s,
@@ -94,7 +98,7 @@ class ServerCall(CallRecord):
         Args:
             size: Of the answer.
             request: The request, which is held meanwhile.
-            max_wait_s: Longest wait.
+            max_wait_s: Longest wait, in seconds.
             held_bytes: What else is held meanwhile.
 
         Raises:
@@ -107,7 +111,8 @@ class ServerCall(CallRecord):
         self.reservation = await self.memory.reserve(
             self.client_id,
             size.held_bytes,
-            request_bytes=request.ByteSize() + held_bytes,
+            # gRPC holds a copy of the request.
+            held_bytes=2 * request.ByteSize() + held_bytes,
             max_wait_s=max_wait_s,
         )
         self.reservations.add(self.reservation)
@@ -155,6 +160,17 @@ class ServerCall(CallRecord):
         self.count_refusal(self.model, error)
         return failure_within(error, self.request_id)
 
+    def note(self, response: generation_pb2.GenerateResponse) -> None:
+        """Notes the facts of the answer to a call of one source."""
+        if response.segments:
+            self.facts["segments"] = len(response.segments)
+        self.facts.update(
+            source_tokens=response.source_tokens,
+            generated_tokens=response.generated_tokens,
+            queue_ms=response.timings.queue_ms,
+            first_token_ms=response.timings.first_token_ms,
+        )
+
     def answered(self, response: generation_pb2.GenerateResponse) -> None:
         """Counts one of many sources; the response of one that failed is empty."""
         self.add(
@@ -162,13 +178,6 @@ class ServerCall(CallRecord):
             source_tokens=response.source_tokens,
             generated_tokens=response.generated_tokens,
         )
-
-
-current: ContextVar[ServerCall] = ContextVar("call")
-"""The call of the handler that runs."""
-
-auth_name: ContextVar[str] = ContextVar("auth_name", default="")
-"""Name of the token of the call that arrives, before it has a :class:`ServerCall`."""
 
 
 _ROUNDING = 0.01

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from seqserve.errors import OptionError
 from seqserve_server.contract import errors
 from seqserve_server.contract.manifest import Manifest
+from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.engine_client.group import EngineGroup
@@ -31,7 +32,7 @@ _RETRYABLE = {
 }
 
 
-@dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True, eq=False)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ServedModel:
     """A loaded version: its manifest, tokenizer and engine."""
 
@@ -43,6 +44,8 @@ class ServedModel:
     """Calls that were given this version; it stays loaded until they have ended."""
     answers: VersionAnswers | None = None
     """Its kept answers; None if none are kept."""
+    converted_options: dict[bytes, DecodingOptions] = field(default_factory=dict)
+    """Options of recent requests, as they were sent and as the engine takes them."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

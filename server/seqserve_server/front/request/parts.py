@@ -1,131 +1,220 @@
-"""A text in segments, each of which the model can read."""
+"""Reads sources and targets: checks them, divides sources into parts, tokenizes each part once."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
+from typing import NamedTuple, TypeVar
 
-from seqserve_server.contract.errors import InvalidRequest
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.contract.manifest import Manifest
-from seqserve_server.front.call.server_call import current
+from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.request.languages import Affixes
 from seqserve_server.front.request.splitting import Segmentation, Span, split, wrap
-
-MAX_CHARACTERS = 1_000_000
-"""Maximum length of a text in code points."""
-MAX_SEGMENTS = 4096
-"""Maximum number of its segments, and of those of all texts of a batch."""
-_SEGMENT_BYTES = 200
-# A longer text is divided in a thread, so that other calls need not wait for it.
-_INLINE_CHARACTERS = 1024
-
-
-class Segment(NamedTuple):
-    """A part of a text."""
-
-    span: Span
-    is_wrapped: bool
-    """Whether it is only a part of a line or sentence, which is too long."""
-    is_read: bool
-    """Whether the model reads any character of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A text and its segments, in order; between them is nothing but white space."""
-
-    text: str
-    segments: list[Segment]
-
-    @classmethod
-    async def read(
-        cls, text: str, segmentation: Segmentation, model: ServedModel, affixes: Affixes
-    ) -> Document:
-        """Divides the source of a request.
-
-        Args:
-            text: The source.
-            segmentation: How to divide it.
-            model: Reads the segments.
-            affixes: What is added to each of them.
-
-        Raises:
-            InvalidRequest: It is empty, too long, or has too many segments.
-        """
-        check_not_empty(text)
-        if len(text) > MAX_CHARACTERS:
-            raise _too_much(f"{len(text):,} characters", f"{MAX_CHARACTERS:,}")
-        reader = _Reader(model, affixes)
-        if len(text) <= _INLINE_CHARACTERS:
-            return cls(text, list(_segments(text, segmentation, reader)))
-        divided = asyncio.to_thread(list, _segments(text, segmentation, reader))
-        return cls(text, await divided)
-
-    @property
-    def only(self) -> Segment | None:
-        """The segment of a text that has one, which the model reads; None otherwise."""
-        return self.segments[0] if len(self.segments) == 1 and self.segments[0].is_read else None
-
-    @property
-    def held_bytes(self) -> int:
-        """Memory of the segments, without the text."""
-        return _SEGMENT_BYTES * len(self.segments)
-
-    def source_of(self, segment: Segment) -> str:
-        """Returns the text of a segment."""
-        return self.text[slice(*segment.span)]
-
-
-class _Reader:
-    """Tokenizes sources for one request."""
-
-    def __init__(self, model: ServedModel, affixes: Affixes) -> None:
-        self._tokenizer, self._affixes = model.tokenizer, affixes
-        self.max_tokens = model.manifest.limits.max_source_length
-        self._added = self.count("")
-
-    def count(self, text: str) -> int:
-        return len(self._affixes.around(self._tokenizer.encode(self._affixes.text + text)))
-
-    def ends(self, text: str) -> list[int]:
-        # Tokens that are added take their places before the first one.
-        return [0] * self._added + [end for _, end in self._tokenizer.pieces(text).offsets]
-
-    def reads(self, text: str) -> bool:
-        return self.count(text) > self._added or bool(self._tokenizer.pieces(text).ids)
-
-
-def _segments(text: str, segmentation: Segmentation, reader: _Reader) -> Iterator[Segment]:
-    found = 0
-    for span in split(text, segmentation):
-        for segment in _readable(text[slice(*span)], span.begin, reader):
-            found += 1
-            if found > MAX_SEGMENTS:
-                raise _too_much(f"more than {MAX_SEGMENTS:,} segments", f"{MAX_SEGMENTS:,}")
-            yield segment
-
-
-def _readable(text: str, begin: int, reader: _Reader) -> Iterator[Segment]:
-    """Yields a line or sentence as it is, or in parts if it is too long."""
-    is_short = len(text) <= reader.max_tokens * MAX_CHARACTERS_PER_TOKEN
-    fits = is_short and reader.count(text) <= reader.max_tokens
-    for part in [Span(0, len(text))] if fits else wrap(text, reader):
-        span = Span(begin + part.begin, begin + part.end)
-        yield Segment(span, is_wrapped=not fits, is_read=reader.reads(text[slice(*part)]))
-
-
-def _too_much(what: str, limit: str) -> InvalidRequest:
-    return InvalidRequest("source", f"has {what}; a text takes at most {limit}: send it in parts")
-
+from seqserve_server.front.request.terms import for_source
 
 MAX_SOURCES = 1024
 """Maximum number of sources in one call."""
+MAX_CHARACTERS = 1_000_000
+"""Maximum length of a text that is divided, in code points."""
+MAX_SEGMENTS = 4096
+"""Maximum number of its segments, and of those of all texts of a batch."""
 MAX_CHARACTERS_PER_TOKEN = 32
 """A token rarely has more; a text that does is refused before it is tokenized."""
+Result = TypeVar("Result")
 _TOO_LONG = "split it into sentences, or set options.segmentation"
+_PART_BYTES, _TOKEN_BYTES = 200, 36
+# A longer text is read in a thread, so that other calls need not wait for it.
+_INLINE_CHARACTERS = 1024
+
+
+class Part(NamedTuple):
+    """A part of a source, which the engine decodes by itself."""
+
+    span: Span
+    tokens: list[int]
+    """What the model reads for it, with all that is added; empty if it can read none of it."""
+    options: DecodingOptions
+    """How to decode it: the options of the request, with the terms that this part contains."""
+    terms: Sequence[generation_pb2.Term] = ()
+    """The same terms as they were sent."""
+    is_wrapped: bool = False
+    """Whether it is only a part of a line or sentence, which is too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A source and its parts, in order; between them is nothing but white space."""
+
+    text: str
+    parts: list[Part]
+    is_divided: bool
+    """Whether division was asked for: the answer then has segments, even if there is one part."""
+
+    @property
+    def only(self) -> Part | None:
+        """The part of a source that has one, which the model reads; None otherwise."""
+        return self.parts[0] if len(self.parts) == 1 and self.parts[0].tokens else None
+
+    def text_of(self, part: Part) -> str:
+        """Returns the text of a part."""
+        return self.text[slice(*part.span)]
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all parts."""
+        return sum(len(part.tokens) for part in self.parts)
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory of the parts, without the text."""
+        return _PART_BYTES * len(self.parts) + _TOKEN_BYTES * self.num_tokens
+
+
+class SourceReader:
+    """Turns texts into sources for a model."""
+
+    def __init__(
+        self,
+        model: ServedModel,
+        affixes: Affixes,
+        options: DecodingOptions,
+        *,
+        terms: Sequence[generation_pb2.Term] = (),
+        segmentation: Segmentation | None = None,
+    ) -> None:
+        """Takes what all sources of a request share; without ``segmentation`` none is divided."""
+        self._tokenizer, self._manifest = model.tokenizer, model.manifest
+        self._affixes, self._options, self._terms = affixes, options, terms
+        self._segmentation = segmentation
+        self.max_tokens = model.manifest.limits.max_source_length
+        """Most tokens that the model reads."""
+
+    async def read(self, text: str) -> Source:
+        """Reads one source.
+
+        Raises:
+            InvalidRequest: It is empty or too long, has too many segments, or terms that do not
+                fit.
+        """
+        if not text.strip():
+            raise InvalidRequest("source", "is empty")
+        read = self._undivided if self._segmentation is None else self._divided
+        return await _inline_if_short(read, text)
+
+    async def read_all(self, texts: Sequence[str]) -> list[Source | ServiceError]:
+        """Reads the sources of a batch; an error stands for its source.
+
+        Raises:
+            InvalidRequest: They have too many segments together.
+        """
+        sources: list[Source | ServiceError] = []
+        num_segments = 0
+        for text in texts:
+            try:
+                source = await self.read(text)
+            except ServiceError as error:
+                sources.append(error)
+                continue
+            sources.append(source)
+            num_segments += len(source.parts) if source.is_divided else 0
+            if num_segments > MAX_SEGMENTS:
+                reason = f"have more than {MAX_SEGMENTS:,} segments together; send fewer in a call"
+                raise InvalidRequest("sources", reason)
+        return sources
+
+    def _undivided(self, text: str) -> Source:
+        _check_length("source", text, self.max_tokens, self._manifest, _TOO_LONG)
+        part = self._part(Span(0, len(text)), text, self.tokens(text))
+        self._check_tokens(part.tokens)
+        return Source(text, [part], is_divided=False)
+
+    def _divided(self, text: str) -> Source:
+        assert self._segmentation is not None
+        if len(text) > MAX_CHARACTERS:
+            raise _too_much(f"{len(text):,} characters", f"{MAX_CHARACTERS:,}")
+        parts: list[Part] = []
+        for span in split(text, self._segmentation):
+            for part in self._parts(text[slice(*span)], span.begin):
+                if len(parts) == MAX_SEGMENTS:
+                    raise _too_much(f"more than {MAX_SEGMENTS:,} segments", f"{MAX_SEGMENTS:,}")
+                parts.append(part)
+        return Source(text, parts, is_divided=True)
+
+    def _parts(self, text: str, begin: int) -> Iterator[Part]:
+        """Yields a line or sentence as it is, or in parts if it is too long."""
+        if len(text) <= self.max_tokens * MAX_CHARACTERS_PER_TOKEN:
+            tokens = self.tokens(text)
+            if len(tokens) <= self.max_tokens:
+                yield self._part(Span(begin, begin + len(text)), text, tokens)
+                return
+        for (first, end), tokens in wrap(text, self):
+            span = Span(begin + first, begin + end)
+            yield self._part(span, text[first:end], tokens, is_wrapped=True)
+
+    def _part(self, span: Span, text: str, tokens: list[int], *, is_wrapped: bool = False) -> Part:
+        options, terms = for_source(self._options, self._terms, text)
+        if not self._is_read(text, tokens):
+            tokens = []
+        return Part(span, tokens, options, terms, is_wrapped)
+
+    def tokens(self, text: str) -> list[int]:
+        """Tokenizes a text, and adds what the model reads beside it."""
+        return self._affixes.around(self._tokenizer.encode(self._affixes.text + text))
+
+    def ends(self, text: str) -> list[int]:
+        """Returns where each token of a text ends, in code points."""
+        # Tokens that are added take their places before the first one.
+        offsets = self._tokenizer.pieces(text).offsets
+        return [0] * self._num_added + [end for _, end in offsets]
+
+    def _is_read(self, text: str, tokens: list[int]) -> bool:
+        """Tells whether the model reads any character of a text."""
+        if len(tokens) > self._num_added:
+            return True
+        # The text in front of it may have taken its tokens.
+        return bool(self._affixes.text and self._tokenizer.pieces(text).ids)
+
+    @cached_property
+    def _num_added(self) -> int:
+        """Tokens that the model reads for an empty text."""
+        if self._affixes.text:
+            return len(self.tokens(""))
+        return len(self._affixes.around([])) + self._tokenizer.num_added
+
+    def _check_tokens(self, tokens: list[int]) -> None:
+        """Checks that an undivided source is not too long, and that the model reads some of it."""
+        num_affixes = len(self._affixes.around([]))
+        if len(tokens) > self.max_tokens:
+            end = "the end token"
+            added = end if not num_affixes else f"{end} and {num_affixes} of the model"
+            raise InvalidRequest(
+                "source",
+                f"has {len(tokens)} tokens with {added}; {self._manifest.label} reads at most"
+                f" {self.max_tokens}: {_TOO_LONG}",
+            )
+        if not tokens:
+            raise InvalidRequest("source", "has no character that the model reads")
+
+
+async def target_tokens(model: ServedModel, text: str, affixes: Affixes) -> list[int]:
+    """Tokenizes a target, the end token last, and adds what the model wants first.
+
+    Raises:
+        InvalidRequest: It is too long; it may be empty.
+    """
+    limit = model.manifest.limits.max_target_length
+    _check_length("target", text, limit, model.manifest)
+    tokens = [*affixes.target, *await _inline_if_short(model.tokenizer.encode_target, text)]
+    # The end token does not count.
+    if len(tokens) - 1 > limit:
+        reason = f"has {len(tokens) - 1} tokens; {model.manifest.label} writes at most {limit}"
+        raise InvalidRequest("target", reason)
+    return tokens
 
 
 def check_count(sources: int) -> None:
@@ -134,84 +223,17 @@ def check_count(sources: int) -> None:
         raise InvalidRequest("sources", f"are {sources}; a call takes 1 to {MAX_SOURCES}")
 
 
-def check_source(source: str, manifest: Manifest) -> None:
-    """Checks before it is tokenized that a source is not empty or far too long."""
-    check_not_empty(source)
-    _check_length("source", source, manifest.limits.max_source_length, manifest, _TOO_LONG)
-
-
-def check_not_empty(source: str) -> None:
-    """Checks that a source has more than white space."""
-    if not source.strip():
-        raise InvalidRequest("source", "is empty")
-
-
-def check_target(target: str, manifest: Manifest) -> None:
-    """Checks before it is tokenized that a target, which may be empty, is not far too long."""
-    _check_length("target", target, manifest.limits.max_target_length, manifest)
+async def _inline_if_short(read: Callable[[str], Result], text: str) -> Result:
+    if len(text) <= _INLINE_CHARACTERS:
+        return read(text)
+    return await asyncio.to_thread(read, text)
 
 
 def _check_length(field: str, text: str, limit: int, manifest: Manifest, advice: str = "") -> None:
     if len(text) > limit * MAX_CHARACTERS_PER_TOKEN:
-        told = f"has {len(text):,} characters; {manifest.label} takes at most {limit} tokens"
-        raise InvalidRequest(field, f"{told}: {advice}" if advice else told)
+        reason = f"has {len(text):,} characters; {manifest.label} takes at most {limit} tokens"
+        raise InvalidRequest(field, f"{reason}: {advice}" if advice else reason)
 
 
-def check_source_tokens(tokens: list[int], num_added: int, manifest: Manifest) -> None:
-    """Checks that a source has not too many tokens, and more than the end token.
-
-    Args:
-        tokens: Those of the text.
-        num_added: How many the model reads beside them.
-        manifest: Has the limit.
-    """
-    limit, count = manifest.limits.max_source_length, len(tokens) + num_added
-    if count > limit:
-        added = "the end token" if not num_added else f"the end token and {num_added} of the model"
-        raise InvalidRequest(
-            "source",
-            f"has {count} tokens with {added}; {manifest.label} reads at most {limit}: {_TOO_LONG}",
-        )
-    if len(tokens) < 2:
-        raise InvalidRequest("source", "has no character that the model reads")
-
-
-def check_target_tokens(tokens: list[int], manifest: Manifest) -> None:
-    """Checks that a target has not too many tokens; the end token does not count."""
-    limit = manifest.limits.max_target_length
-    if len(tokens) - 1 > limit:
-        raise InvalidRequest(
-            "target", f"has {len(tokens) - 1} tokens; {manifest.label} writes at most {limit}"
-        )
-
-
-async def source_tokens(model: ServedModel, text: str, affixes: Affixes) -> list[int]:
-    """Tokenizes a source and adds what the model reads beside it.
-
-    Raises:
-        InvalidRequest: It is empty or too long.
-    """
-    check_source(text, model.manifest)
-    own = await _tokens(model.tokenizer.encode, affixes.text + text)
-    tokens = affixes.around(own)
-    check_source_tokens(own, len(tokens) - len(own), model.manifest)
-    current.get().facts["source_tokens"] = len(tokens)
-    return tokens
-
-
-async def target_tokens(model: ServedModel, text: str, affixes: Affixes) -> list[int]:
-    """Tokenizes a target, the end token last, and adds what the model wants first.
-
-    Raises:
-        InvalidRequest: It is too long.
-    """
-    check_target(text, model.manifest)
-    tokens = [*affixes.target, *await _tokens(model.tokenizer.encode_target, text)]
-    check_target_tokens(tokens, model.manifest)
-    return tokens
-
-
-async def _tokens(encode: Callable[[str], list[int]], text: str) -> list[int]:
-    if len(text) <= _INLINE_CHARACTERS:
-        return encode(text)
-    return await asyncio.to_thread(encode, text)
+def _too_much(what: str, limit: str) -> InvalidRequest:
+    return InvalidRequest("source", f"has {what}; a text takes at most {limit}: send it in parts")

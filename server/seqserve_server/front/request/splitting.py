@@ -58,15 +58,15 @@ class Reader(Protocol):
     def max_tokens(self) -> int:
         """Most tokens that the model reads."""
 
-    def count(self, text: str) -> int:
-        """Counts the tokens of a source, with all that is added to it."""
+    def tokens(self, text: str) -> list[int]:
+        """Returns the tokens of a source, with all that is added to it."""
 
     def ends(self, text: str) -> list[int]:
         """Returns where each token of a text ends, in code points."""
 
 
-def wrap(text: str, reader: Reader) -> Iterator[Span]:
-    """Yields parts of a text that have at most the maximum of tokens.
+def wrap(text: str, reader: Reader) -> Iterator[tuple[Span, list[int]]]:
+    """Yields parts of a text that have at most the maximum of tokens, with their tokens.
 
     A part ends after a clause if one ends in its second half, or else at white space, or else at
     the end of a token. A character that has too many tokens by itself is a part too.
@@ -75,26 +75,28 @@ def wrap(text: str, reader: Reader) -> Iterator[Span]:
     while begin < len(text):
         window = text[begin : begin + most * _CHARACTERS_PER_TOKEN]
         end = len(window)
-        if begin + end < len(text) or reader.count(window) > most:
+        tokens = reader.tokens(window.strip()) if begin + end == len(text) else None
+        if tokens is None or len(tokens) > most:
             ends = reader.ends(window)
             end = _border(window, ends[most - 1] if len(ends) > most else end)
+            tokens = reader.tokens(window[:end].strip())
             # A part may have other tokens than the same text within the window has.
-            while end > 1 and reader.count(window[:end].strip()) > most:
+            while end > 1 and len(tokens) > most:
                 end = _border(window, end - 1)
+                tokens = reader.tokens(window[:end].strip())
         part = window[:end]
         if stripped := part.strip():
             left = begin + len(part) - len(part.lstrip())
-            yield Span(left, left + len(stripped))
+            yield Span(left, left + len(stripped)), tokens
         begin += end
 
 
 def _border(text: str, limit: int) -> int:
     """Finds the best place to end a part of 1 to ``limit`` characters."""
     for pattern, begin in ((_CLAUSE, limit // 2), (_WORD, 0)):
-        found = [match.end() for match in pattern.finditer(text, begin, limit + 1)]
-        found = [end for end in found if end <= limit]
-        if found:
-            return found[-1]
+        ends = [match.end() for match in pattern.finditer(text, begin, limit + 1)]
+        if ends := [end for end in ends if end <= limit]:
+            return ends[-1]
     # Not between a character and what belongs to it.
     end = limit
     while 1 < end < len(text) and (unicodedata.combining(text[end]) or text[end] in _JOINERS):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.contract.options import DecodingOptions, unmet
+from seqserve_server.contract.options import DecodingOptions, missing_terms
 from seqserve_server.contract.tokenizer import Tokenizer
 
 Term = generation_pb2.Term
@@ -46,25 +46,27 @@ def check_terms(
             raise _wrong(f"{start} is not in vocabulary_allow")
 
 
-def applying(terms: Sequence[Term], source: str) -> list[Term]:
-    """Returns the terms that a source text contains."""
-    return [term for term in terms if term.source in source]
+def for_source(
+    options: DecodingOptions, terms: Sequence[Term], source: str
+) -> tuple[DecodingOptions, Sequence[Term]]:
+    """Keeps the terms that a source text contains, in the options and as they were sent.
 
-
-def for_source(options: DecodingOptions, terms: Sequence[Term], source: str) -> DecodingOptions:
-    """Keeps the terms that a source text contains; their targets must fit the maximum length."""
+    Raises:
+        InvalidRequest: Their targets do not fit the maximum length.
+    """
     if not terms:
-        return options
+        return options, ()
     pairs = zip(terms, options.terms, strict=True)
-    targets = tuple(target for term, target in pairs if term.source in source)
+    kept = [(term, target) for term, target in pairs if term.source in source]
+    targets = tuple(target for _, target in kept)
     prefix, limit = options.prefix, options.max_decoding_length
-    needed = len(prefix) + sum(len(targets[index]) for index in unmet(targets, prefix))
+    needed = len(prefix) + sum(len(targets[index]) for index in missing_terms(targets, prefix))
     if needed > limit:
         raise _wrong(
             f"of the source do not fit: their targets and the prefix have {needed} tokens, and"
             f" max_decoding_length is {limit}"
         )
-    return replace(options, terms=targets)
+    return replace(options, terms=targets), [term for term, _ in kept]
 
 
 def _check_text(which: str, text: str) -> None:

@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from seqserve.v1 import model_pb2 as pb
 from seqserve.v1 import model_pb2_grpc
 from seqserve_server.contract.template import Template
-from seqserve_server.front.call.wire import Context
+from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.repository import Entry
 from seqserve_server.front.models.rollout import Rollout
@@ -37,34 +37,34 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
         self._rollout = rollout
         self._repository = rollout.repository
 
-    async def ListModels(self, request: Message, context: Context) -> pb.ListModelsResponse:
+    async def ListModels(self, request: Message, call: ServerCall) -> pb.ListModelsResponse:
         """Lists every version, whatever its state."""
         await _ask(self._repository.entries)
         models = [self._model(entry) for entry in self._repository.entries]
         return pb.ListModelsResponse(models=models)
 
-    async def GetModel(self, request: pb.GetModelRequest, context: Context) -> pb.GetModelResponse:
+    async def GetModel(self, request: pb.GetModelRequest, call: ServerCall) -> pb.GetModelResponse:
         """Describes one version."""
         entry = self._repository.find(request.model, request.version)
         await _ask([entry])
         return pb.GetModelResponse(model=self._model(entry))
 
     async def LoadModel(
-        self, request: pb.LoadModelRequest, context: Context
+        self, request: pb.LoadModelRequest, call: ServerCall
     ) -> pb.LoadModelResponse:
         """Loads a version; answers when it takes calls."""
         entry = await self._rollout.load(request.model, request.version)
         return pb.LoadModelResponse(model=self._model(entry))
 
     async def UnloadModel(
-        self, request: pb.UnloadModelRequest, context: Context
+        self, request: pb.UnloadModelRequest, call: ServerCall
     ) -> pb.UnloadModelResponse:
         """Unloads a version; answers when its process has ended."""
         entry = await self._rollout.unload(request.model, request.version)
         return pb.UnloadModelResponse(model=self._model(entry))
 
     async def SetTraffic(
-        self, request: pb.SetTrafficRequest, context: Context
+        self, request: pb.SetTrafficRequest, call: ServerCall
     ) -> pb.SetTrafficResponse:
         """Sets the weights by which calls that name no version are shared."""
         entries = self._rollout.set_traffic(request.model, dict(request.weights))

@@ -1,4 +1,5 @@
-"""Answers Score and Attention, which run a given target through the model."""
+"""Answers Score and Attention, which run a given target through the model, and Tokenize and
+Detokenize, which show what a model reads and writes."""
 
 from __future__ import annotations
 
@@ -13,33 +14,31 @@ from seqserve_server.contract.request import GenerateSpec, ScoreSpec
 from seqserve_server.front.answer.engine_call import EngineCall
 from seqserve_server.front.answer.response import weights_of
 from seqserve_server.front.call.answer_size import AnswerSize
-from seqserve_server.front.call.server_call import current
-from seqserve_server.front.call.wire import Context
+from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.request.languages import Affixes, affixes_of
 from seqserve_server.front.request.options import default_options
-from seqserve_server.front.request.parts import source_tokens, target_tokens
+from seqserve_server.front.request.parts import SourceReader, target_tokens
 
 _Request = generation_pb2.ScoreRequest | generation_pb2.AttentionRequest
 
 
 async def score(
-    model: ServedModel, request: generation_pb2.ScoreRequest, context: Context
+    model: ServedModel, request: generation_pb2.ScoreRequest, call: ServerCall
 ) -> generation_pb2.ScoreResponse:
     """Scores a given target."""
     affixes = _affixes(model, request)
-    source = await source_tokens(model, request.source, affixes)
+    source = await _source_tokens(model, request.source, affixes, call)
     target = await target_tokens(model, request.target, affixes)
     size = AnswerSize.scored(len(source), len(target), model.tokenizer.token_bytes)
-    call = current.get()
     await call.reserve(size, request)
     spec = ScoreSpec(
         source=source,
         target=target,
         start_token=affixes.start_token,
-        **call.spec_fields(context),
+        **call.spec_fields(),
     )
-    scores = (await EngineCall(model.engine, spec).target_scored()).token_scores
+    scores = (await EngineCall(model.engine, spec, call).target_scored()).token_scores
     # What the model wants first is given, like the prefix of a generated text.
     given = len(affixes.target)
     target, scores = target[given:], scores[given:]
@@ -56,34 +55,34 @@ async def score(
 
 
 async def attention(
-    model: ServedModel, request: generation_pb2.AttentionRequest, context: Context
+    model: ServedModel, request: generation_pb2.AttentionRequest, call: ServerCall
 ) -> generation_pb2.AttentionResponse:
     """Returns the attention of a target, which is generated if the request has none."""
-    call, affixes = current.get(), _affixes(model, request)
-    source = await source_tokens(model, request.source, affixes)
+    affixes = _affixes(model, request)
+    source = await _source_tokens(model, request.source, affixes, call)
     if request.HasField("target"):
         target = await target_tokens(model, request.target, affixes)
-        await _reserve(model, source, len(target), request)
+        await _reserve(model, source, len(target), request, call)
     else:
         most = model.manifest.limits.max_target_length + 1
-        await _reserve(model, source, most, request)
+        await _reserve(model, source, most, request, call)
         options = replace(default_options(model.manifest), prefix=affixes.target)
-        asked = GenerateSpec(
+        generate = GenerateSpec(
             source=source,
             options=options,
             start_token=affixes.start_token,
-            **call.spec_fields(context),
+            **call.spec_fields(),
         )
-        answer = await EngineCall(model.engine, asked).finished()
+        answer = await EngineCall(model.engine, generate, call).finished()
         target = [*answer.best.token_ids, model.manifest.tokens.eos]
     spec = ScoreSpec(
         source=source,
         target=target,
         wants_attention=True,
         start_token=affixes.start_token,
-        **call.spec_fields(context),
+        **call.spec_fields(),
     )
-    encoder, decoder, cross = (await EngineCall(model.engine, spec).target_scored()).weights
+    encoder, decoder, cross = (await EngineCall(model.engine, spec, call).target_scored()).weights
     shape, read, written = model.manifest.architecture, len(source), len(target)
     return generation_pb2.AttentionResponse(
         model=model.manifest.name,
@@ -106,11 +105,20 @@ def _affixes(model: ServedModel, request: _Request) -> Affixes:
     )
 
 
+async def _source_tokens(
+    model: ServedModel, text: str, affixes: Affixes, call: ServerCall
+) -> list[int]:
+    reader = SourceReader(model, affixes, default_options(model.manifest))
+    [part] = (await reader.read(text)).parts
+    call.facts["source_tokens"] = len(part.tokens)
+    return part.tokens
+
+
 async def _reserve(
-    model: ServedModel, source: list[int], num_target: int, request: Message
+    model: ServedModel, source: list[int], num_target: int, request: Message, call: ServerCall
 ) -> None:
     size = AnswerSize.attended(model.manifest, model.tokenizer, len(source), num_target)
-    await current.get().reserve(size, request)
+    await call.reserve(size, request)
 
 
 MAX_CHARACTERS = MAX_TOKENS = 100_000
@@ -118,7 +126,7 @@ MAX_CHARACTERS = MAX_TOKENS = 100_000
 
 
 async def tokenize(
-    model: ServedModel, request: generation_pb2.TokenizeRequest
+    model: ServedModel, request: generation_pb2.TokenizeRequest, call: ServerCall
 ) -> generation_pb2.TokenizeResponse:
     """Divides a text into tokens."""
     text, tokenizer = request.text, model.tokenizer
@@ -130,29 +138,29 @@ async def tokenize(
     )
     limits = model.manifest.limits
     # In a thread, so that other calls need not wait for a long text.
-    found = await asyncio.to_thread(tokenizer.pieces, text, is_target=request.is_target)
+    pieces = await asyncio.to_thread(tokenizer.pieces, text, is_target=request.is_target)
     if request.is_target:
-        length, max_length = len(affixes.target) + len(found.ids), limits.max_target_length
+        length, max_length = len(affixes.target) + len(pieces.ids), limits.max_target_length
     else:
         read = await asyncio.to_thread(tokenizer.encode, affixes.text + text)
         length, max_length = len(affixes.around(read)), limits.max_source_length
-    size = AnswerSize.tokenized(len(found.ids), tokenizer.token_bytes)
-    await current.get().reserve(size, request)
-    current.get().facts["source_tokens"] = len(found.ids)
+    size = AnswerSize.tokenized(len(pieces.ids), tokenizer.token_bytes)
+    await call.reserve(size, request)
+    call.facts["source_tokens"] = len(pieces.ids)
     return generation_pb2.TokenizeResponse(
         model=model.manifest.name,
         version=model.manifest.version,
-        tokens=(tokenizer.tokens if request.is_target else tokenizer.source_tokens)(found.ids),
-        token_ids=found.ids,
-        begins=[begin for begin, _ in found.offsets],
-        ends=[end for _, end in found.offsets],
+        tokens=(tokenizer.tokens if request.is_target else tokenizer.source_tokens)(pieces.ids),
+        token_ids=pieces.ids,
+        begins=[begin for begin, _ in pieces.offsets],
+        ends=[end for _, end in pieces.offsets],
         length=length,
         max_length=max_length,
     )
 
 
 async def detokenize(
-    model: ServedModel, request: generation_pb2.DetokenizeRequest
+    model: ServedModel, request: generation_pb2.DetokenizeRequest, call: ServerCall
 ) -> generation_pb2.DetokenizeResponse:
     """Joins tokens to a text."""
     ids = list(request.token_ids)
@@ -163,9 +171,7 @@ async def detokenize(
         if id_ >= size:
             reason = f"is {id_}; {model.manifest.label} has the ids 0 to {size - 1}"
             raise InvalidRequest(f"token_ids[{index}]", reason)
-    await current.get().reserve(
-        AnswerSize.tokenized(len(ids), model.tokenizer.token_bytes), request
-    )
+    await call.reserve(AnswerSize.tokenized(len(ids), model.tokenizer.token_bytes), request)
     return generation_pb2.DetokenizeResponse(
         model=model.manifest.name,
         version=model.manifest.version,

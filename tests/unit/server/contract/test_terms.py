@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqserve_server.contract.options import begun, unmet
+from seqserve_server.contract.options import matched_prefix, missing_terms
 
 words_of_two = st.lists(st.integers(1, 2), max_size=8)
 term_of_two = st.lists(st.integers(1, 2), min_size=1, max_size=4).map(tuple)
@@ -12,14 +12,14 @@ term_of_two = st.lists(st.integers(1, 2), min_size=1, max_size=4).map(tuple)
 
 def test_terms_are_met_wherever_they_are() -> None:
     terms = ((1, 2), (3,), (2, 1), (4, 5, 6))
-    assert unmet(terms, [1, 2, 3]) == [2, 3]
-    assert unmet(terms, [4, 5, 6, 3, 1, 2, 1]) == []
-    assert unmet(terms, []) == [0, 1, 2, 3]
-    assert unmet((), [1]) == []
+    assert missing_terms(terms, [1, 2, 3]) == [2, 3]
+    assert missing_terms(terms, [4, 5, 6, 3, 1, 2, 1]) == []
+    assert missing_terms(terms, []) == [0, 1, 2, 3]
+    assert missing_terms((), [1]) == []
 
 
 def test_tokens_of_a_term_are_adjacent() -> None:
-    assert unmet(((1, 2),), [1, 3, 2]) == [0]
+    assert missing_terms(((1, 2),), [1, 3, 2]) == [0]
 
 
 @pytest.mark.parametrize(
@@ -39,17 +39,17 @@ def test_tokens_of_a_term_are_adjacent() -> None:
     ],
 )
 def test_term_is_begun_by_the_last_tokens(words: list[int], count: int) -> None:
-    assert begun(words, (1, 2, 1, 3)) == count
+    assert matched_prefix(words, (1, 2, 1, 3)) == count
 
 
 def test_term_of_one_token_is_never_begun() -> None:
-    assert begun([1], (1,)) == 0
+    assert matched_prefix([1], (1,)) == 0
 
 
 @given(words=words_of_two, term=term_of_two)
 def test_terms_are_sequences(words: list[int], term: tuple[int, ...]) -> None:
     """Compares with substrings: each token is a letter."""
     text, part = "".join(map(str, words)), "".join(map(str, term))
-    assert unmet((term,), words) == ([] if part in text else [0])
+    assert missing_terms((term,), words) == ([] if part in text else [0])
     lengths = [count for count in range(len(part)) if text.endswith(part[:count])]
-    assert begun(words, term) == max(lengths)
+    assert matched_prefix(words, term) == max(lengths)

@@ -15,13 +15,12 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any, TypeAlias
 
-from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import Draining, InvalidRequest, ServiceError
-from seqserve_server.front.answer.window import answer_all
-from seqserve_server.front.call.server_call import ServerCall, current
-from seqserve_server.front.call.wire import Context, Unreadable
-from seqserve_server.front.models.rollout import Rollout
-from seqserve_server.front.services.generation import GenerationServicer
+from seqserve_server.front.answer.source_answer import SourceAnswer
+from seqserve_server.front.answer.window import Window
+from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.call.wire import Unreadable
+from seqserve_server.front.request.prepared import Prepared, prepare
 from seqserve_server.front.services.open_inference.inference_request import (
     STREAM,
     InferenceRequest,
@@ -32,7 +31,6 @@ from seqserve_server.front.services.open_inference.model_control import (
     version_of,
 )
 from seqserve_server.front.services.open_inference.pb import open_inference_pb2
-from seqserve_server.front.telemetry.metrics import Metrics
 
 Request = open_inference_pb2.ModelInferRequest
 Response = open_inference_pb2.ModelInferResponse
@@ -43,84 +41,50 @@ Requests: TypeAlias = AsyncIterator[Request | Unreadable]
 class InferenceServicer(ModelControlServicer):
     """Tensors of texts in, tensors of texts out."""
 
-    def __init__(
-        self,
-        rollout: Rollout,
-        metrics: Metrics,
-        generation: GenerationServicer,
-        draining: asyncio.Event,
-    ) -> None:
-        """Takes the models, their figures, what answers, and when no request is read any more."""
-        super().__init__(rollout, metrics, draining)
-        self._generation = generation
-
-    async def ModelInfer(self, request: Request, context: Context) -> Response:
+    async def ModelInfer(self, request: Request, call: ServerCall) -> Response:
         """Generates from every text of a request; one text that fails ends the call."""
-        call = current.get()
-        asked = await self._read(request, call)
-        if asked.is_streamed:
+        inference, prepared = await self._prepared(request, call)
+        if inference.is_streamed:
             raise InvalidRequest(
                 f"parameters.{STREAM}", "is set; call ModelStreamInfer, or leave it out"
             )
-        return await self._whole(asked, context, call)
+        return await _whole(inference, prepared, call)
 
     async def ModelStreamInfer(
-        self, requests: Requests, context: Context
+        self, requests: Requests, call: ServerCall
     ) -> AsyncGenerator[StreamResponse, None]:
         """Answers one request after the other; one that fails is answered with its message."""
-        call = current.get()
         async with aclosing(_until(self._draining, requests)) as readable:
             async for request in readable:
-                async with aclosing(self._streamed(request, context, call)) as responses:
+                async with aclosing(self._streamed(request, call)) as responses:
                     async for response in responses:
                         yield response
 
-    async def _read(self, request: Request, call: ServerCall) -> InferenceRequest:
-        """Checks a request and waits until there is memory for its answers."""
+    async def _prepared(
+        self, request: Request, call: ServerCall
+    ) -> tuple[InferenceRequest, Prepared]:
+        """Reads a request, and waits until there is memory for its answers."""
         version = version_of("model_version", request.model_version)
         model = call.resolve(self._repository, request.model_name, version)
-        asked = InferenceRequest.read(request, model)
+        inference = InferenceRequest.read(request, model)
         try:
-            await self._generation.reserve(model, asked.options, len(asked.texts.texts), request)
+            return inference, await prepare(inference.generate_request(), model, call)
         except InvalidRequest as error:
             raise renamed(error, 0) from None
-        return asked
-
-    async def _whole(self, asked: InferenceRequest, context: Context, call: ServerCall) -> Response:
-        requests = asked.generate_requests()
-        # A lone text is refused at once, so that the client can go elsewhere; one of many waits.
-        is_alone = len(requests) == 1
-        generate = self._generation.Generate if is_alone else self._generation.generate_in_time
-
-        async def answer(
-            indexed: tuple[int, generation_pb2.GenerateRequest],
-        ) -> generation_pb2.GenerateResponse:
-            index, request = indexed
-            current.set(call.part(call.began_s))
-            try:
-                return await generate(request, context)
-            except InvalidRequest as error:
-                raise renamed(error, index) from None
-
-        responses = await answer_all(enumerate(requests), answer, asked.model.engine.slots)
-        for response in responses:
-            call.answered(response)
-        return asked.response([response.hypotheses for response in responses])
 
     async def _streamed(
-        self, request: Request, context: Context, call: ServerCall
+        self, request: Request, call: ServerCall
     ) -> AsyncGenerator[StreamResponse, None]:
         """Answers one request of a stream."""
         part = call.request(time.monotonic())
         # Its tokens count as those of the call.
         part.facts = call.facts
-        current.set(part)
         try:
-            asked = await self._read(request, part)
-            if not asked.is_streamed:
-                yield _message(await self._whole(asked, context, part), is_last=True)
+            inference, prepared = await self._prepared(request, part)
+            if not inference.is_streamed:
+                yield _message(await _whole(inference, prepared, part), is_last=True)
                 return
-            async with aclosing(self._pieces(asked, context, part)) as responses:
+            async with aclosing(_pieces(inference, prepared, part)) as responses:
                 async for response in responses:
                     yield response
         except ServiceError as error:
@@ -132,21 +96,36 @@ class InferenceServicer(ModelControlServicer):
             part.release()
             part.free()
 
-    async def _pieces(
-        self, asked: InferenceRequest, context: Context, call: ServerCall
-    ) -> AsyncGenerator[StreamResponse, None]:
-        [request] = asked.generate_requests()
-        current.set(call.part(call.began_s))
+
+async def _whole(inference: InferenceRequest, prepared: Prepared, call: ServerCall) -> Response:
+    """Answers all texts; the first that fails ends the call."""
+    window = Window(prepared.model.engine.slots)
+    answers = []
+    for index, source in enumerate(prepared.sources):
         try:
-            async with aclosing(self._generation.GenerateStream(request, context)) as messages:
-                async for message in messages:
-                    if message.HasField("piece"):
-                        yield _message(asked.piece(message.piece.text), is_last=False)
-                    else:
-                        call.answered(message.result)
-                        yield _message(asked.end(message.result.hypotheses[0]), is_last=True)
+            answers.append(SourceAnswer(prepared, source, call, window))
         except InvalidRequest as error:
-            raise renamed(error, 0) from None
+            raise renamed(error, index) from None
+    texts = Window(prepared.model.engine.slots).in_order(answers, SourceAnswer.whole)
+    async with aclosing(texts):
+        responses = [response async for response in texts]
+    for response in responses:
+        call.answered(response)
+    return inference.response([response.hypotheses for response in responses])
+
+
+async def _pieces(
+    inference: InferenceRequest, prepared: Prepared, call: ServerCall
+) -> AsyncGenerator[StreamResponse, None]:
+    """Answers a lone text as it is decoded."""
+    window = Window(prepared.model.engine.slots)
+    answer = SourceAnswer(prepared, prepared.sources[0], call, window)
+    async with aclosing(answer.pieces()) as pieces:
+        async for piece in pieces:
+            yield _message(inference.piece(piece.text), is_last=False)
+    response = answer.response()
+    call.answered(response)
+    yield _message(inference.end(response.hypotheses[0]), is_last=True)
 
 
 def _message(response: Response, *, is_last: bool) -> StreamResponse:
@@ -156,7 +135,7 @@ def _message(response: Response, *, is_last: bool) -> StreamResponse:
 
 
 async def _until(draining: asyncio.Event, requests: Requests) -> AsyncGenerator[Request, None]:
-    """Gives requests as they arrive; reads each only when the one before it is answered."""
+    """Yields requests as they arrive; reads each only when the one before it is answered."""
     waited: list[asyncio.Future[Any]] = [asyncio.create_task(draining.wait())]
     try:
         while True:

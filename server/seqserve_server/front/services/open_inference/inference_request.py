@@ -9,6 +9,7 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.front.config import SegmentationMode
 from seqserve_server.front.models.repository import ServedModel
+from seqserve_server.front.request.prepared import GenerateRequest
 from seqserve_server.front.services.open_inference.parameters import flag, options_of
 from seqserve_server.front.services.open_inference.pb import open_inference_pb2
 from seqserve_server.front.services.open_inference.signature import Output, outputs_of
@@ -58,15 +59,12 @@ class InferenceRequest:
             is_streamed=is_streamed,
         )
 
-    def generate_requests(self) -> list[generation_pb2.GenerateRequest]:
-        """Writes one request of ``seqserve.v1`` for each text."""
-        manifest = self.model.manifest
-        return [
-            generation_pb2.GenerateRequest(
-                model=manifest.name, version=manifest.version, source=text, options=self.options
-            )
-            for text in self.texts.texts
-        ]
+    def generate_request(self) -> GenerateRequest:
+        """Writes the request of ``seqserve.v1``: for a lone text, or for a batch."""
+        texts = self.texts.texts
+        if len(texts) == 1:
+            return generation_pb2.GenerateRequest(source=texts[0], options=self.options)
+        return generation_pb2.GenerateBatchRequest(sources=texts, options=self.options)
 
     def response(self, answers: Sequence[Sequence[Hypothesis]]) -> Response:
         """Builds the response from the hypotheses of each text, best first."""

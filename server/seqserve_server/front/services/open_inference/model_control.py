@@ -10,8 +10,7 @@ from google.protobuf.message import Message
 
 from seqserve import __version__
 from seqserve_server.contract.errors import InvalidRequest, ModelNotFound
-from seqserve_server.front.call.server_call import current
-from seqserve_server.front.call.wire import Context
+from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.models.repository import Entry, ServedModel
 from seqserve_server.front.models.rollout import Rollout
 from seqserve_server.front.services.open_inference.pb import open_inference_pb2 as pb
@@ -40,17 +39,17 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
         self._repository = rollout.repository
         self._draining = draining
 
-    async def ServerLive(self, request: Message, context: Context) -> pb.ServerLiveResponse:
+    async def ServerLive(self, request: Message, call: ServerCall) -> pb.ServerLiveResponse:
         """Answers that the server is alive."""
         return pb.ServerLiveResponse(live=True)
 
-    async def ServerReady(self, request: Message, context: Context) -> pb.ServerReadyResponse:
+    async def ServerReady(self, request: Message, call: ServerCall) -> pb.ServerReadyResponse:
         """Reports whether any model takes calls."""
         is_ready = any(self._takes_calls(entry) for entry in self._repository.entries)
         return pb.ServerReadyResponse(ready=is_ready)
 
     async def ModelReady(
-        self, request: pb.ModelReadyRequest, context: Context
+        self, request: pb.ModelReadyRequest, call: ServerCall
     ) -> pb.ModelReadyResponse:
         """Reports whether a model takes calls; one that does not exist takes none."""
         version = version_of("version", request.version)
@@ -60,28 +59,28 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
             is_ready = False
         return pb.ModelReadyResponse(ready=is_ready)
 
-    async def ServerMetadata(self, request: Message, context: Context) -> pb.ServerMetadataResponse:
+    async def ServerMetadata(self, request: Message, call: ServerCall) -> pb.ServerMetadataResponse:
         """Gives the server's name, version and extensions."""
         return pb.ServerMetadataResponse(
             name="seqserve", version=__version__, extensions=_EXTENSIONS
         )
 
     async def ModelMetadata(
-        self, request: pb.ModelMetadataRequest, context: Context
+        self, request: pb.ModelMetadataRequest, call: ServerCall
     ) -> pb.ModelMetadataResponse:
         """Describes the tensors of a model, as the protocol does."""
-        name = self._name(request)
+        name = self._name(request, call)
         loaded = [model.manifest for model in self._repository.models()]
         return metadata_of(name, [manifest.version for manifest in loaded if manifest.name == name])
 
     async def ModelConfig(
-        self, request: pb.ModelConfigRequest, context: Context
+        self, request: pb.ModelConfigRequest, call: ServerCall
     ) -> pb.ModelConfigResponse:
         """Describes the tensors of a model, as Triton's configuration does."""
-        return pb.ModelConfigResponse(config=config_of(self._name(request)))
+        return pb.ModelConfigResponse(config=config_of(self._name(request, call)))
 
     async def ModelStatistics(
-        self, request: pb.ModelStatisticsRequest, context: Context
+        self, request: pb.ModelStatisticsRequest, call: ServerCall
     ) -> pb.ModelStatisticsResponse:
         """Gives the figures of one version, of all versions of a model, or of all models."""
         version = version_of("version", request.version)
@@ -107,7 +106,7 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
         return statistics_of(name, version, calls, engine.last_reply.stats, usage_of(engine.pids))
 
     async def RepositoryIndex(
-        self, request: pb.RepositoryIndexRequest, context: Context
+        self, request: pb.RepositoryIndexRequest, call: ServerCall
     ) -> pb.RepositoryIndexResponse:
         """Lists every version, or only those that take calls."""
         _check_repository(request.repository_name)
@@ -124,7 +123,7 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
         return response
 
     async def RepositoryModelLoad(
-        self, request: pb.RepositoryModelLoadRequest, context: Context
+        self, request: pb.RepositoryModelLoadRequest, call: ServerCall
     ) -> pb.RepositoryModelLoadResponse:
         """Loads the highest version of a model; answers when it takes calls."""
         _check_repository(request.repository_name)
@@ -137,7 +136,7 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
         return pb.RepositoryModelLoadResponse()
 
     async def RepositoryModelUnload(
-        self, request: pb.RepositoryModelUnloadRequest, context: Context
+        self, request: pb.RepositoryModelUnloadRequest, call: ServerCall
     ) -> pb.RepositoryModelUnloadResponse:
         """Unloads every version of a model; answers when their processes have ended."""
         _check_repository(request.repository_name)
@@ -154,9 +153,11 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
     def _takes_calls(self, entry: Entry) -> bool:
         return entry.is_ready and not self._draining.is_set()
 
-    def _name(self, request: pb.ModelMetadataRequest | pb.ModelConfigRequest) -> str:
+    def _name(
+        self, request: pb.ModelMetadataRequest | pb.ModelConfigRequest, call: ServerCall
+    ) -> str:
         version = version_of("version", request.version)
-        return current.get().resolve(self._repository, request.name, version).manifest.name
+        return call.resolve(self._repository, request.name, version).manifest.name
 
 
 def version_of(field: str, text: str) -> int:

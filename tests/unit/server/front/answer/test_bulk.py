@@ -20,7 +20,7 @@ from seqserve.v1 import generation_pb2, generation_pb2_grpc
 from seqserve_server.contract.errors import Draining
 from seqserve_server.front.answer.bulk import Answered, Bulk
 from seqserve_server.front.call import status
-from seqserve_server.front.call.server_call import ServerCall, current
+from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.wire import Unreadable
 
 METHOD = "GenerationService.GenerateBulk"
@@ -509,10 +509,8 @@ async def answer(asked: Any) -> Any:
 
 @pytest.fixture
 def make() -> Callable[..., Bulk]:
-    current.set(ServerCall(path=PATH, request_id="mine"))
-
     def make(answer: Answer = answer, most: int = 3) -> Bulk:
-        return Bulk(answer, most, asyncio.Event())
+        return Bulk(ServerCall(path=PATH, request_id="mine"), answer, most, asyncio.Event())
 
     return make
 

@@ -24,6 +24,7 @@ from seqserve_server.contract.request import GenerateSpec, Spec
 from seqserve_server.front.answer.engine_call import EngineCall
 from seqserve_server.front.engine_client.client import Receive
 from seqserve_server.front.engine_client.group import EngineGroup
+from seqserve_server.front.telemetry.call_record import CallRecord
 
 ANSWER = Finished([Hypothesis([1, 2, 3], -1.0, StopReason.EOS)])
 
@@ -69,7 +70,7 @@ def call(
         deadline_s=None if remaining_s is None else arrived_s + remaining_s,
         streamed=True,
     )
-    return EngineCall(cast(EngineGroup, engine), spec)
+    return EngineCall(cast(EngineGroup, engine), spec, CallRecord(path="/s/m", request_id="1"))
 
 
 async def begun(coroutine: Any) -> asyncio.Future[Any]:
@@ -153,27 +154,27 @@ class FullEngine(FakeEngine):
 
 async def test_one_of_many_tries_again_after_a_refusal() -> None:
     engine = FullEngine(3)
-    assert await call(engine).finished_in_time() == ANSWER
+    assert await call(engine).finished(retries=True) == ANSWER
     assert len(engine.specs) == 4
 
 
 async def test_one_of_many_tries_again_as_often_as_it_may() -> None:
     engine = FullEngine(20)
-    assert await call(engine).finished_in_time() == ANSWER
+    assert await call(engine).finished(retries=True) == ANSWER
     assert len(engine.specs) == 21
 
 
 async def test_time_limit_of_one_of_many_counts_from_its_arrival() -> None:
     engine = FullEngine(99, retry_after_s=0.02)
     with pytest.raises(QueueFull):
-        await call(engine, time_limit_s=0.05).finished_in_time()
+        await call(engine, time_limit_s=0.05).finished(retries=True)
     assert 1 <= len(engine.specs) <= 3
 
 
 async def test_one_of_many_does_not_try_again_after_its_deadline() -> None:
     engine = FullEngine(99, retry_after_s=5.0)
     with pytest.raises(QueueFull):
-        await call(engine, remaining_s=4.0).finished_in_time()
+        await call(engine, remaining_s=4.0).finished(retries=True)
     assert len(engine.specs) == 1
 
 

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from seqserve_server.front.answer.joined import Joint
+from seqserve_server.front.answer.joined import TextJoiner
 from seqserve_server.front.config import SegmentationMode
 from seqserve_server.front.request.splitting import Segmentation, split
 
 
 def joined(source: str, *texts: str, language: str = "en") -> str:
-    joint = Joint(source)
+    joint = TextJoiner(source)
     spans = split(source, Segmentation(SegmentationMode.SENTENCES, language))
     pieces = [joint.add(span, text) for span, text in zip(spans, texts, strict=True)]
     text = "".join(pieces)

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from array import array
 from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
+from tests.unit.server.front.answer.written import written
 from tests.unit.server.front.echo import byte_tokenizer, manifest
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
 from seqserve_server.contract.provider import Provider
-from seqserve_server.front.answer.alignment import SourcePlaces
-from seqserve_server.front.answer.response import floats, response_of, weights_of
+from seqserve_server.front.answer.response import floats, weights_of
 from seqserve_server.front.models.repository import ServedModel
-from seqserve_server.front.request.languages import Affixes
 
 TOKENIZER = byte_tokenizer()
 MODEL = ServedModel(
@@ -46,21 +44,16 @@ def response(
     aligns: bool = False,
     timeline: Timeline | None = None,
 ) -> Any:
-    return asyncio.run(
-        response_of(
-            MODEL,
-            SOURCE,
-            timeline or Timeline(),
-            Finished(list(hypotheses)),
-            text="xyz",
-            places=SourcePlaces.of("xyz", SOURCE, Affixes(), TOKENIZER) if aligns else None,
-            given=generation_pb2.GenerationOptions(
-                terms=terms,
-                replace_unknowns=replaces,
-                return_attention=attends,
-                return_alignment=aligns,
-            ),
-        )
+    return written(
+        MODEL,
+        "xyz",
+        SOURCE,
+        Finished(list(hypotheses)),
+        timeline,
+        terms=terms,
+        replace_unknowns=replaces,
+        return_attention=attends,
+        return_alignment=aligns,
     )
 
 

@@ -1,128 +1,127 @@
-"""Many sources: all at once, but no more than can run."""
+"""Many items: answered in order, but no more at once than there are places."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 
 import pytest
 
-from seqserve_server.front.answer.window import answer_all, answers_in_order
+from seqserve_server.front.answer.window import Window
+
+Answers = AsyncGenerator[int, None]
+Answer = Callable[[int], Awaitable[int]]
 
 
-@pytest.mark.parametrize("slots", [1, 2, 100])
-async def test_answers_are_in_order_and_few_under_way(slots: int) -> None:
+async def taken(answers: Answers) -> list[int]:
+    async with aclosing(answers):
+        return [answer async for answer in answers]
+
+
+@pytest.mark.parametrize("size", [1, 2, 100])
+async def test_answers_are_in_order_and_few_under_way_over_all_that_share_a_window(
+    size: int,
+) -> None:
     under_way = most = 0
+    window = Window(size)
 
-    async def answer(source: int) -> int:
+    async def answer(item: int) -> int:
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
-        await asyncio.sleep(0.001 * (source % 3))
+        await asyncio.sleep(0.001 * (item % 3))
         under_way -= 1
-        return 10 * source
+        return 10 * item
 
-    assert await answer_all(range(20), answer, slots) == [10 * source for source in range(20)]
-    assert most == min(slots, 20)
+    many, few, lone = await asyncio.gather(
+        taken(window.in_order(range(20), answer)),
+        taken(window.in_order(range(10), answer)),
+        taken(window.in_order([7], answer)),
+    )
+    assert (many, few, lone) == ([10 * item for item in range(20)], many[:10], [70])
+    assert most == min(size, 31)
 
 
 async def test_nothing_has_no_answers() -> None:
-    assert await answer_all([], asyncio.sleep, 1) == []
-
-
-async def test_first_error_ends_them_all() -> None:
-    ended = []
-
-    async def answer(source: int) -> int:
-        if source == 2:
-            raise ZeroDivisionError("the second")
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.append(source)
-        return source
-
-    with pytest.raises(ZeroDivisionError, match="the second"):
-        await answer_all([0, 1, 2], answer, 3)
-    assert sorted(ended) == [0, 1]
-
-
-async def test_cancel_ends_them_all() -> None:
-    ended = []
-
-    async def answer(source: int) -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.append(source)
-
-    task = asyncio.create_task(answer_all([0, 1, 2], answer, 2))
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert sorted(ended) == [0, 1]
-
-
-@pytest.mark.parametrize("slots", [1, 2, 100])
-async def test_answers_in_order_share_room_with_others(slots: int) -> None:
-    under_way = most = 0
-    room = asyncio.Semaphore(slots)
-
-    async def answer(source: int) -> int:
-        nonlocal under_way, most
-        under_way += 1
-        most = max(most, under_way)
-        await asyncio.sleep(0.001 * (source % 3))
-        under_way -= 1
-        return source
-
-    async def answers() -> list[int]:
-        return [each async for each in answers_in_order(range(10), answer, room)]
-
-    assert await asyncio.gather(answers(), answers()) == [list(range(10))] * 2
-    assert most == min(slots, 20)
-    assert not room.locked()
+    assert await taken(Window(1).in_order([], asyncio.sleep)) == []
 
 
 async def test_an_answer_is_yielded_before_later_ones_are_there() -> None:
     may_end = asyncio.Event()
 
-    async def answer(source: int) -> int:
-        if source:
+    async def answer(item: int) -> int:
+        if item:
             await may_end.wait()
-        return source
+        return item
 
-    answers = answers_in_order(range(2), answer, asyncio.Semaphore(2))
+    answers = Window(2).in_order(range(2), answer)
     assert await anext(answers) == 0
     may_end.set()
-    assert [each async for each in answers] == [1]
+    assert await taken(answers) == [1]
 
 
-async def test_leaving_early_cancels_the_others_and_frees_the_room() -> None:
+@pytest.mark.parametrize("items", [1, 5])
+async def test_cancelling_ends_all_under_way_and_frees_their_places(items: int) -> None:
     ended = []
-    room = asyncio.Semaphore(2)
+    window = Window(2)
 
-    async def answer(source: int) -> int:
+    async def answer(item: int) -> int:
         try:
-            await asyncio.sleep(0 if source == 0 else 60)
+            await asyncio.Event().wait()
         finally:
-            ended.append(source)
-        return source
+            ended.append(item)
+        return item
 
-    answers = answers_in_order(range(5), answer, room)
+    task = asyncio.create_task(taken(window.in_order(range(items), answer)))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert sorted(ended) == list(range(min(2, items)))
+    assert await taken(window.in_order(range(3), _echo)) == [0, 1, 2]
+
+
+async def test_leaving_early_cancels_the_others_and_frees_their_places() -> None:
+    ended = []
+    window = Window(2)
+
+    async def answer(item: int) -> int:
+        try:
+            await asyncio.sleep(0 if item == 0 else 60)
+        finally:
+            ended.append(item)
+        return item
+
+    answers = window.in_order(range(5), answer)
     assert await anext(answers) == 0
     await asyncio.sleep(0)
     await answers.aclose()
     assert ended[0] == 0 and set(ended) <= {0, 1, 2}
-    assert not room.locked()
+    assert await taken(window.in_order(range(3), _echo)) == [0, 1, 2]
 
 
-async def test_the_first_failure_in_order_ends_the_answers() -> None:
-    async def answer(source: int) -> int:
-        return 1 // (source - 1)
+async def test_the_first_failure_in_order_ends_them_all() -> None:
+    ended = []
 
-    answers = answers_in_order(range(3), answer, asyncio.Semaphore(3))
-    assert await anext(answers) == -1
-    with pytest.raises(ZeroDivisionError):
+    async def answer(item: int) -> int:
+        if item == 1:
+            raise ZeroDivisionError("the second")
+        if item:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.append(item)
+        return item
+
+    answers = Window(4).in_order(range(4), answer)
+    assert await anext(answers) == 0
+    with pytest.raises(ZeroDivisionError, match="the second"):
         await anext(answers)
+    assert sorted(ended) == [2, 3]
+
+
+async def _echo(item: int) -> int:
+    await asyncio.sleep(0)
+    return item

@@ -136,14 +136,14 @@ async def test_few_requests_may_wait() -> None:
     memory = AnswerMemory(8_000 * KB, caller_share=0.5)
     await memory.reserve("a", 4_000 * KB)
     # An eighth of the memory is for requests that wait, half of that for one caller.
-    waits = [begun(memory, "a", KB, request_bytes=100 * KB) for _ in range(2)]
+    waits = [begun(memory, "a", KB, held_bytes=200 * KB) for _ in range(2)]
     await settled()
     with pytest.raises(QueueFull, match="calls wait for it already"):
-        await memory.reserve("a", KB, request_bytes=100 * KB)
+        await memory.reserve("a", KB, held_bytes=200 * KB)
     for wait in waits:
         wait.cancel()
     await settled()
-    again = begun(memory, "a", KB, request_bytes=100 * KB)
+    again = begun(memory, "a", KB, held_bytes=200 * KB)
     await settled()
     assert memory.num_waiting == 1
     again.cancel()

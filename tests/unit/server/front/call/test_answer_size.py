@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.server.engine.decoding.table import make_options
+from tests.unit.server.front.answer.written import written
 from tests.unit.server.front.echo import byte_tokenizer, manifest
 
 from seqserve.v1 import generation_pb2
@@ -18,14 +19,13 @@ from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason, Timeline, TopTokens
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
-from seqserve_server.front.answer.alignment import SourcePlaces
-from seqserve_server.front.answer.joined import SegmentedAnswer
-from seqserve_server.front.answer.response import response_of, weights_of
+from seqserve_server.front.answer.joined import JoinedAnswer
+from seqserve_server.front.answer.response import weights_of
 from seqserve_server.front.call.answer_size import AnswerSize
 from seqserve_server.front.config import SegmentationMode
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.request.languages import Affixes
-from seqserve_server.front.request.parts import Document
+from seqserve_server.front.request.parts import SourceReader
 from seqserve_server.front.request.splitting import Segmentation
 
 TOKENIZER = byte_tokenizer()
@@ -64,21 +64,15 @@ def answer(options: DecodingOptions, source: int, token: int) -> generation_pb2.
     )
     # As many tokens, and the end token.
     text, ids = "<" * (source - 1), [token] * source
-    aligns = options.return_attention
-    return asyncio.run(
-        response_of(
-            MODEL,
-            ids,
-            Timeline(encode_began_s=1.0),
-            Finished([hypothesis] * options.num_hypotheses),
-            text=text,
-            places=SourcePlaces.of(text, ids, Affixes(), MODEL.tokenizer) if aligns else None,
-            given=generation_pb2.GenerationOptions(
-                terms=[TERM] * len(options.terms),
-                return_attention=options.return_attention,
-                return_alignment=aligns,
-            ),
-        )
+    return written(
+        MODEL,
+        text,
+        ids,
+        Finished([hypothesis] * options.num_hypotheses),
+        Timeline(encode_began_s=1.0),
+        terms=[TERM] * len(options.terms),
+        return_attention=options.return_attention,
+        return_alignment=options.return_attention,
     )
 
 
@@ -134,22 +128,22 @@ def test_the_answer_to_a_text_in_segments_is_not_larger_than_estimated(
         return_attention=attention,
         terms=((5,),) * terms,
     )
-    found = answer(options, 20, token)
+    response = answer(options, 20, token)
 
-    async def same(source: str) -> generation_pb2.GenerateResponse:
-        return generation_pb2.GenerateResponse.FromString(found.SerializeToString())
-
-    async def whole() -> generation_pb2.GenerateResponse:
-        document = await Document.read(text, Segmentation(SegmentationMode.LINES), MODEL, Affixes())
-        return await SegmentedAnswer(document, MODEL.manifest, same, asyncio.Semaphore(2)).whole()
-
+    reader = SourceReader(
+        MODEL, Affixes(), options, segmentation=Segmentation(SegmentationMode.LINES)
+    )
+    source = asyncio.run(reader.read(text))
+    joined = JoinedAnswer(source, MODEL.manifest)
+    for part in source.parts:
+        joined.add(part, generation_pb2.GenerateResponse.FromString(response.SerializeToString()))
     size = size_of(
         options,
         term_bytes=[TERM.ByteSize()] * terms,
         sources=len(lines),
         text_bytes=len(text.encode()),
     )
-    outcome = generation_pb2.Outcome(response=asyncio.run(whole()))
+    outcome = generation_pb2.Outcome(response=joined.response())
     assert outcome.ByteSize() <= size.each * len(lines)
 
 

@@ -131,12 +131,10 @@ def _watched_memory(reserved: list[list[float]]) -> Any:
     reserve = AnswerMemory.reserve
 
     async def watched(
-        memory: AnswerMemory, caller: str, size: int, *, request_bytes: int, max_wait_s: float
+        memory: AnswerMemory, caller: str, size: int, *, held_bytes: int, max_wait_s: float
     ) -> Any:
-        reserved.append([size, request_bytes, max_wait_s])
-        return await reserve(
-            memory, caller, size, request_bytes=request_bytes, max_wait_s=max_wait_s
-        )
+        reserved.append([size, held_bytes, max_wait_s])
+        return await reserve(memory, caller, size, held_bytes=held_bytes, max_wait_s=max_wait_s)
 
     return mock.patch.object(AnswerMemory, "reserve", watched)
 

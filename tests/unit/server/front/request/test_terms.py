@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.unit.server.front.echo import byte_tokenizer
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions
-from seqserve_server.front.request.terms import applying, check_terms, for_source, target_ids
+from seqserve_server.front.request.terms import check_terms, for_source, target_ids
 
 TOKENIZER = byte_tokenizer()
 Term = generation_pb2.Term
@@ -86,12 +88,6 @@ def test_a_target_that_cannot_be_generated_is_refused() -> None:
         check(vocabulary=ids("Kuchen"))
 
 
-def test_only_terms_in_the_source_apply() -> None:
-    assert applying([TEA, CAKE], "a cake") == [CAKE]
-    assert applying([TEA, CAKE], "cake and tea") == [TEA, CAKE], "in the order of the request"
-    assert applying([TEA], "Tea") == [], "case matters"
-
-
 def options(terms: list[Term], prefix: str = "", limit: int = 20) -> DecodingOptions:
     return DecodingOptions(
         max_decoding_length=limit,
@@ -101,31 +97,43 @@ def options(terms: list[Term], prefix: str = "", limit: int = 20) -> DecodingOpt
     )
 
 
+def targets(options: DecodingOptions, terms: list[Term], source: str) -> tuple[Any, ...]:
+    return for_source(options, terms, source)[0].terms
+
+
+def test_only_terms_in_the_source_apply() -> None:
+    terms = [TEA, CAKE]
+    all_options = options(terms)
+    assert for_source(all_options, terms, "a cake")[1] == [CAKE]
+    assert for_source(all_options, terms, "cake and tea")[1] == terms, "in the request's order"
+    assert for_source(all_options, terms, "Tea")[1] == [], "case matters"
+
+
 def test_the_engine_gets_the_terms_of_the_source() -> None:
     terms = [TEA, CAKE]
-    asked = options(terms)
-    assert for_source(asked, terms, "a cake").terms == (ids("Kuchen"),)
-    assert for_source(asked, terms, "tea, cake").terms == asked.terms
-    assert for_source(asked, terms, "coffee").terms == ()
-    assert asked.terms == (ids("Tee"), ids("Kuchen")), "other sources need them"
+    all_options = options(terms)
+    assert targets(all_options, terms, "a cake") == (ids("Kuchen"),)
+    assert targets(all_options, terms, "tea, cake") == all_options.terms
+    assert targets(all_options, terms, "coffee") == ()
+    assert all_options.terms == (ids("Tee"), ids("Kuchen")), "other sources need them"
 
 
 def test_options_without_terms_do_not_change() -> None:
-    asked = options([])
-    assert for_source(asked, [], "tea") is asked
+    unchanged = options([])
+    assert for_source(unchanged, [], "tea") == (unchanged, ())
 
 
 def test_terms_of_the_source_must_fit_the_maximum_length() -> None:
     terms = [TEA, CAKE]
     just = options(terms, limit=9)
-    assert len(for_source(just, terms, "tea, cake").terms) == 2
+    assert len(targets(just, terms, "tea, cake")) == 2
     short = options(terms, limit=8)
     with pytest.raises(InvalidRequest, match=r"options\.terms: .* 9 tokens, .* is 8"):
         for_source(short, terms, "tea, cake")
-    assert len(for_source(short, terms, "only tea").terms) == 1
+    assert len(targets(short, terms, "only tea")) == 1
 
 
 def test_a_target_in_the_prefix_counts_once() -> None:
     with pytest.raises(InvalidRequest, match=" 9 tokens"):
         for_source(options([TEA], prefix="Zum Te", limit=8), [TEA], "tea")
-    assert for_source(options([TEA], prefix="Zum Tee", limit=8), [TEA], "tea").terms
+    assert targets(options([TEA], prefix="Zum Tee", limit=8), [TEA], "tea")

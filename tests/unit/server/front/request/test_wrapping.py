@@ -15,15 +15,20 @@ class Reader:
     max_tokens: int
     token: str = r"\S+"
 
-    def count(self, text: str) -> int:
-        return len(self.ends(text))
+    def tokens(self, text: str) -> list[int]:
+        return [0] * len(self.ends(text))
 
     def ends(self, text: str) -> list[int]:
         return [found.end() for found in re.finditer(self.token, text)]
 
 
 def wrapped(text: str, reader: Reader) -> list[str]:
-    return [text[slice(*span)] for span in wrap(text, reader)]
+    parts = list(wrap(text, reader))
+    # The tokens are those of the part by itself.
+    assert [tokens for _, tokens in parts] == [
+        reader.tokens(text[slice(*span)]) for span, _ in parts
+    ]
+    return [text[slice(*span)] for span, _ in parts]
 
 
 def test_after_a_clause() -> None:
@@ -79,7 +84,7 @@ def test_long_texts_are_not_read_again_and_again(text: str) -> None:
             return super().ends(text)
 
     reader = Counting(32, ".")
-    parts = wrapped(text, reader)
+    parts = [text[slice(*span)] for span, _ in wrap(text, reader)]
     assert "".join(parts).replace(" ", "") == text.replace(" ", "")
     assert max(map(len, parts)) <= 32
     assert reader.seen < 40 * len(text)

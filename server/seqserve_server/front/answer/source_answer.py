@@ -1,0 +1,132 @@
+"""Answers one source: runs its parts on the engine, as many at once as a window lets in."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from seqserve.v1 import generation_pb2
+from seqserve_server.contract.errors import ServiceError
+from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.front.answer.engine_call import EngineCall, call_of
+from seqserve_server.front.answer.joined import JoinedAnswer
+from seqserve_server.front.answer.response import response_of
+from seqserve_server.front.answer.window import Window
+from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.request.parts import Part, Source
+from seqserve_server.front.request.prepared import Prepared
+
+Response = generation_pb2.GenerateResponse
+Piece = generation_pb2.Piece
+
+
+class SourceAnswer:
+    """The answer to one source of a request, as a whole or in pieces."""
+
+    def __init__(
+        self, prepared: Prepared, source: Source | ServiceError, call: ServerCall, window: Window
+    ) -> None:
+        """Prepares the answer.
+
+        Args:
+            prepared: The request.
+            source: One of its sources.
+            call: The call that the answer is for.
+            window: Bounds the parts that are under way, those of other sources among them.
+
+        Raises:
+            ServiceError: The source is one that cannot be answered.
+        """
+        if isinstance(source, ServiceError):
+            raise source
+        self._prepared, self._source = prepared, source
+        self._call, self._window = call, window
+        self._joined = JoinedAnswer(source, prepared.model.manifest)
+        # Parts of a source are as many sources of a call.
+        self._is_bulk = prepared.is_bulk or len(source.parts) > 1
+        self.source_tokens = source.num_tokens
+        """Tokens that the model reads."""
+
+    async def whole(self) -> Response:
+        """Answers when all parts are finished.
+
+        Raises:
+            ServiceError: A part could not be answered, and so the source cannot.
+        """
+        async with aclosing(self._window.in_order(self._source.parts, self._answer)) as answers:
+            async for part, response in answers:
+                self._joined.add(part, response)
+        return self._joined.response()
+
+    async def pieces(self) -> AsyncGenerator[Piece, None]:
+        """Yields the text as soon as it is final: of a lone part as it is decoded, of many by part.
+
+        Raises:
+            ServiceError: As :meth:`whole`.
+        """
+        if only := self._source.only:
+            async with aclosing(self._streamed(only)) as pieces:
+                async for piece in pieces:
+                    yield piece
+        else:
+            async with aclosing(self._window.in_order(self._source.parts, self._answer)) as answers:
+                async for part, response in answers:
+                    yield Piece(text=self._joined.add(part, response))
+        if rest := self._joined.rest():
+            yield Piece(text=rest)
+
+    def response(self) -> Response:
+        """Returns the whole answer once all pieces are there."""
+        return self._joined.response()
+
+    async def _answer(self, part: Part) -> tuple[Part, Response | None]:
+        """Answers a part; None if the model can read none of it."""
+        if not part.tokens:
+            return part, None
+        call = self._engine_call(part, streamed=False)
+        await call.finished(retries=self._is_bulk)
+        return part, await self._response_of(part, call)
+
+    async def _streamed(self, part: Part) -> AsyncGenerator[Piece, None]:
+        """Yields the white space before the only part, then its text as it is decoded."""
+        if part.span.begin:
+            yield Piece(text=self._source.text[: part.span.begin])
+        # Tokens that may still be replaced are not streamed.
+        streamed = not self._prepared.sent_options.replace_unknowns
+        call = self._engine_call(part, streamed=streamed)
+        tokenizer, stops = self._prepared.model.tokenizer, part.options.stops
+        text = tokenizer.stream(stops)
+        generated: list[int] = []
+        sent_text, sent_tokens = "", 0
+        async with aclosing(call.progress()) as progress:
+            async for tokens in progress:
+                generated += tokens
+                if piece := text.push(tokens):
+                    sent_text += piece
+                    # A stop sequence may yet cut off the tokens after the text.
+                    end = len(generated)
+                    if stops:
+                        end = _covering(tokenizer, generated, sent_text, sent_tokens)
+                    yield Piece(text=piece, token_ids=generated[sent_tokens:end])
+                    sent_tokens = end
+        response = await self._response_of(part, call)
+        best = response.hypotheses[0]
+        if rest := text.flush(best.text):
+            yield Piece(text=rest, token_ids=best.token_ids[sent_tokens:])
+        self._joined.add(part, response)
+
+    async def _response_of(self, part: Part, call: EngineCall) -> Response:
+        return await response_of(self._prepared, self._source, part, call, self._call.writing)
+
+    def _engine_call(self, part: Part, *, streamed: bool) -> EngineCall:
+        prepared, call = self._prepared, self._call
+        spec = prepared.spec(part, call, streamed=streamed, is_bulk=self._is_bulk)
+        return call_of(prepared.model, spec, call, may_keep=prepared.is_repeatable)
+
+
+def _covering(tokenizer: Tokenizer, tokens: list[int], text: str, min_count: int) -> int:
+    """Counts the leading tokens whose text begins with ``text``; ``min_count`` or more."""
+    for count in range(min_count, len(tokens)):
+        if tokenizer.decode(tokens[:count]).startswith(text):
+            return count
+    return len(tokens)
