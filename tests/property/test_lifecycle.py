@@ -22,7 +22,11 @@ class Engine:
     """Stands for an engine."""
 
     is_up = is_ready = True
-    trouble = "its engine has failed"
+    last_error = "its engine has failed"
+
+    @property
+    def status(self) -> Engine:
+        return self
 
 
 class Model:

@@ -141,9 +141,9 @@ class Scenario:
         async with asyncio.timeout(PATIENCE_S):
             while not all(caller.is_over for caller in self.callers):
                 await asyncio.sleep(0.001)
-            while not engine.is_up:
+            while not engine.status.is_up:
                 await asyncio.sleep(0.001)
-            while (reply := await asyncio.wrap_future(engine.ask())).slots_in_use:
+            while (reply := await asyncio.wrap_future(engine.request_stats())).slots_in_use:
                 # Cancelled rows leave before the next step.
                 await asyncio.sleep(0.001)
         assert reply.queue_depth == 0
@@ -168,8 +168,8 @@ class Scenario:
                 caller.left = caller.left or not caller.has_ended
         elif isinstance(action, Scrape):
             for _ in range(action.times):
-                await asyncio.wrap_future(engine.ask())
-        elif engine.is_up:
+                await asyncio.wrap_future(engine.request_stats())
+        elif engine.status.is_up:
             self.hosts[max(-1 - action.before, -len(self.hosts))].break_down()
 
 

@@ -33,12 +33,23 @@ class Setup(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """The engine accepts requests."""
+    """The engine accepts requests; what it, or several of them together, can hold."""
 
     slots: int
+    """Rows that may run at once."""
     max_rows: int
     """Maximum number of slots of one request."""
     cache_bytes: int
+    """Bytes of all keys and values."""
+
+    @classmethod
+    def total(cls, engines: Sequence[Ready]) -> Ready:
+        """Adds up the engines of one version."""
+        return cls(
+            slots=sum(engine.slots for engine in engines),
+            max_rows=min(engine.max_rows for engine in engines),
+            cache_bytes=sum(engine.cache_bytes for engine in engines),
+        )
 
 
 class LoadFailed(NamedTuple):

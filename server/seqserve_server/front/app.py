@@ -196,7 +196,8 @@ def _announce(options: ServeOptions, port: int, metrics_port: int, repository: R
     models = repository.models()
     listed = ", ".join(
         f"{model.manifest.label} ({model.manifest.precision}, {model.provider.value},"
-        f" {model.engine.slots} slots, caches {model.engine.cache_bytes / 1e6:.0f} MB)"
+        f" {model.engine.capacity.slots} slots, caches"
+        f" {model.engine.capacity.cache_bytes / 1e6:.0f} MB)"
         for model in models
     )
     text = f"seqserve ready on {address}, metrics {metrics}, models: {listed}"

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from seqserve_server.front.models.repository import ServedModel
+
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
@@ -16,6 +18,12 @@ class Window:
     def __init__(self, size: int) -> None:
         """Starts with all places free."""
         self._free = asyncio.Semaphore(size)
+
+    @classmethod
+    def of(cls, model: ServedModel) -> Window:
+        """Makes a window for as many parts as a model can run: they fill its batch, and requests of
+        others need not wait behind."""
+        return cls(model.engine.capacity.slots)
 
     async def in_order(
         self, items: Sequence[Item], run: Callable[[Item], Awaitable[Answer]]

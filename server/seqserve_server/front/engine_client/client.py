@@ -1,8 +1,8 @@
 """Sends requests to an engine in another process and brings its events into the event loop.
 
 The other end is ``seqserve_server.engine.host``. When the engine's process ends, its calls fail and
-a supervisor starts another one. Call every method from the loop, except :meth:`RemoteEngine.load`
-and :meth:`RemoteEngine.ask`.
+a supervisor starts another one. Call every method from the loop, except :meth:`RemoteEngine.load`,
+:meth:`RemoteEngine.request_stats` and :attr:`RemoteEngine.status`.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from seqserve_server.contract.request import GenerateSpec, Spec
 from seqserve_server.front.engine_client.circuit_breaker import CircuitBreaker
 from seqserve_server.front.engine_client.refusals import QueueKey, RefusalCache
 from seqserve_server.front.engine_client.stats import StatsClient
+from seqserve_server.front.engine_client.status import EngineStatus
 from seqserve_server.front.engine_client.supervisor import Supervisor
 
 _RESTARTING = "the engine of {} has failed and is being started again"
@@ -105,7 +106,8 @@ class RemoteEngine:
         self._unsent: list[bytes] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
-        self.slots = self.max_rows = self.cache_bytes = 0
+        self.capacity = Ready(0, 0, 0)
+        """What the engine can hold, once it is loaded."""
         self._stats = StatsClient(self._send)
         self.refusals = refusals or RefusalCache()
         """Recent refusals of this engine."""
@@ -118,24 +120,24 @@ class RemoteEngine:
         """
         host = self._host = self._host or self._launch()
         if self._closed:
-            self.discard()
+            self.terminate()
             raise EngineFault("the engine was stopped")
         try:
             # The host sends nothing more before it gets a request.
             with host.channel.makefile("rb") as stream:
                 message = read_message(stream)
         except BaseException:
-            self.discard()
+            self.terminate()
             raise
         if isinstance(message, Ready):
-            self.slots, self.max_rows, self.cache_bytes = message
+            self.capacity = message
             return
-        self.discard()
+        self.terminate()
         if isinstance(message, LoadFailed):
             raise message.error
         raise EngineFault("the engine's process ended while it loaded the model")
 
-    def discard(self) -> None:
+    def terminate(self) -> None:
         """Ends the host; blocks."""
         host, self._host = self._host, None
         if host is None:
@@ -161,25 +163,21 @@ class RemoteEngine:
         """Whether requests can be taken, and the engine has not just failed again and again."""
         return self.is_up and self._supervisor.is_trusted
 
-    @property
-    def trouble(self) -> str:
-        """Why the engine is not ready; empty if it is."""
-        return "" if self.is_ready else self._supervisor.trouble
-
-    @property
-    def restarts(self) -> int:
-        """Starts after the first one, whether or not they succeeded."""
-        return self._supervisor.restarts
-
     def watch(self, on_change: Callable[[], None]) -> None:
-        """Calls ``on_change`` when ``is_up``, ``is_ready`` or ``trouble`` has changed."""
+        """Calls ``on_change`` when :attr:`status` has changed."""
         self._supervisor.on_change = on_change
 
     @property
-    def pid(self) -> int | None:
-        """Id of the process, if there is one; may be read from any thread."""
-        host = self._host
-        return None if host is None else host.pid
+    def status(self) -> EngineStatus:
+        """The state of the process; may be read from any thread."""
+        host, is_ready = self._host, self.is_ready
+        return EngineStatus(
+            is_up=self.is_up,
+            is_ready=is_ready,
+            last_error="" if is_ready else self._supervisor.last_error,
+            restarts=self._supervisor.restarts,
+            pids=() if host is None else (host.pid,),
+        )
 
     async def start(self) -> None:
         """Starts to exchange messages with a host that is ready."""
@@ -242,27 +240,27 @@ class RemoteEngine:
             self._transport = None
         self._stats.answer_all()
         self._fail(ModelUnavailable("the version was unloaded while the call ran; call again"))
-        await asyncio.to_thread(self.discard)
+        await asyncio.to_thread(self.terminate)
 
     @property
     def last_reply(self) -> StatsReply:
         """The newest statistics."""
         return self._stats.last_reply
 
-    def ask(self) -> Future[StatsReply]:
-        """Asks the engine for its statistics; from any thread."""
-        asked: Future[StatsReply] = Future()
+    def request_stats(self) -> Future[StatsReply]:
+        """Requests new statistics from the engine; from any thread."""
+        reply: Future[StatsReply] = Future()
         if self._loop is None or self._loop.is_closed():
-            asked.set_result(self.last_reply)
+            reply.set_result(self.last_reply)
         else:
-            self._loop.call_soon_threadsafe(self._ask, asked)
-        return asked
+            self._loop.call_soon_threadsafe(self._request_stats, reply)
+        return reply
 
-    def _ask(self, asked: Future[StatsReply]) -> None:
+    def _request_stats(self, reply: Future[StatsReply]) -> None:
         if self._transport is None:
-            asked.set_result(self.last_reply)
+            reply.set_result(self.last_reply)
         else:
-            self._stats.ask(asked)
+            self._stats.request(reply)
 
     def _send(self, message: Message) -> None:
         if self._transport is None or self._loop is None:

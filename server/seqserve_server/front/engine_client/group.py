@@ -4,8 +4,8 @@ Workers of one process share Python's interpreter lock. Small models spend a ten
 Python, so that from some workers on more of them are no faster; more processes are. A process that
 ends takes its own calls with it, and the others go on.
 
-Call every method from the loop, except :meth:`EngineGroup.load`, :meth:`EngineGroup.ask` and
-:attr:`EngineGroup.pids`.
+Call every method from the loop, except :meth:`EngineGroup.load`, :meth:`EngineGroup.request_stats`
+and :attr:`EngineGroup.status`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from seqserve_server.contract.messages import StatsReply
+from seqserve_server.contract.messages import Ready, StatsReply
 from seqserve_server.contract.request import Spec
 from seqserve_server.front.engine_client.circuit_breaker import CircuitBreaker
 from seqserve_server.front.engine_client.client import HostProcess, Receive, RemoteEngine
 from seqserve_server.front.engine_client.refusals import RefusalCache
+from seqserve_server.front.engine_client.status import EngineStatus
 
 
 class EngineGroup:
@@ -45,6 +46,8 @@ class EngineGroup:
         """
         self.refusals = refusals or RefusalCache()
         """Recent refusals. The engine that refused had the fewest requests."""
+        self.capacity = Ready(0, 0, 0)
+        """What all processes together can hold, once they are loaded."""
         # Shared, so that an id names one request of the group.
         request_ids = itertools.count(1)
         self._engines: list[RemoteEngine] = []
@@ -60,7 +63,7 @@ class EngineGroup:
                 )
                 self._engines.append(engine)
         except BaseException:
-            self.discard()
+            self.terminate()
             raise
 
     def __len__(self) -> int:
@@ -75,26 +78,12 @@ class EngineGroup:
         """
         for engine in self._engines:
             engine.load()
+        self.capacity = Ready.total([engine.capacity for engine in self._engines])
 
-    def discard(self) -> None:
+    def terminate(self) -> None:
         """Ends the hosts; blocks."""
         for engine in self._engines:
-            engine.discard()
-
-    @property
-    def slots(self) -> int:
-        """Rows that may run at once, over all processes."""
-        return sum(engine.slots for engine in self._engines)
-
-    @property
-    def max_rows(self) -> int:
-        """Maximum number of slots of one request."""
-        return min(engine.max_rows for engine in self._engines)
-
-    @property
-    def cache_bytes(self) -> int:
-        """Bytes of all keys and values, over all processes."""
-        return sum(engine.cache_bytes for engine in self._engines)
+            engine.terminate()
 
     @property
     def pending(self) -> int:
@@ -102,32 +91,12 @@ class EngineGroup:
         return sum(engine.pending for engine in self._engines)
 
     @property
-    def is_up(self) -> bool:
-        """Whether requests can be taken."""
-        return any(engine.is_up for engine in self._engines)
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether requests can be taken by an engine that has not failed again and again."""
-        return any(engine.is_ready for engine in self._engines)
-
-    @property
-    def trouble(self) -> str:
-        """Why no engine is ready; empty if one is."""
-        return "" if self.is_ready else self._engines[0].trouble
-
-    @property
-    def restarts(self) -> int:
-        """Starts after the first one of each process, whether or not they succeeded."""
-        return sum(engine.restarts for engine in self._engines)
-
-    @property
-    def pids(self) -> list[int]:
-        """Ids of the processes that there are now."""
-        return [engine.pid for engine in self._engines if engine.pid is not None]
+    def status(self) -> EngineStatus:
+        """The state of all processes together; may be read from any thread."""
+        return EngineStatus.total([engine.status for engine in self._engines])
 
     def watch(self, on_change: Callable[[], None]) -> None:
-        """Calls ``on_change`` when ``is_up``, ``is_ready`` or ``trouble`` may have changed."""
+        """Calls ``on_change`` when :attr:`status` may have changed."""
         for engine in self._engines:
             engine.watch(on_change)
 
@@ -167,19 +136,19 @@ class EngineGroup:
         """The newest statistics of all engines together."""
         return StatsReply.total([engine.last_reply for engine in self._engines])
 
-    def ask(self) -> Future[StatsReply]:
-        """Asks the engines for their statistics; from any thread."""
-        asked: Future[StatsReply] = Future()
+    def request_stats(self) -> Future[StatsReply]:
+        """Requests new statistics from all engines; from any thread."""
+        reply: Future[StatsReply] = Future()
         left = itertools.count(len(self._engines) - 1, -1)
 
-        def answered(_: Future[StatsReply]) -> None:
-            # The one who asked may have given up.
-            if next(left) == 0 and asked.set_running_or_notify_cancel():
-                asked.set_result(self.last_reply)
+        def received(_: Future[StatsReply]) -> None:
+            # Who waited for it may have given up.
+            if next(left) == 0 and reply.set_running_or_notify_cancel():
+                reply.set_result(self.last_reply)
 
         for engine in self._engines:
-            engine.ask().add_done_callback(answered)
-        return asked
+            engine.request_stats().add_done_callback(received)
+        return reply
 
 
 def _precedence(engine: RemoteEngine) -> tuple[bool, bool, int]:

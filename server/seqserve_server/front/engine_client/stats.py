@@ -1,4 +1,4 @@
-"""Asks an engine's process for its statistics, and watches its heartbeats."""
+"""Requests statistics from an engine's process, and watches its heartbeats."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class StatsClient:
     def __init__(self, send: Callable[[Message], None]) -> None:
         """Starts without statistics."""
         self._send = send
-        self._asked: deque[Future[StatsReply]] = deque()
+        self._waiting: deque[Future[StatsReply]] = deque()
         # Statistics of processes that have ended: counters never fall.
         self._past = EngineStats()
         self.last_reply = StatsReply(0, 0, EngineStats())
         """The newest statistics."""
 
-    def ask(self, asked: Future[StatsReply]) -> None:
-        """Asks the process; ``asked`` gets its reply."""
-        self._asked.append(asked)
+    def request(self, reply: Future[StatsReply]) -> None:
+        """Requests statistics from the process; ``reply`` gets them."""
+        self._waiting.append(reply)
         self._send(GetStats())
 
     def receive(self, reply: StatsReply) -> None:
@@ -48,21 +48,21 @@ class StatsClient:
 
     def answer_all(self) -> None:
         """Answers open questions with the newest statistics."""
-        while self._asked:
+        while self._waiting:
             self._answer_next()
 
     def _answer_next(self) -> None:
-        asked = self._asked.popleft()
-        # The one who asked may have given up.
-        if asked.set_running_or_notify_cancel():
-            asked.set_result(self.last_reply)
+        reply = self._waiting.popleft()
+        # Who waited for it may have given up.
+        if reply.set_running_or_notify_cancel():
+            reply.set_result(self.last_reply)
 
     async def until_stalled(self, stall_s: float) -> None:
         """Returns once a thread of the process has made no progress for ``stall_s``."""
         seen: tuple[int, ...] = ()
         checks = 0
         while checks < _STALL_CHECKS:
-            self.ask(Future())
+            self.request(Future())
             await asyncio.sleep(stall_s / _STALL_CHECKS)
             heartbeats = self.last_reply.heartbeats
             if heartbeats and all(

@@ -16,7 +16,7 @@ from seqserve_server.front.engine_client.circuit_breaker import BreakerState, Ci
 class Startable(Protocol):
     """An engine that can be started again."""
 
-    def discard(self) -> None:
+    def terminate(self) -> None:
         """Ends what is left of it; blocks."""
 
     def load(self) -> None:
@@ -57,7 +57,7 @@ class Supervisor:
         return self._breaker.state is BreakerState.CLOSED
 
     @property
-    def trouble(self) -> str:
+    def last_error(self) -> str:
         """What has happened to an engine that is not trusted, or does not run."""
         failures = self._breaker.failures
         how_often = f"has failed {failures} times in a row" if failures > 1 else "has failed"
@@ -95,7 +95,7 @@ class Supervisor:
 
     async def _try(self) -> bool:
         """Ends what is left of the engine and starts it; returns whether that succeeded."""
-        await asyncio.to_thread(self._engine.discard)
+        await asyncio.to_thread(self._engine.terminate)
         await asyncio.sleep(self._breaker.pause_s)
         self.restarts += 1
         try:

@@ -151,8 +151,8 @@ class Deployment:
             "provider": provider,
             "seconds": seconds,
             "processes": len(engine),
-            "slots": engine.slots,
-            "cache_bytes": engine.cache_bytes,
+            "slots": engine.capacity.slots,
+            "cache_bytes": engine.capacity.cache_bytes,
         }
         logs.event("model loaded", fields)
 
@@ -178,7 +178,9 @@ async def _last_stats(engine: EngineGroup) -> None:
 
     A cancelled call has ended at once, but is counted when its rows leave.
     """
-    while (report := await asyncio.wrap_future(engine.ask())).slots_in_use or report.queue_depth:
+    reply = await asyncio.wrap_future(engine.request_stats())
+    while reply.slots_in_use or reply.queue_depth:
         await asyncio.sleep(_POLL_S)
+        reply = await asyncio.wrap_future(engine.request_stats())
     # Rows leave a moment before the answers of their last step are counted.
-    await asyncio.wrap_future(engine.ask())
+    await asyncio.wrap_future(engine.request_stats())

@@ -73,7 +73,7 @@ class Loader:
         try:
             return self._load(self._folder(name, version), engine)
         except BaseException:
-            engine.discard()
+            engine.terminate()
             raise
 
     def _folder(self, name: str, version: int) -> Path:

@@ -65,8 +65,8 @@ class Entry(Version):
         if self.model is None or self.state is ModelState.DRAINING:
             return
         engine = self.model.engine
-        if not engine.is_ready:
-            self.start_restarting(engine.trouble)
+        if not engine.status.is_ready:
+            self.start_restarting(engine.status.last_error)
         elif not self.is_ready:
             self.finish_restarting()
 
@@ -218,7 +218,7 @@ def _best(entries: list[Entry]) -> list[Entry]:
     if ready := [entry for entry in entries if entry.is_ready]:
         return ready
     restarting = [entry for entry in entries if entry.state is ModelState.RESTARTING]
-    running = [entry for entry in restarting if entry.model and entry.model.engine.is_up]
+    running = [entry for entry in restarting if entry.model and entry.model.engine.status.is_up]
     return running or restarting
 
 

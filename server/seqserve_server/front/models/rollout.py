@@ -91,7 +91,7 @@ class Rollout:
     def discard(self) -> None:
         """Ends all engine processes when no event loop runs; blocks."""
         for engine in self._engines():
-            engine.discard()
+            engine.terminate()
 
     async def start(self) -> None:
         """Starts the engines, and scans the folder from now on."""

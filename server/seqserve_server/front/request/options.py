@@ -217,7 +217,9 @@ def read_options(options: Options, model: ServedModel) -> DecodingOptions:
     sent = options.SerializeToString()
     decoding = model.converted_options.get(sent)
     if decoding is None:
-        decoding = decoding_options(options, model.manifest, model.tokenizer, model.engine.max_rows)
+        decoding = decoding_options(
+            options, model.manifest, model.tokenizer, model.engine.capacity.max_rows
+        )
         # A random seed must be another one each time.
         if len(sent) <= _MAX_BYTES and decoding.sampling is None:
             if len(model.converted_options) >= _MAX_ENTRIES:

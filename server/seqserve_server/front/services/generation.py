@@ -67,7 +67,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         check_count(len(request.sources))
         prepared = await prepare(request, model, call)
         max_bytes = prepared.answer_size.each
-        parts = Window(model.engine.slots)
+        parts = Window.of(model)
 
         async def outcome(source: Source | ServiceError) -> bytes:
             try:
@@ -82,7 +82,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
                 call.answered_one(len(source.parts) * max_bytes, len(data))
             return data
 
-        outcomes = Window(model.engine.slots).in_order(prepared.sources, outcome)
+        outcomes = Window.of(model).in_order(prepared.sources, outcome)
         async with aclosing(outcomes):
             return encoded_list(_OUTCOMES, [data async for data in outcomes])
 
@@ -91,7 +91,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
     ) -> AsyncGenerator[generation_pb2.GenerateBulkResponse, None]:
         """Answers each source as soon as it is done; reads on only while few are under way."""
         # As many as can run: they fill the batch, and requests of others need not wait behind.
-        slots = max((model.engine.slots for model in self._repository.models()), default=1)
+        slots = max((model.engine.capacity.slots for model in self._repository.models()), default=1)
         parts = Window(slots)
 
         async def answer(request: generation_pb2.GenerateRequest) -> Answered:
@@ -146,7 +146,7 @@ class GenerationServicer(generation_pb2_grpc.GenerationServiceServicer):
         """Prepares the answer to a call of one source."""
         model = self._model(request, call)
         prepared = await prepare(request, model, call)
-        answer = SourceAnswer(prepared, prepared.sources[0], call, Window(model.engine.slots))
+        answer = SourceAnswer(prepared, prepared.sources[0], call, Window.of(model))
         call.facts["source_tokens"] = answer.source_tokens
         return answer
 

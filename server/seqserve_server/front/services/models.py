@@ -39,14 +39,14 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
 
     async def ListModels(self, request: Message, call: ServerCall) -> pb.ListModelsResponse:
         """Lists every version, whatever its state."""
-        await _ask(self._repository.entries)
+        await _request_stats(self._repository.entries)
         models = [self._model(entry) for entry in self._repository.entries]
         return pb.ListModelsResponse(models=models)
 
     async def GetModel(self, request: pb.GetModelRequest, call: ServerCall) -> pb.GetModelResponse:
         """Describes one version."""
         entry = self._repository.find(request.model, request.version)
-        await _ask([entry])
+        await _request_stats([entry])
         return pb.GetModelResponse(model=self._model(entry))
 
     async def LoadModel(
@@ -95,14 +95,15 @@ class ModelServicer(model_pb2_grpc.ModelServiceServicer):
             message.description = manifest.description
             message.licence = manifest.licence
             engine, reply = entry.model.engine, entry.model.engine.last_reply
-            message.slots = engine.slots
+            message.slots = engine.capacity.slots
             message.slots_in_use = reply.slots_in_use
             message.queue_depth = reply.queue_depth
         return message
 
 
-async def _ask(entries: Iterable[Entry]) -> None:
+async def _request_stats(entries: Iterable[Entry]) -> None:
     """Waits until the engines of versions have said how many rows run and how many wait."""
-    asked = [asyncio.wrap_future(entry.model.engine.ask()) for entry in entries if entry.model]
-    if asked:
-        await asyncio.wait(asked, timeout=_MAX_WAIT_S)
+    models = [entry.model for entry in entries if entry.model]
+    replies = [asyncio.wrap_future(model.engine.request_stats()) for model in models]
+    if replies:
+        await asyncio.wait(replies, timeout=_MAX_WAIT_S)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
 from threading import Lock
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from prometheus_client import ProcessCollector, core
 from prometheus_client.registry import Collector
@@ -15,36 +15,10 @@ from prometheus_client.registry import Collector
 from seqserve_server.contract.messages import StatsReply
 from seqserve_server.contract.request import Priority
 from seqserve_server.contract.stats import COUNTERS, HISTOGRAMS, EngineStats
+from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.telemetry.call_metrics import NAMES, VersionLabels
 
 _TIMEOUT_S = 2.0
-
-
-class ReportingEngine(Protocol):
-    """An engine that can be asked for its stats."""
-
-    @property
-    def slots(self) -> int:
-        """Maximum number of running rows."""
-
-    @property
-    def cache_bytes(self) -> int:
-        """Size of the key and value caches."""
-
-    @property
-    def last_reply(self) -> StatsReply:
-        """Its last reply."""
-
-    @property
-    def restarts(self) -> int:
-        """How often its processes were started again."""
-
-    @property
-    def pids(self) -> list[int]:
-        """Ids of its processes."""
-
-    def ask(self) -> Future[StatsReply]:
-        """Asks for a new reply; may be called from any thread."""
 
 
 @dataclass(slots=True)
@@ -53,7 +27,7 @@ class _Report:
 
     stats: EngineStats
     restarts: int
-    engine: ReportingEngine | None = None
+    engine: EngineGroup | None = None
     """None once the version is unloaded; then only its counters are shown."""
     reply: StatsReply | None = None
 
@@ -67,12 +41,12 @@ class EnginesCollector(Collector):
     def __init__(self, timeout_s: float = _TIMEOUT_S) -> None:
         """Starts without engines; a late engine is shown with its last reply."""
         self._timeout_s = timeout_s
-        self._engines: dict[VersionLabels, ReportingEngine] = {}
+        self._engines: dict[VersionLabels, EngineGroup] = {}
         # Stats and restarts of engines that were removed, so that counters do not fall.
         self._past: dict[VersionLabels, tuple[EngineStats, int]] = {}
         self._lock = Lock()
 
-    def add(self, version: VersionLabels, engine: ReportingEngine) -> None:
+    def add(self, version: VersionLabels, engine: EngineGroup) -> None:
         """Adds the engine of a version."""
         with self._lock:
             self._engines[version] = engine
@@ -83,7 +57,7 @@ class EnginesCollector(Collector):
             engine = self._engines.pop(version)
             stats, restarts = self._before(version)
             stats.add(engine.last_reply.stats)
-            self._past[version] = stats, restarts + engine.restarts
+            self._past[version] = stats, restarts + engine.status.restarts
 
     def forget(self, version: VersionLabels) -> None:
         """Ends the series of a version that was removed."""
@@ -115,8 +89,8 @@ class EnginesCollector(Collector):
                 report = reports[version] = _Report(*self._before(version))
                 if engine := self._engines.get(version):
                     report.engine = engine
-                    report.restarts += engine.restarts
-                    asked[version] = engine.ask()
+                    report.restarts += engine.status.restarts
+                    asked[version] = engine.request_stats()
         end_s = time.monotonic() + self._timeout_s
         for version, future in asked.items():
             report = reports[version]
@@ -146,8 +120,8 @@ def _gauges(reports: _Reports) -> Iterator[core.Metric]:
         waiting.add_metric([*version, Priority.NORMAL.value], normal)
         waiting.add_metric([*version, Priority.LOW.value], reply.low_queue_depth)
         in_use.add_metric(version, reply.slots_in_use)
-        slots.add_metric(version, engine.slots)
-        cache_bytes.add_metric(version, engine.cache_bytes)
+        slots.add_metric(version, engine.capacity.slots)
+        cache_bytes.add_metric(version, engine.capacity.cache_bytes)
     yield from (waiting, in_use, slots, cache_bytes)
 
 
@@ -157,7 +131,7 @@ def _processes(reports: _Reports) -> Iterator[core.Metric]:
     cpu = _counter("engine_cpu_seconds", "CPU time of the engine processes.")
     for version, report in reports.items():
         restarts.add_metric(version, report.restarts)
-        usage = usage_of(report.engine.pids) if report.engine else None
+        usage = usage_of(report.engine.status.pids) if report.engine else None
         if usage is not None:
             memory.add_metric(version, usage.resident_bytes)
             cpu.add_metric(version, usage.cpu_s)

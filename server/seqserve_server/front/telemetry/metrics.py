@@ -14,6 +14,7 @@ import prometheus_client as prometheus
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.telemetry.call_metrics import (
     CacheCounts,
     CacheMetrics,
@@ -22,7 +23,7 @@ from seqserve_server.front.telemetry.call_metrics import (
     Kind,
     VersionLabels,
 )
-from seqserve_server.front.telemetry.engine_metrics import EnginesCollector, ReportingEngine
+from seqserve_server.front.telemetry.engine_metrics import EnginesCollector
 from seqserve_server.front.telemetry.outcomes import rejection_of
 
 ReadVersions: TypeAlias = Callable[[], list[tuple[str, int, str]]]
@@ -105,7 +106,7 @@ class Metrics:
         self._files.read_reloads, self._files.read_expiries = reloads, expiries
 
     def model_loaded(
-        self, model: str, version: int, precision: str, provider: str, engine: ReportingEngine
+        self, model: str, version: int, precision: str, provider: str, engine: EngineGroup
     ) -> None:
         """Counts a version that is ready, and begins its series."""
         labels = VersionLabels.of(model, version)

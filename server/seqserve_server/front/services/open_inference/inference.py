@@ -99,14 +99,14 @@ class InferenceServicer(ModelControlServicer):
 
 async def _whole(inference: InferenceRequest, prepared: Prepared, call: ServerCall) -> Response:
     """Answers all texts; the first that fails ends the call."""
-    window = Window(prepared.model.engine.slots)
+    window = Window.of(prepared.model)
     answers = []
     for index, source in enumerate(prepared.sources):
         try:
             answers.append(SourceAnswer(prepared, source, call, window))
         except InvalidRequest as error:
             raise renamed(error, index) from None
-    texts = Window(prepared.model.engine.slots).in_order(answers, SourceAnswer.whole)
+    texts = Window.of(prepared.model).in_order(answers, SourceAnswer.whole)
     async with aclosing(texts):
         responses = [response async for response in texts]
     for response in responses:
@@ -118,7 +118,7 @@ async def _pieces(
     inference: InferenceRequest, prepared: Prepared, call: ServerCall
 ) -> AsyncGenerator[StreamResponse, None]:
     """Answers a lone text as it is decoded."""
-    window = Window(prepared.model.engine.slots)
+    window = Window.of(prepared.model)
     answer = SourceAnswer(prepared, prepared.sources[0], call, window)
     async with aclosing(answer.pieces()) as pieces:
         async for piece in pieces:

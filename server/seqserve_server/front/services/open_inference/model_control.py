@@ -100,10 +100,10 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
         engine = model.engine
         with suppress(TimeoutError):
             async with asyncio.timeout(_STATS_TIMEOUT_S):
-                await asyncio.wrap_future(engine.ask())
+                await asyncio.wrap_future(engine.request_stats())
         name, version = model.manifest.name, model.manifest.version
-        calls = self._metrics.calls_of(name, version)
-        return statistics_of(name, version, calls, engine.last_reply.stats, usage_of(engine.pids))
+        calls, usage = self._metrics.calls_of(name, version), usage_of(engine.status.pids)
+        return statistics_of(name, version, calls, engine.last_reply.stats, usage)
 
     async def RepositoryIndex(
         self, request: pb.RepositoryIndexRequest, call: ServerCall

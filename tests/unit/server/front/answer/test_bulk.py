@@ -189,7 +189,7 @@ async def test_engine_that_dies_fails_its_requests(service: Service) -> None:
     lost = (await call.read()).outcome.failure
     assert lost.code == UNAVAILABLE and lost.retry_after_ms > 0
     service.runtime.may_run.set()
-    await until(lambda: service.remote.is_up)
+    await until(lambda: service.remote.status.is_up)
     await call.write(bulk(2, "def"))
     await call.done_writing()
     assert texts(await ended(_rest(call))) == {2: "def"}

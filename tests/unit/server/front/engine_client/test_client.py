@@ -193,7 +193,7 @@ def rows_of(reply: StatsReply) -> float:
 
 async def reply_of(engine: RemoteEngine, host: FakeHost | None = None, rows: int = 0) -> StatsReply:
     """Asks for statistics, and answers in the place of a host."""
-    asked = engine.ask()
+    asked = engine.request_stats()
     if host is not None:
         await host.read(GetStats)
         host.send(stats_of(rows))
@@ -206,7 +206,7 @@ async def reply_of(engine: RemoteEngine, host: FakeHost | None = None, rows: int
 
 async def test_load_reads_the_slots_and_cache_of_the_host() -> None:
     async with remote_to(ready) as (engine, _):
-        assert (engine.slots, engine.cache_bytes, engine.is_up) == (4, 1000, True)
+        assert (engine.capacity.slots, engine.capacity.cache_bytes, engine.is_up) == (4, 1000, True)
 
 
 async def test_spec_is_sent_unchanged() -> None:
@@ -388,9 +388,9 @@ def test_discarded_host_is_ended() -> None:
     hosts = Hosts(ready)
     engine = RemoteEngine(hosts.launch, label="m/1")
     engine.load()
-    engine.discard()
+    engine.terminate()
     assert hosts.launched[0].ended.is_set()
-    engine.discard()
+    engine.terminate()
 
 
 # ---- statistics
@@ -399,7 +399,7 @@ def test_discarded_host_is_ended() -> None:
 async def test_statistics_can_be_asked_for_from_any_thread() -> None:
     async with remote_to(ready) as (engine, hosts):
         [host] = hosts.launched
-        asked = [engine.ask(), await asyncio.to_thread(engine.ask)]
+        asked = [engine.request_stats(), await asyncio.to_thread(engine.request_stats)]
         for rows in (3, 4):
             await host.read(GetStats)
             host.send(stats_of(rows))
@@ -412,7 +412,7 @@ async def test_statistics_can_be_asked_for_from_any_thread() -> None:
 async def test_statistics_before_the_start_and_after_the_end_are_the_newest() -> None:
     hosts = Hosts(ready)
     engine = RemoteEngine(hosts.launch, label="m/1")
-    assert engine.ask().result(0).stats.totals["source_tokens"] == 0
+    assert engine.request_stats().result(0).stats.totals["source_tokens"] == 0
     engine.load()
     await engine.start()
     reply = await reply_of(engine, hosts.launched[0], rows=3)
@@ -423,7 +423,7 @@ async def test_statistics_before_the_start_and_after_the_end_are_the_newest() ->
 async def test_stop_answers_open_questions() -> None:
     async with remote_to(ready) as (engine, hosts):
         reply = await reply_of(engine, hosts.launched[0], rows=3)
-        asked = engine.ask()
+        asked = engine.request_stats()
         await hosts.launched[0].read(GetStats)
         await engine.stop()
         assert asked.result(0) == reply
@@ -431,10 +431,10 @@ async def test_stop_answers_open_questions() -> None:
 
 async def test_cancelled_question_is_skipped() -> None:
     async with remote_to(ready) as (engine, hosts):
-        gone = engine.ask()
+        gone = engine.request_stats()
         await hosts.launched[0].read(GetStats)
         assert gone.cancel()
-        asked = engine.ask()
+        asked = engine.request_stats()
         for rows in (3, 4):
             hosts.launched[0].send(stats_of(rows))
         assert rows_of(await asyncio.wrap_future(asked)) == 4
@@ -470,7 +470,7 @@ async def test_requests_are_refused_until_the_next_host_is_ready() -> None:
             Inbox(5).submit(engine)
         hosts.launched[1].send(Ready(slots=2, max_rows=1, cache_bytes=500))
         await until(lambda: engine.is_up)
-        assert (engine.slots, engine.cache_bytes) == (2, 500)
+        assert (engine.capacity.slots, engine.capacity.cache_bytes) == (2, 500)
         submitted(engine, 1)
         await hosts.launched[1].read(Submit)
 
@@ -481,7 +481,7 @@ async def test_counters_never_fall() -> None:
         engine.watch(lambda: changes.append(engine.is_up))
         for rows in (3, 4):
             assert rows_of(await reply_of(engine, hosts.launched[0], rows)) == rows
-        unanswered = engine.ask()
+        unanswered = engine.request_stats()
         await hosts.launched[0].read(GetStats)
         hosts.launched[0].die()
         last = await asyncio.wait_for(asyncio.wrap_future(unanswered), PATIENCE_S)
@@ -532,7 +532,7 @@ async def test_launch_is_tried_again_until_it_succeeds(caplog: pytest.LogCapture
     async with remote_to(ready, *failing, ready, breaker=hasty()) as (engine, hosts):
         submitted(engine, 2)
         hosts.launched[0].die()
-        await until(lambda: engine.restarts == 4 and engine.is_ready)
+        await until(lambda: engine.status.restarts == 4 and engine.is_ready)
     (ended, lost), *failures, (again, serves) = events_of(caplog)
     assert (ended, lost) == ("engine has ended", {"model": "m/1", "failed_requests": 2})
     assert [fields["reason"] for _, fields in failures] == [
@@ -550,11 +550,11 @@ async def test_launch_is_tried_again_until_it_succeeds(caplog: pytest.LogCapture
 async def test_engine_that_fails_again_and_again_is_on_trial_before_it_is_ready() -> None:
     breaker = hasty(threshold=2, trial_s=PATIENCE_S)
     async with remote_to(ready, broken, ready, breaker=breaker) as (engine, hosts):
-        assert (engine.is_ready, engine.trouble) == (True, "")
+        assert (engine.is_ready, engine.status.last_error) == (True, "")
         hosts.launched[0].die()
         await until(lambda: len(hosts.launched) == 3 and engine.is_up)
         assert not engine.is_ready
-        assert engine.trouble == "its engine has failed 2 times in a row and is on trial"
+        assert engine.status.last_error == "its engine has failed 2 times in a row and is on trial"
         # A call that wants this version may have it.
         submitted(engine, 1)
         await hosts.launched[2].read(Submit)
@@ -562,8 +562,8 @@ async def test_engine_that_fails_again_and_again_is_on_trial_before_it_is_ready(
 
 async def test_engine_has_the_process_that_serves() -> None:
     async with remote_to(ready) as (engine, _):
-        assert engine.pid == FakeHost.pid
-    assert engine.pid is None
+        assert engine.status.pids == (FakeHost.pid,)
+    assert engine.status.pids == ()
 
 
 async def test_stop_ends_a_host_that_still_loads() -> None:

@@ -68,10 +68,10 @@ def test_both_load_at_the_same_time_and_are_one_engine() -> None:
     pair = Pair()
     assert len(pair.hosts) == len(pair.group) == 2
     pair.group.load()
-    assert (pair.group.slots, pair.group.max_rows, pair.group.cache_bytes) == (8, 2, 2000)
-    assert pair.group.pids == [FakeHost.pid] * 2
-    pair.group.discard()
-    assert pair.group.pids == []
+    assert pair.group.capacity == (8, 2, 2000)
+    assert pair.group.status.pids == (FakeHost.pid, FakeHost.pid)
+    pair.group.terminate()
+    assert pair.group.status.pids == ()
     assert all(host.ended.is_set() for host in pair.hosts)
 
 
@@ -81,7 +81,7 @@ def test_one_that_cannot_load_fails_the_version() -> None:
     group = EngineGroup([lambda: next(launches)] * 2, label="m/1")
     with pytest.raises(ArtifactError, match="damaged"):
         group.load()
-    group.discard()
+    group.terminate()
     assert all(host.ended.is_set() for host in hosts)
 
 
@@ -120,12 +120,16 @@ async def test_engine_that_dies_takes_its_calls_with_it_and_the_other_goes_on() 
         pair.group.submit(SPEC, lost.receive)
         number = pair.group.submit(SPEC, kept.receive)
         changes: list[bool] = []
-        pair.group.watch(lambda: changes.append(pair.group.is_ready))
+        pair.group.watch(lambda: changes.append(pair.group.status.is_ready))
         first.die()
         await until(lambda: bool(lost.events))
         [error] = [event.error for event in lost.events if isinstance(event, Failed)]
         assert isinstance(error, ModelUnavailable)
-        assert pair.group.is_up and pair.group.is_ready and pair.group.trouble == ""
+        assert (
+            pair.group.status.is_up
+            and pair.group.status.is_ready
+            and pair.group.status.last_error == ""
+        )
         # Although the other one has more, requests go there.
         assert pair.group.submit(SPEC, kept.receive) == number + 1
         await second.read(Submit)
@@ -139,7 +143,7 @@ async def test_engine_that_dies_takes_its_calls_with_it_and_the_other_goes_on() 
         number = pair.group.submit(SPEC, kept.receive)
         assert (await pair.hosts[2].read(Submit)).request_id == number
         assert changes == [True, True]
-        assert pair.group.restarts == 1
+        assert pair.group.status.restarts == 1
 
 
 async def test_version_is_down_only_when_both_are() -> None:
@@ -147,12 +151,12 @@ async def test_version_is_down_only_when_both_are() -> None:
         for host in pair.hosts[:2]:
             host.die()
         await until(lambda: len(pair.hosts) == 4)
-        assert not (pair.group.is_up or pair.group.is_ready)
-        assert pair.group.trouble.startswith("its engine has failed")
+        assert not (pair.group.status.is_up or pair.group.status.is_ready)
+        assert pair.group.status.last_error.startswith("its engine has failed")
         with pytest.raises(ModelUnavailable):
             pair.group.submit(SPEC, Inbox().receive)
         pair.hosts[3].send(READY)
-        await until(lambda: pair.group.is_ready)
+        await until(lambda: pair.group.status.is_ready)
         pair.group.submit(SPEC, Inbox().receive)
         await pair.hosts[3].read(Submit)
         pair.hosts[2].send(READY)
@@ -160,7 +164,7 @@ async def test_version_is_down_only_when_both_are() -> None:
 
 async def test_statistics_are_sums() -> None:
     async with pair_running() as pair:
-        asked = asyncio.wrap_future(pair.group.ask())
+        asked = asyncio.wrap_future(pair.group.request_stats())
         for count, host in enumerate(pair.hosts, start=1):
             await host.read(GetStats)
             assert not asked.done()

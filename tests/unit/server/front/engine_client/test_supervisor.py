@@ -24,7 +24,7 @@ class FakeEngine:
         self.discarded = 0
         self.on_start: Callable[[], None] = lambda: None
 
-    def discard(self) -> None:
+    def terminate(self) -> None:
         self.discarded += 1
 
     def load(self) -> None:
@@ -53,7 +53,7 @@ class Rig:
         monkeypatch.setattr(asyncio, "sleep", self._nap)
 
     def _note(self) -> None:
-        trouble = "" if self.supervisor.is_trusted else self.supervisor.trouble
+        trouble = "" if self.supervisor.is_trusted else self.supervisor.last_error
         self.notes.append((self.supervisor.is_trusted, trouble))
 
     async def _nap(self, delay_s: float) -> None:

@@ -26,15 +26,15 @@ from seqserve_server.contract.events import (
     TopTokens,
 )
 from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.messages import StatsReply
+from seqserve_server.contract.messages import Ready, StatsReply
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, ScoreSpec, Spec
 from seqserve_server.contract.stats import EngineStats
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.engine_client.client import Receive
 from seqserve_server.front.engine_client.group import EngineGroup
+from seqserve_server.front.engine_client.status import EngineStatus
 
-SLOTS, MAX_ROWS = 4, 4
 BUSY, BROKEN = "busy", "broken"
 """A source that begins with this word is refused at its first try, or fails."""
 _RETRY_S = 0.001
@@ -52,6 +52,7 @@ class ScriptedEngines(EngineGroup):
 
     def __init__(self, manifest: Manifest, tokenizer: Tokenizer) -> None:
         super().__init__([], label=manifest.label)
+        self.capacity = Ready(slots=4, max_rows=4, cache_bytes=0)
         self._manifest, self._tokenizer = manifest, tokenizer
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._ids = itertools.count()
@@ -64,20 +65,17 @@ class ScriptedEngines(EngineGroup):
         self.specs.clear()
         self._refused.clear()
 
-    slots = SLOTS  # type: ignore[assignment]
-    max_rows = MAX_ROWS  # type: ignore[assignment]
-    cache_bytes = 0  # type: ignore[assignment]
-    is_up = is_ready = True  # type: ignore[assignment]
+    status = EngineStatus(is_up=True, is_ready=True, last_error="", restarts=0, pids=())  # type: ignore[assignment]
     last_reply = StatsReply(0, 0, EngineStats())  # type: ignore[assignment]
 
     @property
     def pending(self) -> int:
         return len(self._tasks)
 
-    def ask(self) -> Future[StatsReply]:
-        asked: Future[StatsReply] = Future()
-        asked.set_result(self.last_reply)
-        return asked
+    def request_stats(self) -> Future[StatsReply]:
+        reply: Future[StatsReply] = Future()
+        reply.set_result(self.last_reply)
+        return reply
 
     def submit(self, spec: Spec, receive: Receive) -> int:
         self.specs.append(spec)

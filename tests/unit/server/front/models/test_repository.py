@@ -30,7 +30,11 @@ class FakeEngine:
 
     is_up: bool = True
     is_ready: bool = True
-    trouble: str = "its engine has failed"
+    last_error: str = "its engine has failed"
+
+    @property
+    def status(self) -> FakeEngine:
+        return self
 
 
 @dataclass(eq=False)
@@ -201,7 +205,7 @@ def test_version_follows_its_engine() -> None:
     engine.is_ready = False
     one.follow_engine()
     assert (one.state, one.reason) == (RESTARTING, "its engine has failed")
-    engine.trouble = "its engine has failed 2 times"
+    engine.last_error = "its engine has failed 2 times"
     one.follow_engine()
     assert one.reason == "its engine has failed 2 times"
     engine.is_ready = True

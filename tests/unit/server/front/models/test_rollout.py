@@ -161,7 +161,7 @@ def test_sound_versions_are_loaded(
         assert metrics.registry.get_sample_value("seqserve_slots", labels) == 2
     assert len(processes.launched) == processes.left == 2
     for model in repository.models():
-        model.engine.discard()
+        model.engine.terminate()
     assert processes.left == 0
 
 

@@ -106,7 +106,7 @@ class FakeLoader:
                 raise ArtifactError(f"{folder}: is {word}")
             engine.load()
         except BaseException:
-            engine.discard()
+            engine.terminate()
             raise
         return ServedModel(
             manifest=make_manifest(name=name, version=version),
@@ -247,10 +247,10 @@ async def test_older_version_drains_only_when_its_calls_have_ended(tmp_path: Pat
         with pytest.raises(ModelUnavailable, match="m/1 is being unloaded"):
             watched.called(1)
         # Whoever has it may still submit: a batch does so bit by bit.
-        assert model.engine.is_up
+        assert model.engine.status.is_up
         model.calls.leave()
         await watched.until(v1=AVAILABLE, v2=READY)
-        assert not model.engine.is_up
+        assert not model.engine.status.is_up
         assert watched.loader.hosts[0].has_ended
         with pytest.raises(ModelNotLoaded, match="m/1 is not loaded"):
             watched.called(1)

@@ -9,6 +9,7 @@ from tests.unit.server.front.echo import byte_tokenizer, manifest
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
+from seqserve_server.contract.messages import Ready
 from seqserve_server.contract.provider import Provider
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models.repository import ServedModel
@@ -18,7 +19,7 @@ Options = generation_pb2.GenerationOptions
 
 
 class Engine:
-    max_rows = 8
+    capacity = Ready(slots=8, max_rows=8, cache_bytes=0)
 
 
 def model() -> ServedModel:

@@ -380,7 +380,7 @@ async def test_all_say_the_same_of_a_version_whose_engine_restarts(service: Serv
 async def test_server_drains_without_its_engine(service: Service) -> None:
     service.hosts.may_launch.clear()
     service.hosts.last.break_down()
-    await until(lambda: not service.remote.is_up)
+    await until(lambda: not service.remote.status.is_up)
     assert await asyncio.wait_for(service.server.drain(3600), PATIENCE_S)
     service.hosts.may_launch.set()
 

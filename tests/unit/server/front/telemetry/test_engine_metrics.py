@@ -8,9 +8,10 @@ from concurrent.futures import Future
 import pytest
 from prometheus_client import CollectorRegistry
 
-from seqserve_server.contract.messages import StatsReply
+from seqserve_server.contract.messages import Ready, StatsReply
 from seqserve_server.contract.stats import EngineStats
 from seqserve_server.engine.stats_recorder import StatsRecorder
+from seqserve_server.front.engine_client.status import EngineStatus
 from seqserve_server.front.telemetry.call_metrics import VersionLabels
 from seqserve_server.front.telemetry.engine_metrics import EnginesCollector
 
@@ -26,21 +27,19 @@ def stats_of(rows: int) -> EngineStats:
 class Busy:
     """Stands where a remote engine would be: its answer can be held back."""
 
-    slots = 8
-    cache_bytes = 1000
-    restarts = 1
-    pids: tuple[int, ...] = ()
+    capacity = Ready(slots=8, max_rows=8, cache_bytes=1000)
 
-    def __init__(self, rows: int = 5) -> None:
+    def __init__(self, rows: int = 5, pids: tuple[int, ...] = ()) -> None:
+        self.status = EngineStatus(is_up=True, is_ready=True, last_error="", restarts=1, pids=pids)
         self.last_reply = StatsReply(3, rows, stats_of(rows), low_queue_depth=1)
-        self.asked: list[Future[StatsReply]] = []
+        self.requested: list[Future[StatsReply]] = []
         self.answers = True
 
-    def ask(self) -> Future[StatsReply]:
-        self.asked.append(Future())
+    def request_stats(self) -> Future[StatsReply]:
+        self.requested.append(Future())
         if self.answers:
-            self.asked[-1].set_result(self.last_reply)
-        return self.asked[-1]
+            self.requested[-1].set_result(self.last_reply)
+        return self.requested[-1]
 
 
 @pytest.fixture
@@ -93,10 +92,10 @@ def test_all_are_asked_before_one_is_waited_for(engines: EnginesCollector) -> No
     first.answers = False
 
     class Telling(Busy):
-        def ask(self) -> Future[StatsReply]:
+        def request_stats(self) -> Future[StatsReply]:
             # Only now does the first one answer.
-            first.asked[-1].set_result(first.last_reply)
-            return super().ask()
+            first.requested[-1].set_result(first.last_reply)
+            return super().request_stats()
 
     engines.add(FIRST, first)
     engines.add(SECOND, Telling())
@@ -124,8 +123,7 @@ def test_counters_do_not_fall_before_they_end(engines: EnginesCollector) -> None
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads /proc")
 def test_memory_and_cpu_time_are_those_of_the_process(engines: EnginesCollector) -> None:
-    busy, down = Busy(), Busy()
-    busy.pids = (os.getpid(),)
+    busy, down = Busy(pids=(os.getpid(),)), Busy()
     engines.add(FIRST, busy)
     engines.add(SECOND, down)
     memory = value(engines, "engine_resident_memory_bytes", FIRST)

@@ -10,8 +10,9 @@ from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from seqserve_server.contract.errors import QueueFull
-from seqserve_server.contract.messages import StatsReply
+from seqserve_server.contract.messages import Ready, StatsReply
 from seqserve_server.contract.stats import EngineStats
+from seqserve_server.front.engine_client.status import EngineStatus
 from seqserve_server.front.telemetry.call_metrics import Kind
 from seqserve_server.front.telemetry.metrics import Metrics
 
@@ -62,13 +63,11 @@ FAMILIES = {
 class Busy:
     """Stands where a remote engine would be."""
 
-    slots = 8
-    cache_bytes = 1000
-    restarts = 2
-    pids = (os.getpid(),)
+    capacity = Ready(slots=8, max_rows=8, cache_bytes=1000)
+    status = EngineStatus(is_up=True, is_ready=True, last_error="", restarts=2, pids=(os.getpid(),))
     last_reply = StatsReply(queue_depth=3, slots_in_use=5, stats=EngineStats())
 
-    def ask(self) -> Future[StatsReply]:
+    def request_stats(self) -> Future[StatsReply]:
         answer: Future[StatsReply] = Future()
         answer.set_result(self.last_reply)
         return answer

@@ -64,7 +64,7 @@ async def test_model_is_ready_if_it_takes_calls(
 async def test_nothing_is_ready_without_its_engine(service: Service) -> None:
     service.hosts.may_launch.clear()
     service.hosts.last.break_down()
-    await until(lambda: not service.remote.is_up)
+    await until(lambda: not service.remote.status.is_up)
     asked = open_inference_pb2.ModelReadyRequest(name="echo")
     assert not (await service.inference.ModelReady(asked)).ready
     assert not (await service.inference.ServerReady(open_inference_pb2.ServerReadyRequest())).ready

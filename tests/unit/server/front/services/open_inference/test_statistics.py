@@ -77,7 +77,7 @@ async def test_figures_survive_the_end_of_an_engine(service: Service) -> None:
     before = await statistics(service)
     service.hosts.may_launch.clear()
     service.hosts.last.break_down()
-    while service.remote.is_up:
+    while service.remote.status.is_up:
         await service.inference.ServerLive(open_inference_pb2.ServerLiveRequest())
     assert (await statistics(service)).inference_count == before.inference_count == 1
     service.hosts.may_launch.set()
