@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ from tests.unit.server.front.echo import byte_tokenizer, manifest
 
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.front.answer.joined import TextJoiner
+from seqserve_server.front.call.text_turns import at_once
 from seqserve_server.front.config import SegmentationMode
 from seqserve_server.front.request.languages import Affixes
 from seqserve_server.front.request.parts import Part, SourceReader
@@ -53,7 +53,7 @@ OPTIONS = DecodingOptions(max_decoding_length=48)
 
 def divided(text: str, segmentation: Segmentation) -> list[Part]:
     reader = SourceReader(MODEL, Affixes(), OPTIONS, segmentation=segmentation)
-    return asyncio.run(reader.read(text)).parts
+    return at_once(reader.read(text)).parts
 
 
 @given(TEXTS.filter(str.strip), SEGMENTATIONS)

@@ -77,6 +77,7 @@ class Bound(Enum):
     DEADLINE = "deadline"
     ATTENTION = "attention"
     ANSWERS = "answer_memory"
+    TEXTS = "text_memory"
 
 
 @dataclass(eq=False)

@@ -25,6 +25,8 @@ PAD, BOS, EOS, UNK = "<pad>", "<s>", "</s>", "<unk>"
 BYTE_TOKENS = [f"<0x{byte:02X}>" for byte in range(256)]
 # Ends the tokens that text of this side cannot become: no divided text contains a space.
 _OTHER_SIDE = " "
+# The library keeps the interpreter lock while it encodes a text, but not while it encodes a batch.
+_SHORT_CHARACTERS = 1024
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -255,10 +257,15 @@ class _Side:
         return id_ if id_ is not None and id_ < self._size else None
 
     def divide(self, text: str) -> list[int]:
-        return self._with_end(self.library.encode(text, add_special_tokens=False).ids)
+        if len(text) <= _SHORT_CHARACTERS:
+            return self._with_end(self.library.encode(text, add_special_tokens=False).ids)
+        return self.divide_all([text])[0]
 
     def pieces(self, text: str) -> Pieces:
-        encoding = self.library.encode(text, add_special_tokens=False)
+        if len(text) <= _SHORT_CHARACTERS:
+            encoding = self.library.encode(text, add_special_tokens=False)
+        else:
+            [encoding] = self.library.encode_batch([text], add_special_tokens=False)
         return Pieces(self._without_controls(encoding.ids), encoding.offsets)
 
     def divide_all(self, texts: Sequence[str]) -> list[list[int]]:

@@ -21,17 +21,19 @@ from seqserve.bearer import token_of
 from seqserve.token_entry import Scope
 from seqserve_server.contract import logs
 from seqserve_server.contract.errors import (
+    Bound,
     DeadlinePassed,
     PermissionDenied,
     ServiceError,
     Unauthenticated,
 )
 from seqserve_server.front.call import wire
-from seqserve_server.front.call.answer_memory import AnswerMemory
 from seqserve_server.front.call.connections import peer_name
+from seqserve_server.front.call.fair_memory import FairMemory
 from seqserve_server.front.call.grpc_services import legible
 from seqserve_server.front.call.server_call import ServerCall, has_passed
 from seqserve_server.front.call.status import Failure, failure_of
+from seqserve_server.front.call.text_turns import TextTurns
 from seqserve_server.front.call.wire import Handler
 from seqserve_server.front.models.active_calls import ActiveCalls
 from seqserve_server.front.security.auth_tokens import Tokens
@@ -51,6 +53,9 @@ _OURS = ("/seqserve.v1.", "/inference.")
 _GRPCS = "/grpc."
 _log = logging.getLogger(__name__)
 
+# Two callers may have a text of a megabyte read at the same time.
+_TEXT_BYTES = 128_000_000
+
 _auth_name: ContextVar[str] = ContextVar("auth_name", default="")
 """Name of the token of the call that arrives, before it has a :class:`ServerCall`."""
 
@@ -64,14 +69,16 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         tracing: Tracing | None = None,
         *,
         caller_metadata: str = "",
-        memory: AnswerMemory | None = None,
+        memory: FairMemory | None = None,
     ) -> None:
         """Takes where calls are reported, the metadata key that names the client, if any, and the
         memory for answers."""
         self._metrics = metrics
         self._tracing = tracing
         self._caller_metadata = caller_metadata
-        self._memory = memory or AnswerMemory()
+        self._memory = memory or FairMemory()
+        self._text_memory = FairMemory(_TEXT_BYTES, bound=Bound.TEXTS)
+        self._text_turns = TextTurns()
         # One large answer is written at a time, so that many that end together delay no other call.
         self._writing = asyncio.Lock()
         self._wrapped: dict[str, wire.Handler] = {}
@@ -123,6 +130,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
             remaining_s=context.time_remaining,
             count_refusal=self._metrics.refused,
             memory=self._memory,
+            text_memory=self._text_memory,
+            text_turns=self._text_turns,
             writing=self._writing,
         )
         # Not when the handler returns: gRPC then holds the answer until the client has taken it.
@@ -200,10 +209,11 @@ class _RunningCall:
             self._report(OK)
         elif self._ended_by is not None and isinstance(error, asyncio.CancelledError):
             await self._fail(self._ended_by)
-        elif isinstance(error, Exception):
-            await self._fail(error)
-        else:
+        elif isinstance(error, asyncio.CancelledError | GeneratorExit):
             self._report(self._why_cancelled())
+        else:
+            # A panic of the tokenizer's library is no Exception.
+            await self._fail(error)
 
     def end(self, error: ServiceError) -> None:
         """Ends the call with an error, wherever its handler is."""
@@ -211,7 +221,7 @@ class _RunningCall:
         self._ended_by = error
         self._task.cancel()
 
-    async def _fail(self, error: Exception) -> None:
+    async def _fail(self, error: BaseException) -> None:
         call = self._call
         failure = failure_of(error, call.request_id)
         code = failure.outcome.code

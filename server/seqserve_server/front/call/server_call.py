@@ -11,17 +11,25 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
 from seqserve.v1 import generation_pb2
-from seqserve_server.contract.errors import Draining, ServiceError
-from seqserve_server.front.call.answer_memory import MAX_WAIT_S, AnswerMemory, Reservation
+from seqserve_server.contract.errors import Bound, Draining, ServiceError
 from seqserve_server.front.call.answer_size import AnswerSize, held_bytes
+from seqserve_server.front.call.fair_memory import MAX_WAIT_S, FairMemory, Reservation
 from seqserve_server.front.call.status import failure_within
+from seqserve_server.front.call.text_turns import Steps, TextTurns, at_once
 from seqserve_server.front.models.repository import Repository, ServedModel
 from seqserve_server.front.telemetry.call_record import CallRecord
+
+Result = TypeVar("Result")
+
+# Texts that are read at once; they take a millisecond or two.
+_FEW_CHARACTERS = 2048
+# What the tokens of a text take, of scripts whose characters have several each.
+_CHARACTER_BYTES = 64
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,10 +42,14 @@ class ServerCall(CallRecord):
     """Counts a request that ended with an error, in the metrics."""
     kept: list[ServedModel] = field(default_factory=list)
     """The versions that the call was given; they stay loaded until its end."""
-    memory: AnswerMemory = field(default_factory=AnswerMemory)
+    memory: FairMemory = field(default_factory=FairMemory)
     """Of all calls of the server."""
     reservation: Reservation | None = None
     """Memory for the answer; many requests of a call may share one."""
+    text_memory: FairMemory = field(default_factory=lambda: FairMemory(bound=Bound.TEXTS))
+    """Of all calls of the server, for texts that are being read."""
+    text_turns: TextTurns = field(default_factory=TextTurns)
+    """Of all calls of the server."""
     writing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Of all calls of the server; held while a large answer is written."""
     reservations: set[Reservation] = field(default_factory=set)
@@ -84,6 +96,31 @@ class ServerCall(CallRecord):
         """Lets the versions go: the call is over."""
         while self.kept:
             self.kept.pop().calls.leave()
+
+    async def read(self, steps: Steps[Result], request: Message, num_characters: int) -> Result:
+        """Reads the texts of a request: short ones at once, long ones in turns with other callers.
+
+        Args:
+            steps: Reads the texts.
+            request: The request, which is held meanwhile.
+            num_characters: Length of all its texts.
+
+        Raises:
+            QueueFull: Texts of other calls are read for so long, or too many wait for it.
+            Exception: What the steps raise.
+        """
+        if num_characters <= _FEW_CHARACTERS:
+            return at_once(steps)
+        memory = self.text_memory
+        reservation = await memory.reserve(
+            self.client_id,
+            min(num_characters * _CHARACTER_BYTES, memory.max_per_caller),
+            held_bytes=2 * request.ByteSize(),
+        )
+        try:
+            return await self.text_turns.run(self.client_id, steps)
+        finally:
+            reservation.release()
 
     async def reserve(
         self,

@@ -37,7 +37,7 @@ class Failure:
     trailers: tuple[tuple[str, bytes], ...]
 
 
-def failure_of(error: Exception, request_id: str) -> Failure:
+def failure_of(error: BaseException, request_id: str) -> Failure:
     """Builds the status of a call; of a fault the client learns only the id that is in the log."""
     outcome = outcome_of(error)
     message = _message(error, outcome, request_id)
@@ -48,7 +48,7 @@ def failure_of(error: Exception, request_id: str) -> Failure:
     return Failure(outcome=outcome, field=_field(error), message=message, trailers=(trailer,))
 
 
-def failure_within(error: Exception, request_id: str) -> generation_pb2.Failure:
+def failure_within(error: BaseException, request_id: str) -> generation_pb2.Failure:
     """Builds the failure of one of many requests of a call, as a message."""
     outcome = outcome_of(error)
     return generation_pb2.Failure(
@@ -59,23 +59,23 @@ def failure_within(error: Exception, request_id: str) -> generation_pb2.Failure:
     )
 
 
-def _message(error: Exception, outcome: Outcome, request_id: str) -> str:
+def _message(error: BaseException, outcome: Outcome, request_id: str) -> str:
     if outcome is FAULT:
         return f"a fault of the server; its log has id {request_id}"
     return str(error)[:_MAX_CHARACTERS]
 
 
-def _field(error: Exception) -> str:
+def _field(error: BaseException) -> str:
     return error.field if isinstance(error, InvalidRequest) else ""
 
 
-def _retry_after_s(error: Exception) -> float | None:
+def _retry_after_s(error: BaseException) -> float | None:
     if isinstance(error, QueueFull):
         return error.retry_after_s
     return _UNAVAILABLE_RETRY_S if isinstance(error, ModelUnavailable | Draining) else None
 
 
-def _details(error: Exception) -> list[Message]:
+def _details(error: BaseException) -> list[Message]:
     if isinstance(error, InvalidRequest):
         violation = BadRequest.FieldViolation(field=error.field, description=error.reason)
         return [BadRequest(field_violations=[violation])]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest, ServiceError
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.front.call.text_turns import Steps
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.request.languages import Affixes
 from seqserve_server.front.request.splitting import Segmentation, Span, split, wrap
@@ -25,11 +25,8 @@ MAX_SEGMENTS = 4096
 """Maximum number of its segments, and of those of all texts of a batch."""
 MAX_CHARACTERS_PER_TOKEN = 32
 """A token rarely has more; a text that does is refused before it is tokenized."""
-Result = TypeVar("Result")
 _TOO_LONG = "split it into sentences, or set options.segmentation"
 _PART_BYTES, _TOKEN_BYTES = 200, 36
-# A longer text is read in a thread, so that other calls need not wait for it.
-_INLINE_CHARACTERS = 1024
 
 
 class Part(NamedTuple):
@@ -94,7 +91,7 @@ class SourceReader:
         self.max_tokens = model.manifest.limits.max_source_length
         """Most tokens that the model reads."""
 
-    async def read(self, text: str) -> Source:
+    def read(self, text: str) -> Steps[Source]:
         """Reads one source.
 
         Raises:
@@ -103,10 +100,11 @@ class SourceReader:
         """
         if not text.strip():
             raise InvalidRequest("source", "is empty")
-        read = self._undivided if self._segmentation is None else self._divided
-        return await _inline_if_short(read, text)
+        if self._segmentation is None:
+            return self._undivided(text)
+        return (yield from self._divided(text, self._segmentation))
 
-    async def read_all(self, texts: Sequence[str]) -> list[Source | ServiceError]:
+    def read_all(self, texts: Sequence[str]) -> Steps[list[Source | ServiceError]]:
         """Reads the sources of a batch; an error stands for its source.
 
         Raises:
@@ -116,10 +114,11 @@ class SourceReader:
         num_segments = 0
         for text in texts:
             try:
-                source = await self.read(text)
+                source = yield from self.read(text)
             except ServiceError as error:
                 sources.append(error)
                 continue
+            yield
             sources.append(source)
             num_segments += len(source.parts) if source.is_divided else 0
             if num_segments > MAX_SEGMENTS:
@@ -133,16 +132,18 @@ class SourceReader:
         self._check_tokens(part.tokens)
         return Source(text, [part], is_divided=False)
 
-    def _divided(self, text: str) -> Source:
-        assert self._segmentation is not None
+    def _divided(self, text: str, segmentation: Segmentation) -> Steps[Source]:
         if len(text) > MAX_CHARACTERS:
             raise _too_much(f"{len(text):,} characters", f"{MAX_CHARACTERS:,}")
         parts: list[Part] = []
-        for span in split(text, self._segmentation):
-            for part in self._parts(text[slice(*span)], span.begin):
-                if len(parts) == MAX_SEGMENTS:
-                    raise _too_much(f"more than {MAX_SEGMENTS:,} segments", f"{MAX_SEGMENTS:,}")
-                parts.append(part)
+        for spans in split(text, segmentation):
+            yield
+            for span in spans:
+                for part in self._parts(text[slice(*span)], span.begin):
+                    if len(parts) == MAX_SEGMENTS:
+                        raise _too_much(f"more than {MAX_SEGMENTS:,} segments", f"{MAX_SEGMENTS:,}")
+                    parts.append(part)
+                    yield
         return Source(text, parts, is_divided=True)
 
     def _parts(self, text: str, begin: int) -> Iterator[Part]:
@@ -201,7 +202,7 @@ class SourceReader:
             raise InvalidRequest("source", "has no character that the model reads")
 
 
-async def target_tokens(model: ServedModel, text: str, affixes: Affixes) -> list[int]:
+def target_tokens(model: ServedModel, text: str, affixes: Affixes) -> list[int]:
     """Tokenizes a target, the end token last, and adds what the model wants first.
 
     Raises:
@@ -209,7 +210,7 @@ async def target_tokens(model: ServedModel, text: str, affixes: Affixes) -> list
     """
     limit = model.manifest.limits.max_target_length
     _check_length("target", text, limit, model.manifest)
-    tokens = [*affixes.target, *await _inline_if_short(model.tokenizer.encode_target, text)]
+    tokens = [*affixes.target, *model.tokenizer.encode_target(text)]
     # The end token does not count.
     if len(tokens) - 1 > limit:
         reason = f"has {len(tokens) - 1} tokens; {model.manifest.label} writes at most {limit}"
@@ -221,12 +222,6 @@ def check_count(sources: int) -> None:
     """Checks the number of sources in a batch."""
     if not 1 <= sources <= MAX_SOURCES:
         raise InvalidRequest("sources", f"are {sources}; a call takes 1 to {MAX_SOURCES}")
-
-
-async def _inline_if_short(read: Callable[[str], Result], text: str) -> Result:
-    if len(text) <= _INLINE_CHARACTERS:
-        return read(text)
-    return await asyncio.to_thread(read, text)
 
 
 def _check_length(field: str, text: str, limit: int, manifest: Manifest, advice: str = "") -> None:

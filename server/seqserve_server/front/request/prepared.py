@@ -10,8 +10,8 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import ServiceError
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec, Priority
-from seqserve_server.front.call.answer_memory import MAX_WAIT_S
 from seqserve_server.front.call.answer_size import AnswerSize
+from seqserve_server.front.call.fair_memory import MAX_WAIT_S
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.engine_client.refusals import QueueKey
 from seqserve_server.front.models.repository import ServedModel
@@ -80,7 +80,7 @@ class Prepared:
 async def prepare(
     request: GenerateRequest, model: ServedModel, call: ServerCall, *, is_bulk: bool = False
 ) -> Prepared:
-    """Reads a request, and waits until there is memory for its answers.
+    """Reads a request, and waits until there is memory for its texts and for its answers.
 
     Args:
         request: A request for one source or for a batch.
@@ -109,7 +109,7 @@ async def prepare(
     )
     prepared = Prepared(
         model=model,
-        sources=await _sources(request, reader),
+        sources=await _sources(request, reader, call),
         sent_options=sent,
         options=options,
         affixes=affixes,
@@ -127,7 +127,10 @@ async def prepare(
     return prepared
 
 
-async def _sources(request: GenerateRequest, reader: SourceReader) -> list[Source | ServiceError]:
-    if isinstance(request, generation_pb2.GenerateBatchRequest):
-        return await reader.read_all(request.sources)
-    return [await reader.read(request.source)]
+async def _sources(
+    request: GenerateRequest, reader: SourceReader, call: ServerCall
+) -> list[Source | ServiceError]:
+    if isinstance(request, generation_pb2.GenerateRequest):
+        return [await call.read(reader.read(request.source), request, len(request.source))]
+    texts = request.sources
+    return await call.read(reader.read_all(texts), request, sum(map(len, texts)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import NamedTuple, Protocol
 
 import sentencex
@@ -14,6 +15,7 @@ from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.template import Template
 from seqserve_server.front.config import SegmentationMode
 
+_PIECE_CHARACTERS, _SETTLED_CHARACTERS = 2048, 1536
 # The line breaks of str.splitlines: a Unicode text may have others than "\n".
 _LINE = re.compile(r"[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
@@ -25,22 +27,57 @@ class Span(NamedTuple):
     end: int
 
 
-def split(text: str, segmentation: Segmentation) -> Iterator[Span]:
+def split(text: str, segmentation: Segmentation) -> Iterator[list[Span]]:
     """Yields the lines or the sentences of a text that are not blank, in order.
 
-    A sentence ends at the end of its line, too. Sentences end by the rules of Wikimedia's
-    sentencex, https://github.com/wikimedia/sentencex.
+    They come in lists, of a line or of a piece of one, so that a caller can pause between them: the
+    work for each list is bounded. A sentence ends at the end of its line, too. Sentences end by the
+    rules of Wikimedia's sentencex, https://github.com/wikimedia/sentencex.
     """
     for line in _LINE.finditer(text):
-        begin = line.start()
-        parts = [line[0]]
         if segmentation.mode is SegmentationMode.SENTENCES:
-            parts = sentencex.segment(segmentation.language, line[0])
-        for part in parts:
-            if stripped := part.strip():
-                left = begin + len(part) - len(part.lstrip())
-                yield Span(left, left + len(stripped))
-            begin += len(part)
+            yield from _sentences(line[0], line.start(), segmentation.language)
+        elif span := _stripped(line[0], line.start()):
+            yield [span]
+        else:
+            yield []
+
+
+def _sentences(line: str, begin: int, language: str) -> Iterator[list[Span]]:
+    """Yields the sentences of a line.
+
+    The time that sentencex takes grows with the square of what it gets, where quotation marks are
+    many. So a long line is divided piece by piece. Sentences near the end of a piece are divided
+    again with what follows them, because a quotation may go on there. Only a sentence that is as
+    long as a piece is cut.
+    """
+    first = 0
+    while first < len(line):
+        piece = line[first : first + _PIECE_CHARACTERS]
+        sentences = sentencex.segment(language, piece)
+        if first + len(piece) < len(line):
+            sentences = _settled(sentences) or [piece[: _border(piece, len(piece))]]
+        spans = []
+        for sentence in sentences:
+            if span := _stripped(sentence, begin + first):
+                spans.append(span)
+            first += len(sentence)
+        yield spans
+
+
+def _settled(sentences: list[str]) -> list[str]:
+    """Returns the sentences of a piece that what follows it cannot change."""
+    ends = list(accumulate(map(len, sentences[:-1])))
+    settled = [end for end in ends if end <= _SETTLED_CHARACTERS]
+    return sentences[: len(settled or ends)]
+
+
+def _stripped(text: str, begin: int) -> Span | None:
+    """Returns where a text is without the white space around it; None if it has nothing else."""
+    if not (stripped := text.strip()):
+        return None
+    left = begin + len(text) - len(text.lstrip())
+    return Span(left, left + len(stripped))
 
 
 # A token rarely has more characters; tokenizing all of a long rest for every part would take long.
@@ -84,10 +121,8 @@ def wrap(text: str, reader: Reader) -> Iterator[tuple[Span, list[int]]]:
             while end > 1 and len(tokens) > most:
                 end = _border(window, end - 1)
                 tokens = reader.tokens(window[:end].strip())
-        part = window[:end]
-        if stripped := part.strip():
-            left = begin + len(part) - len(part.lstrip())
-            yield Span(left, left + len(stripped)), tokens
+        if span := _stripped(window[:end], begin):
+            yield span, tokens
         begin += end
 
 
@@ -97,11 +132,11 @@ def _border(text: str, limit: int) -> int:
         ends = [match.end() for match in pattern.finditer(text, begin, limit + 1)]
         if ends := [end for end in ends if end <= limit]:
             return ends[-1]
-    # Not between a character and what belongs to it.
-    end = limit
-    while 1 < end < len(text) and (unicodedata.combining(text[end]) or text[end] in _JOINERS):
-        end -= 1
-    return max(end, 1)
+    # Not between a character and what belongs to it, unless that is more than half of the part.
+    for end in range(limit, limit // 2, -1):
+        if end == len(text) or not (unicodedata.combining(text[end]) or text[end] in _JOINERS):
+            return end
+    return max(limit, 1)
 
 
 EXCLUDED = ("target_prefix", "target_prefix_tokens")

@@ -11,16 +11,24 @@ from google.protobuf.message import Message
 from seqserve.v1 import generation_pb2
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.request import GenerateSpec, ScoreSpec
+from seqserve_server.contract.tokenizer import Pieces, Tokenizer
 from seqserve_server.front.answer.engine_call import EngineCall
 from seqserve_server.front.answer.response import weights_of
 from seqserve_server.front.call.answer_size import AnswerSize
 from seqserve_server.front.call.server_call import ServerCall
+from seqserve_server.front.call.text_turns import Steps
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.request.languages import Affixes, affixes_of
 from seqserve_server.front.request.options import default_options
 from seqserve_server.front.request.parts import SourceReader, target_tokens
 
+MAX_CHARACTERS = MAX_TOKENS = 100_000
+"""Longest text, in code points, and most tokens."""
+MAX_TOKENS_PER_CHARACTER = 4
+"""As many as the bytes of a character; a text whose normal form has more is refused."""
+
 _Request = generation_pb2.ScoreRequest | generation_pb2.AttentionRequest
+_AnyRequest = _Request | generation_pb2.TokenizeRequest
 
 
 async def score(
@@ -28,8 +36,8 @@ async def score(
 ) -> generation_pb2.ScoreResponse:
     """Scores a given target."""
     affixes = _affixes(model, request)
-    source = await _source_tokens(model, request.source, affixes, call)
-    target = await target_tokens(model, request.target, affixes)
+    source = await _source_tokens(model, request, affixes, call)
+    target = target_tokens(model, request.target, affixes)
     size = AnswerSize.scored(len(source), len(target), model.tokenizer.token_bytes)
     await call.reserve(size, request)
     spec = ScoreSpec(
@@ -59,9 +67,9 @@ async def attention(
 ) -> generation_pb2.AttentionResponse:
     """Returns the attention of a target, which is generated if the request has none."""
     affixes = _affixes(model, request)
-    source = await _source_tokens(model, request.source, affixes, call)
+    source = await _source_tokens(model, request, affixes, call)
     if request.HasField("target"):
-        target = await target_tokens(model, request.target, affixes)
+        target = target_tokens(model, request.target, affixes)
         await _reserve(model, source, len(target), request, call)
     else:
         most = model.manifest.limits.max_target_length + 1
@@ -95,7 +103,7 @@ async def attention(
     )
 
 
-def _affixes(model: ServedModel, request: _Request) -> Affixes:
+def _affixes(model: ServedModel, request: _AnyRequest) -> Affixes:
     return affixes_of(
         request.source_language,
         request.target_language,
@@ -106,10 +114,11 @@ def _affixes(model: ServedModel, request: _Request) -> Affixes:
 
 
 async def _source_tokens(
-    model: ServedModel, text: str, affixes: Affixes, call: ServerCall
+    model: ServedModel, request: _Request, affixes: Affixes, call: ServerCall
 ) -> list[int]:
     reader = SourceReader(model, affixes, default_options(model.manifest))
-    [part] = (await reader.read(text)).parts
+    source = await call.read(reader.read(request.source), request, len(request.source))
+    [part] = source.parts
     call.facts["source_tokens"] = len(part.tokens)
     return part.tokens
 
@@ -121,10 +130,6 @@ async def _reserve(
     await call.reserve(size, request)
 
 
-MAX_CHARACTERS = MAX_TOKENS = 100_000
-"""Longest text, in code points, and most tokens."""
-
-
 async def tokenize(
     model: ServedModel, request: generation_pb2.TokenizeRequest, call: ServerCall
 ) -> generation_pb2.TokenizeResponse:
@@ -133,19 +138,15 @@ async def tokenize(
     if len(text) > MAX_CHARACTERS:
         reason = f"has {len(text):,} characters; a call takes at most {MAX_CHARACTERS:,}"
         raise InvalidRequest("text", reason)
-    affixes = affixes_of(
-        request.source_language, request.target_language, model.manifest, tokenizer, section=""
-    )
+    affixes = _affixes(model, request)
+    max_tokens = MAX_TOKENS_PER_CHARACTER * len(text)
+    await call.reserve(AnswerSize.tokenized(max_tokens, tokenizer.token_bytes), request)
+    steps = _tokenized(tokenizer, text, affixes, is_target=request.is_target)
+    pieces, length = await call.read(steps, request, len(text))
+    if len(pieces.ids) > max_tokens:
+        reason = f"has {len(pieces.ids):,} tokens, more than {MAX_TOKENS_PER_CHARACTER} a character"
+        raise InvalidRequest("text", reason)
     limits = model.manifest.limits
-    # In a thread, so that other calls need not wait for a long text.
-    pieces = await asyncio.to_thread(tokenizer.pieces, text, is_target=request.is_target)
-    if request.is_target:
-        length, max_length = len(affixes.target) + len(pieces.ids), limits.max_target_length
-    else:
-        read = await asyncio.to_thread(tokenizer.encode, affixes.text + text)
-        length, max_length = len(affixes.around(read)), limits.max_source_length
-    size = AnswerSize.tokenized(len(pieces.ids), tokenizer.token_bytes)
-    await call.reserve(size, request)
     call.facts["source_tokens"] = len(pieces.ids)
     return generation_pb2.TokenizeResponse(
         model=model.manifest.name,
@@ -155,8 +156,19 @@ async def tokenize(
         begins=[begin for begin, _ in pieces.offsets],
         ends=[end for _, end in pieces.offsets],
         length=length,
-        max_length=max_length,
+        max_length=limits.max_target_length if request.is_target else limits.max_source_length,
     )
+
+
+def _tokenized(
+    tokenizer: Tokenizer, text: str, affixes: Affixes, *, is_target: bool
+) -> Steps[tuple[Pieces, int]]:
+    """Divides a text into tokens, and counts all that a model reads or writes for it."""
+    pieces = tokenizer.pieces(text, is_target=is_target)
+    if is_target:
+        return pieces, len(affixes.target) + len(pieces.ids)
+    yield
+    return pieces, len(affixes.around(tokenizer.encode(affixes.text + text)))
 
 
 async def detokenize(

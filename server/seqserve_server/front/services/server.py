@@ -17,8 +17,8 @@ from grpc_reflection.v1alpha import reflection
 from seqserve.v1 import generation_pb2, generation_pb2_grpc, model_pb2, model_pb2_grpc
 from seqserve_server.contract.errors import Draining, StartupError
 from seqserve_server.front.address import address_of
-from seqserve_server.front.call.answer_memory import AnswerMemory
 from seqserve_server.front.call.connections import connection_arguments
+from seqserve_server.front.call.fair_memory import FairMemory
 from seqserve_server.front.call.grpc_services import HealthServicer
 from seqserve_server.front.call.interceptor import AuthorizationInterceptor, CallInterceptor
 from seqserve_server.front.config import ServeOptions
@@ -69,7 +69,7 @@ class Server:
         """
         self._rollout = rollout
         self._repository = rollout.repository
-        memory = AnswerMemory(options.max_answer_mb * 1_000_000, options.caller_share)
+        memory = FairMemory(options.max_answer_mb * 1_000_000, options.caller_share)
         metrics.show_answers(lambda: memory.reserved_bytes, lambda: memory.num_waiting)
         self._interceptor = CallInterceptor(
             metrics, tracing, caller_metadata=options.caller_metadata, memory=memory

@@ -153,7 +153,7 @@ class Metrics:
         """Begins the series of kept answers of a version, and gives the counts to write to."""
         return self._cache.of(VersionLabels.of(model, version))
 
-    def refused(self, model: str, error: Exception) -> None:
+    def refused(self, model: str, error: BaseException) -> None:
         """Counts a call, or one request of a bulk call, if its error is a refusal."""
         if reason := rejection_of(error):
             self._rejected.labels(reason, model).inc()

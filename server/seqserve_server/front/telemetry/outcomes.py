@@ -46,11 +46,11 @@ OUTCOMES: dict[type[errors.ServiceError], Outcome] = {
 }
 
 
-def outcome_of(error: Exception) -> Outcome:
+def outcome_of(error: BaseException) -> Outcome:
     """Finds the row of an error, or of its base class; any other exception is a fault."""
     return next((OUTCOMES[kind] for kind in type(error).__mro__ if kind in OUTCOMES), FAULT)
 
 
-def rejection_of(error: Exception) -> str:
+def rejection_of(error: BaseException) -> str:
     """Gives the label of an error in ``seqserve_rejected_total``; empty if it has none."""
     return error.bound.value if isinstance(error, errors.QueueFull) else outcome_of(error).rejected

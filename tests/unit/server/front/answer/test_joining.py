@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
 
 from seqserve_server.front.answer.joined import TextJoiner
@@ -9,7 +11,7 @@ from seqserve_server.front.request.splitting import Segmentation, split
 
 def joined(source: str, *texts: str, language: str = "en") -> str:
     joint = TextJoiner(source)
-    spans = split(source, Segmentation(SegmentationMode.SENTENCES, language))
+    spans = chain.from_iterable(split(source, Segmentation(SegmentationMode.SENTENCES, language)))
     pieces = [joint.add(span, text) for span, text in zip(spans, texts, strict=True)]
     text = "".join(pieces)
     assert joint.length == len(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from array import array
 from dataclasses import replace
 from typing import Any, cast
@@ -22,6 +21,7 @@ from seqserve_server.contract.provider import Provider
 from seqserve_server.front.answer.joined import JoinedAnswer
 from seqserve_server.front.answer.response import weights_of
 from seqserve_server.front.call.answer_size import AnswerSize
+from seqserve_server.front.call.text_turns import at_once
 from seqserve_server.front.config import SegmentationMode
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.request.languages import Affixes
@@ -133,7 +133,7 @@ def test_the_answer_to_a_text_in_segments_is_not_larger_than_estimated(
     reader = SourceReader(
         MODEL, Affixes(), options, segmentation=Segmentation(SegmentationMode.LINES)
     )
-    source = asyncio.run(reader.read(text))
+    source = at_once(reader.read(text))
     joined = JoinedAnswer(source, MODEL.manifest)
     for part in source.parts:
         joined.add(part, generation_pb2.GenerateResponse.FromString(response.SerializeToString()))

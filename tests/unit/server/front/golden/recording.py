@@ -33,7 +33,7 @@ from seqserve.v1 import generation_pb2
 from seqserve_server.contract import logs
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.request import GenerateSpec, Spec
-from seqserve_server.front.call.answer_memory import AnswerMemory
+from seqserve_server.front.call.fair_memory import FairMemory
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.models.lifecycle import ModelState
 from seqserve_server.front.models.repository import Entry, Repository, ServedModel
@@ -128,15 +128,13 @@ def recorded() -> Iterator[tuple[Call, dict[str, Any]]]:
 
 
 def _watched_memory(reserved: list[list[float]]) -> Any:
-    reserve = AnswerMemory.reserve
+    reserve = FairMemory.reserve
 
-    async def watched(
-        memory: AnswerMemory, caller: str, size: int, *, held_bytes: int, max_wait_s: float
-    ) -> Any:
-        reserved.append([size, held_bytes, max_wait_s])
-        return await reserve(memory, caller, size, held_bytes=held_bytes, max_wait_s=max_wait_s)
+    async def watched(memory: FairMemory, caller: str, size: int, **more: float) -> Any:
+        reserved.append([size, *more.values()])
+        return await reserve(memory, caller, size, **more)  # type: ignore[arg-type]
 
-    return mock.patch.object(AnswerMemory, "reserve", watched)
+    return mock.patch.object(FairMemory, "reserve", watched)
 
 
 def _collect(lines: list[dict[str, Any]]) -> Any:

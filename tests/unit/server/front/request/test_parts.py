@@ -10,6 +10,7 @@ from tests.unit.server.front.echo import MAX_SOURCE, MAX_TARGET, byte_tokenizer,
 from seqserve_server.contract.errors import InvalidRequest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
+from seqserve_server.front.call.text_turns import at_once
 from seqserve_server.front.config import SegmentationMode
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models.repository import ServedModel
@@ -35,29 +36,29 @@ def reader(affixes: Affixes | None = None, mode: SegmentationMode | None = None)
     "source",
     ["", " ", "\n\t", "\u3000\u2028", "a" * MAX_SOURCE, "a" * 1025, "a" * (MAX_SOURCE * 32 + 1)],
 )
-async def test_sources_refused(source: str) -> None:
+def test_sources_refused(source: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        await reader().read(source)
+        at_once(reader().read(source))
     assert caught.value.field == "source"
     assert len(str(caught.value)) < 200
 
 
 @pytest.mark.parametrize("source", ["a", " a ", "a" * (MAX_SOURCE - 1)])
-async def test_sources_accepted(source: str) -> None:
-    read = await reader().read(source)
+def test_sources_accepted(source: str) -> None:
+    read = at_once(reader().read(source))
     [part] = read.parts
     assert (read.text_of(part), part.tokens) == (source, MODEL.tokenizer.encode(source))
     assert read.only is part and not read.is_divided
 
 
-async def test_tokens_that_the_model_adds_count_too() -> None:
+def test_tokens_that_the_model_adds_count_too() -> None:
     affixes = Affixes(after=(5,))
-    assert (await reader(affixes).read("a" * (MAX_SOURCE - 2))).num_tokens == MAX_SOURCE
+    assert at_once(reader(affixes).read("a" * (MAX_SOURCE - 2))).num_tokens == MAX_SOURCE
     with pytest.raises(InvalidRequest, match="the end token and 1 of the model; echo/1 reads at"):
-        await reader(affixes).read("a" * (MAX_SOURCE - 1))
+        at_once(reader(affixes).read("a" * (MAX_SOURCE - 1)))
 
 
-async def test_each_part_is_tokenized_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_part_is_tokenized_once(monkeypatch: pytest.MonkeyPatch) -> None:
     encoded: list[str] = []
     encode = MODEL.tokenizer.encode
 
@@ -66,15 +67,16 @@ async def test_each_part_is_tokenized_once(monkeypatch: pytest.MonkeyPatch) -> N
         return encode(text)
 
     monkeypatch.setattr(MODEL.tokenizer, "encode", counted)
-    source = await reader(mode=SegmentationMode.SENTENCES).read("It rains. We go.  Now\nfour")
+    steps = reader(mode=SegmentationMode.SENTENCES).read("It rains. We go.  Now\nfour")
+    source = at_once(steps)
     assert encoded == [source.text_of(part) for part in source.parts]
     assert len(encoded) == 4 and source.only is None
 
 
-async def test_a_target_may_be_empty_and_has_a_longest_length() -> None:
-    assert await target_tokens(MODEL, "", Affixes()) == [MODEL.tokenizer.eos_id]
-    assert len(await target_tokens(MODEL, "a" * MAX_TARGET, Affixes())) == MAX_TARGET + 1
+def test_a_target_may_be_empty_and_has_a_longest_length() -> None:
+    assert target_tokens(MODEL, "", Affixes()) == [MODEL.tokenizer.eos_id]
+    assert len(target_tokens(MODEL, "a" * MAX_TARGET, Affixes())) == MAX_TARGET + 1
     for text in ("a" * (MAX_TARGET + 1), "a" * (MAX_TARGET * 32 + 1)):
         with pytest.raises(InvalidRequest) as caught:
-            await target_tokens(MODEL, text, Affixes())
+            target_tokens(MODEL, text, Affixes())
         assert caught.value.field == "target"

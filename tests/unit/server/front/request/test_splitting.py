@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import pytest
+import sentencex
 
 from seqserve_server.front.config import SegmentationMode
 from seqserve_server.front.request.splitting import Segmentation, split
@@ -47,7 +50,7 @@ WRONG = {
 
 
 def divided(text: str, mode: str, language: str = "en") -> str:
-    spans = split(text, Segmentation(SegmentationMode(mode), language))
+    spans = chain.from_iterable(split(text, Segmentation(SegmentationMode(mode), language)))
     return "|".join(text[slice(*span)] for span in spans)
 
 
@@ -81,3 +84,51 @@ def test_blank_lines_are_no_segments(mode: str) -> None:
 
 def test_an_unknown_language_has_the_rules_of_many() -> None:
     assert divided("One. Two.", "sentences", "tlh_Piqd") == "One.|Two."
+
+
+HOSTILE = {
+    "opening quotes": "«",
+    "dialogue": "「はい。」",
+    "typographic quotes": "“",
+    "apostrophes": "'",
+    "accents": "e\u0301",
+    "spaces": " ",
+    "no end": "word ",
+    "many ends": "a. ",
+    "one word": "x",
+}
+
+
+@pytest.mark.parametrize("repeated", HOSTILE.values(), ids=HOSTILE)
+@pytest.mark.parametrize("language", ["en", "ja"])
+def test_the_work_for_a_line_grows_with_its_length_alone(
+    monkeypatch: pytest.MonkeyPatch, repeated: str, language: str
+) -> None:
+    """The library's time grows with the square of what it gets at once, so that is bounded."""
+    lengths: list[int] = []
+    segment = sentencex.segment
+
+    def counted(language: str, text: str) -> list[str]:
+        lengths.append(len(text))
+        return segment(language, text)
+
+    monkeypatch.setattr(sentencex, "segment", counted)
+    text = (repeated * 50_000)[:50_000]
+    divided_text = divided(text, "sentences", language)
+    assert divided_text.replace("|", "").replace(" ", "") == text.replace(" ", "")
+    assert max(lengths) <= 2048
+    assert sum(lengths) <= 3 * len(text)
+
+
+def test_a_long_line_has_the_sentences_of_short_ones() -> None:
+    sentence = 'He said: "It is 3.5 km. Come." Dr. Smith did not.'
+    alone = divided(sentence, "sentences")
+    text = " ".join([sentence] * 200)
+    assert divided(text, "sentences") == "|".join([alone] * 200)
+
+
+def test_a_sentence_longer_than_a_piece_is_cut_between_words() -> None:
+    text = "word " * 1000 + "end."
+    parts = divided(text, "sentences").split("|")
+    assert len(parts) > 1 and "".join(parts).replace(" ", "") == text.replace(" ", "")
+    assert {word for part in parts for word in part.split()} == {"word", "end."}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seqserve_server.contract.errors import Bound, QueueFull
-from seqserve_server.front.call.answer_memory import AnswerMemory, Reservation
+from seqserve_server.front.call.fair_memory import FairMemory, Reservation
 
 MB, KB = 1_000_000, 1000
 
@@ -21,12 +21,12 @@ async def settled() -> None:
         await asyncio.sleep(0)
 
 
-def begun(memory: AnswerMemory, caller: str, size: int, **more: Any) -> asyncio.Task[Reservation]:
+def begun(memory: FairMemory, caller: str, size: int, **more: Any) -> asyncio.Task[Reservation]:
     return asyncio.create_task(memory.reserve(caller, size, **more))
 
 
 async def test_bytes_are_reserved_until_they_are_released() -> None:
-    memory = AnswerMemory(1000 * MB)
+    memory = FairMemory(1000 * MB)
     first = await memory.reserve("a", 300 * MB)
     second = await memory.reserve("b", 100 * MB)
     assert memory.reserved_bytes == 400 * MB
@@ -40,7 +40,7 @@ async def test_bytes_are_reserved_until_they_are_released() -> None:
 
 
 async def test_one_caller_leaves_room_for_others() -> None:
-    memory = AnswerMemory(1000 * MB, caller_share=0.5)
+    memory = FairMemory(1000 * MB, caller_share=0.5)
     assert memory.max_per_caller == 500 * MB
     await memory.reserve("a", 500 * MB)
     more = begun(memory, "a", MB)
@@ -52,7 +52,7 @@ async def test_one_caller_leaves_room_for_others() -> None:
 
 
 async def test_a_caller_alone_may_have_all_with_a_share_of_1() -> None:
-    memory = AnswerMemory(1000 * MB, caller_share=1.0)
+    memory = FairMemory(1000 * MB, caller_share=1.0)
     await memory.reserve("a", 1000 * MB)
     more = begun(memory, "b", MB)
     await settled()
@@ -61,7 +61,7 @@ async def test_a_caller_alone_may_have_all_with_a_share_of_1() -> None:
 
 
 async def test_waiting_calls_are_served_in_turn() -> None:
-    memory = AnswerMemory(1000 * MB, caller_share=1.0)
+    memory = FairMemory(1000 * MB, caller_share=1.0)
     held = [await memory.reserve("x", 250 * MB) for _ in range(4)]
     served: list[str] = []
 
@@ -83,13 +83,13 @@ async def test_waiting_calls_are_served_in_turn() -> None:
 
 
 async def test_a_large_one_does_not_hold_up_other_callers() -> None:
-    memory = AnswerMemory(1000 * MB)
+    memory = FairMemory(1000 * MB)
     await memory.reserve("a", 300 * MB)
     large = begun(memory, "a", 250 * MB)
     await settled()
     await memory.reserve("b", 100 * MB)
-    # Nor is it passed by later calls of its own caller.
-    later = begun(memory, "a", MB)
+    # Nor is it passed by later calls of its own caller, unless they are small.
+    later = begun(memory, "a", 100 * MB)
     await settled()
     assert not large.done() and not later.done()
     large.cancel()
@@ -98,7 +98,7 @@ async def test_a_large_one_does_not_hold_up_other_callers() -> None:
 
 
 async def test_a_cancelled_call_waits_no_longer_and_holds_nothing() -> None:
-    memory = AnswerMemory(1000 * MB)
+    memory = FairMemory(1000 * MB)
     held = await memory.reserve("a", 500 * MB)
     waiting = begun(memory, "a", 100 * MB)
     await settled()
@@ -111,7 +111,7 @@ async def test_a_cancelled_call_waits_no_longer_and_holds_nothing() -> None:
 
 
 async def test_a_call_that_is_cancelled_first_is_not_served() -> None:
-    memory = AnswerMemory(1000 * MB)
+    memory = FairMemory(1000 * MB)
     held = await memory.reserve("a", 500 * MB)
     waits = [begun(memory, "a", 100 * MB) for _ in range(2)]
     await settled()
@@ -123,7 +123,7 @@ async def test_a_call_that_is_cancelled_first_is_not_served() -> None:
 
 
 async def test_a_wait_has_an_end() -> None:
-    memory = AnswerMemory(1000 * MB)
+    memory = FairMemory(1000 * MB)
     await memory.reserve("a", 500 * MB)
     with pytest.raises(QueueFull, match=r"the memory for answers .* free for 0\.01 s") as refusal:
         await memory.reserve("a", MB, max_wait_s=0.01)
@@ -133,7 +133,7 @@ async def test_a_wait_has_an_end() -> None:
 
 
 async def test_few_requests_may_wait() -> None:
-    memory = AnswerMemory(8_000 * KB, caller_share=0.5)
+    memory = FairMemory(8_000 * KB, caller_share=0.5)
     await memory.reserve("a", 4_000 * KB)
     # An eighth of the memory is for requests that wait, half of that for one caller.
     waits = [begun(memory, "a", KB, held_bytes=200 * KB) for _ in range(2)]
@@ -157,7 +157,7 @@ async def test_few_requests_may_wait() -> None:
 )
 async def test_no_call_is_forgotten(steps: list[tuple[str, int, str]]) -> None:
     """Whatever callers do, the bytes are bounded, and all calls are served in the end."""
-    memory = AnswerMemory(1000 * MB, caller_share=0.5)
+    memory = FairMemory(1000 * MB, caller_share=0.5)
     waits: list[asyncio.Task[Reservation]] = []
     for caller, size, action in steps:
         if action == "r" or not waits:
@@ -181,3 +181,16 @@ async def test_no_call_is_forgotten(steps: list[tuple[str, int, str]]) -> None:
             waits.remove(call)
     await settled()
     assert (memory.reserved_bytes, memory.num_waiting) == (0, 0)
+
+
+async def test_a_small_call_passes_large_ones_of_its_caller_that_wait() -> None:
+    memory = FairMemory(1000 * MB, caller_share=0.5)
+    held = await memory.reserve("a", 400 * MB)
+    large = begun(memory, "a", 400 * MB)
+    await asyncio.sleep(0)
+    small = await asyncio.wait_for(memory.reserve("a", MB), 20.0)
+    assert not large.done() and memory.num_waiting == 1
+    small.release()
+    held.release()
+    (await large).release()
+    assert memory.reserved_bytes == 0

@@ -1,4 +1,4 @@
-"""Bounds the memory of answers that callers have not taken yet.
+"""Memory that callers share: of answers that they have not taken yet, and of texts to be read.
 
 A call reserves what its answer may need before the engine begins, gives back what it does not need
 once the answer is there, and the rest when the call is over: when the network has taken the answer,
@@ -25,6 +25,12 @@ _RETRY_S = 1.0
 _WAITING_PART = 1 / 8
 # What gRPC and asyncio hold for a call that waits, beside its request.
 _WAITING_BYTES = 32 << 10
+# A call that needs less of what its caller may hold need not wait behind one that needs more.
+_SMALL_SHARE = 1 / 64
+_IN_USE = {
+    Bound.ANSWERS: "the memory for answers is in use: {}; read the answers of earlier calls first",
+    Bound.TEXTS: "the memory for texts is in use: {}; send long texts one after the other",
+}
 
 
 class SharedBytes:
@@ -71,11 +77,18 @@ class _Waiting:
     )
 
 
-class AnswerMemory:
-    """The memory of all answers of a server."""
+class FairMemory:
+    """Memory of one kind, of all calls of a server."""
 
-    def __init__(self, max_bytes: int = 256_000_000, caller_share: float = 0.5) -> None:
-        """Starts empty."""
+    def __init__(
+        self,
+        max_bytes: int = 256_000_000,
+        caller_share: float = 0.5,
+        *,
+        bound: Bound = Bound.ANSWERS,
+    ) -> None:
+        """Starts empty; ``bound`` is the reason of a refusal."""
+        self._bound = bound
         self._held = SharedBytes(max_bytes, caller_share)
         self._requests = SharedBytes(int(max_bytes * _WAITING_PART), caller_share)
         # Of each caller the calls that wait, in their order; the callers in that of their turns.
@@ -101,6 +114,8 @@ class AnswerMemory:
     ) -> Reservation:
         """Waits until a caller may hold so many more bytes, behind its own earlier calls.
 
+        A small call passes large ones that wait.
+
         Args:
             caller: Whose share they count for.
             size: At most :attr:`max_per_caller`.
@@ -110,7 +125,9 @@ class AnswerMemory:
         Raises:
             QueueFull: Too many calls wait already, or it has waited too long.
         """
-        if caller in self._waiting or not self._held.fits(caller, size):
+        is_small = size <= _SMALL_SHARE * self.max_per_caller
+        is_behind = caller in self._waiting and not is_small
+        if is_behind or not self._held.fits(caller, size):
             await self._wait(caller, size, _WAITING_BYTES + held_bytes, max_wait_s)
         else:
             self._held.take(caller, size)
@@ -118,7 +135,7 @@ class AnswerMemory:
 
     async def _wait(self, caller: str, size: int, held_bytes: int, max_wait_s: float) -> None:
         if not self._requests.fits(caller, held_bytes):
-            raise _full("calls wait for it already")
+            raise self._full("calls wait for it already")
         waiting = _Waiting(size)
         self._waiting.setdefault(caller, deque()).append(waiting)
         self._requests.take(caller, held_bytes)
@@ -132,10 +149,13 @@ class AnswerMemory:
             else:
                 self._leave(caller, waiting)
             if isinstance(error, TimeoutError):
-                raise _full(f"none was free for {max_wait_s:.3g} s") from None
+                raise self._full(f"none was free for {max_wait_s:.3g} s") from None
             raise
         finally:
             self._requests.give(caller, held_bytes)
+
+    def _full(self, reason: str) -> QueueFull:
+        return QueueFull(_IN_USE[self._bound].format(reason), _RETRY_S, self._bound)
 
     def _leave(self, caller: str, waiting: _Waiting) -> None:
         self._waiting[caller].remove(waiting)
@@ -170,7 +190,7 @@ class AnswerMemory:
 class Reservation:
     """Bytes that one call holds."""
 
-    def __init__(self, memory: AnswerMemory, caller: str, size: int) -> None:
+    def __init__(self, memory: FairMemory, caller: str, size: int) -> None:
         """Takes bytes that are reserved already."""
         self._memory = memory
         self._caller = caller
@@ -185,11 +205,3 @@ class Reservation:
     def release(self) -> None:
         """Gives back all bytes; again does nothing."""
         self.shrink(0)
-
-
-def _full(reason: str) -> QueueFull:
-    return QueueFull(
-        f"the memory for answers is in use: {reason}; read the answers of earlier calls first",
-        _RETRY_S,
-        Bound.ANSWERS,
-    )
