@@ -9,7 +9,7 @@ import grpc.aio
 
 from seqserve._transport.metadata import Metadata, MetadataSource, checked_metadata
 from seqserve._transport.method import Method
-from seqserve.bearer import metadata_of
+from seqserve.auth import metadata_of
 from seqserve.errors import OptionError
 from seqserve.target import channel_options, check_name, grpc_target, is_local
 from seqserve.tls import TLS

@@ -10,8 +10,7 @@ from collections.abc import Awaitable, Callable
 
 import grpc
 
-from seqserve.bearer import token_of
-from seqserve.token_entry import Scope
+from seqserve.auth import Scope, token_of
 from seqserve_server.contract.errors import PermissionDenied, ServiceError, Unauthenticated
 from seqserve_server.front.rpc.calls.server_call import auth_name
 from seqserve_server.front.rpc.calls.wire import Handler
