@@ -23,11 +23,10 @@ from seqserve.errors import (
     Unavailable,
     Unreachable,
 )
+from seqserve.model import Model, ModelState
 from seqserve.results import (
     AlignedToken,
     Hypothesis,
-    Model,
-    ModelState,
     Piece,
     Result,
     ScoreResult,
