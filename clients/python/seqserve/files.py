@@ -15,11 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Literal, TextIO, overload
 
-from seqserve.errors import OptionError, SeqserveError
-
-
-class NotWritten(SeqserveError):
-    """An output cannot be written, for instance because the disk is full."""
+from seqserve.errors import NotWritten, OptionError
 
 
 @overload

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from seqserve.errors import OptionError
-from seqserve.files import NotWritten, replaceable, written_whole
+from seqserve.errors import NotWritten, OptionError
+from seqserve.files import replaceable, written_whole
 
 
 def names(folder: Path) -> list[str]:

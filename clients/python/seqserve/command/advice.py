@@ -1,8 +1,18 @@
-"""Advice for users of the command, which an error of the client cannot give."""
+"""What an error means for a command: advice for its user, or the end of a run."""
 
 from __future__ import annotations
 
-from seqserve.errors import Overloaded, SeqserveError, Unauthenticated, Unavailable, Unreachable
+from seqserve.errors import (
+    CallError,
+    InvalidArgument,
+    NotFound,
+    Overloaded,
+    PermissionDenied,
+    SeqserveError,
+    Unauthenticated,
+    Unavailable,
+    Unreachable,
+)
 
 _NO_SERVER = "Is a server running there? `seqserve serve` starts one, --target names another."
 # Words of gRPC's messages, the first that fits; the certificate's faults before their class.
@@ -37,6 +47,8 @@ _BROKEN = "The connection broke; the server may have ended."
 _BUSY = "The server is busy: a longer --timeout-s waits longer for it."
 _TOKEN = "--token-file or SEQSERVE_TOKEN gives the token; `seqserve token` makes one."
 
+_FATAL = (Unavailable, NotFound, Unauthenticated, PermissionDenied)
+
 
 def advice_on(error: SeqserveError) -> str:
     """Returns a line of advice; empty if the error needs none."""
@@ -48,3 +60,10 @@ def advice_on(error: SeqserveError) -> str:
     if isinstance(error, Overloaded):
         return _BUSY
     return _TOKEN if isinstance(error, Unauthenticated) else ""
+
+
+def raise_if_fatal(error: CallError) -> None:
+    """Raises an error that concerns every source: no such model, a wrong option, no permission."""
+    is_option = isinstance(error, InvalidArgument) and error.field not in ("", "source")
+    if is_option or isinstance(error, _FATAL):
+        raise error

@@ -10,7 +10,7 @@ from typing import Any
 
 from seqserve import Client
 from seqserve.arguments import DEFAULT_TARGET, DEFAULT_TIMEOUT_S
-from seqserve.command.outages import outages_reported
+from seqserve.command.progress import outages_reported
 from seqserve.errors import OptionError
 from seqserve.options import option
 from seqserve.retry import RetryPolicy

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from seqserve import Client
 from seqserve.arguments import WINDOW
-from seqserve.command.fatal import raise_if_fatal
+from seqserve.command.advice import raise_if_fatal
 from seqserve.command.line_numbers import LineNumbers
 from seqserve.command.order import Order
 from seqserve.command.output_file import Output

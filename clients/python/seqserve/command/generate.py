@@ -19,14 +19,14 @@ from pathlib import Path
 from seqserve import Client, errors
 from seqserve._sync.worker_pool import WorkerPool
 from seqserve.arguments import BULK_CONCURRENCY, DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT_S, WINDOW
-from seqserve.command import interrupt
+from seqserve.command import process
+from seqserve.command.advice import raise_if_fatal
 from seqserve.command.connection import ModelCallOptions
 from seqserve.command.decoding import NEED_JSON, OUTPUT, DecodingOptions
-from seqserve.command.fatal import raise_if_fatal
 from seqserve.command.lines import STANDARD_INPUT, Lines, not_utf8
 from seqserve.command.order import Order
+from seqserve.command.process import OutputLost
 from seqserve.command.progress import Progress
-from seqserve.command.stdio import OutputLost
 from seqserve.command.writer import JsonWriter, TextWriter, Writer
 from seqserve.decoding import GenerateOptions
 from seqserve.options import flag_of, option, parse
@@ -157,7 +157,7 @@ def main(argv: list[str]) -> int:
     if options.texts:
         _run(options, writer, DEFAULT_TIMEOUT_S)
     else:
-        interrupt.last_word = lambda: _last_word(options.file, writer.count)
+        process.last_word = lambda: _last_word(options.file, writer.count)
         try:
             _run(options, writer, math.inf)
         except errors.SeqserveError as error:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 
 from seqserve.command.json_line import json_line
 from seqserve.command.line_numbers import LineNumbers
-from seqserve.command.stdio import OutputLost
+from seqserve.command.process import OutputLost
 from seqserve.errors import CallError
 from seqserve.results import Hypothesis, Piece, Result, SourceWarning
 
