@@ -69,6 +69,14 @@ def fail(status: int, *lines: str) -> int:
     return status
 
 
+def write_bytes(data: bytes) -> None:
+    """Writes to standard output what is not UTF-8."""
+    try:
+        sys.stdout.buffer.write(data)
+    except OSError as error:
+        _output_broken(error)
+
+
 def _reported(command: Callable[[], int]) -> int:
     try:
         _guard_streams()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable, Generator
@@ -14,6 +15,11 @@ from seqserve.availability import LOG
 _INTERVAL_S = 0.2
 # Source: ECMA-48, EL; understood by every terminal that is not "dumb".
 _CLEAR = "\r\x1b[K"
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Tells whether a stream is a terminal whose lines can be overwritten."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 class Progress:
