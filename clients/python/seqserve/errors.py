@@ -98,7 +98,13 @@ class DeadlineExceeded(CallError):
 
 
 class Cancelled(CallError):
-    """The call was cancelled."""
+    """The call was cancelled, by this client or by another side.
+
+    Attributes:
+        by_server: Whether the server, or a proxy before it, cancelled the call.
+    """
+
+    by_server = False
 
 
 class Unauthenticated(CallError):

@@ -28,7 +28,7 @@ import os
 import shlex
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING
 from enum import Enum
 from pathlib import Path
@@ -59,6 +59,7 @@ def option(
     metavar: str | None = None,
     group: str = "options",
     secret: bool = False,
+    has_variable: bool = True,
 ) -> Any:
     """Declares an option as a dataclass field.
 
@@ -75,9 +76,12 @@ def option(
         group: Heading in ``--help``.
         secret: Take the value from the variable alone, because every user of the machine can read a
             command line; the help of another option should name the variable.
+        has_variable: Whether a variable sets it too; not where the variable of that name belongs to
+            another program.
     """
     metadata = dict(help=help, minimum=minimum, maximum=maximum, fault=fault, secret=secret)
     metadata |= dict(positional=positional, short=short, metavar=metavar, group=group)
+    metadata |= dict(has_variable=has_variable)
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata, repr=not secret)
@@ -90,6 +94,7 @@ def parse(
     prog: str,
     description: str,
     epilog: str = "",
+    hidden: Collection[str] = (),
     environ: Mapping[str, str] | None = None,
     warns: bool = True,
 ) -> T:
@@ -101,6 +106,7 @@ def parse(
         prog: Name of the command, for the help.
         description: What the command does, for the help.
         epilog: Examples, for the help.
+        hidden: Names of options that the help leaves out, because it says where they are explained.
         environ: Environment; that of the process if None.
         warns: Whether to tell on standard error of misspelt variables.
 
@@ -113,20 +119,21 @@ def parse(
     """
     if warns:
         warn_of_misspelt(options, environ)
+    declared = _declared(options)
     parser = _Parser(
         prog=prog,
+        usage=" ".join([prog, *filter(None, (each.usage for each in declared)), "[OPTIONS]"]),
         description=description,
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    declared = _declared(options)
     groups: dict[str, Any] = {"options": parser}
     for each in declared:
         if not each.secret:
             if each.group not in groups:
                 groups[each.group] = parser.add_argument_group(each.group)
-            each.add_to(groups[each.group])
+            each.add_to(groups[each.group], is_hidden=each.name in hidden)
     words = _marked(argv)
     # argparse would take such a word for -h with an argument.
     unknown = [word for word in words if word.startswith("-h") and word != "-h"]
@@ -193,7 +200,8 @@ class _Option:
 
     def __init__(self, field: dataclasses.Field[Any], hint: Any) -> None:
         self.name, self.default = field.name, field.default
-        self.flag, self.variable = flag_of(field.name), variable_of(field.name)
+        self.flag = flag_of(field.name)
+        self.variable = variable_of(field.name) if field.metadata["has_variable"] else ""
         self.is_required = field.default is MISSING and field.default_factory is MISSING
         self.positional, self.secret = field.metadata["positional"], field.metadata["secret"]
         self.group = field.metadata["group"]
@@ -202,7 +210,21 @@ class _Option:
         self._is_many = typing.get_origin(self._kind) in (list, dict)
         self.is_switch = self._kind is bool
 
-    def add_to(self, group: Any) -> None:
+    @property
+    def usage(self) -> str:
+        """The option in the line of usage; empty if its flag may be left out."""
+        if not self.positional:
+            return f"{self.flag} {self._metavar}" if self.is_required else ""
+        name = self.name.upper() + (" ..." if self._is_many else "")
+        return name if self.is_required else f"[{name}]"
+
+    @property
+    def _metavar(self) -> str:
+        element = typing.get_args(self._kind)[0] if self._is_many else self._kind
+        return self._declared["metavar"] or _METAVARS.get(element, "VALUE")
+
+    def add_to(self, group: Any, *, is_hidden: bool) -> None:
+        """Adds the option to a parser or to a group of its options."""
         element = typing.get_args(self._kind)[0] if self._is_many else self._kind
         text = self._declared["help"].replace("%", "%%")
         if _is_enum(element):
@@ -212,15 +234,16 @@ class _Option:
             group.add_argument(self.name, nargs=nargs, metavar=self.name.upper(), help=text)
             return
         text += " May be repeated." if self._is_many else ""
-        text += f" [{self.variable}{self._shown_default()}]"
+        notes = "; ".join(filter(None, (self.variable, self._shown_default())))
+        text += f" [{notes}]" if notes else ""
+        text = argparse.SUPPRESS if is_hidden else text
         if self.is_switch:
             action = argparse.BooleanOptionalAction
             group.add_argument(self.flag, action=action, default=None, help=text)
         else:
-            metavar = self._declared["metavar"] or _METAVARS.get(element, "VALUE")
             repeated = "append" if self._is_many else "store"
             flags = filter(None, (self._declared["short"], self.flag))
-            group.add_argument(*flags, action=repeated, metavar=metavar, help=text)
+            group.add_argument(*flags, action=repeated, metavar=self._metavar, help=text)
 
     def value(self, given: Mapping[str, Any], environ: Mapping[str, str]) -> Any:
         """Returns the value of the flag or variable; MISSING if the default applies."""
@@ -229,22 +252,23 @@ class _Option:
             return self._converted(_unmarked(given[self.name]), self._kind, source)
         if self.positional:
             return MISSING
-        if text := environ.get(self.variable):
+        if self.variable and (text := environ.get(self.variable)):
             words = _shell_words(text, self.variable) if self._is_many else text
             return self._converted(words, self._kind, self.variable)
         if self.is_required:
-            raise OptionError(f"{self.flag} (or {self.variable}) is required; see --help")
+            variable = f" (or {self.variable})" if self.variable else ""
+            raise OptionError(f"{self.flag}{variable} is required; see --help")
         return MISSING
 
     def _shown_default(self) -> str:
         if self.is_required:
-            return "; required"
+            return "required"
         if self.default in (None, "", MISSING):
             return ""
         default = self.default.value if isinstance(self.default, Enum) else self.default
         if isinstance(default, bool):
-            return f"; {str(default).lower()}"
-        return f"; {default:g}" if isinstance(default, float) else f"; {default}"
+            return str(default).lower()
+        return f"{default:g}" if isinstance(default, float) else str(default)
 
     def _converted(self, value: Any, kind: Any, source: str) -> Any:
         if typing.get_origin(kind) is dict:

@@ -40,8 +40,11 @@ def misspelt_variables(
     Returns:
         The variable that was probably meant, by the one that is set.
     """
-    declared = dataclasses.fields(options)
-    known = [variable_of(each.name) for each in declared if not each.metadata["positional"]]
+    known = [
+        variable_of(each.name)
+        for each in dataclasses.fields(options)
+        if each.metadata["has_variable"] and not each.metadata["positional"]
+    ]
     strangers = set(os.environ if environ is None else environ) - {*known, *NAMESAKES}
     near = {
         name: difflib.get_close_matches(name, known, n=1, cutoff=_LIKENESS)

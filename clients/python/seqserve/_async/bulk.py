@@ -123,6 +123,7 @@ class BulkRun:
                 return True
             self._pause_s = self._attempts.delay_after(error)
             if self._pause_s is None:
+                self._attempts.explain(error)
                 raise
         finally:
             call.cancel()

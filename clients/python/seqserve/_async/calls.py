@@ -34,6 +34,7 @@ async def messages_of(
         except CallError as error:
             delay_s = None if answered else attempts.delay_after(error)
             if delay_s is None:
+                attempts.explain(error)
                 raise
         finally:
             call.cancel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from seqserve.errors import (
     CallError,
+    DeadlineExceeded,
     InvalidArgument,
     NotFound,
     Overloaded,
@@ -38,13 +39,14 @@ _NO_CONNECTION = {
         " --tls-client-certificate too."
     ),
     "SETTINGS": "That is not a gRPC server: is the port of --target right?",
-    "resol": "Is the host of --target right?",
+    "no address of": "Is the host of --target right?",
 }
 _STATE = (
     "The server answers, but not yet this call: `seqserve models` shows the state of its models."
 )
 _BROKEN = "The connection broke; the server may have ended."
 _BUSY = "The server is busy: a longer --timeout-s waits longer for it."
+_LATE = "--timeout-s gives a call more time; `seqserve models` shows how busy the server is."
 _TOKEN = "--token-file or SEQSERVE_TOKEN gives the token; `seqserve token` makes one."
 
 _FATAL = (Unavailable, NotFound, Unauthenticated, PermissionDenied)
@@ -59,6 +61,8 @@ def advice_on(error: SeqserveError) -> str:
         return _STATE if error.request_id else _BROKEN
     if isinstance(error, Overloaded):
         return _BUSY
+    if isinstance(error, DeadlineExceeded):
+        return _LATE
     return _TOKEN if isinstance(error, Unauthenticated) else ""
 
 

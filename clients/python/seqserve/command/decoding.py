@@ -18,10 +18,14 @@ SCORES = "return_scores"
 NEED_JSON = [each.name for each in DECLARATIONS.values() if each.group == OUTPUT]
 NEED_JSON.remove(SCORES)
 
+# Their variables are options of a server on this machine, which no client obeys.
+_OF_SERVER = {"segmentation"}
 _HEADINGS = {
     "alternatives": "alternatives, as many as --num-hypotheses",
     "sampling": "sampling, in place of search; any of these switches it on",
-    "constraints": "constraints; tokens are written as --json shows them, with ▁ for a space",
+    "constraints": (
+        "constraints; tokens are written as `generate --json` shows them, with ▁ for a space"
+    ),
 }
 
 
@@ -33,6 +37,7 @@ def _flag(declared: Declaration) -> tuple[str, object, object]:
         fault=partial(_fault, declared) if declared.bounds else None,
         metavar="SOURCE=TARGET" if declared.kind == dict[str, str] else None,
         group=_HEADINGS.get(declared.group, declared.group),
+        has_variable=declared.name not in _OF_SERVER,
     )
     return declared.name, declared.kind | None, flag
 

@@ -19,6 +19,7 @@ from seqserve.command.progress import Progress, is_terminal
 from seqserve.command.run.document_run import DocumentRun
 from seqserve.command.run.document_writer import document_writer
 from seqserve.command.run.source_file import STANDARD_INPUT, SourceFile, can_be_read_twice
+from seqserve.declarations import DECLARATIONS
 from seqserve.decoding import GenerateOptions
 from seqserve.documents.formats import Format, format_of, parser_of
 from seqserve.options import option, parse
@@ -30,6 +31,9 @@ byte order mark stay as they are. Without FILES it translates standard input to 
 
 While it writes OUT, translations are kept in a hidden file beside it. After a break, the same
 command takes them from there and goes on. OUT is there when it is complete.
+
+Options of `seqserve generate` for search, sampling, lengths and constraints apply too, such as
+--length-penalty and --suppress-tokens; `seqserve generate --help` explains them.
 
 A passage that fails stays as it is; standard error reports its line, and the exit status is 1. An
 error that concerns every passage (no such model, a wrong option, no permission) ends the run.
@@ -60,6 +64,12 @@ class TranslateOptions(ModelCallOptions, DecodingOptions):
         False, help="Translate each paragraph of plain text as one line: for lines of fixed width."
     )
     encoding: str = option("utf-8", help="Encoding of files without a byte order mark.")
+    timeout_s: float | None = option(
+        None,
+        help="Seconds for each file, with retries; inf for no limit, which is the default.",
+        minimum=0.001,
+        group="connection",
+    )
     concurrency: int = option(
         BULK_CONCURRENCY,
         help="Maximum number of passages under way: fewer leave more room for others.",
@@ -91,6 +101,10 @@ class TranslateOptions(ModelCallOptions, DecodingOptions):
         return self.out / file.name if len(self.files) > 1 or self.out.is_dir() else self.out
 
 
+# Of the options of decoding; `seqserve generate --help` explains them all.
+_SHOWN = {"source_language", "target_language", "beam_size", "terms", "shortlist"}
+
+
 def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status, which is 1 if a passage failed."""
     options = parse(
@@ -99,6 +113,7 @@ def main(argv: list[str]) -> int:
         prog="seqserve translate",
         description="Translates documents, and keeps all that is not their text.",
         epilog=_EPILOG,
+        hidden=DECLARATIONS.keys() - _SHOWN,
     )
     files = options.files or [STANDARD_INPUT]
     _check_outputs(options, files)

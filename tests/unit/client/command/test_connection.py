@@ -149,5 +149,5 @@ def test_nobody_there_is_reported_within_the_connect_timeout(
 ) -> None:
     status, out, err = seqserve("models", "--target", "127.0.0.1:1", "--connect-timeout-s", "0.3")
     assert (status, out) == (1, "")
-    assert "Connection refused" in err
+    assert "no connection to 127.0.0.1:1: Connection refused (" in err
     assert "Is a server running there?" in err

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from seqserve.command.run.journal import Journal
+from seqserve.command.translate import TranslateOptions
 from seqserve.documents.passage import Translation
+from seqserve.options import flag_of
 
 from ..fake_server import FakeServer
 
@@ -329,6 +333,35 @@ def test_a_run_that_translates_nothing_leaves_no_file(seqserve: Run, tmp_path: P
     path.write_text("fail NOT_FOUND\n")
     assert seqserve("translate", str(path), "-o", str(out))[0] == 1
     assert [each.name for each in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_limit_on_time_ends_the_run(seqserve: Run, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("hang\n")
+    status, _, err = seqserve("translate", str(path), "--timeout-s", "0.5")
+    report, advice = err.splitlines()
+    assert status == 1 and advice.startswith("--timeout-s gives a call more time")
+    assert report.startswith("seqserve: DEADLINE_EXCEEDED: not finished within 0.5 s; the call was")
+
+
+def test_the_help_names_only_options_that_the_command_has(
+    seqserve: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        seqserve("translate", "--help")
+    shown = capsys.readouterr().out
+    assert "`seqserve generate --help` explains them" in shown
+    named = set(re.findall(r"--[a-z-]*[a-z]", re.sub(r"`.*?`", "", shown, flags=re.S)))
+    own = {flag_of(field.name) for field in fields(TranslateOptions)}
+    assert {"--out", "--beam-size", "--terms"} <= named
+    assert {flag.replace("--no-", "--") for flag in named} - {"--help", "--tls-"} <= own
+
+
+def test_an_option_that_the_help_leaves_out_applies_too(
+    seqserve: Run, file: Path, server: FakeServer
+) -> None:
+    assert seqserve("translate", str(file), "--length-penalty", "0.5")[0] == 0
+    assert {request.options.length_penalty for request in server.requests} == {0.5}
 
 
 @pytest.mark.parametrize(
