@@ -175,11 +175,10 @@ def _declared(options: type[Any]) -> list[_Option]:
 
 
 def _marked(argv: Sequence[str]) -> list[str]:
-    """Marks the words after "--", which are no flags; argparse would lose it and take them so."""
-    if "--" not in argv:
-        return list(argv)
-    end = argv.index("--")
-    return [*argv[:end], *(_NO_FLAG + word for word in argv[end + 1 :])]
+    """Marks what is no flag: words after "--", and a value "--" (argparse would lose both)."""
+    end = argv.index("--") if "--" in argv else len(argv)
+    flags = (f"{word[:-2]}{_NO_FLAG}--" if word.endswith("=--") else word for word in argv[:end])
+    return [*flags, *(_NO_FLAG + word for word in argv[end + 1 :])]
 
 
 def _unmarked(value: Any) -> Any:

@@ -323,3 +323,7 @@ def test_the_help_shows_what_is_required_and_leaves_out_what_is_hidden(
     assert shown.startswith("usage: try --out PATH [OPTIONS]\n")
     assert "Mode. [a]" in shown and "rare" not in shown
     assert parsed("--out", "x", "--rare", "2").rare == 2
+
+
+def test_two_dashes_may_be_a_value() -> None:
+    assert parsed("--out", "x", "--mode=--").mode == "--"

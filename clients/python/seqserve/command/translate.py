@@ -101,8 +101,8 @@ class TranslateOptions(ModelCallOptions, DecodingOptions):
         return self.out / file.name if len(self.files) > 1 or self.out.is_dir() else self.out
 
 
-# Of the options of decoding; `seqserve generate --help` explains them all.
-_SHOWN = {"source_language", "target_language", "beam_size", "terms", "shortlist"}
+# `seqserve generate --help` explains the options of all groups.
+_SHOWN = {"languages", "beam search"}
 
 
 def main(argv: list[str]) -> int:
@@ -113,7 +113,7 @@ def main(argv: list[str]) -> int:
         prog="seqserve translate",
         description="Translates documents, and keeps all that is not their text.",
         epilog=_EPILOG,
-        hidden=DECLARATIONS.keys() - _SHOWN,
+        hidden=[each.name for each in DECLARATIONS.values() if each.group not in _SHOWN],
     )
     files = options.files or [STANDARD_INPUT]
     _check_outputs(options, files)

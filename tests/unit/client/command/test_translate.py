@@ -353,7 +353,7 @@ def test_the_help_names_only_options_that_the_command_has(
     assert "`seqserve generate --help` explains them" in shown
     named = set(re.findall(r"--[a-z-]*[a-z]", re.sub(r"`.*?`", "", shown, flags=re.S)))
     own = {flag_of(field.name) for field in fields(TranslateOptions)}
-    assert {"--out", "--beam-size", "--terms"} <= named
+    assert {"--out", "--beam-size"} <= named
     assert {flag.replace("--no-", "--") for flag in named} - {"--help", "--tls-"} <= own
 
 
