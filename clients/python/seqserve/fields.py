@@ -37,8 +37,11 @@ def set_fields(message: M, **values: Any) -> M:
 
     Raises:
         InvalidArgument: A value does not fit its field.
+        TypeError: There is no such field.
     """
     for name, value in values.items():
+        if name not in message.DESCRIPTOR.fields_by_name:
+            raise TypeError(f"there is no option {name!r}")
         if value is not None:
             set_field(message, name, value)
     return message

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Unpack
 
-from seqserve.decoding import BulkSource, GenerateOptions
+from seqserve.decoding import BulkSource, GenerateOptions, ModelOptions, SourceOptions
 from seqserve.errors import invalid_argument
 from seqserve.fields import set_field, set_fields
 from seqserve.v1 import generation_pb2, model_pb2
@@ -69,36 +69,36 @@ def generate_bulk_request(
 
 
 def score_request(
-    source: str, target: str, **fields: str | int | None
+    source: str, target: str, **options: Unpack[SourceOptions]
 ) -> generation_pb2.ScoreRequest:
     """Builds the request of Score."""
     request = set_field(generation_pb2.ScoreRequest(), "source", source)
     set_field(request, "target", target)
-    return set_fields(request, **fields)
+    return set_fields(request, **options)
 
 
 def attention_request(
-    source: str, target: str | None, **fields: str | int | None
+    source: str, target: str | None, **options: Unpack[SourceOptions]
 ) -> generation_pb2.AttentionRequest:
     """Builds the request of Attention."""
     request = set_field(generation_pb2.AttentionRequest(), "source", source)
-    return set_fields(request, target=target, **fields)
+    return set_fields(request, target=target, **options)
 
 
 def tokenize_request(
-    text: str, *, is_target: bool, **fields: str | int | None
+    text: str, *, is_target: bool, **options: Unpack[SourceOptions]
 ) -> generation_pb2.TokenizeRequest:
     """Builds the request of Tokenize."""
     request = set_field(generation_pb2.TokenizeRequest(), "text", text)
-    return set_fields(set_field(request, "is_target", is_target), **fields)
+    return set_fields(set_field(request, "is_target", is_target), **options)
 
 
 def detokenize_request(
-    token_ids: Sequence[int], **fields: str | int | None
+    token_ids: Sequence[int], **options: Unpack[ModelOptions]
 ) -> generation_pb2.DetokenizeRequest:
     """Builds the request of Detokenize."""
     request = set_field(generation_pb2.DetokenizeRequest(), "token_ids", token_ids)
-    return set_fields(request, **fields)
+    return set_fields(request, **options)
 
 
 def get_model_request(name: str | None, version: int | None) -> model_pb2.GetModelRequest:

@@ -11,6 +11,7 @@ from typing import Any
 from seqserve import Client
 from seqserve.arguments import DEFAULT_TARGET, DEFAULT_TIMEOUT_S
 from seqserve.command.progress import outages_reported
+from seqserve.decoding import SourceOptions
 from seqserve.errors import OptionError
 from seqserve.options import option
 from seqserve.retry import RetryPolicy
@@ -153,7 +154,7 @@ class PairCallOptions(ModelCallOptions):
         None, help="Code of the language of the target, for models that know several."
     )
 
-    def call(self) -> dict[str, Any]:
+    def call(self) -> SourceOptions:
         """Returns the arguments of each call beside its texts."""
         return {
             "model": self.model,

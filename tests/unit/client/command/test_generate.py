@@ -300,15 +300,6 @@ def test_json_has_unmet_terms(run: Run) -> None:
     assert (status, best["unmet_terms"], err) == (0, [["day", "TAG"]], "")
 
 
-def test_options_reach_the_server(run: Run, server: FakeServer) -> None:
-    run("a", "--model", "m", "--model-version", "3")
-    run("b", "--max-decoding-length", "9", "--min-decoding-length", "0", "--stream")
-    first, second = server.requests
-    assert (first.model, first.version, first.HasField("options")) == ("m", 3, False)
-    assert second.options.max_decoding_length == 9
-    assert second.options.HasField("min_decoding_length")
-
-
 def test_an_option_that_is_wrong_ends_the_run(run: Run, server: FakeServer) -> None:
     status, out, err = run("--beam-size", str(1 << 31), "a", "b")
     assert (status, out, server.requests) == (1, "", [])
