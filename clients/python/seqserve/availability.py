@@ -1,7 +1,7 @@
 """Whether the server of a client answers, as its calls find out.
 
 The logger ``seqserve.client`` logs an outage that lasts once, and its end once. It does not log a
-short one, such as that of a server among several that drains.
+short one, as when one of several servers drains.
 """
 
 from __future__ import annotations

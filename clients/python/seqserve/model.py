@@ -64,6 +64,6 @@ class Model:
     slots: int = 0
     """Rows that can run at once; 0 if it is not loaded."""
     slots_in_use: int = 0
-    """Rows that ran when the server was asked."""
+    """Rows that ran when the server answered."""
     queue_depth: int = 0
     """Requests that waited then."""

@@ -107,7 +107,7 @@ def parse(
         description: What the command does, for the help.
         epilog: Examples, for the help.
         hidden: Names of options that the help leaves out, because it says where they are explained.
-        environ: Environment; that of the process if None.
+        environ: Environment; the one of the process if None.
         warns: Whether to tell on standard error of misspelt variables.
 
     Returns:
@@ -244,11 +244,11 @@ class _Option:
             flags = filter(None, (self._declared["short"], self.flag))
             group.add_argument(*flags, action=repeated, metavar=self._metavar, help=text)
 
-    def value(self, given: Mapping[str, Any], environ: Mapping[str, str]) -> Any:
+    def value(self, parsed: Mapping[str, Any], environ: Mapping[str, str]) -> Any:
         """Returns the value of the flag or variable; MISSING if the default applies."""
-        if given.get(self.name) not in (None, []):
+        if parsed.get(self.name) not in (None, []):
             source = self.name if self.positional else self.flag
-            return self._converted(_unmarked(given[self.name]), self._kind, source)
+            return self._converted(_unmarked(parsed[self.name]), self._kind, source)
         if self.positional:
             return MISSING
         if self.variable and (text := environ.get(self.variable)):

@@ -84,7 +84,7 @@ class Hypothesis:
     stop_reason: StopReason
     """Why decoding stopped."""
     token_scores: tuple[float, ...] = ()
-    """The natural log-probability of each token, then that of the end token if it was generated;
+    """The natural log-probability of each token, then of the end token if it was generated;
     NaN for tokens of a prefix. Empty unless requested."""
     top_tokens: tuple[tuple[TopToken, ...], ...] = ()
     """The most probable tokens of each step, best first; empty unless requested."""
@@ -143,7 +143,7 @@ class Timings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """The hypotheses for one source; the properties are those of the best one."""
+    """The hypotheses for one source; the properties belong to the best one."""
 
     hypotheses: tuple[Hypothesis, ...]
     """The hypotheses, best first; at least one."""
@@ -293,6 +293,6 @@ class TokenizeResult:
     ends: tuple[int, ...]
     """Where each ends in the text."""
     length: int
-    """Number of tokens that count: with the end token of a source, and those of the model."""
+    """Number of tokens that count: also the end token of a source and tokens of the model."""
     max_length: int
     """Number of tokens that may count."""

@@ -84,8 +84,8 @@ class Attempts:
             policy: How to retry.
             timeout_s: Time for all attempts and delays; no limit if ``math.inf`` or more than
                 thirty years.
-            availability: Of the server; told how the attempts end.
-            clock: Seconds, from any origin; the same as that of ``availability``.
+            availability: Of the server; it learns how the attempts end.
+            clock: Seconds, from any origin; the clock of ``availability``.
             jitter: Uniform random numbers in [0, 1).
         """
         if not (isinstance(timeout_s, int | float) and timeout_s > 0):

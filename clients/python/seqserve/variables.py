@@ -35,7 +35,7 @@ def misspelt_variables(
 
     Args:
         options: The dataclass that declares the options.
-        environ: Environment; that of the process if None.
+        environ: Environment; the one of the process if None.
 
     Returns:
         The variable that was probably meant, by the one that is set.
@@ -51,7 +51,7 @@ def misspelt_variables(
         for name in sorted(strangers)
         if name.startswith(_PREFIX)
     }
-    return {name: found[0] for name, found in near.items() if found}
+    return {name: matches[0] for name, matches in near.items() if matches}
 
 
 def warn_of_misspelt(options: type[Any], environ: Mapping[str, str] | None = None) -> None:

@@ -229,11 +229,15 @@ def test_a_failure_ends_many_after_what_came_before(session: Callable[..., Sessi
 
 
 def test_every_method_of_generation_takes_every_option(session: Callable[..., Session]) -> None:
-    said: dict[str, Any] = {"beam_size": 4, "top_p": 0.5, "suppress_sequences": [["a", "b"], ["c"]]}
+    options: dict[str, Any] = {
+        "beam_size": 4,
+        "top_p": 0.5,
+        "suppress_sequences": [["a", "b"], ["c"]],
+    }
     run = session([answer("a")], stream_of("a"), [answer("a")])
-    run.generate("a", **said)
-    run.stream("a", **said)
-    run.generate_many(["a"], **said)
+    run.generate("a", **options)
+    run.stream("a", **options)
+    run.generate_many(["a"], **options)
     wanted = generation_pb2.GenerationOptions(
         beam_size=4,
         top_p=0.5,
@@ -247,7 +251,11 @@ def test_every_method_of_generation_takes_every_option(session: Callable[..., Se
 
 def test_an_option_that_cannot_be_sent_is_not_sent(session: Callable[..., Session]) -> None:
     run = session()
-    for call in (run.generate, run.stream, lambda *_, **said: run.generate_many(["a"], **said)):
+    for call in (
+        run.generate,
+        run.stream,
+        lambda *_, **options: run.generate_many(["a"], **options),
+    ):
         with pytest.raises(InvalidArgument, match="stop_sequences: 'end' is not a list of texts"):
             call("a", stop_sequences="end")
     assert run.calls == []

@@ -99,7 +99,7 @@ def small_disk() -> Iterator[None]:
 def test_a_full_disk_is_reported_and_leaves_nothing(tmp_path: Path, size: int) -> None:
     path = tmp_path / "a.bin"
     path.write_bytes(b"before")
-    told = pytest.raises(NotWritten, match=f"^--out: {path}: File too large$")
-    with told, written_whole(path) as file:
+    full = pytest.raises(NotWritten, match=f"^--out: {path}: File too large$")
+    with full, written_whole(path) as file:
         file.write(b"a" * size)
     assert path.read_bytes() == b"before" and names(tmp_path) == ["a.bin"]

@@ -1,4 +1,4 @@
-"""Variables of options: those that are misspelt are told of, by every command."""
+"""Variables of options: every command reports the misspelt ones."""
 
 from __future__ import annotations
 

@@ -10,9 +10,9 @@ from typing import Self, Unpack
 
 from seqserve import arguments, requests, responses
 from seqserve._async.bulk import BulkRun
+from seqserve._async.calls import pieces_of
 from seqserve._async.groups import CallGroup
 from seqserve._async.model_client import AsyncModelClient
-from seqserve._async.streams import pieces_of
 from seqserve._async.transport import AsyncTransport
 from seqserve._async.worker_pool import WorkerPool
 from seqserve._transport.aio_channel import AsyncGrpcTransport
@@ -211,7 +211,7 @@ class AsyncClient(AsyncModelClient):
         timeout_s: float | None = None,
         **options: Unpack[SourceOptions],
     ) -> ScoreResult:
-        """Returns the log-probability of every token of a given target.
+        """Returns the log-probability of every token of a target.
 
         Args:
             source: The source text.

@@ -31,7 +31,7 @@ class CallGroup:
     def call(
         self, method: Method, request: Message | AsyncIterator[Message], timeout_s: float | None
     ) -> AsyncCall:
-        """Sends one request, or those of an iterator."""
+        """Sends one request, or the requests of an iterator."""
         self._check()
         call = self._transport.call(method, request, timeout_s)
         self._add(call)

@@ -145,11 +145,11 @@ class BulkRun:
         if limit is None:
             return False
         self._max_bytes = limit
-        found = self._pending.larger_than(limit)
-        for request in found:
+        refused = self._pending.larger_than(limit)
+        for request in refused:
             self._pending.remove(request.id)
             self._outcomes.put_nowait((request.id, too_large(request.ByteSize(), limit)))
-        return bool(found)
+        return bool(refused)
 
     def _settle(self, number: int, outcome: Result | CallError) -> None:
         """Hands on the outcome of a source, or has the source sent again after a pause."""

@@ -11,9 +11,9 @@ from typing import Self, Unpack
 
 from seqserve import arguments, requests, responses
 from seqserve._sync.bulk import BulkRun
+from seqserve._sync.calls import pieces_of
 from seqserve._sync.groups import CallGroup
 from seqserve._sync.model_client import ModelClient
-from seqserve._sync.streams import pieces_of
 from seqserve._sync.transport import Transport
 from seqserve._sync.worker_pool import WorkerPool
 from seqserve._transport.channel import GrpcTransport
@@ -210,7 +210,7 @@ class Client(ModelClient):
         timeout_s: float | None = None,
         **options: Unpack[SourceOptions],
     ) -> ScoreResult:
-        """Returns the log-probability of every token of a given target.
+        """Returns the log-probability of every token of a target.
 
         Args:
             source: The source text.

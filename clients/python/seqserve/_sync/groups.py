@@ -32,7 +32,7 @@ class CallGroup:
     def call(
         self, method: Method, request: Message | Iterator[Message], timeout_s: float | None
     ) -> Call:
-        """Sends one request, or those of an iterator."""
+        """Sends one request, or the requests of an iterator."""
         self._check()
         call = self._transport.call(method, request, timeout_s)
         self._add(call)

@@ -73,8 +73,8 @@ def error_of(
             attached = read_details(value)
         elif key == _REQUEST_ID and isinstance(value, str):
             request_id = value
-    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and (found := _TOO_LARGE.search(details)):
-        return _too_large(found, request_id)
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and (sizes := _TOO_LARGE.search(details)):
+        return _too_large(sizes, request_id)
     kind = _class_of(code, details)
     error = kind(
         code.name,
@@ -106,10 +106,10 @@ def too_large(size: int, limit: int, request_id: str = "") -> errors.CallError:
     return error
 
 
-def _too_large(found: re.Match[str], request_id: str) -> errors.CallError:
+def _too_large(sizes: re.Match[str], request_id: str) -> errors.CallError:
     """Returns the error for gRPC's limit on bytes; unlike one for a full queue, none is retried."""
-    size, limit = int(found[2]), int(found[3])
-    if found[1] == "SERVER":
+    size, limit = int(sizes[2]), int(sizes[3])
+    if sizes[1] == "SERVER":
         return too_large(size, limit, request_id)
     reason = f"the answer has {size:,} bytes; max_message_bytes of this client is {limit:,}"
     return errors.InvalidArgument(

@@ -66,7 +66,7 @@ class ConnectionOptions:
         " public ones.",
         group="connection",
     )
-    # Not --tls-certificate and --tls-key: their variables are those of a server on this machine.
+    # Not --tls-certificate and --tls-key: a server on this machine has their variables.
     tls_client_certificate: Path | None = option(
         None,
         help="File of the certificate for a server that requires one (mutual TLS), PEM.",

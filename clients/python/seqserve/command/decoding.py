@@ -53,7 +53,7 @@ def _help(declared: Declaration) -> str:
     if declared.name in NEED_JSON:
         return f"With --json: {text[0].lower()}{text[1:]}"
     if declared.name == SCORES:
-        return f"{text} If given, a line begins with the score and a tab."
+        return f"{text} If set, a line begins with the score and a tab."
     return f"{text} Spaces separate tokens." if declared.kind == list[list[str]] else text
 
 
@@ -69,7 +69,7 @@ else:
 # No slots: Python cannot join two bases that both have them.
 @dataclass(frozen=True, kw_only=True)
 class DecodingOptions(_DecodingFlags):
-    """Decoding options from the command line; the server chooses what is not given."""
+    """Decoding options from the command line; the server chooses what is not set."""
 
     priority: Priority | None = option(
         None, help="Order of requests while they wait; normal by default."

@@ -23,7 +23,7 @@ _PACKAGES = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a command, by default that of the process, and returns its exit status."""
+    """Runs a command, by default from the arguments of the process, and returns its exit status."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     return process.status_of(lambda: _dispatch(arguments))
 

@@ -121,7 +121,7 @@ def clean_up_first() -> None:
 
 
 def end_with(status: int) -> None:
-    """Ends the process with an exit status; that of an interrupt if one has come."""
+    """Ends the process with an exit status; after an interrupt always the same."""
     end_at_once()
     if _is_interrupted:
         # A library that swallows it must not hide it, nor the timer outlive its handler.
@@ -173,7 +173,7 @@ def _exit(status: int) -> None:
 def _guard_streams() -> None:
     """Replaces the streams of the process, but not those that somebody else has replaced.
 
-    A closed one is opened so that its use fails like that of a broken one, and so that no file that
+    A closed one is opened, so that its use fails like the use of a broken one and no file that
     is opened later gets its number.
     """
     # In the order of their numbers, because an opened file gets the lowest free one.

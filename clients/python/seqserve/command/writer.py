@@ -45,7 +45,7 @@ class Writer:
         return True
 
     def write(self, passage: Passage, outcome: Outcome) -> None:
-        """Writes the answer of a source; that of an empty one is empty."""
+        """Writes the answer of a source; an empty one has an empty answer."""
         number, is_empty = passage.line, not passage.text.strip()
         if passage.fault:
             outcome = invalid_argument("source", passage.fault)
@@ -119,7 +119,7 @@ class TextWriter(Writer):
     scores: bool
     """Whether to write the score and a tab before each text."""
     keeps_lines: bool = False
-    """Whether line breaks of an answer are written, as they are those of its source."""
+    """Whether line breaks of an answer are written, because its source has them too."""
 
     def _of_result(self, result: Result | None) -> str:
         return self._lines([self._line_of(each) for each in result.hypotheses] if result else [])

@@ -34,7 +34,7 @@ _ADDRESS = (
 _ESCAPED = re.compile(rf"\\({_PUNCTUATION})")
 # What may be markup within a line.
 _MARK = (
-    rf"\\(?={_PUNCTUATION}|$)|[`\[\]]|(?<!\s)\*|\*(?!\s)|(?<!\w)_|_(?!\w)|~(?=~)|(?<=~)~"
+    rf"\\(?={_PUNCTUATION}|$)|[`\[\]]|(?<!\s)\*|\*(?!\s)|(?<![^\W_])_|_(?![^\W_])|~(?=~)|(?<=~)~"
     r"|<(?=[A-Za-z/!?])|&(?=#?\w+;)"
 )
 # What is markup in extensions of Markdown alone.
@@ -129,15 +129,15 @@ def _texts(
 ) -> list[tuple[int, str, int]]:
     """Finds the texts of a block in the document.
 
-    The lines are one text, but for those with marked breaks and those of footnotes.
+    The lines are one text, except lines with marked breaks and lines of footnotes.
 
     Returns:
-        Where each begins, the text, and where it ends; nothing if the block is not found.
+        Where each begins, the text, and where it ends; nothing if the block is not there.
     """
     assert token.map
     number, last = token.map
     is_broken = any(child.type == "hardbreak" for child in token.children or [])
-    found: list[list[tuple[int, str, int]]] = []
+    texts: list[list[tuple[int, str, int]]] = []
     for content in map(str.strip, token.content.split("\n")):
         # Marks of lists and quotes, and blank lines, are not in the content.
         while number < last and not (line := _line(source, content, places[number], ends[number])):
@@ -146,15 +146,15 @@ def _texts(
             return []
         place = source.find(line, places[number])
         places[number] = place + len(line)
-        if is_broken or not found or re.match(_NOTE, line):
-            found.append([])
-        found[-1].append((place, line, place + len(line)))
-    joined = [(part[0][0], " ".join(line for _, line, _ in part), part[-1][2]) for part in found]
+        if is_broken or not texts or re.match(_NOTE, line):
+            texts.append([])
+        texts[-1].append((place, line, place + len(line)))
+    joined = [(part[0][0], " ".join(line for _, line, _ in part), part[-1][2]) for part in texts]
     return [text for text in joined if text[1].strip()]
 
 
 def _line(source: str, content: str, begin: int, end: int) -> str:
-    """Gives a line as it is in the document, where bars within a cell are escaped."""
+    """Returns a line as it is in the document, where bars within a cell are escaped."""
     forms = (content, content.replace("|", r"\|"))
     return next((form for form in forms if source.find(form, begin, end) >= 0), "")
 
@@ -162,13 +162,13 @@ def _line(source: str, content: str, begin: int, end: int) -> str:
 def _passages(block: _Block) -> Iterator[Passage]:
     pieces = list(_inline(block.text))
     texts = (piece.raw for piece in pieces if piece.kind is Kind.TEXT)
-    found = passages(pieces, _syntax(texts, is_cell=block.is_cell))
-    return _at_start(found) if block.begins_line else found
+    parts = passages(pieces, _syntax(texts, is_cell=block.is_cell))
+    return _at_start(parts) if block.begins_line else parts
 
 
-def _at_start(found: Iterator[Passage]) -> Iterator[Passage]:
+def _at_start(parts: Iterator[Passage]) -> Iterator[Passage]:
     """Yields passages, of which the first one is written so that its block stays what it is."""
-    first = next(found)
+    first = next(parts)
     if not first.before.strip() and first.text:
         write, divide = first.written, first.divided
         first = replace(
@@ -177,7 +177,7 @@ def _at_start(found: Iterator[Passage]) -> Iterator[Passage]:
             divided=divide and (lambda: _at_start(divide())),
         )
     yield first
-    yield from found
+    yield from parts
 
 
 def _inline(text: str) -> Iterator[Piece]:

@@ -195,7 +195,7 @@ def test_an_endless_input_ends_with_its_reader(server: FakeServer, argv: list[st
 
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("argv", [[], ["--file", "/dev/stdin"], ["--file", "-"]])
-def test_ctrl_c_ends_it_and_tells_where_to_go_on(server: FakeServer, argv: list[str]) -> None:
+def test_ctrl_c_ends_it_and_says_where_to_go_on(server: FakeServer, argv: list[str]) -> None:
     process = start(server, *argv)
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write(b"a\nhang\n")
@@ -389,9 +389,9 @@ def test_json(run: Run) -> None:
 
 
 @pytest.mark.parametrize("form", [[], ["--stream"]])
-def test_json_has_what_was_asked_for(run: Run, form: list[str]) -> None:
-    asked = ["--num-hypotheses", "2", "--return-token-scores", "--return-attention"]
-    status, out, _ = run("--json", *form, *asked, "--return-top-tokens", "1", "good day")
+def test_json_has_what_was_requested(run: Run, form: list[str]) -> None:
+    wanted = ["--num-hypotheses", "2", "--return-token-scores", "--return-attention"]
+    status, out, _ = run("--json", *form, *wanted, "--return-top-tokens", "1", "good day")
     answered = objects(out)[-1]
     assert status == 0
     assert answered["source_pieces"] == ["good", "day", "</s>"]

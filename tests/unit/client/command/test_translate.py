@@ -112,7 +112,7 @@ def test_half_a_character_fails_alone(seqserve: Run, tmp_path: Path, argv: list[
     )
 
 
-def test_passages_that_fail_stay_and_are_told(seqserve: Run, tmp_path: Path) -> None:
+def test_passages_that_fail_stay_and_are_reported(seqserve: Run, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("a\n\nfail INTERNAL\nb\nfail INTERNAL\n")
     status, out, err = seqserve("translate", str(path))
@@ -124,7 +124,7 @@ def test_passages_that_fail_stay_and_are_told(seqserve: Run, tmp_path: Path) -> 
     ]
 
 
-def test_what_the_encoding_lacks_is_told(seqserve: Run, tmp_path: Path) -> None:
+def test_what_the_encoding_lacks_is_reported(seqserve: Run, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     # The capital of ÿ is not in Latin-1.
     path.write_bytes("a\nÿ\n".encode("latin-1"))
@@ -143,8 +143,8 @@ def test_only_a_passage_with_tags_needs_an_alignment(
     path = tmp_path / "a.html"
     path.write_text(TAGGED)
     assert seqserve("translate", str(path)) == (0, "<p>SO <b>RED</b></p>\n<p>PLAIN</p>\n", "")
-    asked = {each.source: each.options.return_alignment for each in server.requests}
-    assert asked == {"so red": True, "plain": False}
+    aligned = {each.source: each.options.return_alignment for each in server.requests}
+    assert aligned == {"so red": True, "plain": False}
 
 
 @pytest.mark.parametrize(
@@ -291,8 +291,8 @@ def test_standard_output_that_is_full_is_reported(server: FakeServer, tmp_path: 
     command = [sys.executable, "-m", "seqserve", "translate", "--target", server.target, str(path)]
     with open("/dev/full", "wb") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
-    told = b"seqserve: standard output: No space left on device\n"
-    assert (done.returncode, done.stderr) == (1, told)
+    report = b"seqserve: standard output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, report)
 
 
 def test_a_run_that_was_nearly_complete_needs_no_room(

@@ -172,7 +172,7 @@ def test_all_else_in_json_lines_stays_as_it_is(before: str, behind: str) -> None
     assert marked(Format.JSON_LINES, line) == f'{before}"«ä \\"b\\"»"{behind}\r\n'
 
 
-def test_faults_of_json_lines_are_told_and_stay() -> None:
+def test_faults_of_json_lines_are_reported_and_stay() -> None:
     lines = '{"other": 1}\n[]\nno\n{"text": 5}\n'
     found = passages_of(Format.JSON_LINES, lines)
     faults = [(each.line, each.fault) for each in found if each.fault]

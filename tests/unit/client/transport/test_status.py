@@ -86,7 +86,7 @@ def test_foreign_metadata_and_broken_details_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("details", "told", "limit"),
+    ("details", "message", "limit"),
     [
         (
             "SERVER: Received message larger than max (2000 vs. 1000)",
@@ -101,10 +101,10 @@ def test_foreign_metadata_and_broken_details_are_ignored() -> None:
     ],
 )
 def test_too_many_bytes_are_no_full_queue_and_name_what_has_them(
-    details: str, told: str, limit: int | None
+    details: str, message: str, limit: int | None
 ) -> None:
     error = error_of(grpc.StatusCode.RESOURCE_EXHAUSTED, details, [("x-request-id", "7")])
     assert isinstance(error, InvalidArgument)
-    assert (error.details, error.request_id) == (told, "7")
+    assert (error.details, error.request_id) == (message, "7")
     assert error.field == ("source" if limit else "max_message_bytes")
     assert max_bytes_of(error) == limit

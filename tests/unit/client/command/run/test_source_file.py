@@ -37,7 +37,7 @@ def test_lines_keep_their_ends(tmp_path: Path) -> None:
         assert list(source) == ["Grüße\r\n", "\r", "Ä \u2028 b\n", "end"]
 
 
-def test_a_line_in_another_encoding_is_told_by_its_number(tmp_path: Path) -> None:
+def test_a_line_in_another_encoding_is_named_by_its_number(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes("a\nGrüße\n".encode("latin-1"))
     with closing(SourceFile(path, "utf-8")) as source:
