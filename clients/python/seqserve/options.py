@@ -23,9 +23,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import difflib
-import math
 import os
-import shlex
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -35,16 +33,14 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from seqserve.errors import OptionError
+from seqserve.option_values import converted, is_enum, members, shell_words
 from seqserve.variables import variable_of, warn_of_misspelt
 
 T = TypeVar("T")
 
 _METAVARS = {str: "TEXT", int: "NUMBER", float: "NUMBER", Path: "PATH", list[str]: "WORDS"}
-_KINDS = {int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
 # No argument of a process can hold it.
 _NO_FLAG = "\0"
-_TRUE = {"1", "true", "yes", "on"}
-_FALSE = {"0", "false", "no", "off"}
 
 
 def option(
@@ -226,8 +222,8 @@ class _Option:
         """Adds the option to a parser or to a group of its options."""
         element = typing.get_args(self._kind)[0] if self._is_many else self._kind
         text = self._declared["help"].replace("%", "%%")
-        if _is_enum(element):
-            text += f" One of: {_members(element)}."
+        if is_enum(element):
+            text += f" One of: {members(element)}."
         if self.positional:
             nargs = "*" if self._is_many else (None if self.is_required else "?")
             group.add_argument(self.name, nargs=nargs, metavar=self.name.upper(), help=text)
@@ -248,12 +244,12 @@ class _Option:
         """Returns the value of the flag or variable; MISSING if the default applies."""
         if parsed.get(self.name) not in (None, []):
             source = self.name if self.positional else self.flag
-            return self._converted(_unmarked(parsed[self.name]), self._kind, source)
+            return converted(_unmarked(parsed[self.name]), self._kind, source, self._declared)
         if self.positional:
             return MISSING
         if self.variable and (text := environ.get(self.variable)):
-            words = _shell_words(text, self.variable) if self._is_many else text
-            return self._converted(words, self._kind, self.variable)
+            words = shell_words(text, self.variable) if self._is_many else text
+            return converted(words, self._kind, self.variable, self._declared)
         if self.is_required:
             variable = f" (or {self.variable})" if self.variable else ""
             raise OptionError(f"{self.flag}{variable} is required; see --help")
@@ -268,30 +264,6 @@ class _Option:
         if isinstance(default, bool):
             return str(default).lower()
         return f"{default:g}" if isinstance(default, float) else str(default)
-
-    def _converted(self, value: Any, kind: Any, source: str) -> Any:
-        if typing.get_origin(kind) is dict:
-            return _pairs(value, source)
-        if typing.get_origin(kind) is list:
-            (element,) = typing.get_args(kind)
-            parts = value.split() if isinstance(value, str) else value
-            return [self._converted(part, element, source) for part in parts]
-        try:
-            converted = _to_bool(value) if kind is bool else kind(value)
-            if isinstance(converted, float) and math.isnan(converted):
-                # NaN would pass every comparison below.
-                raise ValueError
-        except ValueError:
-            expected = f"one of {_members(kind)}" if _is_enum(kind) else _KINDS.get(kind, "valid")
-            raise OptionError(f"{source}: {value!r} is not {expected}") from None
-        if (fault := self._declared["fault"]) and (expected := fault(converted)):
-            raise OptionError(f"{source}: {value!r} is not {expected}")
-        low, high = self._declared["minimum"], self._declared["maximum"]
-        if low is not None and converted < low:
-            raise OptionError(f"{source}: {value} is less than {low}, the smallest allowed")
-        if high is not None and converted > high:
-            raise OptionError(f"{source}: {value} is more than {high}, the largest allowed")
-        return converted
 
 
 def _unknown(words: Sequence[str], declared: Sequence[_Option]) -> str:
@@ -312,36 +284,3 @@ def _without_none(hint: Any) -> Any:
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return next(kind for kind in typing.get_args(hint) if kind is not type(None))
     return hint
-
-
-def _is_enum(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Enum)
-
-
-def _members(kind: type[Enum]) -> str:
-    return ", ".join(str(member.value) for member in kind)
-
-
-def _shell_words(text: str, source: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError:
-        raise OptionError(f"{source}: {text!r} has a quote that is not closed") from None
-
-
-def _pairs(parts: list[str], source: str) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for part in parts:
-        key, equals, value = part.partition("=")
-        if not equals:
-            raise OptionError(f"{source}: {part!r} has no = between two texts")
-        if pairs.setdefault(key, value) != value:
-            raise OptionError(f"{source}: {key!r} is given twice, and not alike")
-    return pairs
-
-
-def _to_bool(value: Any) -> bool:
-    word = str(value).strip().lower()
-    if word not in _TRUE | _FALSE:
-        raise ValueError(word)
-    return word in _TRUE
