@@ -29,7 +29,7 @@ from seqserve import (
 from seqserve._transport.method import Method
 from seqserve.v1 import generation_pb2, model_pb2
 
-from .answers import answer, attended, scored, stream_of, tokenized
+from .answers import answer, stream_of, tokenized
 from .fake_transport import AsyncFakeTransport, FakeCall, FakeTransport, Outcome
 
 AT_ONCE = RetryPolicy(max_attempts=4, initial_backoff_s=0.0)
@@ -325,26 +325,6 @@ def test_what_is_no_list_of_ids_is_refused(session: Callable[..., Session], toke
     with pytest.raises(InvalidArgument) as caught:
         session().change("detokenize", token_ids)
     assert caught.value.field == "token_ids"
-
-
-def test_score(session: Callable[..., Session]) -> None:
-    request = generation_pb2.ScoreRequest(source="good day", target="Tag", model="m", version=3)
-    run = session([UNAVAILABLE], [scored(request)])
-    result = run.score("good day", "Tag", model="m", version=3, timeout_s=7.0)
-    assert (result.tokens, result.score) == (("Tag", "</s>"), -1.5)
-    assert [(call.method, call.request) for call in run.calls] == [(Method.SCORE, request)] * 2
-    assert max(call.timeout_s or 0.0 for call in run.calls) <= 7.0
-
-
-def test_attention(session: Callable[..., Session]) -> None:
-    request = generation_pb2.AttentionRequest(source="good day", model="m", version=3)
-    known = generation_pb2.AttentionRequest(source="good day", target="Tag")
-    run = session([UNAVAILABLE], [attended(request)], [attended(known)])
-    result = run.attention("good day", model="m", version=3, timeout_s=7.0)
-    assert (result.target_tokens, result.cross.layers) == (("GOOD", "DAY", "</s>"), 2)
-    assert run.attention("good day", "Tag").target_tokens == ("Tag", "</s>")
-    assert [call.request for call in run.calls] == [request, request, known]
-    assert {call.method for call in run.calls} == {Method.ATTENTION}
 
 
 def test_models(session: Callable[..., Session]) -> None:
