@@ -1,24 +1,81 @@
-"""One call with its retries: the messages of the first attempt that the server answers.
+"""Calls with their retries, and groups of calls that can be cancelled together.
 
-An attempt is repeated only while it has yielded nothing, so no message is yielded twice. Closing
-the generator cancels the call on the server.
+A call yields the messages of the first attempt that the server answers. An attempt is repeated only
+while it has yielded nothing, so no message is yielded twice. Closing the generator cancels the call
+on the server. Closing the client, or leaving an iteration over many calls, cancels the calls under
+way and wakes those that wait to be retried.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import threading
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
 from google.protobuf.message import Message
 
 from seqserve import responses
-from seqserve._async.groups import CallGroup
+from seqserve._async.transport import AsyncCall, AsyncTransport
+from seqserve._concurrency.tasks import Event
 from seqserve._transport.method import Method
+from seqserve._transport.status import client_closed
 from seqserve.errors import CallError, InternalError
 from seqserve.results import Piece
 from seqserve.retry import Attempts
 from seqserve.v1 import generation_pb2
+
+
+class CallGroup:
+    """Calls of one transport that can be cancelled together; new ones then raise ``Cancelled``."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        """Opens its calls through a transport, which it does not close."""
+        self._transport = transport
+        self._lock = threading.Lock()
+        self._is_cancelled = Event()
+        self._members: weakref.WeakSet[AsyncCall | CallGroup] = weakref.WeakSet()
+
+    def call(
+        self, method: Method, request: Message | AsyncIterator[Message], timeout_s: float | None
+    ) -> AsyncCall:
+        """Sends one request, or the requests of an iterator."""
+        self._check()
+        call = self._transport.call(method, request, timeout_s)
+        self._add(call)
+        return call
+
+    def group(self) -> CallGroup:
+        """Makes a group within this one, which can be cancelled by itself."""
+        group = CallGroup(self._transport)
+        self._add(group)
+        return group
+
+    async def wait(self, delay_s: float) -> None:
+        """Returns after a delay, or raises as soon as the group is cancelled."""
+        await self._is_cancelled.wait(delay_s)
+        self._check()
+
+    def cancel(self) -> None:
+        """Cancels the calls under way, ends the waits, and refuses new calls."""
+        with self._lock:
+            self._is_cancelled.set()
+            members = list(self._members)
+        for member in members:
+            member.cancel()
+
+    def _add(self, member: AsyncCall | CallGroup) -> None:
+        with self._lock:
+            if not self._is_cancelled.is_set():
+                self._members.add(member)
+                return
+        member.cancel()
+        raise client_closed()
+
+    def _check(self) -> None:
+        if self._is_cancelled.is_set():
+            raise client_closed()
 
 
 async def messages_of(

@@ -10,8 +10,7 @@ from typing import Self, Unpack
 
 from seqserve import arguments, requests, responses
 from seqserve._async.bulk import BulkRun
-from seqserve._async.calls import pieces_of
-from seqserve._async.groups import CallGroup
+from seqserve._async.calls import CallGroup, pieces_of
 from seqserve._async.model_client import AsyncModelClient
 from seqserve._async.transport import AsyncTransport
 from seqserve._async.worker_pool import WorkerPool

@@ -11,8 +11,7 @@ from typing import Self, Unpack
 
 from seqserve import arguments, requests, responses
 from seqserve._sync.bulk import BulkRun
-from seqserve._sync.calls import pieces_of
-from seqserve._sync.groups import CallGroup
+from seqserve._sync.calls import CallGroup, pieces_of
 from seqserve._sync.model_client import ModelClient
 from seqserve._sync.transport import Transport
 from seqserve._sync.worker_pool import WorkerPool

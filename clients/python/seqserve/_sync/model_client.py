@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 from google.protobuf.message import Message
 
 from seqserve import requests, responses
-from seqserve._sync.calls import messages_of
-from seqserve._sync.groups import CallGroup
+from seqserve._sync.calls import CallGroup, messages_of
 from seqserve._transport.method import Method
 from seqserve.availability import Availability
 from seqserve.model import Model
