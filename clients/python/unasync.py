@@ -110,8 +110,10 @@ def main() -> None:
     if "--check" not in sys.argv:
         for path, text in files.items():
             path.write_text(text)
-    found = {path: path.read_text() for path in TARGETS.glob("*.py")}
-    stale = sorted(path.name for path in files.keys() | found if files.get(path) != found.get(path))
+    current = {path: path.read_text() for path in TARGETS.glob("*.py")}
+    stale = sorted(
+        path.name for path in files.keys() | current if files.get(path) != current.get(path)
+    )
     if stale:
         sys.exit(f"stale in {TARGETS}: {', '.join(stale)}; run `make clients`")
 

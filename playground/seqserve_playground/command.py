@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 
 from seqserve.command.connection import ConnectionOptions
-from seqserve.command.outages import outages_reported
+from seqserve.command.progress import outages_reported
 from seqserve.errors import OptionError
 from seqserve.options import option, parse
 

@@ -8,9 +8,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from seqserve.attention import AttentionResult, AttentionWeights
-from seqserve.command.attention import Kind, parts_of
-from seqserve.command.columns import width_of
+from seqserve.attention import AttentionResult, AttentionWeights, Kind, parts_of
+from seqserve.columns import width_of
 from seqserve.errors import OptionError
 from seqserve_plot.picture import grid, heat_map, name_cells
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from seqserve.command.attention import Kind
+from seqserve.attention import Kind
 from seqserve.command.connection import PairCallOptions
 from seqserve.errors import OptionError
 from seqserve.options import option, parse

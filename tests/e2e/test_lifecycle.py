@@ -18,7 +18,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from seqserve import AsyncClient, Client, Result, RetryPolicy
 from seqserve.errors import FailedPrecondition, Unavailable
-from seqserve.results import ModelState
+from seqserve.model import ModelState
 
 from .babble import MAX_TARGET, NAME
 from .process import PATIENCE_S, ServerProcess, until

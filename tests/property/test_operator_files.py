@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.certificates import Certificates
 
+from seqserve.auth import Scope, TokenEntry, digest_of
 from seqserve.errors import OptionError
-from seqserve.token_entry import Scope, TokenEntry, digest_of
 from seqserve.v1 import model_pb2
 from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.contract.manifest import FILE, Manifest

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from seqserve.command import interrupt
+from seqserve.command import process
 
 
 def run() -> None:
     """Runs a command and ends the process."""
-    interrupt.end_at_once()
+    process.end_at_once()
     from seqserve.command.main import main
 
-    interrupt.end_with(main())
+    process.end_with(main())
 
 
 if __name__ == "__main__":

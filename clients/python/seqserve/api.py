@@ -5,7 +5,7 @@ from __future__ import annotations
 from seqserve._async.client import AsyncClient
 from seqserve._sync.client import Client
 from seqserve.attention import AttentionResult, AttentionWeights
-from seqserve.decoding import GenerateOptions, Priority
+from seqserve.decoding import GenerateOptions, ModelOptions, Priority, SourceOptions
 from seqserve.errors import (
     CallError,
     Cancelled,
@@ -23,11 +23,10 @@ from seqserve.errors import (
     Unavailable,
     Unreachable,
 )
+from seqserve.model import Model, ModelState
 from seqserve.results import (
     AlignedToken,
     Hypothesis,
-    Model,
-    ModelState,
     Piece,
     Result,
     ScoreResult,
@@ -58,6 +57,7 @@ __all__ = [
     "InvalidArgument",
     "MisplacedClient",
     "Model",
+    "ModelOptions",
     "ModelState",
     "NotFound",
     "OptionError",
@@ -70,6 +70,7 @@ __all__ = [
     "ScoreResult",
     "Segment",
     "SeqserveError",
+    "SourceOptions",
     "SourceWarning",
     "StopReason",
     "Timings",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 
-from seqserve.notebook import attention_html
+from seqserve import notebook
+from seqserve.heat_map import HeatMap
 
 Rows = list[list[float]]
 """Weights of one head ``[queries, keys]``."""
@@ -57,6 +60,17 @@ class AttentionWeights:
         ]
 
 
+class Kind(Enum):
+    """The attention layers of a model."""
+
+    CROSS = "cross"
+    """Target tokens to source tokens."""
+    ENCODER = "encoder"
+    """Source tokens to source tokens."""
+    DECODER = "decoder"
+    """Target tokens to the target tokens before them; recurrent decoders have none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionResult:
     """Attention weights of every layer and head."""
@@ -81,7 +95,31 @@ class AttentionResult:
 
     def _repr_html_(self) -> str:
         """Draws the attention in a notebook: the mean over the heads of the last layer."""
-        return attention_html(self)
+        return notebook.page(self._html())
+
+    def _html(self) -> Iterator[str]:
+        for kind in Kind:
+            rows, columns, weights = parts_of(self, kind)
+            if weights.layers:
+                drawing = HeatMap(weights.mean(), rows, columns)
+                if kind is Kind.CROSS:
+                    yield drawing.html("Target tokens to source tokens")
+                else:
+                    yield notebook.folded(kind.value.capitalize(), drawing.html())
+        model = f"{self.model}/{self.version}"
+        yield notebook.note(f"{model}, mean over the heads of the last layer")
+
+
+def parts_of(
+    result: AttentionResult, kind: Kind
+) -> tuple[tuple[str, ...], tuple[str, ...], AttentionWeights]:
+    """Returns the tokens of the rows and of the columns of one kind, and its weights."""
+    source, target = result.source_tokens, result.target_tokens
+    if kind is Kind.CROSS:
+        return target, source, result.cross
+    if kind is Kind.ENCODER:
+        return source, source, result.encoder
+    return target, ("(begin)", *target[:-1]), result.decoder
 
 
 def _index(name: str, index: int, total: int) -> int:

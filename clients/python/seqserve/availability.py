@@ -1,7 +1,7 @@
 """Whether the server of a client answers, as its calls find out.
 
 The logger ``seqserve.client`` logs an outage that lasts once, and its end once. It does not log a
-short one, such as that of a server among several that drains.
+short one, as when one of several servers drains.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from seqserve.errors import Unavailable, Unreachable
+from seqserve.errors import CallError, Unreachable
 
 LOG = logging.getLogger("seqserve.client")
 
@@ -31,14 +31,14 @@ class Availability:
         self._lost_s: float | None = None
         self._is_logged = False
 
-    def failed(self, error: Unavailable) -> None:
+    def failed(self, error: CallError) -> None:
         """Notes that a call failed because the server is not available."""
         with self._lock:
             self.was_reached |= not isinstance(error, Unreachable)
             if self._lost_s is None:
                 self._lost_s = self._clock()
 
-    def awaited(self, error: Unavailable) -> None:
+    def awaited(self, error: CallError) -> None:
         """Logs the outage if it lasts, because a call waits for its end."""
         with self._lock:
             lasts = self._lost_s is not None and self._clock() - self._lost_s >= _SHORT_S

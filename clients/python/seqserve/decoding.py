@@ -1,9 +1,9 @@
-"""Keywords of the calls that generate."""
+"""Keywords of calls."""
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import TypeAlias
+from typing import TypeAlias, TypedDict
 
 from seqserve.v1.generation_options import GenerationOptions
 
@@ -17,18 +17,32 @@ class Priority(Enum):
     """For background work: takes the slots that others leave, and at least one in sixteen."""
 
 
-class GenerateOptions(GenerationOptions, total=False):
-    """Keywords of every call that generates; the server chooses what is left out or None.
-
-    Decoding is greedy unless ``beam_size`` or an option of sampling asks for something else; the
-    server refuses both at once.
-    """
+class ModelOptions(TypedDict, total=False):
+    """Keywords of every call of a model; the server chooses what is left out or None."""
 
     model: str | None
     """Name of the model; by default the server's default model."""
     version: int | None
     """Version of the model; by default the highest one that is ready, or one that traffic weights
     choose."""
+
+
+class SourceOptions(ModelOptions, total=False):
+    """Keywords of every call with a source or a target; the server chooses what is left out."""
+
+    source_language: str | None
+    """Code of the language of the source, for models that need it."""
+    target_language: str | None
+    """Code of the language of the target, for models that know several."""
+
+
+class GenerateOptions(GenerationOptions, ModelOptions, total=False):
+    """Keywords of every call that generates; the server chooses what is left out or None.
+
+    Decoding is greedy unless ``beam_size`` or an option of sampling asks for something else; the
+    server refuses both at once.
+    """
+
     priority: Priority | None
     """Order of requests while they wait; normal by default."""
 

@@ -2,6 +2,7 @@
 
     SeqserveError                  anything below
     ├── OptionError                a flag, variable or configuration value is wrong
+    ├── NotWritten                 an output cannot be written, as on a full disk
     ├── MisplacedClient            a client is used outside its event loop or process
     └── CallError                  a call to a server failed; see .code and .details
         ├── InvalidArgument        a field of the request is wrong; .field names it
@@ -27,6 +28,10 @@ class SeqserveError(Exception):
 
 class OptionError(SeqserveError):
     """A flag, a variable or a value of a configuration file is wrong."""
+
+
+class NotWritten(SeqserveError):
+    """An output cannot be written, for instance because the disk is full."""
 
 
 class MisplacedClient(SeqserveError):
@@ -93,7 +98,13 @@ class DeadlineExceeded(CallError):
 
 
 class Cancelled(CallError):
-    """The call was cancelled."""
+    """The call was cancelled, by this client or by another side.
+
+    Attributes:
+        by_server: Whether the server, or a proxy before it, cancelled the call.
+    """
+
+    by_server = False
 
 
 class Unauthenticated(CallError):

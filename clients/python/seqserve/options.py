@@ -23,28 +23,24 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import difflib
-import math
 import os
-import shlex
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING
 from enum import Enum
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 from seqserve.errors import OptionError
+from seqserve.option_values import converted, is_enum, members, shell_words
 from seqserve.variables import variable_of, warn_of_misspelt
 
 T = TypeVar("T")
 
 _METAVARS = {str: "TEXT", int: "NUMBER", float: "NUMBER", Path: "PATH", list[str]: "WORDS"}
-_KINDS = {int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
 # No argument of a process can hold it.
 _NO_FLAG = "\0"
-_TRUE = {"1", "true", "yes", "on"}
-_FALSE = {"0", "false", "no", "off"}
 
 
 def option(
@@ -59,6 +55,7 @@ def option(
     metavar: str | None = None,
     group: str = "options",
     secret: bool = False,
+    has_variable: bool = True,
 ) -> Any:
     """Declares an option as a dataclass field.
 
@@ -75,9 +72,12 @@ def option(
         group: Heading in ``--help``.
         secret: Take the value from the variable alone, because every user of the machine can read a
             command line; the help of another option should name the variable.
+        has_variable: Whether a variable sets it too; not where the variable of that name belongs to
+            another program.
     """
     metadata = dict(help=help, minimum=minimum, maximum=maximum, fault=fault, secret=secret)
     metadata |= dict(positional=positional, short=short, metavar=metavar, group=group)
+    metadata |= dict(has_variable=has_variable)
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata, repr=not secret)
@@ -90,6 +90,7 @@ def parse(
     prog: str,
     description: str,
     epilog: str = "",
+    hidden: Collection[str] = (),
     environ: Mapping[str, str] | None = None,
     warns: bool = True,
 ) -> T:
@@ -101,7 +102,8 @@ def parse(
         prog: Name of the command, for the help.
         description: What the command does, for the help.
         epilog: Examples, for the help.
-        environ: Environment; that of the process if None.
+        hidden: Names of options that the help leaves out, because it says where they are explained.
+        environ: Environment; the one of the process if None.
         warns: Whether to tell on standard error of misspelt variables.
 
     Returns:
@@ -113,20 +115,21 @@ def parse(
     """
     if warns:
         warn_of_misspelt(options, environ)
+    declared = _declared(options)
     parser = _Parser(
         prog=prog,
+        usage=" ".join([prog, *filter(None, (each.usage for each in declared)), "[OPTIONS]"]),
         description=description,
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    declared = _declared(options)
     groups: dict[str, Any] = {"options": parser}
     for each in declared:
         if not each.secret:
             if each.group not in groups:
                 groups[each.group] = parser.add_argument_group(each.group)
-            each.add_to(groups[each.group])
+            each.add_to(groups[each.group], is_hidden=each.name in hidden)
     words = _marked(argv)
     # argparse would take such a word for -h with an argument.
     unknown = [word for word in words if word.startswith("-h") and word != "-h"]
@@ -168,11 +171,10 @@ def _declared(options: type[Any]) -> list[_Option]:
 
 
 def _marked(argv: Sequence[str]) -> list[str]:
-    """Marks the words after "--", which are no flags; argparse would lose it and take them so."""
-    if "--" not in argv:
-        return list(argv)
-    end = argv.index("--")
-    return [*argv[:end], *(_NO_FLAG + word for word in argv[end + 1 :])]
+    """Marks what is no flag: words after "--", and a value "--" (argparse would lose both)."""
+    end = argv.index("--") if "--" in argv else len(argv)
+    flags = (f"{word[:-2]}{_NO_FLAG}--" if word.endswith("=--") else word for word in argv[:end])
+    return [*flags, *(_NO_FLAG + word for word in argv[end + 1 :])]
 
 
 def _unmarked(value: Any) -> Any:
@@ -193,7 +195,8 @@ class _Option:
 
     def __init__(self, field: dataclasses.Field[Any], hint: Any) -> None:
         self.name, self.default = field.name, field.default
-        self.flag, self.variable = flag_of(field.name), variable_of(field.name)
+        self.flag = flag_of(field.name)
+        self.variable = variable_of(field.name) if field.metadata["has_variable"] else ""
         self.is_required = field.default is MISSING and field.default_factory is MISSING
         self.positional, self.secret = field.metadata["positional"], field.metadata["secret"]
         self.group = field.metadata["group"]
@@ -202,73 +205,65 @@ class _Option:
         self._is_many = typing.get_origin(self._kind) in (list, dict)
         self.is_switch = self._kind is bool
 
-    def add_to(self, group: Any) -> None:
+    @property
+    def usage(self) -> str:
+        """The option in the line of usage; empty if its flag may be left out."""
+        if not self.positional:
+            return f"{self.flag} {self._metavar}" if self.is_required else ""
+        name = self.name.upper() + (" ..." if self._is_many else "")
+        return name if self.is_required else f"[{name}]"
+
+    @property
+    def _metavar(self) -> str:
+        element = typing.get_args(self._kind)[0] if self._is_many else self._kind
+        return self._declared["metavar"] or _METAVARS.get(element, "VALUE")
+
+    def add_to(self, group: Any, *, is_hidden: bool) -> None:
+        """Adds the option to a parser or to a group of its options."""
         element = typing.get_args(self._kind)[0] if self._is_many else self._kind
         text = self._declared["help"].replace("%", "%%")
-        if _is_enum(element):
-            text += f" One of: {_members(element)}."
+        if is_enum(element):
+            text += f" One of: {members(element)}."
         if self.positional:
             nargs = "*" if self._is_many else (None if self.is_required else "?")
             group.add_argument(self.name, nargs=nargs, metavar=self.name.upper(), help=text)
             return
         text += " May be repeated." if self._is_many else ""
-        text += f" [{self.variable}{self._shown_default()}]"
+        notes = "; ".join(filter(None, (self.variable, self._shown_default())))
+        text += f" [{notes}]" if notes else ""
+        text = argparse.SUPPRESS if is_hidden else text
         if self.is_switch:
             action = argparse.BooleanOptionalAction
             group.add_argument(self.flag, action=action, default=None, help=text)
         else:
-            metavar = self._declared["metavar"] or _METAVARS.get(element, "VALUE")
             repeated = "append" if self._is_many else "store"
             flags = filter(None, (self._declared["short"], self.flag))
-            group.add_argument(*flags, action=repeated, metavar=metavar, help=text)
+            group.add_argument(*flags, action=repeated, metavar=self._metavar, help=text)
 
-    def value(self, given: Mapping[str, Any], environ: Mapping[str, str]) -> Any:
+    def value(self, parsed: Mapping[str, Any], environ: Mapping[str, str]) -> Any:
         """Returns the value of the flag or variable; MISSING if the default applies."""
-        if given.get(self.name) not in (None, []):
+        if parsed.get(self.name) not in (None, []):
             source = self.name if self.positional else self.flag
-            return self._converted(_unmarked(given[self.name]), self._kind, source)
+            return converted(_unmarked(parsed[self.name]), self._kind, source, self._declared)
         if self.positional:
             return MISSING
-        if text := environ.get(self.variable):
-            words = _shell_words(text, self.variable) if self._is_many else text
-            return self._converted(words, self._kind, self.variable)
+        if self.variable and (text := environ.get(self.variable)):
+            words = shell_words(text, self.variable) if self._is_many else text
+            return converted(words, self._kind, self.variable, self._declared)
         if self.is_required:
-            raise OptionError(f"{self.flag} (or {self.variable}) is required; see --help")
+            variable = f" (or {self.variable})" if self.variable else ""
+            raise OptionError(f"{self.flag}{variable} is required; see --help")
         return MISSING
 
     def _shown_default(self) -> str:
         if self.is_required:
-            return "; required"
+            return "required"
         if self.default in (None, "", MISSING):
             return ""
         default = self.default.value if isinstance(self.default, Enum) else self.default
         if isinstance(default, bool):
-            return f"; {str(default).lower()}"
-        return f"; {default:g}" if isinstance(default, float) else f"; {default}"
-
-    def _converted(self, value: Any, kind: Any, source: str) -> Any:
-        if typing.get_origin(kind) is dict:
-            return _pairs(value, source)
-        if typing.get_origin(kind) is list:
-            (element,) = typing.get_args(kind)
-            parts = value.split() if isinstance(value, str) else value
-            return [self._converted(part, element, source) for part in parts]
-        try:
-            converted = _to_bool(value) if kind is bool else kind(value)
-            if isinstance(converted, float) and math.isnan(converted):
-                # NaN would pass every comparison below.
-                raise ValueError
-        except ValueError:
-            expected = f"one of {_members(kind)}" if _is_enum(kind) else _KINDS.get(kind, "valid")
-            raise OptionError(f"{source}: {value!r} is not {expected}") from None
-        if (fault := self._declared["fault"]) and (expected := fault(converted)):
-            raise OptionError(f"{source}: {value!r} is not {expected}")
-        low, high = self._declared["minimum"], self._declared["maximum"]
-        if low is not None and converted < low:
-            raise OptionError(f"{source}: {value} is less than {low}, the smallest allowed")
-        if high is not None and converted > high:
-            raise OptionError(f"{source}: {value} is more than {high}, the largest allowed")
-        return converted
+            return str(default).lower()
+        return f"{default:g}" if isinstance(default, float) else str(default)
 
 
 def _unknown(words: Sequence[str], declared: Sequence[_Option]) -> str:
@@ -289,36 +284,3 @@ def _without_none(hint: Any) -> Any:
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return next(kind for kind in typing.get_args(hint) if kind is not type(None))
     return hint
-
-
-def _is_enum(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, Enum)
-
-
-def _members(kind: type[Enum]) -> str:
-    return ", ".join(str(member.value) for member in kind)
-
-
-def _shell_words(text: str, source: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError:
-        raise OptionError(f"{source}: {text!r} has a quote that is not closed") from None
-
-
-def _pairs(parts: list[str], source: str) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for part in parts:
-        key, equals, value = part.partition("=")
-        if not equals:
-            raise OptionError(f"{source}: {part!r} has no = between two texts")
-        if pairs.setdefault(key, value) != value:
-            raise OptionError(f"{source}: {key!r} is given twice, and not alike")
-    return pairs
-
-
-def _to_bool(value: Any) -> bool:
-    word = str(value).strip().lower()
-    if word not in _TRUE | _FALSE:
-        raise ValueError(word)
-    return word in _TRUE

@@ -1,32 +1,53 @@
 """Builds the requests of ``seqserve.v1`` from the arguments of calls.
 
-Every function raises :class:`~seqserve.InvalidArgument` for a value that does not fit its field. A
-field whose argument is optional stays unset if that is None.
+Every function raises :class:`~seqserve.InvalidArgument` for a value that does not fit its field,
+and names the field. A field whose argument is optional stays unset if that is None. The client
+checks only types; the server checks values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Unpack
+from collections.abc import Iterable, Mapping, MutableMapping, MutableSequence, Sequence
+from enum import Enum
+from typing import Any, TypeVar, Unpack
 
-from seqserve.decoding import BulkSource, GenerateOptions
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from seqserve.decoding import BulkSource, GenerateOptions, ModelOptions, SourceOptions
 from seqserve.errors import invalid_argument
-from seqserve.fields import set_field, set_fields
 from seqserve.v1 import generation_pb2, model_pb2
+
+M = TypeVar("M", bound=Message)
+
+_KINDS = {
+    FieldDescriptor.CPPTYPE_STRING: "a text",
+    FieldDescriptor.CPPTYPE_BOOL: "true or false",
+    FieldDescriptor.CPPTYPE_FLOAT: "a number",
+    FieldDescriptor.CPPTYPE_INT32: "a whole number that fits 32 bits",
+    FieldDescriptor.CPPTYPE_UINT32: "a whole number that fits 32 bits",
+    FieldDescriptor.CPPTYPE_UINT64: "a whole number that fits 64 bits",
+    FieldDescriptor.CPPTYPE_ENUM: "a member of its enum",
+}
+_KINDS_OF_LISTS = {
+    "TokenSequence": "a list of lists of texts",
+    "Term": "a mapping from texts to texts",
+    "WeightsEntry": "a mapping from versions to weights",
+}
 
 
 def generate_request(
     source: str, **options: Unpack[GenerateOptions]
 ) -> generation_pb2.GenerateRequest:
     """Builds the request of Generate and GenerateStream."""
-    request = set_field(generation_pb2.GenerateRequest(), "source", source)
+    request = _set_field(generation_pb2.GenerateRequest(), "source", source)
     decoding = generation_pb2.GenerationOptions()
     for name, value in options.items():
         if name not in GenerateOptions.__annotations__:
             raise TypeError(f"there is no option {name!r}; seqserve.GenerateOptions lists them")
         if value is not None:
             owner = request if name in request.DESCRIPTOR.fields_by_name else decoding
-            set_field(owner, name, value)
+            _set_field(owner, name, value)
     if decoding.ListFields():
         request.options.CopyFrom(decoding)
     return request
@@ -42,7 +63,7 @@ def generate_batch_request(
     )
     if one.HasField("options"):
         request.options.CopyFrom(one.options)
-    return set_field(request, "sources", sources)
+    return _set_field(request, "sources", sources)
 
 
 def generate_bulk_request(
@@ -50,18 +71,18 @@ def generate_bulk_request(
 ) -> generation_pb2.GenerateBulkRequest:
     """Builds one request of GenerateBulk from the request without its source.
 
-    The source may bring options of its own, which take the place of those of the template.
+    The source may bring options of its own, which replace the options of the template.
     """
     request = generation_pb2.GenerateBulkRequest(id=id_, request=template)
     if isinstance(source, str):
-        set_field(request.request, "source", source)
+        _set_field(request.request, "source", source)
         return request
     if not (isinstance(source, tuple | list) and len(source) == 2):
         reason = f"{source!r:.80} is neither a text nor a pair of a text and its options"
         raise invalid_argument("source", reason)
     text, own = source
     changed = generate_request(text, **own)
-    # A list would be appended to that of the template.
+    # A list would be appended to the list of the template.
     for field, _ in changed.options.ListFields():
         request.request.options.ClearField(field.name)
     request.request.MergeFrom(changed)
@@ -69,57 +90,148 @@ def generate_bulk_request(
 
 
 def score_request(
-    source: str, target: str, **fields: str | int | None
+    source: str, target: str, **options: Unpack[SourceOptions]
 ) -> generation_pb2.ScoreRequest:
     """Builds the request of Score."""
-    request = set_field(generation_pb2.ScoreRequest(), "source", source)
-    set_field(request, "target", target)
-    return set_fields(request, **fields)
+    request = _set_field(generation_pb2.ScoreRequest(), "source", source)
+    _set_field(request, "target", target)
+    return _set_fields(request, **options)
 
 
 def attention_request(
-    source: str, target: str | None, **fields: str | int | None
+    source: str, target: str | None, **options: Unpack[SourceOptions]
 ) -> generation_pb2.AttentionRequest:
     """Builds the request of Attention."""
-    request = set_field(generation_pb2.AttentionRequest(), "source", source)
-    return set_fields(request, target=target, **fields)
+    request = _set_field(generation_pb2.AttentionRequest(), "source", source)
+    return _set_fields(request, target=target, **options)
 
 
 def tokenize_request(
-    text: str, *, is_target: bool, **fields: str | int | None
+    text: str, *, is_target: bool, **options: Unpack[SourceOptions]
 ) -> generation_pb2.TokenizeRequest:
     """Builds the request of Tokenize."""
-    request = set_field(generation_pb2.TokenizeRequest(), "text", text)
-    return set_fields(set_field(request, "is_target", is_target), **fields)
+    request = _set_field(generation_pb2.TokenizeRequest(), "text", text)
+    return _set_fields(_set_field(request, "is_target", is_target), **options)
 
 
 def detokenize_request(
-    token_ids: Sequence[int], **fields: str | int | None
+    token_ids: Sequence[int], **options: Unpack[ModelOptions]
 ) -> generation_pb2.DetokenizeRequest:
     """Builds the request of Detokenize."""
-    request = set_field(generation_pb2.DetokenizeRequest(), "token_ids", token_ids)
-    return set_fields(request, **fields)
+    request = _set_field(generation_pb2.DetokenizeRequest(), "token_ids", token_ids)
+    return _set_fields(request, **options)
 
 
 def get_model_request(name: str | None, version: int | None) -> model_pb2.GetModelRequest:
     """Builds the request of GetModel."""
-    return set_fields(model_pb2.GetModelRequest(), model=name, version=version)
+    return _set_fields(model_pb2.GetModelRequest(), model=name, version=version)
 
 
 def load_model_request(name: str | None, version: int | None) -> model_pb2.LoadModelRequest:
     """Builds the request of LoadModel."""
-    return set_fields(model_pb2.LoadModelRequest(), model=name, version=version)
+    return _set_fields(model_pb2.LoadModelRequest(), model=name, version=version)
 
 
 def unload_model_request(name: str | None, version: int) -> model_pb2.UnloadModelRequest:
     """Builds the request of UnloadModel."""
-    request = set_field(model_pb2.UnloadModelRequest(), "version", version)
-    return set_fields(request, model=name)
+    request = _set_field(model_pb2.UnloadModelRequest(), "version", version)
+    return _set_fields(request, model=name)
 
 
 def set_traffic_request(
     name: str | None, weights: Mapping[int, int]
 ) -> model_pb2.SetTrafficRequest:
     """Builds the request of SetTraffic."""
-    request = set_field(model_pb2.SetTrafficRequest(), "weights", weights)
-    return set_fields(request, model=name)
+    request = _set_field(model_pb2.SetTrafficRequest(), "weights", weights)
+    return _set_fields(request, model=name)
+
+
+def _set_fields(message: M, **values: Any) -> M:
+    """Sets fields and returns the message; None leaves a field unset.
+
+    Raises:
+        InvalidArgument: A value does not fit its field.
+        TypeError: There is no such field.
+    """
+    for name, value in values.items():
+        if name not in message.DESCRIPTOR.fields_by_name:
+            raise TypeError(f"there is no option {name!r}")
+        if value is not None:
+            _set_field(message, name, value)
+    return message
+
+
+def _set_field(message: M, name: str, value: Any) -> M:
+    """Sets a field, which may be a list or a map, and returns the message.
+
+    Raises:
+        InvalidArgument: The value does not fit the field.
+    """
+    holder = getattr(message, name)
+    try:
+        if isinstance(value, Enum):
+            setattr(message, name, _number_of(message, name, value))
+        elif isinstance(holder, MutableMapping):
+            holder.update(_mapped(value))
+        elif isinstance(holder, MutableSequence):
+            _extend(message, name, value)
+        elif isinstance(value, bool) is isinstance(holder, bool):
+            setattr(message, name, value)
+        else:
+            # protobuf accepts True for 1 and, depending on its version, 1 for True.
+            raise TypeError
+    except UnicodeEncodeError as error:
+        reason = f"holds half a character (a lone surrogate) at position {error.start}; send text"
+        # A list has taken the elements before it.
+        where = f"[{len(holder)}]" if isinstance(value, list | tuple) else ""
+        raise invalid_argument(name + where, reason) from None
+    except (TypeError, ValueError):
+        kind = _kind_of(message, name)
+        raise invalid_argument(name, f"{value!r:.80} is not {kind}") from None
+    return message
+
+
+def _number_of(message: Message, name: str, value: Enum) -> int:
+    """Returns the number of an enum member; on the wire its name follows the name of the enum."""
+    kind = message.DESCRIPTOR.fields_by_name[name].enum_type
+    member = kind and kind.values_by_name.get(f"{kind.name.upper()}_{value.name}")
+    if not member:
+        raise TypeError
+    return int(member.number)
+
+
+def _extend(message: Message, name: str, value: Any) -> None:
+    holder, element = getattr(message, name), message.DESCRIPTOR.fields_by_name[name].message_type
+    if element is None:
+        for each in _listed(value):
+            holder.append(each)
+    elif element.name == "Term":
+        for source, target in _mapped(value):
+            holder.add(source=source, target=target)
+    else:
+        for tokens in _listed(value):
+            holder.add(tokens=_listed(tokens))
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    # A text would pass for a list of its characters.
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+        raise TypeError
+    return value
+
+
+def _mapped(value: Any) -> Iterable[tuple[Any, Any]]:
+    # protobuf would leave out a text that is None.
+    if not isinstance(value, Mapping) or None in (*value, *value.values()):
+        raise TypeError
+    return value.items()
+
+
+def _kind_of(message: Message, name: str) -> str:
+    field = message.DESCRIPTOR.fields_by_name[name]
+    if field.message_type is not None:
+        return _KINDS_OF_LISTS[field.message_type.name]
+    kind = _KINDS[field.cpp_type]
+    if not isinstance(getattr(message, name), MutableSequence):
+        return kind
+    return "a list of texts" if kind == "a text" else f"a list, each of it {kind}"

@@ -12,6 +12,7 @@ from seqserve import results
 from seqserve._transport.status import error_within
 from seqserve.attention import AttentionResult, AttentionWeights
 from seqserve.errors import CallError, InternalError
+from seqserve.model import Model, ModelState
 from seqserve.v1 import generation_pb2, model_pb2
 
 R = TypeVar("R")
@@ -20,7 +21,7 @@ _SCALARS = {str, int, float, bool}
 
 # Enums of proto3 are open: a newer server may send a number that is not here.
 _STATES = {
-    number: results.ModelState[name.removeprefix("MODEL_STATE_")]
+    number: ModelState[name.removeprefix("MODEL_STATE_")]
     for name, number in model_pb2.ModelState.items()
 }
 _STOP_REASONS = {
@@ -98,13 +99,13 @@ def text_of(response: generation_pb2.DetokenizeResponse) -> str:
     return response.text
 
 
-def model_of(message: model_pb2.Model) -> results.Model:
+def model_of(message: model_pb2.Model) -> Model:
     """Converts one version of one model."""
-    state = _STATES.get(message.state, results.ModelState.UNSPECIFIED)
-    return _converted(results.Model, message, state=state)
+    state = _STATES.get(message.state, ModelState.UNSPECIFIED)
+    return _converted(Model, message, state=state)
 
 
-def models_of(response: Any) -> list[results.Model]:
+def models_of(response: Any) -> list[Model]:
     """Converts the response of ListModels or SetTraffic."""
     return [model_of(model) for model in response.models]
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from seqserve.notebook import result_html
+from seqserve import notebook
+from seqserve.heat_map import HeatMap
 
 
 class StopReason(Enum):
@@ -21,25 +23,6 @@ class StopReason(Enum):
     """A stop sequence was generated."""
     TIME_LIMIT = "time_limit"
     """The time limit of the request was reached."""
-
-
-class ModelState(Enum):
-    """Whether a model takes calls."""
-
-    UNSPECIFIED = "unspecified"
-    """The server gave no state, or one that this client does not know."""
-    READY = "ready"
-    """Takes calls."""
-    LOADING = "loading"
-    """Being verified, loaded, warmed up and tested."""
-    FAILED = "failed"
-    """Could not be loaded; see the model's ``state_reason``."""
-    DRAINING = "draining"
-    """Finishes its calls and takes no new ones."""
-    AVAILABLE = "available"
-    """In the server's repository, not loaded."""
-    RESTARTING = "restarting"
-    """Loaded, but its engine has failed and has not proven itself again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +84,7 @@ class Hypothesis:
     stop_reason: StopReason
     """Why decoding stopped."""
     token_scores: tuple[float, ...] = ()
-    """The natural log-probability of each token, then that of the end token if it was generated;
+    """The natural log-probability of each token, then of the end token if it was generated;
     NaN for tokens of a prefix. Empty unless requested."""
     top_tokens: tuple[tuple[TopToken, ...], ...] = ()
     """The most probable tokens of each step, best first; empty unless requested."""
@@ -160,7 +143,7 @@ class Timings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """The hypotheses for one source; the properties are those of the best one."""
+    """The hypotheses for one source; the properties belong to the best one."""
 
     hypotheses: tuple[Hypothesis, ...]
     """The hypotheses, best first; at least one."""
@@ -219,8 +202,44 @@ class Result:
         return self.hypotheses[0].unmet_terms
 
     def _repr_html_(self) -> str:
-        """Draws the result in a notebook: text, scores, and attention where it was asked for."""
-        return result_html(self)
+        """Draws the result in a notebook: text, scores, and attention where it was requested."""
+        return notebook.page(self._html())
+
+    def _html(self) -> Iterator[str]:
+        yield notebook.title(self.text)
+        for warning in self.source_warnings:
+            yield notebook.note(f"Warning of the source: {_words(warning)}")
+        for source, target in self.unmet_terms:
+            yield notebook.note(f"Lacks the term {source} → {target}")
+        best = self.hypotheses[0]
+        if len(self.hypotheses) > 1:
+            yield notebook.numbered((each.text, _figures(each)) for each in self.hypotheses)
+        for part in self.segments or (self,):
+            yield from _attention_html(part)
+        facts = (
+            f"{self.model}/{self.version}",
+            f"{self.source_tokens} → {self.generated_tokens} tokens",
+            "" if len(self.hypotheses) > 1 else _figures(best),
+            f"stopped by {_words(self.stop_reason)}",
+            f"{self.timings.total_ms:.1f} ms",
+        )
+        yield notebook.note(", ".join(filter(None, facts)))
+
+
+def _attention_html(part: Result | Segment) -> Iterator[str]:
+    """Draws what the best hypothesis attended to, where attention was requested."""
+    for best in part.hypotheses[:1]:
+        if best.attention and part.source_pieces:
+            yield HeatMap(best.attention, best.tokens, part.source_pieces).html("Attention")
+
+
+def _figures(hypothesis: Hypothesis) -> str:
+    figures = {"score": hypothesis.score, "confidence": hypothesis.confidence}
+    return ", ".join(f"{name} {x:.2f}" for name, x in figures.items() if x is not None)
+
+
+def _words(member: Enum) -> str:
+    return str(member.value).replace("_", " ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,50 +293,6 @@ class TokenizeResult:
     ends: tuple[int, ...]
     """Where each ends in the text."""
     length: int
-    """Number of tokens that count: with the end token of a source, and those of the model."""
+    """Number of tokens that count: also the end token of a source and tokens of the model."""
     max_length: int
     """Number of tokens that may count."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Model:
-    """One version of one model."""
-
-    name: str
-    """Name of the model."""
-    version: int
-    """The version."""
-    state: ModelState
-    """Whether it takes calls."""
-    state_reason: str
-    """Why it takes no calls; may be empty."""
-    is_default: bool
-    """Whether it gets calls without model and version, all or some."""
-    precision: str
-    """Precision of weights and arithmetic: fp32, fp16 or int8."""
-    provider: str
-    """Execution provider: cpu or cuda."""
-    max_source_length: int
-    """Maximum source length in tokens, including the end token."""
-    max_target_length: int
-    """Maximum target length in tokens, without the end token."""
-    vocabulary_size: int
-    """Number of tokens in the vocabulary."""
-    description: str
-    """Description of the model."""
-    licence: str
-    """Licence of the model, an SPDX identifier."""
-    traffic_share: float = 0.0
-    """Share of the calls without a version, from 0 to 1."""
-    source_languages: tuple[str, ...] = ()
-    """Codes of the languages of sources; empty if the model does not ask."""
-    target_languages: tuple[str, ...] = ()
-    """Codes of the languages that it generates; empty if the model does not ask."""
-    has_shortlist: bool = False
-    """Whether requests choose from a shortlist, where they do not switch it off."""
-    slots: int = 0
-    """Rows that can run at once; 0 if it is not loaded."""
-    slots_in_use: int = 0
-    """Rows that ran when the server was asked."""
-    queue_depth: int = 0
-    """Requests that waited then."""

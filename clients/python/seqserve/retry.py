@@ -1,9 +1,10 @@
 """Decides when to retry a failed call: exponential back-off with full jitter, within the deadline.
 
 A state machine that neither sleeps nor calls, so both clients use it. It retries only errors after
-which nothing was done: the server is unreachable, loading, draining, or its queue is full. A delay
-that the server asks for (RetryInfo) is the minimum; the jitter is added, so that clients that were
-refused together do not return together.
+which nothing was done: the server is unreachable, loading, draining, its queue is full, or it
+cancelled the call, which this client did not ask for. A delay that the server asks for (RetryInfo)
+is the minimum; the jitter is added, so that clients that were refused together do not return
+together.
 Source: Brooker 2015, "Exponential Backoff And Jitter" (full jitter).
 """
 
@@ -17,11 +18,22 @@ from copy import copy
 from dataclasses import dataclass
 
 from seqserve.availability import Availability
-from seqserve.errors import CallError, OptionError, Overloaded, Unavailable, invalid_argument
+from seqserve.errors import (
+    CallError,
+    Cancelled,
+    DeadlineExceeded,
+    OptionError,
+    Overloaded,
+    Unavailable,
+    Unreachable,
+    invalid_argument,
+)
 
 # Thirty years. gRPC counts deadlines in 64 bits of nanoseconds since 1970, so a later one may
 # overflow into the past; and no thread can sleep longer.
 _MAX_S = 1e9
+_MISSED_HERE = "Deadline Exceeded"
+"""The message of gRPC for a deadline that passed on this side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +84,8 @@ class Attempts:
             policy: How to retry.
             timeout_s: Time for all attempts and delays; no limit if ``math.inf`` or more than
                 thirty years.
-            availability: Of the server; told how the attempts end.
-            clock: Seconds, from any origin; the same as that of ``availability``.
+            availability: Of the server; it learns how the attempts end.
+            clock: Seconds, from any origin; the clock of ``availability``.
             jitter: Uniform random numbers in [0, 1).
         """
         if not (isinstance(timeout_s, int | float) and timeout_s > 0):
@@ -85,7 +97,10 @@ class Attempts:
         self._jitter = jitter
         self._started_s = self._began_s = clock()
         self._deadline_s = self._started_s + timeout_s if timeout_s <= _MAX_S else math.inf
+        self._timeout_s = timeout_s
         self._failures = 0
+        self._count = 0
+        self._last_error: CallError | None = None
 
     def part(self) -> Attempts:
         """Returns the attempts at a part of the call: counted apart, within the same deadline."""
@@ -95,6 +110,7 @@ class Attempts:
 
     def begin(self) -> float | None:
         """Begins an attempt; returns the time left for it, None without a limit."""
+        self._count += 1
         self._began_s = self._clock()
         if math.isinf(self._deadline_s):
             return None
@@ -110,14 +126,35 @@ class Attempts:
         self._failures += 1
         if isinstance(error, Overloaded):
             self._availability.answered(self._began_s)
+            self._last_error = error
             return self._delay_after(error)
-        if isinstance(error, Unavailable):
+        if isinstance(error, Unavailable) or (isinstance(error, Cancelled) and error.by_server):
             self._availability.failed(error)
             delay_s = self._delay_after(error)
             if delay_s is not None:
+                self._last_error = error
                 self._availability.awaited(error)
             return delay_s
         return None
+
+    def explain(self, error: CallError) -> None:
+        """Adds to the error that ends the call where its time went."""
+        now_s = self._clock()
+        if isinstance(error, Unreachable):
+            tries = f"{self._count} attempts" if self._count > 1 else "1 attempt"
+            details = f"{error.details} ({tries} in {now_s - self._started_s:.1f} s)"
+        elif isinstance(error, DeadlineExceeded) and error.details == _MISSED_HERE:
+            details = f"not finished within {self._timeout_s:g} s"
+            if self._last_error:
+                before_s = self._began_s - self._started_s
+                details += (
+                    f"; for {before_s:.1f} s attempts failed, the last with {self._last_error}"
+                )
+            details += f"; the call was under way for {now_s - self._began_s:.1f} s"
+        else:
+            return
+        error.details = details
+        error.args = error.code, details
 
     def _delay_after(self, error: CallError) -> float | None:
         if self._policy.max_attempts is not None and self._failures >= self._policy.max_attempts:

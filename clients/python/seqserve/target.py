@@ -108,8 +108,8 @@ def _check_ports(target: str) -> None:
 def _resolve(part: str) -> list[str]:
     host, port = part.rsplit(":", 1)
     try:
-        found = socket.getaddrinfo(host, int(port), socket.AF_INET, socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host, int(port), socket.AF_INET, socket.SOCK_STREAM)
     except OSError as error:
         raise OptionError(f"target: {part!r} has no IPv4 address: {error}") from None
-    hosts = [str(address[0]) for *_, address in found]
+    hosts = [str(address[0]) for *_, address in addresses]
     return [f"{host}:{port}" for host in hosts]

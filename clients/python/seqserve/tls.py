@@ -41,8 +41,8 @@ class TLS:
         if self.certificate is None and self.key is None:
             return grpc.ssl_channel_credentials(authorities)
         if self.certificate is None or self.key is None:
-            given, missing = ("key", "certificate") if self.key else ("certificate", "key")
-            raise OptionError(f"tls.{given}: needs tls.{missing} beside it")
+            present, missing = ("key", "certificate") if self.key else ("certificate", "key")
+            raise OptionError(f"tls.{present}: needs tls.{missing} beside it")
         names = ("tls.certificate", "tls.key")
         certificate, key = read_pair(Path(self.certificate), Path(self.key), names)
         return grpc.ssl_channel_credentials(authorities, key, certificate)

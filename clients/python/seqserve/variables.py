@@ -35,20 +35,23 @@ def misspelt_variables(
 
     Args:
         options: The dataclass that declares the options.
-        environ: Environment; that of the process if None.
+        environ: Environment; the one of the process if None.
 
     Returns:
         The variable that was probably meant, by the one that is set.
     """
-    declared = dataclasses.fields(options)
-    known = [variable_of(each.name) for each in declared if not each.metadata["positional"]]
+    known = [
+        variable_of(each.name)
+        for each in dataclasses.fields(options)
+        if each.metadata["has_variable"] and not each.metadata["positional"]
+    ]
     strangers = set(os.environ if environ is None else environ) - {*known, *NAMESAKES}
     near = {
         name: difflib.get_close_matches(name, known, n=1, cutoff=_LIKENESS)
         for name in sorted(strangers)
         if name.startswith(_PREFIX)
     }
-    return {name: found[0] for name, found in near.items() if found}
+    return {name: matches[0] for name, matches in near.items() if matches}
 
 
 def warn_of_misspelt(options: type[Any], environ: Mapping[str, str] | None = None) -> None:

@@ -1,6 +1,7 @@
 """A real gRPC server with predictable answers; the first word of a source may change its behaviour.
 
 ``fail CODE …`` fails with that status, ``busy N …`` is refused N times before it is answered,
+``cancelled N …`` is cancelled N times as by a proxy,
 ``hang …`` never ends (a stream sends two pieces first), ``late …`` is answered 0.2 s later. In a
 bulk call ``fail`` fails alone, ``later N …`` fails alone N times with UNAVAILABLE, ``busy`` and
 ``end CODE …`` end the call, ``hang`` gets no answer, and ``late`` gets one after the next twenty
@@ -183,9 +184,10 @@ class FakeServer(
             fail(context, grpc.StatusCode[words[1]])
         if words[0] == "busy" and times <= int(words[1]):
             fail(context, grpc.StatusCode.RESOURCE_EXHAUSTED)
+        if words[0] == "cancelled" and times <= int(words[1]):
+            fail(context, grpc.StatusCode.CANCELLED)
         if words[0] == "late":
             time.sleep(0.2)
-
         if words[0] == "hang" and not context.add_callback(self.cancelled.set):
             # The caller has already gone.
             self.cancelled.set()

@@ -47,14 +47,14 @@ def bulk(request: pytest.FixtureRequest) -> Bulk:
     def run(target: str, sources: Iterable[str], **options: Any) -> Outcomes:
         retry = options.pop("retry", SOON)
         if request.param == "AsyncClient":
-            return asyncio.run(asked(AsyncClient(target, retry=retry), sources, **options))
+            return asyncio.run(outcomes_of(AsyncClient(target, retry=retry), sources, **options))
         with Client(target, retry=retry) as client:
             return list(client.generate_bulk(sources, **options))
 
     return run
 
 
-async def asked(client: AsyncClient, sources: Iterable[str], **options: Any) -> Outcomes:
+async def outcomes_of(client: AsyncClient, sources: Iterable[str], **options: Any) -> Outcomes:
     async with client:
         return [outcome async for outcome in client.generate_bulk(sources, **options)]
 

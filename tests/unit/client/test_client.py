@@ -29,7 +29,7 @@ from seqserve import (
 from seqserve._transport.method import Method
 from seqserve.v1 import generation_pb2, model_pb2
 
-from .answers import answer, attended, scored, stream_of, tokenized
+from .answers import answer, stream_of, tokenized
 from .fake_transport import AsyncFakeTransport, FakeCall, FakeTransport, Outcome
 
 AT_ONCE = RetryPolicy(max_attempts=4, initial_backoff_s=0.0)
@@ -229,11 +229,15 @@ def test_a_failure_ends_many_after_what_came_before(session: Callable[..., Sessi
 
 
 def test_every_method_of_generation_takes_every_option(session: Callable[..., Session]) -> None:
-    said: dict[str, Any] = {"beam_size": 4, "top_p": 0.5, "suppress_sequences": [["a", "b"], ["c"]]}
+    options: dict[str, Any] = {
+        "beam_size": 4,
+        "top_p": 0.5,
+        "suppress_sequences": [["a", "b"], ["c"]],
+    }
     run = session([answer("a")], stream_of("a"), [answer("a")])
-    run.generate("a", **said)
-    run.stream("a", **said)
-    run.generate_many(["a"], **said)
+    run.generate("a", **options)
+    run.stream("a", **options)
+    run.generate_many(["a"], **options)
     wanted = generation_pb2.GenerationOptions(
         beam_size=4,
         top_p=0.5,
@@ -247,7 +251,11 @@ def test_every_method_of_generation_takes_every_option(session: Callable[..., Se
 
 def test_an_option_that_cannot_be_sent_is_not_sent(session: Callable[..., Session]) -> None:
     run = session()
-    for call in (run.generate, run.stream, lambda *_, **said: run.generate_many(["a"], **said)):
+    for call in (
+        run.generate,
+        run.stream,
+        lambda *_, **options: run.generate_many(["a"], **options),
+    ):
         with pytest.raises(InvalidArgument, match="stop_sequences: 'end' is not a list of texts"):
             call("a", stop_sequences="end")
     assert run.calls == []
@@ -317,26 +325,6 @@ def test_what_is_no_list_of_ids_is_refused(session: Callable[..., Session], toke
     with pytest.raises(InvalidArgument) as caught:
         session().change("detokenize", token_ids)
     assert caught.value.field == "token_ids"
-
-
-def test_score(session: Callable[..., Session]) -> None:
-    request = generation_pb2.ScoreRequest(source="good day", target="Tag", model="m", version=3)
-    run = session([UNAVAILABLE], [scored(request)])
-    result = run.score("good day", "Tag", model="m", version=3, timeout_s=7.0)
-    assert (result.tokens, result.score) == (("Tag", "</s>"), -1.5)
-    assert [(call.method, call.request) for call in run.calls] == [(Method.SCORE, request)] * 2
-    assert max(call.timeout_s or 0.0 for call in run.calls) <= 7.0
-
-
-def test_attention(session: Callable[..., Session]) -> None:
-    request = generation_pb2.AttentionRequest(source="good day", model="m", version=3)
-    known = generation_pb2.AttentionRequest(source="good day", target="Tag")
-    run = session([UNAVAILABLE], [attended(request)], [attended(known)])
-    result = run.attention("good day", model="m", version=3, timeout_s=7.0)
-    assert (result.target_tokens, result.cross.layers) == (("GOOD", "DAY", "</s>"), 2)
-    assert run.attention("good day", "Tag").target_tokens == ("Tag", "</s>")
-    assert [call.request for call in run.calls] == [request, request, known]
-    assert {call.method for call in run.calls} == {Method.ATTENTION}
 
 
 def test_models(session: Callable[..., Session]) -> None:

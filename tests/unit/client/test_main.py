@@ -135,9 +135,9 @@ def test_an_interrupted_command_that_hangs_is_ended() -> None:
     program = (
         "import signal, threading\n"
         "import seqserve.__main__, seqserve.command.main as m\n"
-        "from seqserve.command import interrupt\n"
+        "from seqserve.command import process\n"
         "def hang():\n"
-        "    interrupt.clean_up_first()\n"
+        "    process.clean_up_first()\n"
         "    lock = threading.Lock()\n"
         "    lock.acquire()\n"
         "    try:\n"
@@ -146,8 +146,8 @@ def test_an_interrupted_command_that_hangs_is_ended() -> None:
         "        print('hangs', flush=True)\n"
         "        lock.acquire()\n"
         "m.main = hang\n"
-        "interrupt.last_word = lambda: 'bye'\n"
-        "interrupt.GRACE_S = 0.1\n"
+        "process.last_word = lambda: 'bye'\n"
+        "process.GRACE_S = 0.1\n"
         "seqserve.__main__.run()\n"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=20)
@@ -223,7 +223,7 @@ def test_an_interrupt_that_a_library_swallows_ends_the_command_too(after: str) -
 
 def test_nothing_is_loaded_before_interrupts_are_handled() -> None:
     program = (
-        "import sys; before = set(sys.modules); import seqserve.command.interrupt;"
+        "import sys; before = set(sys.modules); import seqserve.command.process;"
         " print(*sorted(set(sys.modules) - before))"
     )
     # Without the packages of the site, whose files may load modules of their own.

@@ -283,7 +283,7 @@ def test_help_shows_variables_defaults_and_choices(capsys: pytest.CaptureFixture
         read("--help")
     assert left.value.code == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "usage: seqserve try" in shown
+    assert "usage: seqserve try [TEXTS ...] [OPTIONS]" in shown
     assert "--port NUMBER Port. [SEQSERVE_PORT; 50051]" in shown
     assert "--rate NUMBER Share, 100% is 1. [SEQSERVE_RATE; 0.5]" in shown
     assert "--provider VALUE Provider. One of: cpu, cuda. [SEQSERVE_PROVIDER; cpu]" in shown
@@ -296,3 +296,34 @@ def test_help_shows_variables_defaults_and_choices(capsys: pytest.CaptureFixture
     assert "--providers VALUE Providers. One of: cpu, cuda. May be repeated." in shown
     assert "TEXTS Texts." in shown
     assert "MISSING" not in shown and "None" not in shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartlyShown:
+    out: Path = option(help="File.")
+    mode: str = option("a", help="Mode.", has_variable=False)
+    rare: int = option(1, help="Rare.", group="rare")
+
+
+def parsed(*argv: str, **environ: str) -> PartlyShown:
+    return parse(PartlyShown, argv, prog="try", description="d", hidden=["rare"], environ=environ)
+
+
+def test_an_option_may_have_no_variable() -> None:
+    assert parsed("--out", "x", SEQSERVE_MODE="b").mode == "a"
+    assert parsed("--out", "x", "--mode", "b").mode == "b"
+
+
+def test_the_help_shows_what_is_required_and_leaves_out_what_is_hidden(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        parsed("--help")
+    shown = capsys.readouterr().out
+    assert shown.startswith("usage: try --out PATH [OPTIONS]\n")
+    assert "Mode. [a]" in shown and "rare" not in shown
+    assert parsed("--out", "x", "--rare", "2").rare == 2
+
+
+def test_two_dashes_may_be_a_value() -> None:
+    assert parsed("--out", "x", "--mode=--").mode == "--"

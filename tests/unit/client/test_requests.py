@@ -65,7 +65,7 @@ def plain(value: Any) -> Any:
     return [plain(element) for element in value]
 
 
-def test_what_is_not_said_is_left_to_the_server() -> None:
+def test_an_option_that_is_not_set_is_left_to_the_server() -> None:
     request = requests.generate_request("Hallo")
     assert request == generation_pb2.GenerateRequest(source="Hallo")
     assert not request.HasField("options")
@@ -77,16 +77,16 @@ def test_the_options_are_those_of_the_wire() -> None:
 
 @given(TEXTS, ALL)
 @example("Hallo", {"min_decoding_length": 0, "suppress_tokens": [], "disable_unk": False})
-def test_what_is_said_is_sent_and_nothing_else(source: str, said: GenerateOptions) -> None:
+def test_only_options_that_are_set_are_sent(source: str, options: GenerateOptions) -> None:
     sent = generation_pb2.GenerateRequest.FromString(
-        requests.generate_request(source, **said).SerializeToString()
+        requests.generate_request(source, **options).SerializeToString()
     )
     assert sent.source == source
-    assert sent.priority == WIRE[said.get("priority")]
-    assert (sent.model, sent.version) == (said.get("model") or "", said.get("version") or 0)
+    assert sent.priority == WIRE[options.get("priority")]
+    assert (sent.model, sent.version) == (options.get("model") or "", options.get("version") or 0)
     wanted = {
         name: list(value.items()) if isinstance(value, dict) else value
-        for name, value in said.items()
+        for name, value in options.items()
         if value not in (None, [], {}) and name not in OF_THE_REQUEST
     }
     present = {field.name: plain(value) for field, value in sent.options.ListFields()}
@@ -142,8 +142,8 @@ def test_what_no_option_can_carry_names_it(name: str) -> None:
     ],
 )
 def test_half_a_character_names_its_option(name: str, value: Any, where: str) -> None:
-    told = re.escape(name + where) + ": holds half a character .* position 0"
-    with pytest.raises(InvalidArgument, match=told):
+    message = re.escape(name + where) + ": holds half a character .* position 0"
+    with pytest.raises(InvalidArgument, match=message):
         requests.generate_request("text", **{name: value})
 
 
@@ -185,9 +185,11 @@ def test_what_no_message_can_carry_names_its_field(field: str, value: Any, reaso
 
 @pytest.mark.parametrize("name", ["beam", "options", "timeout_s"])
 def test_an_unknown_option_is_a_mistake_in_the_program(name: str) -> None:
-    said: dict[str, Any] = {name: 4}
+    options: dict[str, Any] = {name: 4}
     with pytest.raises(TypeError, match=f"no option '{name}'"):
-        requests.generate_request("text", **said)
+        requests.generate_request("text", **options)
+    with pytest.raises(TypeError, match=f"no option '{name}'"):
+        requests.detokenize_request([1], **options)
 
 
 def test_all_sources_of_a_batch_have_its_priority() -> None:

@@ -7,9 +7,9 @@ import pytest
 
 from seqserve import requests, responses
 from seqserve.errors import InternalError
+from seqserve.model import ModelState
 from seqserve.results import (
     AlignedToken,
-    ModelState,
     Piece,
     SourceWarning,
     StopReason,

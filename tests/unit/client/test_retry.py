@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -137,6 +138,51 @@ def test_the_delay_that_the_server_asks_for_is_the_minimum() -> None:
 )
 def test_other_errors_are_not_retried(kind: type[errors.CallError]) -> None:
     assert attempts(Clock()).delay_after(kind("CODE", "no")) is None
+
+
+def test_a_cancellation_that_the_client_did_not_ask_for_is_retried() -> None:
+    error = errors.Cancelled("CANCELLED", "by a proxy")
+    error.by_server = True
+    assert attempts(Clock(), initial_backoff_s=0.5).delay_after(error) == 0.5
+
+
+def test_a_missed_deadline_says_where_the_time_went() -> None:
+    missed = errors.DeadlineExceeded("DEADLINE_EXCEEDED", "Deadline Exceeded")
+    clock = Clock()
+    tries = attempts(clock, timeout_s=5.0)
+    tries.begin()
+    clock.now_s += 3.0
+    assert tries.delay_after(UNAVAILABLE) is not None
+    tries.begin()
+    clock.now_s += 2.0
+    assert tries.delay_after(missed) is None
+    tries.explain(missed)
+    assert str(missed) == (
+        "DEADLINE_EXCEEDED: not finished within 5 s; for 3.0 s attempts failed, the last with"
+        " UNAVAILABLE: draining; the call was under way for 2.0 s"
+    )
+    assert str(pickle.loads(pickle.dumps(missed))) == str(missed)
+
+
+def test_a_server_that_was_never_reached_was_tried_for_some_time() -> None:
+    error = errors.Unreachable("UNAVAILABLE", "no connection to there:1: Connection refused")
+    clock = Clock()
+    tries = attempts(clock)
+    for _ in range(2):
+        tries.begin()
+        clock.now_s += 1.5
+    tries.explain(error)
+    assert error.details == ("no connection to there:1: Connection refused (2 attempts in 3.0 s)")
+
+
+def test_what_the_server_says_is_not_changed() -> None:
+    for error in (
+        errors.DeadlineExceeded("DEADLINE_EXCEEDED", "passed in the queue"),
+        errors.NotFound("NOT_FOUND", "there are: a"),
+    ):
+        before = str(error)
+        attempts(Clock()).explain(error)
+        assert str(error) == before
 
 
 def test_a_delay_beyond_the_deadline_is_not_started() -> None:

@@ -1,4 +1,4 @@
-"""Variables of options: those that are misspelt are told of, by every command."""
+"""Variables of options: every command reports the misspelt ones."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from seqserve_export.options import ExportOptions
 from seqserve_import.options import ImportOptions
 from seqserve_model.options import EvaluateOptions, TrainOptions
 from seqserve_model.prepare import PrepareOptions
+from seqserve_playground.command import PlaygroundOptions
 from seqserve_server.front.config import ServeOptions
 from seqserve_server.front.healthcheck import HealthcheckOptions
 
@@ -45,6 +46,17 @@ ALL: list[Any] = [
     TokenizeOptions,
     TrafficOptions,
     TrainOptions,
+    TranslateOptions,
+    UnloadOptions,
+]
+CLIENTS: list[Any] = [
+    AttentionOptions,
+    GenerateCommandOptions,
+    LoadOptions,
+    PlaygroundOptions,
+    ScoreOptions,
+    TokenizeOptions,
+    TrafficOptions,
     TranslateOptions,
     UnloadOptions,
 ]
@@ -80,6 +92,24 @@ def test_the_process_s_environment_is_looked_through(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("options", ALL)
 def test_variables_of_other_commands_are_right_as_they_are(options: Any) -> None:
     assert misspelt_variables(options, dict.fromkeys(VARIABLES, "")) == {}
+
+
+@pytest.mark.parametrize("options", CLIENTS)
+def test_a_client_reads_no_variable_of_a_server(options: Any) -> None:
+    shared = {each.name for each in fields(options)} & {each.name for each in fields(ServeOptions)}
+    assert not [each for each in fields(options) if each.name in shared and read_from(each)]
+
+
+def read_from(field: Any) -> bool:
+    return field.metadata["has_variable"] and not field.metadata["positional"]
+
+
+def test_the_segmentation_of_a_server_is_not_that_of_a_request() -> None:
+    argv, environ = ["a"], {"SEQSERVE_SEGMENTATION": "lines"}
+    for kind in (GenerateCommandOptions, TranslateOptions):
+        options: Any = parse(kind, argv, prog="p", description="d", environ=environ)
+        assert options.decoding()["segmentation"] is None
+    assert misspelt_variables(GenerateCommandOptions, environ) == {}
 
 
 def test_no_namesake_is_kept_for_nothing() -> None:

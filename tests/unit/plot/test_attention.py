@@ -8,8 +8,7 @@ import torch
 from tests.unit.client.fake_server import FakeServer
 from tests.unit.plot.pictures import heat_maps
 
-from seqserve.attention import AttentionResult
-from seqserve.command.attention import Kind
+from seqserve.attention import AttentionResult, Kind
 from seqserve.errors import OptionError
 from seqserve_model.transformer import AttentionRecord, Transformer
 from seqserve_plot.attention import draw, of_artifact

@@ -10,9 +10,8 @@ from typing import Self, Unpack
 
 from seqserve import arguments, requests, responses
 from seqserve._async.bulk import BulkRun
-from seqserve._async.groups import CallGroup
+from seqserve._async.calls import CallGroup, pieces_of
 from seqserve._async.model_client import AsyncModelClient
-from seqserve._async.streams import pieces_of
 from seqserve._async.transport import AsyncTransport
 from seqserve._async.worker_pool import WorkerPool
 from seqserve._transport.aio_channel import AsyncGrpcTransport
@@ -21,7 +20,7 @@ from seqserve._transport.metadata import MetadataSource
 from seqserve._transport.method import Method
 from seqserve.attention import AttentionResult
 from seqserve.availability import Availability
-from seqserve.decoding import BulkSource, GenerateOptions
+from seqserve.decoding import BulkSource, GenerateOptions, ModelOptions, SourceOptions
 from seqserve.errors import CallError
 from seqserve.results import Piece, Result, ScoreResult, TokenizeResult
 from seqserve.retry import RetryPolicy
@@ -208,29 +207,20 @@ class AsyncClient(AsyncModelClient):
         source: str,
         target: str,
         *,
-        model: str | None = None,
-        version: int | None = None,
-        source_language: str | None = None,
-        target_language: str | None = None,
         timeout_s: float | None = None,
+        **options: Unpack[SourceOptions],
     ) -> ScoreResult:
-        """Returns the log-probability of every token of a given target.
+        """Returns the log-probability of every token of a target.
 
         Args:
             source: The source text.
             target: The target text.
-            model: Name of the model; the server's default if None.
-            version: Version of the model; the highest valid one if None.
-            source_language: Code of the language of the source, for models that need it.
-            target_language: Code of the language of the target, for models that know several.
+            **options: See :class:`~seqserve.SourceOptions`.
         """
         request = requests.score_request(
             source,
             target,
-            model=model,
-            version=version,
-            source_language=source_language,
-            target_language=target_language,
+            **options,
         )
         return await self._unary(Method.SCORE, request, responses.score_of, timeout_s)
 
@@ -239,29 +229,20 @@ class AsyncClient(AsyncModelClient):
         source: str,
         target: str | None = None,
         *,
-        model: str | None = None,
-        version: int | None = None,
-        source_language: str | None = None,
-        target_language: str | None = None,
         timeout_s: float | None = None,
+        **options: Unpack[SourceOptions],
     ) -> AttentionResult:
         """Returns the attention weights of every layer and head.
 
         Args:
             source: The source text.
             target: The target text; the output of greedy search if None.
-            model: Name of the model; the server's default if None.
-            version: Version of the model; the highest valid one if None.
-            source_language: Code of the language of the source, for models that need it.
-            target_language: Code of the language of the target, for models that know several.
+            **options: See :class:`~seqserve.SourceOptions`.
         """
         request = requests.attention_request(
             source,
             target,
-            model=model,
-            version=version,
-            source_language=source_language,
-            target_language=target_language,
+            **options,
         )
         return await self._unary(Method.ATTENTION, request, responses.attention_of, timeout_s)
 
@@ -270,29 +251,20 @@ class AsyncClient(AsyncModelClient):
         text: str,
         *,
         is_target: bool = False,
-        model: str | None = None,
-        version: int | None = None,
-        source_language: str | None = None,
-        target_language: str | None = None,
         timeout_s: float | None = None,
+        **options: Unpack[SourceOptions],
     ) -> TokenizeResult:
         """Divides a text into the tokens of a model, and counts them as its limits do.
 
         Args:
             text: The text, of at most 100,000 characters.
             is_target: Divide it as a target, not as a source.
-            model: Name of the model; the server's default if None.
-            version: Version of the model; the highest valid one if None.
-            source_language: Code of the language of the source, for models that need it.
-            target_language: Code of the language of the target, for models that know several.
+            **options: See :class:`~seqserve.SourceOptions`.
         """
         request = requests.tokenize_request(
             text,
             is_target=is_target,
-            model=model,
-            version=version,
-            source_language=source_language,
-            target_language=target_language,
+            **options,
         )
         return await self._unary(Method.TOKENIZE, request, responses.tokens_of, timeout_s)
 
@@ -300,18 +272,16 @@ class AsyncClient(AsyncModelClient):
         self,
         token_ids: Sequence[int],
         *,
-        model: str | None = None,
-        version: int | None = None,
         timeout_s: float | None = None,
+        **options: Unpack[ModelOptions],
     ) -> str:
         """Joins tokens to a text; control tokens are left out.
 
         Args:
             token_ids: Their ids, at most 100,000.
-            model: Name of the model; the server's default if None.
-            version: Version of the model; the highest valid one if None.
+            **options: See :class:`~seqserve.ModelOptions`.
         """
-        request = requests.detokenize_request(token_ids, model=model, version=version)
+        request = requests.detokenize_request(token_ids, **options)
         return await self._unary(Method.DETOKENIZE, request, responses.text_of, timeout_s)
 
     async def close(self) -> None:

@@ -32,7 +32,7 @@ class AsyncTransport(Protocol):
     def call(
         self, method: Method, request: Message | AsyncIterator[Message], timeout_s: float | None
     ) -> AsyncCall:
-        """Sends one request, or those of an iterator; None sets no deadline."""
+        """Sends one request, or the requests of an iterator; None sets no deadline."""
 
     async def close(self) -> None:
         """Cancels the calls under way and refuses new ones."""

@@ -65,7 +65,7 @@ async def finished(worker: Worker) -> None:
 
 
 def fail(future: Future[Any], error: Exception) -> None:
-    """Gives a future an exception."""
+    """Fails a future."""
     future.set_exception(error)
     # Marks it as retrieved: asyncio logs every other one, such as those after a caller has left.
     future.exception()

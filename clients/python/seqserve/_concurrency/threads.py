@@ -38,7 +38,7 @@ def finished(worker: Worker) -> None:
 
 
 def fail(future: Future[Any], error: BaseException) -> None:
-    """Gives a future an exception."""
+    """Fails a future."""
     future.set_exception(error)
 
 
@@ -48,5 +48,5 @@ def settled(future: Future[Any]) -> None:
 
 
 def items_of(items: Iterable[A]) -> Iterator[A]:
-    """Gives the iterator of an iterable."""
+    """Returns the iterator of an iterable."""
     return iter(items)

@@ -13,21 +13,26 @@ gRPC sends the requests.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Generator, Iterable, Iterator
 from itertools import count
+from typing import TypeAlias
 
-from seqserve import requests
+from seqserve import requests, responses
 from seqserve._concurrency.threads import Failure, Queue, Semaphore, finished, items_of, start, stop
-from seqserve._sync.groups import CallGroup
-from seqserve._sync.pending import Outcome, PendingRequests, Request
+from seqserve._sync.calls import CallGroup
 from seqserve._transport.method import Method
 from seqserve._transport.status import max_bytes_of, too_large
 from seqserve.arguments import checked_concurrency, checked_sources
 from seqserve.decoding import BulkSource
-from seqserve.errors import CallError
+from seqserve.errors import CallError, InternalError
 from seqserve.results import Result
 from seqserve.retry import Attempts
 from seqserve.v1 import generation_pb2
+
+Request: TypeAlias = generation_pb2.GenerateBulkRequest
+Outcome: TypeAlias = tuple[int, Result | CallError]
+"""The index of a source in the input, from 0, and its result or error."""
 
 
 class BulkRun:
@@ -124,6 +129,7 @@ class BulkRun:
                 return True
             self._pause_s = self._attempts.delay_after(error)
             if self._pause_s is None:
+                self._attempts.explain(error)
                 raise
         finally:
             call.cancel()
@@ -144,11 +150,11 @@ class BulkRun:
         if limit is None:
             return False
         self._max_bytes = limit
-        found = self._pending.larger_than(limit)
-        for request in found:
+        refused = self._pending.larger_than(limit)
+        for request in refused:
             self._pending.remove(request.id)
             self._outcomes.put_nowait((request.id, too_large(request.ByteSize(), limit)))
-        return bool(found)
+        return bool(refused)
 
     def _settle(self, number: int, outcome: Result | CallError) -> None:
         """Hands on the outcome of a source, or has the source sent again after a pause."""
@@ -174,3 +180,74 @@ def _requests_of(first: Request, queue: Queue[Request | None]) -> Iterator[Reque
     while request is not None:
         yield request
         request = queue.get()
+
+
+class PendingRequests:
+    """Requests without an answer, sent or not, in order; safe to share between threads.
+
+    When a call breaks, the next one is sent all of them; a request with an answer is never sent
+    again.
+    """
+
+    def __init__(self) -> None:
+        """Starts empty."""
+        self._lock = threading.Lock()
+        self._requests: dict[int, Request] = {}
+        self._queue: Queue[Request | None] = Queue()
+        self._is_closed = False
+
+    def put(self, request: Request) -> None:
+        """Adds a request."""
+        with self._lock:
+            self._requests[request.id] = request
+            self._queue.put_nowait(request)
+
+    def close(self) -> None:
+        """Ends the queue: no requests will follow."""
+        with self._lock:
+            self._is_closed = True
+            self._queue.put_nowait(None)
+
+    def end_call(self) -> None:
+        """Ends the queue of this call; what has no answer then goes to the next one."""
+        with self._lock:
+            self._queue.put_nowait(None)
+
+    def begin(self) -> Queue[Request | None]:
+        """Returns a queue of all pending and future requests, with None at its end.
+
+        Ends the queue of the call before, too.
+        """
+        with self._lock:
+            self._queue.put_nowait(None)
+            self._queue = Queue()
+            for request in self._requests.values():
+                self._queue.put_nowait(request)
+            if self._is_closed:
+                self._queue.put_nowait(None)
+            return self._queue
+
+    def outcome_of(self, response: generation_pb2.GenerateBulkResponse) -> Outcome:
+        """Converts a response to a pending request."""
+        with self._lock:
+            if response.id not in self._requests:
+                reason = f"the server answered {response.id}, which waits for no answer"
+                raise InternalError("INTERNAL", reason)
+        return response.id, responses.outcome_of(response.outcome)
+
+    def remove(self, number: int) -> None:
+        """Removes a request, which has its answer."""
+        with self._lock:
+            del self._requests[number]
+
+    def larger_than(self, limit: int) -> list[Request]:
+        """Returns the requests that have more bytes."""
+        with self._lock:
+            return [each for each in self._requests.values() if each.ByteSize() > limit]
+
+    def check_empty(self) -> None:
+        """Checks that a call that ended with OK has answered every request."""
+        with self._lock:
+            if self._requests or not self._is_closed:
+                reason = "the server ended the call before it had answered all"
+                raise InternalError("INTERNAL", reason)

@@ -1,21 +1,82 @@
 # Generated from seqserve/_async/calls.py by `make clients`; do not edit.
-"""One call with its retries: the messages of the first attempt that the server answers.
+"""Calls with their retries, and groups of calls that can be cancelled together.
 
-An attempt is repeated only while it has yielded nothing, so no message is yielded twice. Closing
-the generator cancels the call on the server.
+A call yields the messages of the first attempt that the server answers. An attempt is repeated only
+while it has yielded nothing, so no message is yielded twice. Closing the generator cancels the call
+on the server. Closing the client, or leaving an iteration over many calls, cancels the calls under
+way and wakes those that wait to be retried.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import threading
+import weakref
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from typing import Any
 
 from google.protobuf.message import Message
 
-from seqserve._sync.groups import CallGroup
+from seqserve import responses
+from seqserve._concurrency.threads import Event
+from seqserve._sync.transport import Call, Transport
 from seqserve._transport.method import Method
-from seqserve.errors import CallError
+from seqserve._transport.status import client_closed
+from seqserve.errors import CallError, InternalError
+from seqserve.results import Piece
 from seqserve.retry import Attempts
+from seqserve.v1 import generation_pb2
+
+
+class CallGroup:
+    """Calls of one transport that can be cancelled together; new ones then raise ``Cancelled``."""
+
+    def __init__(self, transport: Transport) -> None:
+        """Opens its calls through a transport, which it does not close."""
+        self._transport = transport
+        self._lock = threading.Lock()
+        self._is_cancelled = Event()
+        self._members: weakref.WeakSet[Call | CallGroup] = weakref.WeakSet()
+
+    def call(
+        self, method: Method, request: Message | Iterator[Message], timeout_s: float | None
+    ) -> Call:
+        """Sends one request, or the requests of an iterator."""
+        self._check()
+        call = self._transport.call(method, request, timeout_s)
+        self._add(call)
+        return call
+
+    def group(self) -> CallGroup:
+        """Makes a group within this one, which can be cancelled by itself."""
+        group = CallGroup(self._transport)
+        self._add(group)
+        return group
+
+    def wait(self, delay_s: float) -> None:
+        """Returns after a delay, or raises as soon as the group is cancelled."""
+        self._is_cancelled.wait(delay_s)
+        self._check()
+
+    def cancel(self) -> None:
+        """Cancels the calls under way, ends the waits, and refuses new calls."""
+        with self._lock:
+            self._is_cancelled.set()
+            members = list(self._members)
+        for member in members:
+            member.cancel()
+
+    def _add(self, member: Call | CallGroup) -> None:
+        with self._lock:
+            if not self._is_cancelled.is_set():
+                self._members.add(member)
+                return
+        member.cancel()
+        raise client_closed()
+
+    def _check(self) -> None:
+        if self._is_cancelled.is_set():
+            raise client_closed()
 
 
 def messages_of(
@@ -35,7 +96,28 @@ def messages_of(
         except CallError as error:
             delay_s = None if answered else attempts.delay_after(error)
             if delay_s is None:
+                attempts.explain(error)
                 raise
         finally:
             call.cancel()
         group.wait(delay_s)
+
+
+def pieces_of(
+    group: CallGroup, request: generation_pb2.GenerateRequest, attempts: Attempts
+) -> Generator[Piece, None, None]:
+    """Yields the pieces of a stream as they arrive."""
+    has_result = False
+    with closing(messages_of(group, Method.GENERATE_STREAM, request, attempts)) as messages:
+        try:
+            for message in messages:
+                piece = responses.piece_of(message)
+                has_result = has_result or piece.result is not None
+                yield piece
+        except CallError:
+            # The stream is read up to its status, because the server takes an earlier end for a
+            # cancellation. A bad status after the result changes nothing.
+            if not has_result:
+                raise
+    if not has_result:
+        raise InternalError("INTERNAL", "the server ended the stream without a result")

@@ -10,11 +10,10 @@ from typing import Any, TypeVar
 from google.protobuf.message import Message
 
 from seqserve import requests, responses
-from seqserve._sync.calls import messages_of
-from seqserve._sync.groups import CallGroup
+from seqserve._sync.calls import CallGroup, messages_of
 from seqserve._transport.method import Method
 from seqserve.availability import Availability
-from seqserve.results import Model
+from seqserve.model import Model
 from seqserve.retry import Attempts, RetryPolicy
 from seqserve.v1 import model_pb2
 

@@ -33,7 +33,7 @@ class Transport(Protocol):
     def call(
         self, method: Method, request: Message | Iterator[Message], timeout_s: float | None
     ) -> Call:
-        """Sends one request, or those of an iterator; None sets no deadline."""
+        """Sends one request, or the requests of an iterator; None sets no deadline."""
 
     def close(self) -> None:
         """Cancels the calls under way and refuses new ones."""

@@ -39,7 +39,7 @@ class AsyncGrpcTransport:
     def call(
         self, method: Method, request: Message | AsyncIterator[Message], timeout_s: float | None
     ) -> _AsyncGrpcCall:
-        """Sends one request, or those of an iterator."""
+        """Sends one request, or the requests of an iterator."""
         if self._is_closed:
             raise client_closed()
         FORK_GUARD.check()
@@ -128,7 +128,7 @@ class _AsyncBulkCall(_AsyncGrpcCall):
 
 
 def _at_once(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Returns the result of a coroutine that does not wait, as those of a finished call."""
+    """Returns the result of a coroutine that does not wait, as of a finished call."""
     try:
         coroutine.send(None)
     except StopIteration as end:

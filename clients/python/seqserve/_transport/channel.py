@@ -29,7 +29,7 @@ class GrpcTransport:
     def call(
         self, method: Method, request: Message | Iterator[Message], timeout_s: float | None
     ) -> _GrpcCall:
-        """Sends one request, or those of an iterator, which a thread of gRPC reads."""
+        """Sends one request, or the requests of an iterator, which a thread of gRPC reads."""
         callable_ = self._callable_of(method)
         metadata = self._connection.metadata()
         try:

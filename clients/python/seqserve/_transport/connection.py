@@ -9,7 +9,7 @@ import grpc.aio
 
 from seqserve._transport.metadata import Metadata, MetadataSource, checked_metadata
 from seqserve._transport.method import Method
-from seqserve.bearer import metadata_of
+from seqserve.auth import metadata_of
 from seqserve.errors import OptionError
 from seqserve.target import channel_options, check_name, grpc_target, is_local
 from seqserve.tls import TLS
@@ -52,9 +52,9 @@ class Connection:
         return grpc.aio.secure_channel(self._address, self._credentials, self._options)
 
     def metadata(self) -> Metadata:
-        """Returns the metadata of the next call; that of the caller is checked."""
-        given = checked_metadata(self._source()) if self._source else ()
-        return (*given, *self._token)
+        """Returns the metadata of the next call; what the caller adds is checked."""
+        added = checked_metadata(self._source()) if self._source else ()
+        return (*added, *self._token)
 
 
 def callables(channel: Any) -> dict[Method, Any]:

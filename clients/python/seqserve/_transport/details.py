@@ -69,8 +69,8 @@ def _declare() -> tuple[Any, ...]:
     file = text_format.Parse(_DECLARATION, FileDescriptorProto())
     pool.AddSerializedFile(file.SerializeToString())
     names = ("Status", "BadRequest", "RetryInfo")
-    found = (pool.FindMessageTypeByName(f"google.rpc.{name}") for name in names)
-    return tuple(message_factory.GetMessageClass(message) for message in found)
+    messages = (pool.FindMessageTypeByName(f"google.rpc.{name}") for name in names)
+    return tuple(message_factory.GetMessageClass(message) for message in messages)
 
 
 _STATUS, _BAD_REQUEST, _RETRY_INFO = _declare()

@@ -21,11 +21,11 @@ _TEXT = re.compile(r"[\x20-\x7e]*")
 _BINARY = "-bin"
 
 
-def checked_metadata(given: Iterable[Any]) -> Metadata:
+def checked_metadata(pairs: Iterable[Any]) -> Metadata:
     """Returns pairs of key and value; raises ``InvalidArgument`` for those that gRPC refuses."""
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise _refused(f"{type(given).__name__} is not a list of pairs of key and value")
-    return tuple(_checked(pair) for pair in given)
+    if isinstance(pairs, str | bytes) or not isinstance(pairs, Iterable):
+        raise _refused(f"{type(pairs).__name__} is not a list of pairs of key and value")
+    return tuple(_checked(pair) for pair in pairs)
 
 
 def _checked(pair: Any) -> tuple[str, str]:

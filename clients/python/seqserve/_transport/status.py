@@ -26,6 +26,9 @@ _CLASSES: dict[str, type[errors.CallError]] = {
     "UNKNOWN": errors.InternalError,
 }
 
+# What gRPC says of a call that this side has cancelled.
+_CANCELLED_HERE = ("Locally cancelled by application!", "Channel closed!")
+
 _REQUEST_ID = "x-request-id"
 
 _TOO_LARGE = re.compile(r"(\w+): Received message larger than max \((\d+) vs\. (\d+)\)")
@@ -36,6 +39,14 @@ _CODES = {code.value[0]: code for code in grpc.StatusCode}
 # Proxies, and gRPC itself, report a connection that broke under a call as INTERNAL with one of
 # these in the message.
 _BROKEN_CONNECTION = ("RST_STREAM", "Stream removed")
+
+# The last of several failed attempts to connect: the address and the reason.
+_LAST_ERROR = re.compile(
+    r"last error: \w+: (?:ipv[46]:)?(\S+?): (?:Failed to connect to remote host: )?(.+)"
+)
+_NO_ADDRESS = re.compile(
+    r"(?:errors resolving|DNS resolution failed for) ([^\s\[]+?):? .*?([^:\]]+)\]*$"
+)
 
 # How gRPC's messages begin if no connection could be made, or the host's name not be resolved.
 _NO_CONNECTION = (
@@ -62,15 +73,17 @@ def error_of(
             attached = read_details(value)
         elif key == _REQUEST_ID and isinstance(value, str):
             request_id = value
-    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and (found := _TOO_LARGE.search(details)):
-        return _too_large(found, request_id)
-    return _class_of(code, details)(
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and (sizes := _TOO_LARGE.search(details)):
+        return _too_large(sizes, request_id)
+    kind = _class_of(code, details)
+    error = kind(
         code.name,
-        details,
+        _without_grpc_words(details) if kind is errors.Unreachable else details,
         field=attached.field,
         retry_after_s=attached.retry_after_s,
         request_id=request_id,
     )
+    return _marked(error)
 
 
 def error_of_call(call: Any) -> errors.CallError:
@@ -93,10 +106,10 @@ def too_large(size: int, limit: int, request_id: str = "") -> errors.CallError:
     return error
 
 
-def _too_large(found: re.Match[str], request_id: str) -> errors.CallError:
+def _too_large(sizes: re.Match[str], request_id: str) -> errors.CallError:
     """Returns the error for gRPC's limit on bytes; unlike one for a full queue, none is retried."""
-    size, limit = int(found[2]), int(found[3])
-    if found[1] == "SERVER":
+    size, limit = int(sizes[2]), int(sizes[3])
+    if sizes[1] == "SERVER":
         return too_large(size, limit, request_id)
     reason = f"the answer has {size:,} bytes; max_message_bytes of this client is {limit:,}"
     return errors.InvalidArgument(
@@ -117,12 +130,29 @@ def call_cancelled() -> errors.Cancelled:
 def error_within(failure: generation_pb2.Failure) -> errors.CallError:
     """Returns the error for one source of a call with many."""
     code = _CODES.get(failure.code, grpc.StatusCode.UNKNOWN)
-    return _class_of(code, failure.message)(
+    error = _class_of(code, failure.message)(
         code.name,
         failure.message,
         field=failure.field,
         retry_after_s=failure.retry_after_ms * 1e-3 if failure.retry_after_ms else None,
     )
+    return _marked(error)
+
+
+def _marked(error: errors.CallError) -> errors.CallError:
+    """Marks a cancellation that this client did not ask for."""
+    if isinstance(error, errors.Cancelled):
+        error.by_server = error.details not in _CANCELLED_HERE
+    return error
+
+
+def _without_grpc_words(details: str) -> str:
+    """Says in plain words why there is no connection."""
+    if reason := _LAST_ERROR.search(details):
+        return f"no connection to {reason[1]}: {reason[2]}"
+    if reason := _NO_ADDRESS.search(details):
+        return f"no address of {reason[1]}: {reason[2].strip()}"
+    return details
 
 
 def _class_of(code: grpc.StatusCode, details: str) -> type[errors.CallError]:

@@ -1,8 +1,19 @@
-"""Advice for users of the command, which an error of the client cannot give."""
+"""What an error means for a command: advice for its user, or the end of a run."""
 
 from __future__ import annotations
 
-from seqserve.errors import Overloaded, SeqserveError, Unauthenticated, Unavailable, Unreachable
+from seqserve.errors import (
+    CallError,
+    DeadlineExceeded,
+    InvalidArgument,
+    NotFound,
+    Overloaded,
+    PermissionDenied,
+    SeqserveError,
+    Unauthenticated,
+    Unavailable,
+    Unreachable,
+)
 
 _NO_SERVER = "Is a server running there? `seqserve serve` starts one, --target names another."
 # Words of gRPC's messages, the first that fits; the certificate's faults before their class.
@@ -28,14 +39,17 @@ _NO_CONNECTION = {
         " --tls-client-certificate too."
     ),
     "SETTINGS": "That is not a gRPC server: is the port of --target right?",
-    "resol": "Is the host of --target right?",
+    "no address of": "Is the host of --target right?",
 }
 _STATE = (
     "The server answers, but not yet this call: `seqserve models` shows the state of its models."
 )
 _BROKEN = "The connection broke; the server may have ended."
 _BUSY = "The server is busy: a longer --timeout-s waits longer for it."
+_LATE = "--timeout-s gives a call more time; `seqserve models` shows how busy the server is."
 _TOKEN = "--token-file or SEQSERVE_TOKEN gives the token; `seqserve token` makes one."
+
+_FATAL = (Unavailable, NotFound, Unauthenticated, PermissionDenied)
 
 
 def advice_on(error: SeqserveError) -> str:
@@ -47,4 +61,13 @@ def advice_on(error: SeqserveError) -> str:
         return _STATE if error.request_id else _BROKEN
     if isinstance(error, Overloaded):
         return _BUSY
+    if isinstance(error, DeadlineExceeded):
+        return _LATE
     return _TOKEN if isinstance(error, Unauthenticated) else ""
+
+
+def raise_if_fatal(error: CallError) -> None:
+    """Raises an error that concerns every source: no such model, a wrong option, no permission."""
+    is_option = isinstance(error, InvalidArgument) and error.field not in ("", "source")
+    if is_option or isinstance(error, _FATAL):
+        raise error

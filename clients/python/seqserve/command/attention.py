@@ -7,14 +7,13 @@ import shutil
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
-from seqserve.attention import AttentionResult, AttentionWeights
+from seqserve.attention import AttentionResult, Kind, parts_of
 from seqserve.command.connection import PairCallOptions
-from seqserve.command.heat_map import Style, svg_map, text_map
 from seqserve.command.json_line import json_line
 from seqserve.errors import OptionError
+from seqserve.heat_map import HeatMap, Style
 from seqserve.options import option, parse
 
 _EPILOG = """\
@@ -29,17 +28,6 @@ examples:
   seqserve attention --style numbers "The coffee tastes good."
   seqserve attention --svg "The coffee tastes good." > attention.svg
   seqserve attention --json "The coffee tastes good." | jq '.cross[-1][0]'"""
-
-
-class Kind(Enum):
-    """The attention layers to draw."""
-
-    CROSS = "cross"
-    """Target tokens to source tokens."""
-    ENCODER = "encoder"
-    """Source tokens to source tokens."""
-    DECODER = "decoder"
-    """Target tokens to the target tokens before them; recurrent decoders have none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,22 +92,11 @@ def map_of(result: AttentionResult, options: AttentionOptions) -> Iterable[str]:
     else:
         matrix, heads = weights.of(layer, options.head), f"head {options.head}"
     title = f"{model}: {options.kind.value} attention, layer {layer}, {heads}"
+    drawing = HeatMap(matrix, rows, columns)
     if options.svg:
-        return svg_map(matrix, rows, columns, title)
+        return drawing.svg(title)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    return [title, "", *text_map(matrix, rows, columns, options.style or _default_style(), width)]
-
-
-def parts_of(
-    result: AttentionResult, kind: Kind
-) -> tuple[tuple[str, ...], tuple[str, ...], AttentionWeights]:
-    """Finds the weights of one kind; gives the tokens of its rows and of its columns first."""
-    source, target = result.source_tokens, result.target_tokens
-    if kind is Kind.CROSS:
-        return target, source, result.cross
-    if kind is Kind.ENCODER:
-        return source, source, result.encoder
-    return target, ("(begin)", *target[:-1]), result.decoder
+    return [title, "", *drawing.text(options.style or _default_style(), width)]
 
 
 def _check_index(flag: str, index: int, total: int) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 from seqserve import Client
 from seqserve.arguments import DEFAULT_TARGET, DEFAULT_TIMEOUT_S
-from seqserve.command.outages import outages_reported
+from seqserve.command.progress import outages_reported
+from seqserve.decoding import SourceOptions
 from seqserve.errors import OptionError
 from seqserve.options import option
 from seqserve.retry import RetryPolicy
@@ -65,7 +66,7 @@ class ConnectionOptions:
         " public ones.",
         group="connection",
     )
-    # Not --tls-certificate and --tls-key: their variables are those of a server on this machine.
+    # Not --tls-certificate and --tls-key: a server on this machine has their variables.
     tls_client_certificate: Path | None = option(
         None,
         help="File of the certificate for a server that requires one (mutual TLS), PEM.",
@@ -153,7 +154,7 @@ class PairCallOptions(ModelCallOptions):
         None, help="Code of the language of the target, for models that know several."
     )
 
-    def call(self) -> dict[str, Any]:
+    def call(self) -> SourceOptions:
         """Returns the arguments of each call beside its texts."""
         return {
             "model": self.model,

@@ -18,10 +18,14 @@ SCORES = "return_scores"
 NEED_JSON = [each.name for each in DECLARATIONS.values() if each.group == OUTPUT]
 NEED_JSON.remove(SCORES)
 
+# Their variables are options of a server on this machine, which no client obeys.
+_OF_SERVER = {"segmentation"}
 _HEADINGS = {
     "alternatives": "alternatives, as many as --num-hypotheses",
     "sampling": "sampling, in place of search; any of these switches it on",
-    "constraints": "constraints; tokens are written as --json shows them, with ▁ for a space",
+    "constraints": (
+        "constraints; tokens are written as `generate --json` shows them, with ▁ for a space"
+    ),
 }
 
 
@@ -33,6 +37,7 @@ def _flag(declared: Declaration) -> tuple[str, object, object]:
         fault=partial(_fault, declared) if declared.bounds else None,
         metavar="SOURCE=TARGET" if declared.kind == dict[str, str] else None,
         group=_HEADINGS.get(declared.group, declared.group),
+        has_variable=declared.name not in _OF_SERVER,
     )
     return declared.name, declared.kind | None, flag
 
@@ -48,7 +53,7 @@ def _help(declared: Declaration) -> str:
     if declared.name in NEED_JSON:
         return f"With --json: {text[0].lower()}{text[1:]}"
     if declared.name == SCORES:
-        return f"{text} If given, a line begins with the score and a tab."
+        return f"{text} If set, a line begins with the score and a tab."
     return f"{text} Spaces separate tokens." if declared.kind == list[list[str]] else text
 
 
@@ -64,7 +69,7 @@ else:
 # No slots: Python cannot join two bases that both have them.
 @dataclass(frozen=True, kw_only=True)
 class DecodingOptions(_DecodingFlags):
-    """Decoding options from the command line; the server chooses what is not given."""
+    """Decoding options from the command line; the server chooses what is not set."""
 
     priority: Priority | None = option(
         None, help="Order of requests while they wait; normal by default."

@@ -8,29 +8,29 @@ there, so that a program at the other end of a pipe may wait for it.
 from __future__ import annotations
 
 import math
-import os
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from seqserve import Client, errors
 from seqserve._sync.worker_pool import WorkerPool
-from seqserve.arguments import BULK_CONCURRENCY, DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT_S, WINDOW
-from seqserve.command import interrupt
+from seqserve.arguments import BULK_CONCURRENCY, DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT_S
+from seqserve.command import process
+from seqserve.command.advice import raise_if_fatal
 from seqserve.command.connection import ModelCallOptions
 from seqserve.command.decoding import NEED_JSON, OUTPUT, DecodingOptions
-from seqserve.command.fatal import raise_if_fatal
-from seqserve.command.lines import STANDARD_INPUT, Lines, not_utf8
-from seqserve.command.order import Order
-from seqserve.command.progress import Progress
-from seqserve.command.stdio import OutputLost
+from seqserve.command.process import OutputLost
+from seqserve.command.progress import Progress, is_terminal
+from seqserve.command.run.document_run import DocumentRun, Outcome
+from seqserve.command.run.source_file import STANDARD_INPUT, SourceFile, can_be_read_twice
 from seqserve.command.writer import JsonWriter, TextWriter, Writer
 from seqserve.decoding import GenerateOptions
+from seqserve.documents.passage import Passage
+from seqserve.documents.plain_text import fault_of, parse_lines
 from seqserve.options import flag_of, option, parse
-from seqserve.results import Result
 
 _EPILOG = """\
 Without TEXTS each line of standard input is a source, and each line of standard output its answer.
@@ -155,11 +155,11 @@ def main(argv: list[str]) -> int:
     )
     writer = options.writer()
     if options.texts:
-        _run(options, writer, DEFAULT_TIMEOUT_S)
+        _answer(options, writer, DEFAULT_TIMEOUT_S)
     else:
-        interrupt.last_word = lambda: _last_word(options.file, writer.count)
+        process.last_word = lambda: _last_word(options.file, writer.count)
         try:
-            _run(options, writer, math.inf)
+            _answer(options, writer, math.inf)
         except errors.SeqserveError as error:
             if writer.count:
                 error.add_note(_where_to_go_on(options.file, writer.count))
@@ -185,91 +185,86 @@ def _where_to_go_on(file: Path | None, answered: int) -> str:
     return f"The first {answered:,} lines are answered; {rest}."
 
 
-def _run(options: GenerateCommandOptions, writer: Writer, default_timeout_s: float) -> None:
-    lines = Lines(options.file or STANDARD_INPUT)
-    if not options.texts:
-        writer.line_end = lambda: lines.end
+def _answer(options: GenerateCommandOptions, writer: Writer, default_timeout_s: float) -> None:
     with (
-        closing(_progress(options, lines)) as progress,
+        closing(_progress(options)) as progress,
         options.connect(default_timeout_s, progress.clear) as client,
     ):
+        writer.before_report = progress.clear
         if options.stream:
-            _stream(client, options, options.texts or lines, writer)
+            _stream(client, options, writer)
         elif options.texts:
             _answer_texts(client, options, writer)
         else:
-            _answer_lines(client, options, lines, writer, progress)
+            DocumentRun(
+                client,
+                writer,
+                progress,
+                concurrency=options.concurrency or BULK_CONCURRENCY,
+                timeout_s=options.timeout_s,
+                call=options.call(),
+            ).run(_lines(options, writer))
+
+
+def _texts(options: GenerateCommandOptions) -> Iterator[Passage]:
+    for number, text in enumerate(options.texts, start=1):
+        yield Passage(line=number, source=text, text=text, fault=fault_of(text))
+
+
+def _lines(options: GenerateCommandOptions, writer: Writer | None = None) -> Iterator[Passage]:
+    """Reads a document of the format "lines"; the writer ends lines as the first one ends."""
+    path = options.file or STANDARD_INPUT
+    if path == STANDARD_INPUT and sys.stdin.isatty():
+        print("seqserve: reading lines, answering each; end with Ctrl-D", file=sys.stderr)
+    lines = SourceFile(path, option="--file", newline="\n", is_strict=False)
+    with closing(lines):
+        if lines.encoding != "utf-8":
+            reason = "is UTF-16; convert it, as with `iconv -f UTF-16 -t UTF-8`"
+            raise errors.OptionError(f"{lines.name}: {reason}")
+        for passage in parse_lines(lines):
+            if writer and passage.line == 1 and passage.source.endswith("\r\n"):
+                writer.line_end = "\r\n"
+            yield passage
 
 
 def _answer_texts(client: Client, options: GenerateCommandOptions, writer: Writer) -> None:
     call = options.call()
 
-    def generate(source: str) -> Result | None:
-        if error := not_utf8(source):
-            raise error
-        return client.generate(source, **call) if source.strip() else None
+    def generate(text: Passage) -> tuple[Passage, Outcome]:
+        if text.fault or not text.text.strip():
+            return text, None
+        try:
+            return text, client.generate(text.text, **call)
+        except errors.CallError as error:
+            return text, error
 
     concurrency = options.concurrency or DEFAULT_CONCURRENCY
-    with closing(WorkerPool(generate, options.texts, concurrency).outcomes()) as outcomes:
-        for number, outcome in enumerate(outcomes, start=1):
-            try:
-                writer.result(number, outcome.result())
-            except errors.CallError as error:
-                raise_if_fatal(error)
-                writer.failure(number, error)
-
-
-def _answer_lines(
-    client: Client,
-    options: GenerateCommandOptions,
-    lines: Lines,
-    writer: Writer,
-    progress: Progress,
-) -> None:
-    concurrency = options.concurrency or BULK_CONCURRENCY
-    order = Order(lines, WINDOW * concurrency)
-    bulk = client.generate_bulk(
-        order.sources(),
-        concurrency=concurrency,
-        timeout_s=options.timeout_s,
-        **options.call(),
-    )
-    with closing(bulk), closing(order.restored(bulk)) as outcomes:
-        for number, (line, outcome) in enumerate(outcomes, start=1):
-            if not line.strip():
-                # The server has refused the empty source.
-                writer.result(number, None)
-            elif isinstance(outcome, errors.CallError):
+    with closing(WorkerPool(generate, _texts(options), concurrency).outcomes()) as answers:
+        for answer in answers:
+            text, outcome = answer.result()
+            if isinstance(outcome, errors.CallError):
                 raise_if_fatal(outcome)
-                progress.clear()
-                writer.failure(number, not_utf8(line) or outcome)
-            else:
-                writer.result(number, outcome)
-            progress.advance()
+            writer.write(text, outcome)
 
 
-def _progress(options: GenerateCommandOptions, lines: Lines) -> Progress:
-    is_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    # Answers in the same terminal, or a report of each line, show the progress well enough.
-    is_asked = options.file is not None and not options.verbose
-    is_shown = is_asked and is_terminal and not sys.stdout.isatty()
-    total = lines.count() if is_shown else None
-    return Progress(sys.stderr, "lines", is_shown=is_shown, total=total)
-
-
-def _stream(
-    client: Client, options: GenerateCommandOptions, sources: Iterable[str], writer: Writer
-) -> None:
+def _stream(client: Client, options: GenerateCommandOptions, writer: Writer) -> None:
     call = options.call()
-    for number, source in enumerate(sources, start=1):
-        if not source.strip():
-            writer.result(number, None)
+    for source in _texts(options) if options.texts else _lines(options, writer):
+        if source.fault or not source.text.strip():
+            writer.write(source, None)
             continue
         try:
-            if error := not_utf8(source):
-                raise error
-            for piece in client.stream(source, **call):
-                writer.piece(number, piece)
+            for piece in client.stream(source.text, **call):
+                writer.piece(source.line, piece)
         except errors.CallError as error:
             raise_if_fatal(error)
-            writer.failure(number, error)
+            writer.write(source, error)
+
+
+def _progress(options: GenerateCommandOptions) -> Progress:
+    # Answers in the same terminal, or a report of each line, show the progress well enough.
+    is_shown = options.file is not None and not options.verbose and is_terminal(sys.stderr)
+    is_shown = is_shown and not sys.stdout.isatty()
+    counts = is_shown and options.file is not None and can_be_read_twice(options.file)
+    total = sum(1 for _ in _lines(options)) if counts else None
+    return Progress(sys.stderr, "lines", is_shown=is_shown, total=total)

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from seqserve import Client
-from seqserve.command.columns import aligned
+from seqserve.columns import aligned
 from seqserve.command.connection import ConnectionOptions
 from seqserve.command.json_line import json_line
 from seqserve.errors import OptionError
+from seqserve.model import Model, ModelState
 from seqserve.options import option, parse, split_command
-from seqserve.results import Model, ModelState
 
 _HEADINGS = (
     "NAME",

@@ -1,18 +1,29 @@
-"""Progress of a long run, in one line of the terminal that is overwritten."""
+"""Reports while a command runs: its progress, and that it waits for its server."""
 
 from __future__ import annotations
 
+import logging
+import os
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import TextIO
+
+from seqserve.availability import LOG
 
 _INTERVAL_S = 0.2
 # Source: ECMA-48, EL; understood by every terminal that is not "dumb".
 _CLEAR = "\r\x1b[K"
 
 
+def is_terminal(stream: TextIO) -> bool:
+    """Tells whether a stream is a terminal whose lines can be overwritten."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
 class Progress:
-    """Counts and shows the count."""
+    """Counts and shows the count, in one line of the terminal that is overwritten."""
 
     def __init__(
         self,
@@ -65,3 +76,33 @@ class Progress:
             f"{_CLEAR}seqserve: {self._count:,}{self._of} {self._unit}, {rate:,.0f} a second{end}"
         )
         self._stream.flush()
+
+
+@contextmanager
+def outages_reported(before: Callable[[], None]) -> Generator[None, None, None]:
+    """Reports the outages of the servers of all clients on standard error, and their ends.
+
+    Args:
+        before: Called before each report.
+    """
+    handler = _Reports(before)
+    level, propagates = LOG.level, LOG.propagate
+    LOG.addHandler(handler)
+    LOG.setLevel(logging.INFO)
+    LOG.propagate = False
+    try:
+        yield
+    finally:
+        LOG.removeHandler(handler)
+        LOG.setLevel(level)
+        LOG.propagate = propagates
+
+
+class _Reports(logging.Handler):
+    def __init__(self, before: Callable[[], None]) -> None:
+        super().__init__()
+        self._before = before
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._before()
+        print(f"seqserve: {record.getMessage()}", file=sys.stderr, flush=True)

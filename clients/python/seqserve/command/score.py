@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 
-from seqserve.command.columns import aligned
+from seqserve.columns import aligned
 from seqserve.command.connection import PairCallOptions
 from seqserve.command.json_line import json_line
 from seqserve.options import option, parse

@@ -7,9 +7,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from seqserve.auth import Scope, TokenEntry, digest_of, new_token
 from seqserve.errors import OptionError
 from seqserve.options import option, parse
-from seqserve.token_entry import Scope, TokenEntry, digest_of, new_token
 
 _EPILOG = """\
 Prints the token on standard output, once: it is stored nowhere. Prints the line for the server's

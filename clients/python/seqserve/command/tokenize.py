@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from seqserve.command.columns import aligned
+from seqserve.columns import aligned
 from seqserve.command.connection import PairCallOptions
 from seqserve.command.json_line import json_line
 from seqserve.options import option, parse

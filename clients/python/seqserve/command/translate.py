@@ -6,9 +6,7 @@ Each passage of a document is a source of a bulk call, which the server divides 
 from __future__ import annotations
 
 import math
-import os
 import sys
-from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +15,13 @@ from seqserve import Client, errors
 from seqserve.arguments import BULK_CONCURRENCY
 from seqserve.command.connection import ModelCallOptions
 from seqserve.command.decoding import DecodingOptions
-from seqserve.command.document_run import DocumentRun
-from seqserve.command.output_file import Output, OutputFile, StandardOutput
-from seqserve.command.progress import Progress
+from seqserve.command.progress import Progress, is_terminal
+from seqserve.command.run.document_run import DocumentRun
+from seqserve.command.run.document_writer import document_writer
+from seqserve.command.run.source_file import STANDARD_INPUT, SourceFile, can_be_read_twice
+from seqserve.declarations import DECLARATIONS
 from seqserve.decoding import GenerateOptions
 from seqserve.documents.formats import Format, format_of, parser_of
-from seqserve.documents.passage import Passage
-from seqserve.documents.source_file import STANDARD_INPUT, SourceFile
 from seqserve.options import option, parse
 
 _EPILOG = """\
@@ -31,8 +29,11 @@ The format of a file follows from its suffix: .md, .html, .srt, .vtt, .jsonl; an
 text, each line of which is divided into sentences. Markup, code, times, line ends, encoding and
 byte order mark stay as they are. Without FILES it translates standard input to standard output.
 
-While it writes OUT, translations are kept in OUT.journal. After a break, the same command takes
-them from there and goes on. OUT is there when it is complete.
+While it writes OUT, translations are kept in a hidden file beside it. After a break, the same
+command takes them from there and goes on. OUT is there when it is complete.
+
+Options of `seqserve generate` for search, sampling, lengths and constraints apply too, such as
+--length-penalty and --suppress-tokens; `seqserve generate --help` explains them.
 
 A passage that fails stays as it is; standard error reports its line, and the exit status is 1. An
 error that concerns every passage (no such model, a wrong option, no permission) ends the run.
@@ -63,6 +64,12 @@ class TranslateOptions(ModelCallOptions, DecodingOptions):
         False, help="Translate each paragraph of plain text as one line: for lines of fixed width."
     )
     encoding: str = option("utf-8", help="Encoding of files without a byte order mark.")
+    timeout_s: float | None = option(
+        None,
+        help="Seconds for each file, with retries; inf for no limit, which is the default.",
+        minimum=0.001,
+        group="connection",
+    )
     concurrency: int = option(
         BULK_CONCURRENCY,
         help="Maximum number of passages under way: fewer leave more room for others.",
@@ -94,6 +101,10 @@ class TranslateOptions(ModelCallOptions, DecodingOptions):
         return self.out / file.name if len(self.files) > 1 or self.out.is_dir() else self.out
 
 
+# `seqserve generate --help` explains the options of all groups.
+_SHOWN = {"languages", "beam search"}
+
+
 def main(argv: list[str]) -> int:
     """Runs the command and returns its exit status, which is 1 if a passage failed."""
     options = parse(
@@ -102,6 +113,7 @@ def main(argv: list[str]) -> int:
         prog="seqserve translate",
         description="Translates documents, and keeps all that is not their text.",
         epilog=_EPILOG,
+        hidden=[each.name for each in DECLARATIONS.values() if each.group not in _SHOWN],
     )
     files = options.files or [STANDARD_INPUT]
     _check_outputs(options, files)
@@ -129,37 +141,29 @@ def _translate(client: Client, options: TranslateOptions, file: Path) -> int:
     kind = options.format or format_of(file)
     parser = parser_of(kind, field=options.field, joins_lines=options.join_lines)
     call = options.call()
-
-    def passages() -> Iterator[Passage]:
-        with closing(SourceFile(file, options.encoding)) as source:
-            yield from parser(source)
-
+    is_shown = is_terminal(sys.stderr) and (options.out is not None or not sys.stdout.isatty())
     with closing(SourceFile(file, options.encoding)) as source:
-        place = options.output_of(file)
-        asked = {**call, "format": kind.value, "encoding": source.encoding}
-        output: Output = (
-            StandardOutput(source.encoding)
-            if place is None
-            else OutputFile(place, source.encoding, asked)
-        )
-        with output:
-            output.write(source.mark)
-            run = DocumentRun(source.name, parser(source), output)
-            total = _total(passages, run) if _is_shown(options) and file.is_file() else None
+        facts = {**call, "format": kind.value, "encoding": source.encoding}
+        out = options.output_of(file)
+        with document_writer(out, source, facts) as writer:
+            total = None
+            if is_shown and can_be_read_twice(file):
+                with closing(SourceFile(file, options.encoding)) as again:
+                    total = sum(map(writer.is_sent, parser(again)))
             with closing(
-                Progress(sys.stderr, "passages", is_shown=_is_shown(options), total=total)
+                Progress(sys.stderr, "passages", is_shown=is_shown, total=total)
             ) as progress:
-                run.translate(client, call, options.concurrency, progress)
-    if run.failed.count:
-        report = f"{run.failed.count:,} of {run.count:,} passages failed: lines {run.failed}"
-        print(f"seqserve: {source.name}: {report}", file=sys.stderr)
-    return run.failed.count
-
-
-def _total(passages: Callable[[], Iterator[Passage]], run: DocumentRun) -> int:
-    return sum(run.is_open(passage) for passage in passages())
-
-
-def _is_shown(options: TranslateOptions) -> bool:
-    is_terminal = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-    return is_terminal and (options.out is not None or not sys.stdout.isatty())
+                writer.before_report = progress.clear
+                run = DocumentRun(
+                    client,
+                    writer,
+                    progress,
+                    concurrency=options.concurrency,
+                    timeout_s=options.timeout_s,
+                    call=call,
+                )
+                run.run(parser(source))
+    if writer.failed.count:
+        report = f"{writer.failed.count:,} of {writer.count:,} passages failed"
+        print(f"seqserve: {source.name}: {report}: lines {writer.failed}", file=sys.stderr)
+    return writer.failed.count

@@ -8,9 +8,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 
 from seqserve.command.json_line import json_line
-from seqserve.command.line_numbers import LineNumbers
-from seqserve.command.stdio import OutputLost
-from seqserve.errors import CallError
+from seqserve.command.process import OutputLost
+from seqserve.command.run.document_run import Outcome
+from seqserve.command.run.order import LineNumbers
+from seqserve.documents.passage import Passage
+from seqserve.errors import CallError, invalid_argument
 from seqserve.results import Hypothesis, Piece, Result, SourceWarning
 
 _WARNINGS = {
@@ -31,26 +33,37 @@ class Writer:
     """Whether to report token counts and timings too."""
     count: int = 0
     """Number of sources that have their answer or error."""
-    line_end: Callable[[], str] = lambda: "\n"
-    """Returns how lines of the output end."""
+    line_end: str = "\n"
+    """How lines of the output end."""
+    before_report: Callable[[], object] = lambda: None
+    """Called before each report."""
     failed: LineNumbers = field(default_factory=LineNumbers)
     """Numbers of the sources that failed."""
 
-    def result(self, number: int, result: Result | None) -> None:
-        """Writes an answer; None answers an empty source."""
-        self._write(number, self._of_result(result))
-        self._report_result(number, result)
+    def is_sent(self, passage: Passage) -> bool:
+        """Tells that the server gets every source, so that each is answered when it is read."""
+        return True
+
+    def write(self, passage: Passage, outcome: Outcome) -> None:
+        """Writes the answer of a source; an empty one has an empty answer."""
+        number, is_empty = passage.line, not passage.text.strip()
+        if passage.fault:
+            outcome = invalid_argument("source", passage.fault)
+        if isinstance(outcome, CallError) and not is_empty:
+            # Ends the line that a stream may have begun, so that later lines match their sources.
+            self._write(number, self._of_failure(outcome))
+            self.failed.add(number)
+            self._report(number, outcome)
+        else:
+            # The server refuses an empty source.
+            result = None if isinstance(outcome, CallError) else outcome
+            self._write(number, self._of_result(result))
+            self._report_result(number, result)
 
     def piece(self, number: int, piece: Piece) -> None:
         """Writes a piece of a stream; the last one ends the answer."""
         self._write(self.count if piece.result is None else number, self._of_piece(piece))
         self._report_result(number, piece.result)
-
-    def failure(self, number: int, error: CallError) -> None:
-        """Writes an empty answer and reports the error."""
-        self._write(number, self._of_failure(error))
-        self.failed.add(number)
-        self._report(number, error)
 
     def _write(self, count: int, text: str) -> None:
         """Hands text on, after which so many sources have their answer."""
@@ -89,6 +102,7 @@ class Writer:
         )
 
     def _report(self, number: int, what: object) -> None:
+        self.before_report()
         print(f"seqserve: {self.unit} {number}: {what}", file=sys.stderr, flush=True)
 
 
@@ -105,16 +119,15 @@ class TextWriter(Writer):
     scores: bool
     """Whether to write the score and a tab before each text."""
     keeps_lines: bool = False
-    """Whether line breaks of an answer are written, as they are those of its source."""
+    """Whether line breaks of an answer are written, because its source has them too."""
 
     def _of_result(self, result: Result | None) -> str:
         return self._lines([self._line_of(each) for each in result.hypotheses] if result else [])
 
     def _of_piece(self, piece: Piece) -> str:
-        return self._shown(piece.text) + ("" if piece.result is None else self.line_end())
+        return self._shown(piece.text) + ("" if piece.result is None else self.line_end)
 
     def _of_failure(self, error: CallError) -> str:
-        # Ends the line that a stream may have begun, so that later lines match their sources.
         return self._lines([])
 
     def _report_result(self, number: int, result: Result | None) -> None:
@@ -129,7 +142,7 @@ class TextWriter(Writer):
                 self._report(number, f"unmet terms{which}: {terms}")
 
     def _lines(self, lines: list[str]) -> str:
-        end = self.line_end()
+        end = self.line_end
         missing = [""] * (self.hypotheses - len(lines))
         return end.join([*lines, *missing]) + end
 

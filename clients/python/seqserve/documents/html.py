@@ -28,7 +28,7 @@ def parse(lines: Lines) -> Iterator[Passage]:
     as they are, as do ``code``, ``pre``, ``script`` and the like. Source: the attribute of HTML,
     https://html.spec.whatwg.org/multipage/dom.html#attr-translate.
     """
-    return passages(_Pieces("".join(lines)).found(), _SYNTAX)
+    return passages(_Pieces("".join(lines)).pieces(), _SYNTAX)
 
 
 class _Pieces(HTMLParser):
@@ -44,17 +44,17 @@ class _Pieces(HTMLParser):
         # Of each element that is open its name, and whether its text is translated.
         self._open: list[tuple[str, bool]] = []
 
-    def found(self) -> list[Piece]:
+    def pieces(self) -> list[Piece]:
         self.feed(self._source)
         self.close()
         self._places.append((Kind.BREAK, "", len(self._source)))
         head = Piece(Kind.BREAK, self._source[: self._places[0][2]])
-        pieces = (
+        places = (
             Piece(kind, self._source[begin:end], name)
             for (kind, name, begin), (_, _, end) in pairwise(self._places)
         )
         # A text and the character references within it are one.
-        runs = groupby(pieces, key=lambda piece: piece.kind is Kind.TEXT)
+        runs = groupby(places, key=lambda piece: piece.kind is Kind.TEXT)
         return [head] + [
             piece
             for is_text, run in runs
@@ -75,11 +75,11 @@ class _Pieces(HTMLParser):
         if tag in _VOID:
             self._add(Kind.EMPTY if tag in _INLINE_VOID else Kind.BREAK)
             return
-        given = dict(attrs)
+        attributes = dict(attrs)
         is_text = self._is_text
-        if "translate" in given:
-            is_text = given["translate"] in ("", "yes", None)
-        if tag in _NOT_TEXT or "notranslate" in (given.get("class") or "").split():
+        if "translate" in attributes:
+            is_text = attributes["translate"] in ("", "yes", None)
+        if tag in _NOT_TEXT or "notranslate" in (attributes.get("class") or "").split():
             is_text = False
         self._add(Kind.OPENING if tag in _INLINE and is_text else Kind.BREAK, tag)
         self._open.append((tag, is_text))

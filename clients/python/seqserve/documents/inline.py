@@ -215,7 +215,7 @@ def _divided(elements: Iterable[_Element], syntax: Syntax) -> Iterator[Passage]:
 
 
 def _apart(elements: Iterable[_Element]) -> list[Piece]:
-    """Gives the pieces of elements, where every tag divides the text."""
+    """Returns the pieces of elements, where every tag divides the text."""
     pieces = (piece for each in elements for piece in each.pieces())
     return [each if each.kind is Kind.TEXT else each._replace(kind=Kind.BREAK) for each in pieces]
 

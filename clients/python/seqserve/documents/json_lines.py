@@ -50,18 +50,18 @@ def _passage(read: Any, body: str, field: str) -> Passage:
 
 def _place(body: str, field: str) -> tuple[int, int]:
     """Finds where the value of a field begins and ends; of equal names the last one counts."""
-    found = 0, 0
+    place = 0, 0
     at = _behind_space(body, 1)
     while body[at] != "}":
         name, at = _DECODER.raw_decode(body, at)
         begin = _behind_space(body, _behind_space(body, at) + 1)
         _, end = _DECODER.raw_decode(body, begin)
         if name == field:
-            found = begin, end
+            place = begin, end
         at = _behind_space(body, end)
         if body[at] == ",":
             at = _behind_space(body, at + 1)
-    return found
+    return place
 
 
 def _behind_space(body: str, at: int) -> int:

@@ -1,21 +1,46 @@
-"""Markdown: text of paragraphs, headings, lists and tables is a passage; code stays as it is."""
+"""Markdown: text of paragraphs, headings, lists and tables is a passage; code stays as it is.
+
+Text is read without its escapes, and written with the escapes that it needs.
+Source: https://spec.commonmark.org/0.31.2/, sections 2.4, 2.5 and 4 to 6.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
 from markdown_it import MarkdownIt
+from markdown_it.common.utils import unescapeAll
 from markdown_it.rules_block import StateBlock, reference
 from markdown_it.token import Token
 
-from seqserve.documents.inline import Kind, Piece, passages
-from seqserve.documents.markdown_text import ADDRESS, ESCAPE, at_line_start, syntax
+from seqserve.documents.inline import Kind, Piece, Syntax, passages
 from seqserve.documents.passage import Lines, Passage
 
+_PUNCTUATION = r"[!-/:-@\[-`{-~]"
+# Characters that are no markup.
+_ESCAPE = rf"\\{_PUNCTUATION}"
+_NOT_IN_ADDRESS = r"\s<>()\[\]`*|\\"
+_PARENTHESES = rf"\([^{_NOT_IN_ADDRESS}]*\)"
+# Addresses, which stand in a text as they are.
+_ADDRESS = (
+    rf"(?<!\w)(?:(?:https?|ftp)://|www\.)(?:[^{_NOT_IN_ADDRESS}]|{_PARENTHESES})*"
+    rf"(?:[^{_NOT_IN_ADDRESS}.,;:!?'\"_~]|{_PARENTHESES})"
+    r"|(?<![\w.+-])[\w.+-]+@\w[\w-]*(?:\.\w[\w-]*)+"
+)
+_ESCAPED = re.compile(rf"\\({_PUNCTUATION})")
+# What may be markup within a line.
+_MARK = (
+    rf"\\(?={_PUNCTUATION}|$)|[`\[\]]|(?<!\s)\*|\*(?!\s)|(?<![^\W_])_|_(?![^\W_])|~(?=~)|(?<=~)~"
+    r"|<(?=[A-Za-z/!?])|&(?=#?\w+;)"
+)
+# What is markup in extensions of Markdown alone.
+_OF_EXTENSIONS = "#$@^{|}~"
+# What makes a line a heading, an item, a quote, or the line above a heading.
+_START = re.compile(r"(?=#{1,6}(?!\S)|[-+](?!\S)|-[- ]*$|=+\s*$|>)|\d{1,9}(?=[.)](?!\S))")
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _FRONT_MATTER = re.compile(r"---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.S | re.M)
 _CELLS = ("td_open", "th_open")
@@ -23,7 +48,7 @@ _TARGET = r"\]\((?:[^()\\]|\\.|\([^()]*\))*\)|\]\[[^\]]*\]"
 _NOTE = r"^\[\^[^\]\s]+\]:"
 # Escapes; footnotes, addresses, code, HTML; images; links around their texts; emphasis; others.
 _MARKUP = re.compile(
-    rf"(?P<escape>{ESCAPE})|{_NOTE}|{ADDRESS}"
+    rf"(?P<escape>{_ESCAPE})|{_NOTE}|{_ADDRESS}"
     r"|(?P<ticks>`+)(?!`).+?(?<!`)(?P=ticks)(?!`)|<[^<>\s][^<>]*>"
     rf"|(?P<image>!\[[^\]]*(?:{_TARGET}|\]))|(?P<target>{_TARGET})|\[\^[^\]]*\]|\[[ xX]\](?=\s)"
     r"|(?P<link>\[)|\]|(?P<emphasis>\*+|(?<!\w)_+|_+(?!\w)|~~)|\\$"
@@ -104,15 +129,15 @@ def _texts(
 ) -> list[tuple[int, str, int]]:
     """Finds the texts of a block in the document.
 
-    The lines are one text, but for those with marked breaks and those of footnotes.
+    The lines are one text, except lines with marked breaks and lines of footnotes.
 
     Returns:
-        Where each begins, the text, and where it ends; nothing if the block is not found.
+        Where each begins, the text, and where it ends; nothing if the block is not there.
     """
     assert token.map
     number, last = token.map
     is_broken = any(child.type == "hardbreak" for child in token.children or [])
-    found: list[list[tuple[int, str, int]]] = []
+    texts: list[list[tuple[int, str, int]]] = []
     for content in map(str.strip, token.content.split("\n")):
         # Marks of lists and quotes, and blank lines, are not in the content.
         while number < last and not (line := _line(source, content, places[number], ends[number])):
@@ -121,15 +146,15 @@ def _texts(
             return []
         place = source.find(line, places[number])
         places[number] = place + len(line)
-        if is_broken or not found or re.match(_NOTE, line):
-            found.append([])
-        found[-1].append((place, line, place + len(line)))
-    joined = [(part[0][0], " ".join(line for _, line, _ in part), part[-1][2]) for part in found]
+        if is_broken or not texts or re.match(_NOTE, line):
+            texts.append([])
+        texts[-1].append((place, line, place + len(line)))
+    joined = [(part[0][0], " ".join(line for _, line, _ in part), part[-1][2]) for part in texts]
     return [text for text in joined if text[1].strip()]
 
 
 def _line(source: str, content: str, begin: int, end: int) -> str:
-    """Gives a line as it is in the document, where bars within a cell are escaped."""
+    """Returns a line as it is in the document, where bars within a cell are escaped."""
     forms = (content, content.replace("|", r"\|"))
     return next((form for form in forms if source.find(form, begin, end) >= 0), "")
 
@@ -137,22 +162,22 @@ def _line(source: str, content: str, begin: int, end: int) -> str:
 def _passages(block: _Block) -> Iterator[Passage]:
     pieces = list(_inline(block.text))
     texts = (piece.raw for piece in pieces if piece.kind is Kind.TEXT)
-    found = passages(pieces, syntax(texts, is_cell=block.is_cell))
-    return _at_start(found) if block.begins_line else found
+    parts = passages(pieces, _syntax(texts, is_cell=block.is_cell))
+    return _at_start(parts) if block.begins_line else parts
 
 
-def _at_start(found: Iterator[Passage]) -> Iterator[Passage]:
+def _at_start(parts: Iterator[Passage]) -> Iterator[Passage]:
     """Yields passages, of which the first one is written so that its block stays what it is."""
-    first = next(found)
+    first = next(parts)
     if not first.before.strip() and first.text:
         write, divide = first.written, first.divided
         first = replace(
             first,
-            written=lambda translation: at_line_start(write(translation)),
+            written=lambda translation: _at_line_start(write(translation)),
             divided=divide and (lambda: _at_start(divide())),
         )
     yield first
-    yield from found
+    yield from parts
 
 
 def _inline(text: str) -> Iterator[Piece]:
@@ -184,3 +209,26 @@ def _kind(markup: re.Match[str], opened: list[str]) -> Kind:
             opened.append(mark)
             return Kind.OPENING
     return Kind.BREAK
+
+
+def _syntax(texts: Iterable[str], *, is_cell: bool) -> Syntax:
+    """Tells how the text of a block is read and written.
+
+    Args:
+        texts: What the document has; what extensions need is escaped where it is escaped there.
+        is_cell: Whether the block is the cell of a table.
+    """
+    escaped = {mark for text in texts for mark in _ESCAPED.findall(text)}
+    kept = [mark for mark in _OF_EXTENSIONS if mark in escaped or (is_cell and mark == "|")]
+    marks = re.compile("|".join([_MARK, *map(re.escape, kept)]))
+    return Syntax(
+        read=unescapeAll,
+        write=lambda text: marks.sub(r"\\\g<0>", text),
+        is_text=lambda text: any(map(str.isalpha, text)),
+    )
+
+
+def _at_line_start(text: str) -> str:
+    """Escapes what would make something else of a line that begins a paragraph."""
+    start = _START.match(text)
+    return text if start is None else f"{start[0]}\\{text[start.end() :]}"

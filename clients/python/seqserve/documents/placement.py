@@ -1,7 +1,7 @@
 """Places the markup of a text in its translation, around the words that come from its words.
 
 Each element appears once, is whole, and stays within the element that it was in; what it is around
-is one run of words. The alignment is that of attention, as in Bergamot's translator,
+is one run of words. The alignment follows attention, as in Bergamot's translator,
 https://github.com/browsermt/bergamot-translator, ``src/translator/html.cpp``.
 """
 
@@ -89,21 +89,21 @@ class _Writer:
         """
         free = [words]
         # Where each mark begins and ends in the text, and its words.
-        found: list[tuple[int, int, Mark, tuple[int, int]]] = []
+        placed_marks: list[tuple[int, int, Mark, tuple[int, int]]] = []
         for mark in marks:
             if mark.begin < mark.end:
                 chosen = self._chosen(mark, free, whole == (mark.begin, mark.end))
                 begin, end = self._place(chosen, place)
                 free = _without(free, chosen)
-                found.append((begin, end, mark, chosen))
-        taken = sorted((begin, end) for begin, end, *_ in found)
+                placed_marks.append((begin, end, mark, chosen))
+        taken = sorted((begin, end) for begin, end, *_ in placed_marks)
         for mark in marks:
             if mark.begin == mark.end:
                 at = _outside(self._behind(mark.begin, words, place), taken)
-                found.append((at, at, mark, (0, 0)))
+                placed_marks.append((at, at, mark, (0, 0)))
         parts = []
         last = place[0]
-        for begin, end, mark, chosen in sorted(found, key=lambda each: each[:2]):
+        for begin, end, mark, chosen in sorted(placed_marks, key=lambda each: each[:2]):
             inner = self.within(mark.children, chosen, (begin, end), (mark.begin, mark.end))
             parts += [self._write(self._text[last:begin]), mark.opening, inner, mark.closing]
             last = end

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 
-from seqserve.documents.passage import Lines, Passage
+from seqserve.documents.passage import Lines, Passage, Translation
 
 # A request takes 1 MiB, and a character has up to four bytes.
 _MAX_CHARACTERS = 100_000
@@ -32,6 +33,39 @@ def parse(lines: Lines) -> Iterator[Passage]:
 def parse_paragraphs(lines: Lines) -> Iterator[Passage]:
     """Yields a passage for each paragraph: lines up to a blank one, joined by spaces."""
     return parse(_joined(lines))
+
+
+def parse_lines(lines: Lines) -> Iterator[Passage]:
+    """Yields a passage for every line, blank ones too, as it is.
+
+    A line may have bytes that could not be decoded, as lone surrogates; its passage has a fault.
+    """
+    for number, line in enumerate(lines, start=1):
+        body = line.rstrip("\r\n")
+        written = partial(_with_end, end=line[len(body) :])
+        yield Passage(line=number, source=line, text=body, fault=fault_of(body), written=written)
+
+
+def fault_of(text: str) -> str:
+    """Says where a text has bytes that are not UTF-8; empty if it has none."""
+    place = undecoded(text)
+    return f"is not UTF-8: {place}; convert it" if place else ""
+
+
+def undecoded(text: str) -> str:
+    """Describes the first byte that could not be decoded and is a lone surrogate."""
+    try:
+        # Most lines are ASCII, and need no copy.
+        if not text.isascii():
+            text.encode()
+    except UnicodeEncodeError as error:
+        byte = ord(text[error.start]) - 0xDC00
+        return f"byte 0x{byte:02X} after {error.start} characters"
+    return ""
+
+
+def _with_end(translation: Translation, end: str) -> str:
+    return translation.text + end
 
 
 def _joined(lines: Lines) -> Iterator[str]:

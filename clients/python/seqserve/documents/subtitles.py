@@ -63,7 +63,7 @@ def _passages(cue: list[str], number: int, before: str) -> Iterator[Passage]:
 def _texts(line: str) -> Iterator[re.Match[str]]:
     """Finds what is neither markup nor the dash of a speaker."""
     # In place of markup as many characters, so that places stay.
-    plain = _MARKUP.sub(lambda found: "\0" * len(found[0]), line)
+    plain = _MARKUP.sub(lambda markup: "\0" * len(markup[0]), line)
     dash = re.match(r"\s*[-–]\s*", plain)
     return _RUN.finditer(plain, dash.end() if dash else 0)
 
@@ -77,7 +77,7 @@ def _wrapped(translation: Translation, lines: int, end: str) -> str:
     text = translation.text
     words = text.split()
     for width in range(max(1, len(text) // lines), len(text) + 1):
-        found = textwrap.wrap(" ".join(words), width, break_long_words=False)
-        if len(found) <= lines:
-            return end.join(found)
+        wrapped = textwrap.wrap(" ".join(words), width, break_long_words=False)
+        if len(wrapped) <= lines:
+            return end.join(wrapped)
     return text

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import grpc
 from google.protobuf.message import Message
 
-from seqserve.bearer import token_of
-from seqserve.token_entry import Scope
+from seqserve.auth import Scope, token_of
 from seqserve_server.contract import logs
 from seqserve_server.contract.errors import (
     Bound,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hmac import compare_digest
 from pathlib import Path
 
+from seqserve.auth import TokenEntry, digest_of
 from seqserve.errors import OptionError
 from seqserve.options import flag_of
-from seqserve.token_entry import TokenEntry, digest_of
 from seqserve_server.front.security.reloading import Reload, Reloaded
 
 _OPTION = flag_of("tokens")

@@ -4,6 +4,7 @@ import pytest
 
 from seqserve.command.advice import advice_on
 from seqserve.errors import (
+    DeadlineExceeded,
     InternalError,
     OptionError,
     Overloaded,
@@ -15,8 +16,7 @@ from seqserve.errors import (
 
 
 def unreachable(reason: str) -> Unreachable:
-    details = f"connections to all backends failing; last error: ipv4:127.0.0.1:1: {reason}"
-    return Unreachable("UNAVAILABLE", details)
+    return Unreachable("UNAVAILABLE", f"no connection to 127.0.0.1:1: {reason}")
 
 
 def handshake(reason: str) -> Unreachable:
@@ -34,10 +34,11 @@ def handshake(reason: str) -> Unreachable:
         (handshake("CERTIFICATE_VERIFY_FAILED: certificate is not yet valid"), "not valid yet"),
         (handshake("WRONG_VERSION_NUMBER"), "does not use TLS"),
         (unreachable("Hostname Verification Check failed."), "--tls-server-name gives the name"),
-        (Unreachable("UNAVAILABLE", "errors resolving there:1"), "Is the host of --target right?"),
+        (Unreachable("UNAVAILABLE", "no address of there:1: x"), "Is the host of --target right?"),
         (Unavailable("UNAVAILABLE", "en-de/2 is loading", request_id="7"), "`seqserve models`"),
         (Unavailable("UNAVAILABLE", "Socket closed"), "The connection broke"),
         (Overloaded("RESOURCE_EXHAUSTED", "the queue is full"), "--timeout-s"),
+        (DeadlineExceeded("DEADLINE_EXCEEDED", "late"), "--timeout-s gives a call more time"),
         (Unauthenticated("UNAUTHENTICATED", "send a token"), "SEQSERVE_TOKEN gives the token"),
     ],
 )

@@ -11,10 +11,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from seqserve.v1 import generation_pb2
-
-from ..fake_server import FakeServer
-
 Run = Callable[..., tuple[int, str, str]]
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -133,34 +129,3 @@ def test_svg(seqserve: Run) -> None:
     texts = [element.text for element in picture.iter(f"{SVG}text")]
     assert texts == ["capitals/2: cross attention, layer 0, head 0", "a", "</s>", "A", "</s>"]
     assert [element.text for element in picture.iter(f"{SVG}title")] == ["0.50"] * 4
-
-
-def test_json(seqserve: Run) -> None:
-    status, out, _ = seqserve("attention", "--json", "a", "b c")
-    facts = json.loads(out)
-    assert status == 0
-    assert (facts["model"], facts["version"]) == ("capitals", 2)
-    assert (facts["source_tokens"], facts["target_tokens"]) == (["a", "</s>"], ["b", "c", "</s>"])
-    assert facts["cross"][1] == [
-        [[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]],
-        [[0.5, 0.5], [0.5, 0.5], [0.5, 0.5]],
-    ]
-    assert len(facts["encoder"][0][0]) == 2
-    assert len(facts["decoder"][0][0]) == 3
-
-
-def test_options_reach_the_server(seqserve: Run, server: FakeServer) -> None:
-    seqserve("attention", "a", "--model", "m", "--model-version", "3")
-    seqserve("attention", "a", "b")
-    assert server.requests == [
-        generation_pb2.AttentionRequest(source="a", model="m", version=3),
-        generation_pb2.AttentionRequest(source="a", target="b"),
-    ]
-
-
-def test_a_failure(seqserve: Run) -> None:
-    assert seqserve("attention", "fail INVALID_ARGUMENT") == (
-        1,
-        "",
-        "seqserve: INVALID_ARGUMENT: invalid_argument, says the fake\n",
-    )

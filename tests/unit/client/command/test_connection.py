@@ -23,18 +23,18 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[TLS | None, str | None]]:
+def settings(monkeypatch: pytest.MonkeyPatch) -> list[tuple[TLS | None, str | None]]:
     """The arguments of each client."""
-    told: list[tuple[TLS | None, str | None]] = []
+    settings: list[tuple[TLS | None, str | None]] = []
 
     def client(
         target: str, *, tls: TLS | None, token: str | None, **others: object
     ) -> nullcontext[None]:
-        told.append((tls, token))
+        settings.append((tls, token))
         return nullcontext()
 
     monkeypatch.setattr(connection, "Client", client)
-    return told
+    return settings
 
 
 def read(*argv: str, **environ: str) -> ConnectionOptions:
@@ -60,31 +60,31 @@ def connect(*argv: str, **environ: str) -> None:
     ],
 )
 def test_any_tls_option_turns_tls_on(
-    told: list[tuple[TLS | None, str | None]], argv: list[str], tls: TLS | None
+    settings: list[tuple[TLS | None, str | None]], argv: list[str], tls: TLS | None
 ) -> None:
     connect(*argv)
-    assert told == [(tls, None)]
+    assert settings == [(tls, None)]
 
 
 def test_a_client_ignores_the_certificate_of_a_server_in_the_same_environment(
-    told: list[tuple[TLS | None, str | None]],
+    settings: list[tuple[TLS | None, str | None]],
 ) -> None:
     connect(
         SEQSERVE_TLS_CERTIFICATE="/run/server.pem",
         SEQSERVE_TLS_KEY="/run/server.key",
         SEQSERVE_TLS_CLIENT_CA="/run/ca.pem",
     )
-    assert told == [(None, None)]
+    assert settings == [(None, None)]
 
 
 def test_a_token_file_overrides_the_variable(
-    told: list[tuple[TLS | None, str | None]], tmp_path: Path
+    settings: list[tuple[TLS | None, str | None]], tmp_path: Path
 ) -> None:
     file = tmp_path / "web.token"
     file.write_text("from-the-file\n")
     connect(SEQSERVE_TOKEN="from-the-variable")
     connect("--token-file", str(file), SEQSERVE_TOKEN="from-the-variable")
-    assert [token for _, token in told] == ["from-the-variable", "from-the-file"]
+    assert [token for _, token in settings] == ["from-the-variable", "from-the-file"]
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe"])
@@ -115,15 +115,15 @@ def test_the_token_goes_with_the_calls(
 def test_the_patience_of_the_client(
     monkeypatch: pytest.MonkeyPatch, argv: list[str], timeout_s: float, retry: RetryPolicy
 ) -> None:
-    told: dict[str, object] = {}
+    settings: dict[str, object] = {}
 
-    def client(target: str, **settings: object) -> nullcontext[None]:
-        told.update(settings)
+    def client(**arguments: object) -> nullcontext[None]:
+        settings.update(arguments)
         return nullcontext()
 
     monkeypatch.setattr(connection, "Client", client)
     connect(*argv)
-    assert (told["timeout_s"], told["retry"]) == (timeout_s, retry)
+    assert (settings["timeout_s"], settings["retry"]) == (timeout_s, retry)
 
 
 def test_a_misspelt_variable_is_reported(seqserve: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,5 +149,5 @@ def test_nobody_there_is_reported_within_the_connect_timeout(
 ) -> None:
     status, out, err = seqserve("models", "--target", "127.0.0.1:1", "--connect-timeout-s", "0.3")
     assert (status, out) == (1, "")
-    assert "Connection refused" in err
+    assert "no connection to 127.0.0.1:1: Connection refused (" in err
     assert "Is a server running there?" in err

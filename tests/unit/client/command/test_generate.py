@@ -1,4 +1,4 @@
-"""The command as people run it: a process of its own, a real server."""
+"""``seqserve generate``: in this process, and in one of its own where pipes and signals matter."""
 
 from __future__ import annotations
 
@@ -20,68 +20,168 @@ import pytest
 from ..fake_server import FakeServer
 
 COMMAND = [sys.executable, "-m", "seqserve", "generate"]
+CUT = "The output may end in a part of the next answer."
+Run = Callable[..., tuple[int, str, str]]
 
 
-def pipe(server: FakeServer, lines: bytes, *argv: str) -> subprocess.CompletedProcess[bytes]:
-    environ = {**os.environ, "SEQSERVE_TARGET": server.target}
-    return subprocess.run(
-        [*COMMAND, *argv], input=lines, capture_output=True, env=environ, timeout=60, check=False
-    )
+@pytest.fixture
+def run(seqserve: Run) -> Run:
+    return partial(seqserve, "generate")
 
 
-def test_texts_in_order(server: FakeServer) -> None:
+@pytest.fixture
+def run_lines(run: Run, tmp_path: Path) -> Run:
+    """Writes bytes to a file and answers its lines."""
+
+    def answer(lines: bytes, *argv: str) -> tuple[int, str, str]:
+        file = tmp_path / "two words.txt"
+        file.write_bytes(lines)
+        return run("--file", str(file), *argv)
+
+    return answer
+
+
+def start(server: FakeServer, *argv: str, **streams: Any) -> subprocess.Popen[bytes]:
+    """Starts the command with pipes."""
+    pipes = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")} | streams
+    return subprocess.Popen([*COMMAND, *argv, "--target", server.target], **pipes)
+
+
+def where_to_go_on(line: int, name: object) -> str:
+    return f"The first {line - 1} lines are answered; `tail -n +{line} {name}` shows the others."
+
+
+# ---- texts
+
+
+def test_texts_in_order(run: Run, server: FakeServer) -> None:
     texts = ["late 0", *(f"text {number}" for number in range(1, 200)), "grüße"]
-    done = pipe(server, b"", "--concurrency", "8", *texts)
-    assert done.stdout.decode() == "".join(f"{text.upper()}\n" for text in texts)
-    assert (done.returncode, done.stderr) == (0, b"")
+    expected = "".join(f"{text.upper()}\n" for text in texts)
+    assert run("--concurrency", "8", *texts) == (0, expected, "")
     assert 1 < server.most_at_once <= 8
 
 
-def test_empty_texts_are_answered_and_not_sent(server: FakeServer) -> None:
-    done = pipe(server, b"", "a", "", "  ", "b")
-    assert done.stdout == b"A\n\n\nB\n"
+def test_empty_texts_are_answered_and_not_sent(run: Run, server: FakeServer) -> None:
+    assert run("a", "", "  ", "b") == (0, "A\n\n\nB\n", "")
     assert sorted(request.source for request in server.requests) == ["a", "b"]
 
 
-def test_empty_lines_stay_empty(server: FakeServer) -> None:
-    done = pipe(server, b"a\n\n  \r\nb\r\n")
-    assert (done.returncode, done.stdout) == (0, b"A\n\n\nB\n")
+# ---- lines
 
 
-def test_a_line_that_fails_is_reported_and_left_empty(server: FakeServer) -> None:
-    done = pipe(server, b"a\nfail INVALID_ARGUMENT\n\xff\xfe\nb\n")
-    assert done.stdout == b"A\n\n\nB\n"
-    assert done.returncode == 1
-    assert done.stderr.decode().splitlines() == [
-        "seqserve: line 2: INVALID_ARGUMENT: invalid_argument, says the fake",
-        "seqserve: line 3: INVALID_ARGUMENT: source: is not UTF-8: byte 0xFF after 0 characters;"
+def test_lines_in_order_in_one_call(run_lines: Run, server: FakeServer) -> None:
+    lines = ["late 0", *(f"line {number}" for number in range(1, 400)), "late 400", "grüße"]
+    expected = "".join(f"{line.upper()}\n" for line in lines)
+    assert run_lines("\n".join(lines).encode(), "--concurrency", "8") == (0, expected, "")
+    assert server.bulk_calls == 1
+
+
+def test_lines_that_fail_are_reported_in_their_place(run_lines: Run) -> None:
+    status, out, err = run_lines(b"late a\nfail INTERNAL\n\n  \r\n\xff\xfe\nb\n")
+    assert (status, out) == (1, "LATE A\n\n\n\n\nB\n")
+    assert err.splitlines() == [
+        "seqserve: line 2: INTERNAL: internal, says the fake",
+        "seqserve: line 5: INVALID_ARGUMENT: source: is not UTF-8: byte 0xFF after 0 characters;"
         " convert it",
-        "seqserve: 2 of 4 lines failed: 2-3",
+        "seqserve: 2 of 6 lines failed: 2, 5",
     ]
 
 
-def test_a_line_is_answered_before_the_next_one_arrives(server: FakeServer) -> None:
-    process = subprocess.Popen(
-        [*COMMAND, "--target", server.target], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+def test_a_windows_file_stays_one(run_lines: Run) -> None:
+    lines = "\ufeffgrüße\r\n\r\nb\r\n".encode()
+    assert run_lines(lines) == (0, "GRÜSSE\r\n\r\nB\r\n", "")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_utf_16_is_refused(run_lines: Run, encoding: str) -> None:
+    status, out, err = run_lines("\ufeffa\nb\n".encode(encoding))
+    assert (status, out) == (2, "") and "two words.txt: is UTF-16; convert it" in err
+
+
+def test_a_line_over_the_limit_on_bytes_fails_alone(run_lines: Run) -> None:
+    status, out, err = run_lines(b"a\n" + b"b" * (1 << 20) + b"\nc\n")
+    assert (status, out) == (1, "A\n\nC\n")
+    first, summary = err.splitlines()
+    assert "line 2: RESOURCE_EXHAUSTED" in first and "1,048,576" in first
+    assert summary == "seqserve: 1 of 3 lines failed: 2"
+
+
+def test_an_error_that_concerns_every_line_ends_the_run(run_lines: Run, tmp_path: Path) -> None:
+    status, out, err = run_lines(b"a\nfail NOT_FOUND\nb\n")
+    assert (status, out) == (1, "A\n")
+    assert err.splitlines() == [
+        "seqserve: NOT_FOUND: not_found, says the fake",
+        where_to_go_on(2, f"'{tmp_path / 'two words.txt'}'"),
+    ]
+
+
+def test_a_line_waits_for_a_busy_server(run_lines: Run) -> None:
+    lines = ["a", "busy 2 b", "later 2 c", "d"]
+    expected = "".join(f"{line.upper()}\n" for line in lines)
+    assert run_lines("\n".join(lines).encode()) == (0, expected, "")
+
+
+def test_lines_have_no_deadline_unless_it_is_set(
+    run: Run, run_lines: Run, server: FakeServer
+) -> None:
+    for answer in (run_lines(b"a\n"), run_lines(b"a\n", "--timeout-s", "60"), run("a")):
+        assert answer == (0, "A\n", "")
+    lines_s, limited_s, text_s = server.timeouts_s
+    assert text_s <= 30.0 < limited_s <= 60.0 < 1e6 < lines_s
+
+
+def test_attempts_at_a_line_can_be_limited(run_lines: Run) -> None:
+    status, out, err = run_lines(b"a\nlater 2 b\nc\n", "--max-attempts", "2")
+    assert (status, out) == (1, "A\n")
+    first, note, *_ = err.splitlines()
+    assert first == "seqserve: UNAVAILABLE: unavailable, says the fake"
+    assert note.startswith("The first 1 lines are answered; `tail -n +2 '/")
+
+
+def test_a_missing_file(run: Run, tmp_path: Path) -> None:
+    status, out, err = run("--file", str(tmp_path / "none"))
+    assert (status, out) == (2, "")
+    assert err == f"seqserve: --file: {tmp_path}/none: No such file or directory\n"
+
+
+# ---- pipes and signals
+
+
+@pytest.mark.parametrize("argv", [[], ["--file", "-"], ["--stream"]])
+def test_lines_of_standard_input(server: FakeServer, argv: list[str]) -> None:
+    """Those that fail, a Windows file, an error that ends the run: as lines of a file."""
+    big = b"b" * (1 << 20)
+    out, err = start(server, *argv).communicate(b"a\r\n\xff\r\n" + big + b"\r\nb\n", 60)
+    reports = [line.partition(": ")[2][:14] for line in err.decode().splitlines()]
+    assert (out, reports) == (
+        b"A\r\n\r\n\r\nB\r\n",
+        ["line 2: INVALI", "line 3: RESOUR", "2 of 4 lines f"],
     )
+    process = start(server, *argv, "--concurrency", "1")
+    out, err = process.communicate(b"a\nfail NOT_FOUND\nb\n", 60)
+    assert (process.returncode, out) == (1, b"A\n")
+    assert err.decode().splitlines()[1] == where_to_go_on(2, "INPUT")
+
+
+@pytest.mark.parametrize("argv", [[], ["--file", "-"]])
+def test_a_line_is_answered_before_the_next_one_arrives(
+    server: FakeServer, argv: list[str]
+) -> None:
+    process = start(server, *argv, stderr=None)
     assert process.stdin is not None and process.stdout is not None
-    for line in (b"first", b"second"):
+    for line in (b"first", b"", b"\xff", b"second"):
         process.stdin.write(line + b"\n")
         process.stdin.flush()
-        assert process.stdout.readline() == line.upper() + b"\n"
+        answer = b"" if line == b"\xff" else line.upper()
+        assert process.stdout.readline() == answer + b"\n"
     process.communicate(timeout=20)
-    assert process.returncode == 0
+    assert process.returncode == 1
 
 
 @pytest.mark.parametrize("argv", [[], ["--file", "-"]])
 def test_an_endless_input_ends_with_its_reader(server: FakeServer, argv: list[str]) -> None:
     endless = subprocess.Popen(["yes", "again"], stdout=subprocess.PIPE)
-    process = subprocess.Popen(
-        [*COMMAND, *argv, "--target", server.target],
-        stdin=endless.stdout,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    process = start(server, *argv, stdin=endless.stdout)
     assert endless.stdout is not None
     endless.stdout.close()
     assert process.stdout is not None and process.stderr is not None
@@ -93,117 +193,10 @@ def test_an_endless_input_ends_with_its_reader(server: FakeServer, argv: list[st
     endless.wait(20)
 
 
-# ---- the lines of a file, in one call
-
-BULK = ["--file", "-"]
-CUT = "The output may end in a part of the next answer."
-
-
-def told_at(line: int, name: object) -> str:
-    return f"The first {line - 1} lines are answered; `tail -n +{line} {name}` shows the others."
-
-
-def test_lines_of_a_file_in_order(server: FakeServer, tmp_path: Path) -> None:
-    lines = ["late 0", *(f"line {number}" for number in range(1, 400)), "late 400", "grüße"]
-    file = tmp_path / "source.txt"
-    file.write_text("\n".join(lines), encoding="utf-8")
-    done = pipe(server, b"", "--file", str(file), "--concurrency", "8")
-    assert done.stdout.decode() == "".join(f"{line.upper()}\n" for line in lines)
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert server.bulk_calls == 1
-
-
-def test_lines_that_fail_are_reported_in_their_place(server: FakeServer) -> None:
-    done = pipe(server, b"late a\nfail INTERNAL\n\n  \r\n\xff\xfe\nb\n", *BULK)
-    assert done.stdout == b"LATE A\n\n\n\n\nB\n"
-    assert done.returncode == 1
-    assert done.stderr.decode().splitlines() == [
-        "seqserve: line 2: INTERNAL: internal, says the fake",
-        "seqserve: line 5: INVALID_ARGUMENT: source: is not UTF-8: byte 0xFF after 0 characters;"
-        " convert it",
-        "seqserve: 2 of 6 lines failed: 2, 5",
-    ]
-
-
-@pytest.mark.parametrize("argv", [[], ["--stream"], BULK])
-def test_a_windows_file_stays_one(server: FakeServer, argv: list[str]) -> None:
-    done = pipe(server, "\ufeffgrüße\r\n\r\nb\r\n".encode(), *argv)
-    assert (done.returncode, done.stdout.decode()) == (0, "GRÜSSE\r\n\r\nB\r\n")
-
-
-@pytest.mark.parametrize("argv", [[], ["--stream"], BULK])
-def test_a_line_over_the_limit_on_bytes_fails_alone(server: FakeServer, argv: list[str]) -> None:
-    done = pipe(server, b"a\n" + b"b" * (1 << 20) + b"\nc\n", *argv)
-    assert (done.returncode, done.stdout) == (1, b"A\n\nC\n")
-    first, summary = done.stderr.decode().splitlines()
-    assert "line 2: RESOURCE_EXHAUSTED" in first and "1048576" in first.replace(",", "")
-    assert summary == "seqserve: 1 of 3 lines failed: 2"
-
-
-def test_an_error_that_concerns_every_line_of_a_file_ends_the_run(
-    server: FakeServer, tmp_path: Path
-) -> None:
-    file = tmp_path / "two words.txt"
-    file.write_text("a\nfail NOT_FOUND\nb\n")
-    for argv, lines, name in (
-        (BULK, file.read_bytes(), "INPUT"),
-        (["--file", str(file)], b"", f"'{file}'"),
-        (["--concurrency", "1"], file.read_bytes(), "INPUT"),
-    ):
-        done = pipe(server, lines, *argv)
-        assert (done.returncode, done.stdout) == (1, b"A\n")
-        assert done.stderr.decode().splitlines() == [
-            "seqserve: NOT_FOUND: not_found, says the fake",
-            f"The first 1 lines are answered; `tail -n +2 {name}` shows the others.",
-        ]
-
-
-@pytest.mark.parametrize("argv", [[], BULK])
-def test_a_line_waits_for_a_busy_server(server: FakeServer, argv: list[str]) -> None:
-    lines = ["a", "busy 2 b", "later 2 c", "d"]
-    done = pipe(server, "\n".join(lines).encode(), *argv)
-    assert done.stdout.decode() == "".join(f"{line.upper()}\n" for line in lines)
-    assert (done.returncode, done.stderr) == (0, b"")
-
-
-def test_lines_have_no_deadline_unless_it_is_given(server: FakeServer) -> None:
-    for argv in ([], ["--timeout-s", "60"], ["a"]):
-        assert pipe(server, b"a\n", *argv).stdout == b"A\n"
-    lines_s, limited_s, text_s = server.timeouts_s
-    assert text_s <= 30.0 < limited_s <= 60.0 < 1e6 < lines_s
-
-
-def test_attempts_at_a_line_can_be_limited(server: FakeServer) -> None:
-    done = pipe(server, b"a\nlater 2 b\nc\n", "--max-attempts", "2")
-    assert (done.returncode, done.stdout) == (1, b"A\n")
-    first, *notes = done.stderr.decode().splitlines()
-    assert first == "seqserve: UNAVAILABLE: unavailable, says the fake"
-    assert "The first 1 lines are answered; `tail -n +2 INPUT` shows the others." in notes
-
-
-def test_a_line_of_a_pipe_is_answered_before_the_next_one_arrives(server: FakeServer) -> None:
-    process = subprocess.Popen(
-        [*COMMAND, *BULK, "--target", server.target], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert process.stdin is not None and process.stdout is not None
-    for line in (b"first", b"", b"\xff", b"second"):
-        process.stdin.write(line + b"\n")
-        process.stdin.flush()
-        answer = b"" if line == b"\xff" else line.upper()
-        assert process.stdout.readline() == answer + b"\n"
-    process.communicate(timeout=20)
-    assert process.returncode == 1
-
-
 @pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("argv", [[], ["--file", "/dev/stdin"], BULK])
-def test_ctrl_c_ends_it_and_tells_where_to_go_on(server: FakeServer, argv: list[str]) -> None:
-    process = subprocess.Popen(
-        [*COMMAND, *argv, "--target", server.target],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+@pytest.mark.parametrize("argv", [[], ["--file", "/dev/stdin"], ["--file", "-"]])
+def test_ctrl_c_ends_it_and_says_where_to_go_on(server: FakeServer, argv: list[str]) -> None:
+    process = start(server, *argv)
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write(b"a\nhang\n")
     process.stdin.flush()
@@ -212,14 +205,12 @@ def test_ctrl_c_ends_it_and_tells_where_to_go_on(server: FakeServer, argv: list[
     out, errors = process.communicate(timeout=20)
     assert (process.returncode, out) == (130, b"")
     name = "/dev/stdin" if "/dev/stdin" in argv else "INPUT"
-    assert errors.decode() == f"seqserve: {told_at(2, name)}\n{CUT}\n"
+    assert errors.decode() == f"seqserve: {where_to_go_on(2, name)}\n{CUT}\n"
 
 
 @pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_before_an_answer_ends_it_quietly(server: FakeServer) -> None:
-    process = subprocess.Popen(
-        [*COMMAND, "--target", server.target], stdin=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    process = start(server)
     assert process.stdin is not None
     process.stdin.write(b"hang\n")
     process.stdin.flush()
@@ -231,7 +222,7 @@ def test_ctrl_c_before_an_answer_ends_it_quietly(server: FakeServer) -> None:
 
 
 @pytest.mark.parametrize("argv", [[], ["--stream"], ["--json"]])
-def test_a_full_disk_is_told_with_the_lines_that_are_on_it(
+def test_a_full_disk_is_reported_with_the_lines_that_are_on_it(
     server: FakeServer, tmp_path: Path, argv: list[str]
 ) -> None:
     """A limit on the size of a file stands for the disk: two blocks, 1 KiB."""
@@ -242,22 +233,17 @@ def test_a_full_disk_is_told_with_the_lines_that_are_on_it(
         command = command.replace("--file", "<")
     limited = f"ulimit -f 2; exec {command} > {shlex.quote(str(out))}"
     done = subprocess.run(["sh", "-c", limited], capture_output=True, timeout=60, check=False)
-    whole = out.read_text().count("\n")
-    told, *note = done.stderr.decode().splitlines()
-    assert (done.returncode, told) == (1, "seqserve: standard output: File too large")
+    written = out.read_text().count("\n")
+    report, *note = done.stderr.decode().splitlines()
+    assert (done.returncode, report) == (1, "seqserve: standard output: File too large")
     name = "INPUT" if "--stream" in argv else source
-    assert note == ([told_at(whole + 1, name), CUT] if whole else [])
+    assert note == ([where_to_go_on(written + 1, name), CUT] if written else [])
 
 
 def test_progress_is_shown_in_a_terminal(server: FakeServer) -> None:
     ours, theirs = os.openpty()
-    process = subprocess.Popen(
-        [*COMMAND, *BULK, "--target", server.target],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        env={**os.environ, "TERM": "xterm"},
-    )
+    environ = {**os.environ, "TERM": "xterm"}
+    process = start(server, "--file", "-", stderr=theirs, env=environ)
     out, _ = process.communicate(b"a\nfail INTERNAL\nb\n", timeout=20)
     os.close(theirs)
     with open(ours, "rb", buffering=0) as terminal:
@@ -269,16 +255,7 @@ def test_progress_is_shown_in_a_terminal(server: FakeServer) -> None:
     assert (summary, end) == ("seqserve: 1 of 3 lines failed: 2", "")
 
 
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(seqserve: Run) -> Run:
-    return partial(seqserve, "generate")
-
-
-def test_texts(run: Run) -> None:
-    assert run("good day", "and night") == (0, "GOOD DAY\nAND NIGHT\n", "")
+# ---- what is printed
 
 
 N_BEST = "GOOD DAY\nGOOD DAY!\nGOOD DAY!!\n"
@@ -323,15 +300,6 @@ def test_json_has_unmet_terms(run: Run) -> None:
     assert (status, best["unmet_terms"], err) == (0, [["day", "TAG"]], "")
 
 
-def test_options_reach_the_server(run: Run, server: FakeServer) -> None:
-    run("a", "--model", "m", "--model-version", "3")
-    run("b", "--max-decoding-length", "9", "--min-decoding-length", "0", "--stream")
-    first, second = server.requests
-    assert (first.model, first.version, first.HasField("options")) == ("m", 3, False)
-    assert second.options.max_decoding_length == 9
-    assert second.options.HasField("min_decoding_length")
-
-
 def test_an_option_that_is_wrong_ends_the_run(run: Run, server: FakeServer) -> None:
     status, out, err = run("--beam-size", str(1 << 31), "a", "b")
     assert (status, out, server.requests) == (1, "", [])
@@ -362,7 +330,7 @@ def test_a_text_that_fails(run: Run, form: list[str]) -> None:
 
 @pytest.mark.parametrize("form", [[], ["--stream"]])
 @pytest.mark.parametrize("code", ["NOT_FOUND", "UNAUTHENTICATED", "PERMISSION_DENIED"])
-def test_an_error_that_concerns_every_line_ends_the_run(
+def test_an_error_that_concerns_every_text_ends_the_run(
     run: Run, form: list[str], code: str
 ) -> None:
     status, out, err = run(*form, "--concurrency", "1", "a", f"fail {code}", "b")
@@ -421,9 +389,9 @@ def test_json(run: Run) -> None:
 
 
 @pytest.mark.parametrize("form", [[], ["--stream"]])
-def test_json_has_what_was_asked_for(run: Run, form: list[str]) -> None:
-    asked = ["--num-hypotheses", "2", "--return-token-scores", "--return-attention"]
-    status, out, _ = run("--json", *form, *asked, "--return-top-tokens", "1", "good day")
+def test_json_has_what_was_requested(run: Run, form: list[str]) -> None:
+    wanted = ["--num-hypotheses", "2", "--return-token-scores", "--return-attention"]
+    status, out, _ = run("--json", *form, *wanted, "--return-top-tokens", "1", "good day")
     answered = objects(out)[-1]
     assert status == 0
     assert answered["source_pieces"] == ["good", "day", "</s>"]
@@ -480,9 +448,3 @@ def test_wrong_usage(run: Run, argv: list[str], message: str) -> None:
     status, out, err = run(*argv, "text")
     assert (status, out) == (2, "")
     assert err.startswith(f"seqserve: {message}")
-
-
-def test_a_missing_file(run: Run, tmp_path: Path) -> None:
-    status, out, err = run("--file", str(tmp_path / "none"))
-    assert (status, out) == (2, "")
-    assert err == f"seqserve: --file: {tmp_path}/none: No such file or directory\n"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from seqserve.auth import Scope, TokenEntry, digest_of
 from seqserve.command.main import main
-from seqserve.token_entry import Scope, TokenEntry, digest_of
 
 
 def test_the_token_and_its_line(capsys: pytest.CaptureFixture[str]) -> None:

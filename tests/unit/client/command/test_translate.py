@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from seqserve.command.output_file import OutputFile
+from seqserve.command.run.journal import Journal
+from seqserve.command.translate import TranslateOptions
 from seqserve.documents.passage import Translation
+from seqserve.options import flag_of
 
 from ..fake_server import FakeServer
 
 Run = Callable[..., tuple[int, str, str]]
 MARKDOWN = "# title\n\nsome *text*\n\n```\ncode\n```\n"
 TRANSLATED = "# TITLE\n\nSOME *TEXT*\n\n```\ncode\n```\n"
+
+
+JOURNAL = ".b.txt.seqserve-journal"
+OLD_JOURNAL = Path(__file__).with_name("version-0.2.journal")
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
 
 
 @pytest.fixture
@@ -73,7 +88,7 @@ def test_what_is_not_a_regular_file_is_not_replaced(
         status, _, err = seqserve("translate", str(file), "-o", str(out))
         assert status == 2 and f"--out: {out}: is not a regular file; leave --out out to" in err
     assert pipe.is_fifo() and link.is_symlink() and loop.is_symlink()
-    assert not server.requests and not list(tmp_path.glob("*.*l*"))
+    assert not server.requests and names(tmp_path) == ["a.md", "link", "loop", "pipe"]
 
 
 def test_json_lines(seqserve: Run, tmp_path: Path) -> None:
@@ -97,7 +112,7 @@ def test_half_a_character_fails_alone(seqserve: Run, tmp_path: Path, argv: list[
     )
 
 
-def test_passages_that_fail_stay_and_are_told(seqserve: Run, tmp_path: Path) -> None:
+def test_passages_that_fail_stay_and_are_reported(seqserve: Run, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("a\n\nfail INTERNAL\nb\nfail INTERNAL\n")
     status, out, err = seqserve("translate", str(path))
@@ -109,7 +124,7 @@ def test_passages_that_fail_stay_and_are_told(seqserve: Run, tmp_path: Path) -> 
     ]
 
 
-def test_what_the_encoding_lacks_is_told(seqserve: Run, tmp_path: Path) -> None:
+def test_what_the_encoding_lacks_is_reported(seqserve: Run, tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     # The capital of ÿ is not in Latin-1.
     path.write_bytes("a\nÿ\n".encode("latin-1"))
@@ -128,8 +143,8 @@ def test_only_a_passage_with_tags_needs_an_alignment(
     path = tmp_path / "a.html"
     path.write_text(TAGGED)
     assert seqserve("translate", str(path)) == (0, "<p>SO <b>RED</b></p>\n<p>PLAIN</p>\n", "")
-    asked = {each.source: each.options.return_alignment for each in server.requests}
-    assert asked == {"so red": True, "plain": False}
+    aligned = {each.source: each.options.return_alignment for each in server.requests}
+    assert aligned == {"so red": True, "plain": False}
 
 
 @pytest.mark.parametrize(
@@ -175,13 +190,109 @@ def test_a_broken_run_goes_on_where_it_was(
     argv = ["translate", str(path), "-o", str(out), "--concurrency", "1"]
     status, _, err = seqserve(*argv)
     assert status == 1 and err.startswith("seqserve: NOT_FOUND")
-    assert [each.name for each in tmp_path.glob("b.txt*")] == ["b.txt.journal"]
+    assert names(tmp_path) == [JOURNAL, "a.txt"]
     path.write_text("one\ntwo\nagain\nthree\n")
     server.requests.clear()
     assert seqserve(*argv) == (0, "", "")
     assert out.read_text() == "ONE\nTWO\nAGAIN\nTHREE\n"
     assert [request.source for request in server.requests] == ["again", "three"]
-    assert list(tmp_path.glob("b.txt.*")) == []
+    assert names(tmp_path) == ["a.txt", "b.txt"]
+
+
+def test_a_journal_of_version_0_2_is_taken_over(
+    seqserve: Run, tmp_path: Path, server: FakeServer
+) -> None:
+    """It was written by that version, which broke off after two passages."""
+    path, out = tmp_path / "a.html", tmp_path / "b.html"
+    path.write_text("<p>so <b>red</b></p>\n<p>grün</p>\n<p>last</p>\n")
+    old = tmp_path / "b.html.journal"
+    old.write_bytes(OLD_JOURNAL.read_bytes())
+    argv = ["translate", str(path), "-o", str(out), "--priority", "low"]
+    assert seqserve(*argv, "--beam-size", "3") == (0, "", "")
+    assert out.read_text() == "<p>SO <b>RED</b></p>\n<p>GRÜN</p>\n<p>LAST</p>\n"
+    assert [request.source for request in server.requests] == ["last"]
+    assert names(tmp_path) == ["a.html", "b.html"]
+
+
+@pytest.mark.parametrize("text", ["Dear diary\n", OLD_JOURNAL.read_text(), "", "[]\n"])
+def test_other_files_beside_the_output_stay_as_they_are(
+    seqserve: Run, file: Path, tmp_path: Path, text: str
+) -> None:
+    others = [tmp_path / f"out.md.{suffix}" for suffix in ("journal", "part")]
+    for other in others:
+        other.write_text(text)
+    assert seqserve("translate", str(file), "-o", str(tmp_path / "out.md")) == (0, "", "")
+    assert [other.read_text() for other in others] == [text, text]
+
+
+def test_a_pipe_or_a_link_is_not_taken_for_a_journal(
+    seqserve: Run, file: Path, tmp_path: Path, server: FakeServer
+) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text("mine")
+    journal, argv = tmp_path / ".b.txt.seqserve-journal", ["translate", str(file), "-o"]
+    for make, reason in (
+        (os.mkfifo, "Not a regular file"),
+        (lambda path: path.symlink_to(mine), "Too many levels of symbolic links"),
+    ):
+        make(journal)
+        status, _, err = seqserve(*argv, str(tmp_path / "b.txt"))
+        assert status == 2 and f"b.txt: the journal {journal.name} beside it: {reason}" in err
+        journal.unlink()
+        # Under the name of version 0.2 it is the user's.
+        old = tmp_path / "b.txt.journal"
+        make(old)
+        assert seqserve(*argv, str(tmp_path / "b.txt")) == (0, "", "")
+        assert old.is_fifo() or old.is_symlink()
+        old.unlink()
+    assert mine.read_text() == "mine"
+
+
+def test_a_damaged_journal_is_reported_in_one_sentence(seqserve: Run, tmp_path: Path) -> None:
+    path, out = tmp_path / "a.txt", tmp_path / "b.txt"
+    path.write_text("one\ntwo\nfail NOT_FOUND\n")
+    argv = ["translate", str(path), "-o", str(out), "--concurrency", "1"]
+    seqserve(*argv)
+    journal = tmp_path / JOURNAL
+    head, *lines = journal.read_text().splitlines()
+    journal.write_text("\n".join([head, lines[0], '["00", "x", [[1e999, 0, 0, 0]]]', ""]))
+    path.write_text("one\ntwo\n")
+    assert seqserve(*argv) == (
+        0,
+        "",
+        f"seqserve: the journal of {out}: line 3 is damaged; what follows is translated again\n",
+    )
+    assert out.read_text() == "ONE\nTWO\n"
+
+
+@pytest.mark.parametrize("blocks", [0, 1, 2])
+def test_a_full_disk_is_reported_in_one_sentence(
+    server: FakeServer, tmp_path: Path, blocks: int
+) -> None:
+    """A limit on the size of files stands for the disk, in blocks of 512 bytes."""
+    path, out = tmp_path / "a.txt", tmp_path / "b.txt"
+    path.write_text("\n".join("a" * 300 + str(number) for number in range(9)))
+    out.write_text("before")
+    command = [sys.executable, "-m", "seqserve", "translate", "--target", server.target]
+    limited = f"ulimit -f {blocks}; exec {shlex.join([*command, str(path), '-o', str(out)])}"
+    done = subprocess.run(["sh", "-c", limited], capture_output=True, timeout=60, check=False)
+    [report] = done.stderr.decode().splitlines()
+    assert (done.returncode, out.read_text()) == (1, "before")
+    assert report.startswith("seqserve: ") and report.endswith(": File too large")
+    assert set(names(tmp_path)) <= {"a.txt", "b.txt", JOURNAL}
+    # With room again, the same command goes on.
+    assert subprocess.run([*command, str(path), "-o", str(out)], timeout=60).returncode == 0
+    assert out.read_text() == path.read_text().upper()
+
+
+def test_standard_output_that_is_full_is_reported(server: FakeServer, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(f"\ufeff{'a' * 100_000}".encode("utf-16-le"))
+    command = [sys.executable, "-m", "seqserve", "translate", "--target", server.target, str(path)]
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
+    report = b"seqserve: standard output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, report)
 
 
 def test_a_run_that_was_nearly_complete_needs_no_room(
@@ -205,16 +316,14 @@ def test_two_runs_do_not_write_one_file(
 ) -> None:
     out = tmp_path / "out.md"
     argv = ["translate", str(file), "-o", str(out)]
-    with OutputFile(out, "utf-8", {}) as other:
-        other.write("text of the other")
-        other.remember("some", Translation("text"))
+    with Journal.beside(out, {}, out=out) as other:
+        other.add("some", Translation("text"))
         assert seqserve(*argv) == (
             2,
             "",
             f"seqserve: --out: {out}: is being written by another run\n",
         )
-    assert out.read_text() == "text of the other"
-    assert not server.requests
+    assert not server.requests and not out.exists()
     assert seqserve(*argv) == (0, "", "")
     assert out.read_text() == TRANSLATED
 
@@ -224,6 +333,35 @@ def test_a_run_that_translates_nothing_leaves_no_file(seqserve: Run, tmp_path: P
     path.write_text("fail NOT_FOUND\n")
     assert seqserve("translate", str(path), "-o", str(out))[0] == 1
     assert [each.name for each in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_limit_on_time_ends_the_run(seqserve: Run, tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("hang\n")
+    status, _, err = seqserve("translate", str(path), "--timeout-s", "0.5")
+    report, advice = err.splitlines()
+    assert status == 1 and advice.startswith("--timeout-s gives a call more time")
+    assert report.startswith("seqserve: DEADLINE_EXCEEDED: not finished within 0.5 s; the call was")
+
+
+def test_the_help_names_only_options_that_the_command_has(
+    seqserve: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        seqserve("translate", "--help")
+    shown = capsys.readouterr().out
+    assert "`seqserve generate --help` explains them" in shown
+    named = set(re.findall(r"--[a-z-]*[a-z]", re.sub(r"`.*?`", "", shown, flags=re.S)))
+    own = {flag_of(field.name) for field in fields(TranslateOptions)}
+    assert {"--out", "--beam-size"} <= named
+    assert {flag.replace("--no-", "--") for flag in named} - {"--help", "--tls-"} <= own
+
+
+def test_an_option_that_the_help_leaves_out_applies_too(
+    seqserve: Run, file: Path, server: FakeServer
+) -> None:
+    assert seqserve("translate", str(file), "--length-penalty", "0.5")[0] == 0
+    assert {request.options.length_penalty for request in server.requests} == {0.5}
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from seqserve.documents.formats import Format, format_of, parser_of
 from seqserve.documents.passage import Passage, Translation
+from seqserve.documents.plain_text import parse_lines
 from seqserve.errors import OptionError
 
 
@@ -58,6 +59,16 @@ def test_paragraphs_of_plain_text() -> None:
     assert marked(Format.TEXT, text, joins_lines=True) == (
         "«It was a dark night. »\r\n\r\n«And so on.»\n"
     )
+
+
+def test_lines_are_passages_as_they_are() -> None:
+    lines = ["a \r\n", "\n", "  \n", "Gr\udcfc\udcdfe\n", "last"]
+    passages = list(parse_lines(lines))
+    assert "".join(each.before + each.source for each in passages) == "".join(lines)
+    assert [each.text for each in passages] == ["a ", "", "  ", "Gr\udcfc\udcdfe", "last"]
+    assert passages[0].written(Translation("x")) == "x\r\n"
+    fault = "is not UTF-8: byte 0xFC after 2 characters; convert it"
+    assert [(each.line, each.fault) for each in passages if each.fault] == [(4, fault)]
 
 
 def test_a_line_of_any_length_is_sent_in_parts() -> None:
@@ -161,7 +172,7 @@ def test_all_else_in_json_lines_stays_as_it_is(before: str, behind: str) -> None
     assert marked(Format.JSON_LINES, line) == f'{before}"«ä \\"b\\"»"{behind}\r\n'
 
 
-def test_faults_of_json_lines_are_told_and_stay() -> None:
+def test_faults_of_json_lines_are_reported_and_stay() -> None:
     lines = '{"other": 1}\n[]\nno\n{"text": 5}\n'
     found = passages_of(Format.JSON_LINES, lines)
     faults = [(each.line, each.fault) for each in found if each.fault]

@@ -122,6 +122,13 @@ async def test_an_async_call_to_a_busy_server_is_retried(server: FakeServer) -> 
     assert len(server.requests) == 4
 
 
+async def test_a_call_that_another_side_cancels_is_retried(server: FakeServer) -> None:
+    with Client(server.target) as client:
+        assert client.generate("cancelled 2 a").text == "CANCELLED 2 A"
+    async with AsyncClient(server.target) as client_:
+        assert (await client_.generate("cancelled 2 b")).text == "CANCELLED 2 B"
+
+
 def test_leaving_a_stream_cancels_the_call(server: FakeServer) -> None:
     with Client(server.target) as client:
         for piece in client.stream("hang"):

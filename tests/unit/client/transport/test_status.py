@@ -5,7 +5,15 @@ import pytest
 
 from seqserve._transport.details import METADATA_KEY
 from seqserve._transport.status import error_of, max_bytes_of
-from seqserve.errors import CallError, InternalError, InvalidArgument, Overloaded, Unavailable
+from seqserve.errors import (
+    CallError,
+    Cancelled,
+    InternalError,
+    InvalidArgument,
+    Overloaded,
+    Unavailable,
+    Unreachable,
+)
 
 
 @pytest.mark.parametrize("code", list(grpc.StatusCode))
@@ -31,6 +39,42 @@ def test_the_message_of_a_status_may_choose_the_error(
     assert type(error_of(grpc.StatusCode[code], details, ())) is kind
 
 
+@pytest.mark.parametrize(
+    ("details", "plain"),
+    [
+        (
+            "connections to all backends failing; last error: UNKNOWN: ipv4:127.0.0.1:1: Failed to"
+            " connect to remote host: Connection refused",
+            "no connection to 127.0.0.1:1: Connection refused",
+        ),
+        (
+            "failed to connect to all addresses; last error: UNAVAILABLE: ipv6:%5B::1%5D:1: Socket"
+            " closed",
+            "no connection to %5B::1%5D:1: Socket closed",
+        ),
+        (
+            "errors resolving there.invalid:1: [field:hostname lookup error:address lookup failed"
+            " for there.invalid:1: Domain name not found]",
+            "no address of there.invalid:1: Domain name not found",
+        ),
+        ("DNS resolution failed", "DNS resolution failed"),
+    ],
+)
+def test_no_connection_is_explained_in_plain_words(details: str, plain: str) -> None:
+    error = error_of(grpc.StatusCode.UNAVAILABLE, details, ())
+    assert isinstance(error, Unreachable)
+    assert error.details == plain
+
+
+@pytest.mark.parametrize(
+    ("details", "by_server"),
+    [("Locally cancelled by application!", False), ("RST_STREAM by a proxy", True)],
+)
+def test_a_cancellation_has_its_origin(details: str, by_server: bool) -> None:
+    error = error_of(grpc.StatusCode.CANCELLED, details, ())
+    assert isinstance(error, Cancelled) and error.by_server is by_server
+
+
 def test_foreign_metadata_and_broken_details_are_ignored() -> None:
     metadata: list[tuple[str, str | bytes]] = [
         ("x-request-id", "7"),
@@ -42,7 +86,7 @@ def test_foreign_metadata_and_broken_details_are_ignored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("details", "told", "limit"),
+    ("details", "message", "limit"),
     [
         (
             "SERVER: Received message larger than max (2000 vs. 1000)",
@@ -57,10 +101,10 @@ def test_foreign_metadata_and_broken_details_are_ignored() -> None:
     ],
 )
 def test_too_many_bytes_are_no_full_queue_and_name_what_has_them(
-    details: str, told: str, limit: int | None
+    details: str, message: str, limit: int | None
 ) -> None:
     error = error_of(grpc.StatusCode.RESOURCE_EXHAUSTED, details, [("x-request-id", "7")])
     assert isinstance(error, InvalidArgument)
-    assert (error.details, error.request_id) == (told, "7")
+    assert (error.details, error.request_id) == (message, "7")
     assert error.field == ("source" if limit else "max_message_bytes")
     assert max_bytes_of(error) == limit

@@ -27,7 +27,7 @@ from tests.unit.server.front.service import (
     trailers,
 )
 
-from seqserve.token_entry import Scope
+from seqserve.auth import Scope
 from seqserve.v1 import generation_pb2, model_pb2
 from seqserve_server.contract.request import Spec
 from seqserve_server.front.call.interceptor import (

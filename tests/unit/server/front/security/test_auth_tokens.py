@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from seqserve.auth import Scope, TokenEntry, digest_of
 from seqserve.errors import OptionError
-from seqserve.token_entry import Scope, TokenEntry, digest_of
 from seqserve_server.front.security.auth_tokens import Tokens
 
 

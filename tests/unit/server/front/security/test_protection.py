@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.certificates import Certificates
 
+from seqserve.auth import Scope, TokenEntry, digest_of
 from seqserve.errors import OptionError
-from seqserve.token_entry import Scope, TokenEntry, digest_of
 from seqserve_server.contract import logs
 from seqserve_server.front import app
 from seqserve_server.front.config import ServeOptions

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from seqserve._async.groups import CallGroup as AsyncCallGroup
-from seqserve._sync.groups import CallGroup
+from seqserve._async.calls import CallGroup as AsyncCallGroup
+from seqserve._sync.calls import CallGroup
 from seqserve._transport.method import Method
 from seqserve.errors import Cancelled
 from seqserve.v1 import generation_pb2

@@ -1,4 +1,4 @@
-"""A file of text: its encoding, its line ends and its byte order mark stay as they are."""
+"""A file of text, or standard input: its encoding, line ends and byte order mark."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import codecs
 import io
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
+from seqserve.documents.plain_text import undecoded
 from seqserve.errors import OptionError
 
 STANDARD_INPUT = Path("-")
@@ -19,21 +21,36 @@ _MARK = "\ufeff"
 
 
 class SourceFile:
-    """A file whose lines are read once, and what is written is like it."""
+    """The lines of a file, with their ends and without its byte order mark; they are read once."""
 
-    def __init__(self, path: Path, encoding: str) -> None:
-        """Opens a file, or standard input for -.
+    def __init__(
+        self,
+        path: Path,
+        encoding: str = "utf-8",
+        *,
+        option: str = "",
+        newline: Literal["", "\n"] = "",
+        is_strict: bool = True,
+    ) -> None:
+        r"""Opens a file, or standard input for -.
 
         Args:
             path: Its path.
             encoding: Its encoding, unless a byte order mark tells.
+            option: Begins the messages of errors, if the path is not standard input.
+            newline: What ends a line: ``"\n"`` alone, or also ``"\r"`` if empty.
+            is_strict: Whether bytes that are not in the encoding are an error; otherwise they
+                become lone surrogates.
 
         Raises:
             OptionError: It cannot be opened, or there is no such encoding.
         """
-        self.name = "standard input" if path == STANDARD_INPUT else str(path)
+        is_standard_input = path == STANDARD_INPUT
+        label = f"{option}: {path}" if option else str(path)
+        self.name = "standard input" if is_standard_input else label
+        self._is_strict = is_strict
         try:
-            is_standard_input = path == STANDARD_INPUT
+            # Not sys.stdin: a thread that waits for it would block the end of the program.
             data = open(0 if is_standard_input else path, "rb", closefd=not is_standard_input)  # noqa: SIM115
             head = data.peek(3)[:3]
         except OSError as error:
@@ -43,14 +60,14 @@ class SourceFile:
         self.mark = _MARK if marks else ""
         try:
             self._lines = io.TextIOWrapper(
-                data, self.encoding, errors="surrogateescape", newline=""
+                data, self.encoding, errors="surrogateescape", newline=newline
             )
         except LookupError:
             data.close()
             raise OptionError(f"--encoding: there is no {encoding!r}") from None
 
     def __iter__(self) -> Iterator[str]:
-        """Yields the lines with their ends, without the byte order mark.
+        """Yields the lines.
 
         Raises:
             OptionError: The file cannot be read, or a line has bytes that are not in its encoding.
@@ -58,8 +75,9 @@ class SourceFile:
         number = 0
         try:
             for number, line in enumerate(self._lines, start=1):
-                if not line.isascii():
-                    self._check(line, number)
+                if self._is_strict and (place := undecoded(line)):
+                    reason = f"line {number} is not {self.encoding}: {place}"
+                    raise OptionError(f"{self.name}: {reason}; --encoding tells another encoding")
                 yield line.removeprefix(self.mark) if number == 1 else line
         except OSError as error:
             raise OptionError(f"{self.name}: {error.strerror}") from None
@@ -67,16 +85,11 @@ class SourceFile:
             reason = f"is not {self.encoding} behind line {number}: {error}"
             raise OptionError(f"{self.name}: {reason}") from None
 
-    def _check(self, line: str, number: int) -> None:
-        try:
-            line.encode()
-        except UnicodeEncodeError as error:
-            byte = ord(line[error.start]) - 0xDC00
-            where = f"line {number} is not {self.encoding}: byte 0x{byte:02X} after {error.start}"
-            raise OptionError(
-                f"{self.name}: {where} characters; --encoding tells another encoding"
-            ) from None
-
     def close(self) -> None:
         """Closes the file."""
         self._lines.close()
+
+
+def can_be_read_twice(path: Path) -> bool:
+    """Tells whether a path is a regular file, whose passages can be counted beforehand."""
+    return path != STANDARD_INPUT and path.is_file()

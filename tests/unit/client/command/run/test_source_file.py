@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from seqserve.documents.source_file import SourceFile
+from seqserve.command.run.source_file import SourceFile, can_be_read_twice
 from seqserve.errors import OptionError
 
 TEXT = "Grüße\r\n\rÄ \u2028 b\nend"
@@ -37,7 +37,7 @@ def test_lines_keep_their_ends(tmp_path: Path) -> None:
         assert list(source) == ["Grüße\r\n", "\r", "Ä \u2028 b\n", "end"]
 
 
-def test_a_line_in_another_encoding_is_told_by_its_number(tmp_path: Path) -> None:
+def test_a_line_in_another_encoding_is_named_by_its_number(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes("a\nGrüße\n".encode("latin-1"))
     with closing(SourceFile(path, "utf-8")) as source:
@@ -45,6 +45,37 @@ def test_a_line_in_another_encoding_is_told_by_its_number(tmp_path: Path) -> Non
         assert next(lines) == "a\n"
         with pytest.raises(OptionError, match="line 2 is not utf-8: byte 0xFC after 2 characters"):
             next(lines)
+
+
+def lines_of(path: Path) -> list[str]:
+    """Reads as ``seqserve generate`` does."""
+    with closing(SourceFile(path, option="--file", newline="\n", is_strict=False)) as source:
+        return list(source)
+
+
+def test_lines_may_end_with_a_line_feed_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("\ufeffgrüße\r\n\nlone \r stays\n\ufeff\xa0\nlast".encode())
+    assert lines_of(path) == ["grüße\r\n", "\n", "lone \r stays\n", "\ufeff\xa0\n", "last"]
+
+
+def test_bytes_that_cannot_be_decoded_may_become_surrogates(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"a\n\xff\nb\n")
+    assert lines_of(path) == ["a\n", "\udcff\n", "b\n"]
+
+
+def test_an_error_names_the_option(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "none"):
+        with pytest.raises(OptionError, match=f"--file: {path}: "):
+            lines_of(path)
+
+
+def test_only_a_regular_file_can_be_read_twice(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"a")
+    places = (path, tmp_path, tmp_path / "none", Path("/dev/stdin"), Path("-"))
+    assert [can_be_read_twice(place) for place in places] == [True, False, False, False, False]
 
 
 def test_what_cannot_be_opened(tmp_path: Path) -> None:

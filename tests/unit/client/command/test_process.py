@@ -34,18 +34,18 @@ def shell(server: FakeServer, arguments: str) -> tuple[int, str, str]:
     ],
 )
 def test_output_that_cannot_be_written(server: FakeServer, arguments: str) -> None:
-    told = "seqserve: standard output: No space left on device\n"
-    assert shell(server, f"{arguments} > /dev/full") == (1, "", told)
+    report = "seqserve: standard output: No space left on device\n"
+    assert shell(server, f"{arguments} > /dev/full") == (1, "", report)
 
 
 def test_output_that_is_closed(server: FakeServer) -> None:
-    told = "seqserve: standard output: Bad file descriptor\n"
-    assert shell(server, "generate --target TARGET a >&-") == (1, "", told)
+    report = "seqserve: standard output: Bad file descriptor\n"
+    assert shell(server, "generate --target TARGET a >&-") == (1, "", report)
 
 
 def test_input_that_is_closed(server: FakeServer) -> None:
-    told = "seqserve: standard input: Bad file descriptor\n"
-    assert shell(server, "generate --target TARGET <&-") == (2, "", told)
+    report = "seqserve: standard input: Bad file descriptor\n"
+    assert shell(server, "generate --target TARGET <&-") == (2, "", report)
     assert shell(server, "generate --target TARGET a <&-") == (0, "A\n", "")
 
 
@@ -61,5 +61,5 @@ def test_all_closed(server: FakeServer) -> None:
 
 def test_arguments_that_are_not_utf_8(server: FakeServer) -> None:
     status, _, errors = shell(server, "generate --target $(printf '\\377:1') a")
-    told = "seqserve: target: '\\udcff:1' has a character that no address has\n"
-    assert (status, errors) == (2, told)
+    report = "seqserve: target: '\\udcff:1' has a character that no address has\n"
+    assert (status, errors) == (2, report)

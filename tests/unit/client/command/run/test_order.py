@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from queue import Empty, SimpleQueue
 
@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqserve.command.order import Order
+from seqserve.command.run.order import InOrder, LineNumbers
 
 PATIENCE_S = 20.0
 
 
 @given(st.permutations(range(12)), st.integers(0, 12))
 def test_order_is_restored(places: list[int], fails_after: int) -> None:
-    order = Order("abcdefghijkl", 13)
+    order = InOrder("abcdefghijkl", 13)
     sources = list(order.sources())
 
     def outcomes() -> Iterator[tuple[int, str]]:
@@ -31,8 +31,8 @@ def test_order_is_restored(places: list[int], fails_after: int) -> None:
     assert restored == [(source, source.upper()) for source in sources[:together]]
 
 
-def test_an_outcome_is_given_as_soon_as_all_before_it_are_there() -> None:
-    order = Order("abc", 4)
+def test_an_outcome_is_yielded_as_soon_as_all_before_it_are_there() -> None:
+    order = InOrder("abc", 4)
     list(order.sources())
     outcomes = iter([(1, "B"), (0, "A"), (2, "C")])
     restored = order.restored(outcomes)
@@ -41,13 +41,13 @@ def test_an_outcome_is_given_as_soon_as_all_before_it_are_there() -> None:
 
 
 def test_sources_are_read_no_further_ahead() -> None:
-    order = Order(itertools.count(), 3)
-    asked = itertools.count()
+    order = InOrder(itertools.count(), 3)
+    expected = itertools.count()
     waits: SimpleQueue[int] = SimpleQueue()
 
     def read() -> None:
         for source in order.sources():
-            assert source == next(asked)
+            assert source == next(expected)
             waits.put(source)
 
     thread = threading.Thread(target=read)
@@ -71,9 +71,30 @@ def test_a_failure_is_raised() -> None:
         yield 0, "A"
         raise OSError("no more")
 
-    order = Order("abc", 4)
+    order = InOrder("abc", 4)
     list(order.sources())
     restored = order.restored(outcomes())
     assert next(restored) == ("a", "A")
     with pytest.raises(OSError, match="no more"):
         next(restored)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "shown"),
+    [
+        ([], ""),
+        ([7], "7"),
+        ([2, 3, 9, 11, 12, 13], "2-3, 9, 11-13"),
+        (range(1, 100_000), "1-99999"),
+        (range(2, 42, 2), ", ".join(map(str, range(2, 42, 2)))),
+        (
+            [*range(2, 42, 2), 41, 43, 44],
+            ", ".join(map(str, range(2, 40, 2))) + ", 40-41 and 2 more",
+        ),
+    ],
+)
+def test_ranges_are_shown_and_the_rest_counted(numbers: Iterable[int], shown: str) -> None:
+    lines = LineNumbers()
+    for number in numbers:
+        lines.add(number)
+    assert str(lines) == shown

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqserve.command.columns import width_of
-from seqserve.command.heat_map import Style, svg_map, text_map
+from seqserve.columns import width_of
+from seqserve.heat_map import HeatMap, Style
 
 SVG = "{http://www.w3.org/2000/svg}"
 NAMES = st.lists(st.sampled_from(["a", "▁Kaffee", "咖啡", "schmeckt"]), min_size=1, max_size=9)
@@ -19,7 +19,9 @@ MARKUP = st.lists(
 
 
 def test_numbers() -> None:
-    assert text_map([[0.0, 1.0], [0.256, 0.744]], ["a", "bcd"], ["x", "tokens"], Style.NUMBERS) == [
+    assert HeatMap([[0.0, 1.0], [0.256, 0.744]], ["a", "bcd"], ["x", "tokens"]).text(
+        Style.NUMBERS
+    ) == [
         "       x tokens",
         "a   0.00   1.00",
         "bcd 0.26   0.74",
@@ -28,7 +30,7 @@ def test_numbers() -> None:
 
 def test_shades() -> None:
     weights = [[0.0, 0.125, 0.126, 0.5, 1.0]]
-    assert text_map(weights, ["a"], ["v", "w", "x", "咖", "z"], Style.SHADES) == [
+    assert HeatMap(weights, ["a"], ["v", "w", "x", "咖", "z"]).text(Style.SHADES) == [
         "   v  w  x 咖  z",
         "a       ░░ ▒▒ ██",
         "",
@@ -37,7 +39,7 @@ def test_shades() -> None:
 
 
 def test_colours_end_where_their_cell_ends() -> None:
-    (_, row, _, legend) = text_map([[0.0, 1.0]], ["a"], ["x", "yyy"], Style.COLOURS)
+    (_, row, _, legend) = HeatMap([[0.0, 1.0]], ["a"], ["x", "yyy"]).text(Style.COLOURS)
     assert row == "a \x1b[48;5;16m  \x1b[0m \x1b[48;5;229m   \x1b[0m"
     assert legend.startswith("0 \x1b[48;5;16m  \x1b[0m\x1b[48;5;17m")
     assert legend.endswith("\x1b[48;5;229m  \x1b[0m 1")
@@ -54,7 +56,7 @@ def test_every_weight_is_drawn_once_and_fits(
             max_size=len(rows),
         )
     )
-    lines = text_map(weights, rows, columns, style, width)
+    lines = HeatMap(weights, rows, columns).text(style, width)
     drawn = lines if style is Style.NUMBERS else lines[:-2]
     bare = [re.sub("\x1b[^m]*m", "", line) for line in drawn]
     widest = max(map(width_of, rows)) + 1 + max(4, *map(width_of, columns))
@@ -70,7 +72,9 @@ def test_every_weight_is_drawn_once_and_fits(
 
 @pytest.mark.parametrize("style", Style)
 def test_a_weight_above_1_by_rounding_is_drawn_as_1(style: Style) -> None:
-    assert text_map([[1.0000001]], ["a"], ["x"], style) == text_map([[1.0]], ["a"], ["x"], style)
+    assert HeatMap([[1.0000001]], ["a"], ["x"]).text(style) == HeatMap([[1.0]], ["a"], ["x"]).text(
+        style
+    )
 
 
 def drawn(lines: Iterable[str]) -> ElementTree.Element:
@@ -78,7 +82,9 @@ def drawn(lines: Iterable[str]) -> ElementTree.Element:
 
 
 def test_a_larger_weight_has_a_darker_cell() -> None:
-    picture = drawn(svg_map([[0.0, 0.256], [0.744, 1.0000001]], ["a", "b"], ["x", "y"], "title"))
+    picture = drawn(
+        HeatMap([[0.0, 0.256], [0.744, 1.0000001]], ["a", "b"], ["x", "y"]).svg("title")
+    )
     [cells] = picture.iter(f"{SVG}g")
     assert [cell.get("fill-opacity") for cell in cells] == ["0.00", "0.26", "0.74", "1.00"]
     places = [(cell.get("x"), cell.get("y")) for cell in cells]
@@ -90,7 +96,9 @@ def test_a_larger_weight_has_a_darker_cell() -> None:
 def test_names_are_escaped_and_cells_lie_within_the_picture(
     rows: list[str], columns: list[str]
 ) -> None:
-    picture = drawn(svg_map([[0.5] * len(columns)] * len(rows), rows, columns, "a <title> & more"))
+    picture = drawn(
+        HeatMap([[0.5] * len(columns)] * len(rows), rows, columns).svg("a <title> & more")
+    )
     texts = [element.text for element in picture.iter(f"{SVG}text")]
     assert texts == ["a <title> & more", *columns, *rows]
     _, _, width, height = map(float, picture.attrib["viewBox"].split())

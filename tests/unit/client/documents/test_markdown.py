@@ -69,6 +69,7 @@ def test_what_is_read_and_written(markdown: str, expected: str) -> None:
         ("`x` a\n", "a", "- b", "`x` - b\n"),
         ("|a|\n|-|\n", "a", "b|c", "|b\\|c|\n|-|\n"),
         ("a", "a", "-5 + 3 = 1.5, ~2 * 3 & 4 < 5!", "-5 + 3 = 1.5, ~2 * 3 & 4 < 5!"),
+        ("a", "a", "__b__ and snake_case", "\\_\\_b\\_\\_ and snake_case"),
         ("a", "a", "*b* _c_ `d` [e](f) <g> &amp; ~~h~~", None),
     ],
 )

@@ -1,0 +1,69 @@
+"""Models of a server, as its list describes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class ModelState(Enum):
+    """Whether a model takes calls."""
+
+    UNSPECIFIED = "unspecified"
+    """The server gave no state, or one that this client does not know."""
+    READY = "ready"
+    """Takes calls."""
+    LOADING = "loading"
+    """Being verified, loaded, warmed up and tested."""
+    FAILED = "failed"
+    """Could not be loaded; see the model's ``state_reason``."""
+    DRAINING = "draining"
+    """Finishes its calls and takes no new ones."""
+    AVAILABLE = "available"
+    """In the server's repository, not loaded."""
+    RESTARTING = "restarting"
+    """Loaded, but its engine has failed and has not proven itself again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """One version of one model."""
+
+    name: str
+    """Name of the model."""
+    version: int
+    """The version."""
+    state: ModelState
+    """Whether it takes calls."""
+    state_reason: str
+    """Why it takes no calls; may be empty."""
+    is_default: bool
+    """Whether it gets calls without model and version, all or some."""
+    precision: str
+    """Precision of weights and arithmetic: fp32, fp16 or int8."""
+    provider: str
+    """Execution provider: cpu or cuda."""
+    max_source_length: int
+    """Maximum source length in tokens, including the end token."""
+    max_target_length: int
+    """Maximum target length in tokens, without the end token."""
+    vocabulary_size: int
+    """Number of tokens in the vocabulary."""
+    description: str
+    """Description of the model."""
+    licence: str
+    """Licence of the model, an SPDX identifier."""
+    traffic_share: float = 0.0
+    """Share of the calls without a version, from 0 to 1."""
+    source_languages: tuple[str, ...] = ()
+    """Codes of the languages of sources; empty if the model does not ask."""
+    target_languages: tuple[str, ...] = ()
+    """Codes of the languages that it generates; empty if the model does not ask."""
+    has_shortlist: bool = False
+    """Whether requests choose from a shortlist, where they do not switch it off."""
+    slots: int = 0
+    """Rows that can run at once; 0 if it is not loaded."""
+    slots_in_use: int = 0
+    """Rows that ran when the server answered."""
+    queue_depth: int = 0
+    """Requests that waited then."""

@@ -1,0 +1,93 @@
+"""Values of options, from the texts of a command line or of a variable."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import typing
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from seqserve.errors import OptionError
+
+_KINDS = {int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
+_TRUE = {"1", "true", "yes", "on"}
+_FALSE = {"0", "false", "no", "off"}
+
+
+def converted(value: Any, kind: Any, source: str, rules: Mapping[str, Any]) -> Any:
+    """Converts the text of an option, or the texts of a list, and checks the value.
+
+    Args:
+        value: A text, or a list of texts.
+        kind: The type.
+        source: The flag or variable, for errors.
+        rules: The ``minimum``, the ``maximum`` and the ``fault`` of the option.
+
+    Raises:
+        OptionError: The text does not fit the type, or the value breaks a rule.
+    """
+    if typing.get_origin(kind) is dict:
+        return _pairs(value, source)
+    if typing.get_origin(kind) is list:
+        (element,) = typing.get_args(kind)
+        parts = value.split() if isinstance(value, str) else value
+        return [converted(part, element, source, rules) for part in parts]
+    try:
+        result = _to_bool(value) if kind is bool else kind(value)
+        if isinstance(result, float) and math.isnan(result):
+            # NaN would pass every comparison below.
+            raise ValueError
+    except ValueError:
+        expected = f"one of {members(kind)}" if is_enum(kind) else _KINDS.get(kind, "valid")
+        raise OptionError(f"{source}: {value!r} is not {expected}") from None
+    if (fault := rules["fault"]) and (expected := fault(result)):
+        raise OptionError(f"{source}: {value!r} is not {expected}")
+    low, high = rules["minimum"], rules["maximum"]
+    if low is not None and result < low:
+        raise OptionError(f"{source}: {value} is less than {low}, the smallest allowed")
+    if high is not None and result > high:
+        raise OptionError(f"{source}: {value} is more than {high}, the largest allowed")
+    return result
+
+
+def is_enum(kind: Any) -> bool:
+    """Tells whether a type is an enum."""
+    return isinstance(kind, type) and issubclass(kind, Enum)
+
+
+def members(kind: type[Enum]) -> str:
+    """Lists the values of an enum."""
+    return ", ".join(str(member.value) for member in kind)
+
+
+def shell_words(text: str, source: str) -> list[str]:
+    """Divides the variable of a list into its elements, which are quoted as in a shell.
+
+    Raises:
+        OptionError: A quote is not closed.
+    """
+    try:
+        return shlex.split(text)
+    except ValueError:
+        raise OptionError(f"{source}: {text!r} has a quote that is not closed") from None
+
+
+def _pairs(parts: list[str], source: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for part in parts:
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise OptionError(f"{source}: {part!r} has no = between two texts")
+        if pairs.setdefault(key, value) != value:
+            raise OptionError(f"{source}: {key!r} is given twice, and not alike")
+    return pairs
+
+
+def _to_bool(value: Any) -> bool:
+    word = str(value).strip().lower()
+    if word not in _TRUE | _FALSE:
+        raise ValueError(word)
+    return word in _TRUE
