@@ -6,6 +6,7 @@ Sources: gRPC core, include/grpc/impl/channel_arg_names.h; gRPC proposals A8 (ke
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Sequence
 from functools import lru_cache
@@ -87,13 +88,20 @@ def peer_name(peer: str, metadata: Sequence[tuple[str, str | bytes]] | None, key
     if key:
         for name, value in metadata or ():
             if name == key.lower() and isinstance(value, str):
-                return value[:_MAX_CHARACTERS]
+                return _bounded(value)
     kind, _, address = unquote(peer).partition(":")
     if kind == "ipv4":
         return address.rpartition(":")[0]
     if kind == "ipv6":
         return _network(address)
     return peer[:_MAX_CHARACTERS]
+
+
+def _bounded(name: str) -> str:
+    """Returns a name, or a digest of all of it: names that begin alike stay apart."""
+    if len(name) <= _MAX_CHARACTERS:
+        return name
+    return hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()
 
 
 @lru_cache(maxsize=1024)

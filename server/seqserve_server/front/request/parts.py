@@ -50,7 +50,7 @@ class Source:
     text: str
     parts: list[Part]
     is_divided: bool
-    """Whether division was asked for: the answer then has segments, even if there is one part."""
+    """Whether the answer has segments: where division was asked for, even if there is one part."""
 
     @property
     def only(self) -> Part | None:
@@ -144,7 +144,11 @@ class SourceReader:
                         raise _too_much(f"more than {MAX_SEGMENTS:,} segments", f"{MAX_SEGMENTS:,}")
                     parts.append(part)
                     yield
-        return Source(text, parts, is_divided=True)
+        source = Source(text, parts, is_divided=True)
+        if segmentation.is_default and source.only:
+            # Nobody asked for segments, and there is nothing to divide.
+            return self._undivided(text)
+        return source
 
     def _parts(self, text: str, begin: int) -> Iterator[Part]:
         """Yields a line or sentence as it is, or in parts if it is too long."""

@@ -152,6 +152,8 @@ class Segmentation(NamedTuple):
     mode: SegmentationMode
     language: str = _DEFAULT_LANGUAGE
     """Code of the language, of ISO 639, by whose rules sentences end."""
+    is_default: bool = False
+    """Whether the model recommends it and the request says nothing."""
 
 
 def segmentation_of(
@@ -161,15 +163,12 @@ def segmentation_of(
 
     The default of the model gives way to options that it does not go with.
     """
-    given: str = options.segmentation
-    if not given and not is_excluded(options):
-        given = manifest.generation.get("segmentation", "")
-    mode = SegmentationMode(given or SegmentationMode.NONE)
-    return (
-        Segmentation(mode, _language(options, manifest))
-        if mode is not SegmentationMode.NONE
-        else None
-    )
+    sent: str = options.segmentation
+    recommended = "" if is_excluded(options) else manifest.generation.get("segmentation", "")
+    mode = SegmentationMode(sent or recommended or SegmentationMode.NONE)
+    if mode is SegmentationMode.NONE:
+        return None
+    return Segmentation(mode, _language(options, manifest), is_default=not sent)
 
 
 def is_excluded(options: generation_pb2.GenerationOptions) -> bool:

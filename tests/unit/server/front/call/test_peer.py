@@ -28,11 +28,19 @@ def test_peer_is_named_by_its_address_without_the_port(peer: str, name: str) -> 
 
 
 def test_metadata_names_the_peer_only_under_the_configured_key() -> None:
-    metadata = (("x-other", "b"), ("x-caller", "a" * 500), ("x-caller-bin", b"c"))
+    metadata = (("x-other", "b"), ("x-caller", "a" * 128), ("x-caller-bin", b"c"))
     assert peer_name("ipv4:1.2.3.4:5", metadata, "") == "1.2.3.4"
     assert peer_name("ipv4:1.2.3.4:5", metadata, "X-Caller") == "a" * 128
     assert peer_name("ipv4:1.2.3.4:5", metadata, "x-caller-bin") == "1.2.3.4"
     assert peer_name("ipv4:1.2.3.4:5", None, "x-caller") == "1.2.3.4"
+
+
+def test_long_names_that_begin_alike_are_different_callers_and_are_kept_short() -> None:
+    names = {
+        peer_name("ipv4:1.2.3.4:5", (("x-caller", "a" * length),), "x-caller")
+        for length in (128, 129, 500)
+    }
+    assert len(names) == 3 and max(map(len, names)) <= 128
 
 
 def test_client_id_is_the_name_of_the_token_and_else_the_peer() -> None:

@@ -80,3 +80,14 @@ def test_a_target_may_be_empty_and_has_a_longest_length() -> None:
         with pytest.raises(InvalidRequest) as caught:
             target_tokens(MODEL, text, Affixes())
         assert caught.value.field == "target"
+
+
+@pytest.mark.parametrize("is_default", [False, True])
+def test_a_lone_sentence_is_divided_only_where_that_was_asked_for(is_default: bool) -> None:
+    sentences = Segmentation(SegmentationMode.SENTENCES, is_default=is_default)
+    reader = SourceReader(MODEL, Affixes(), OPTIONS, segmentation=sentences)
+    alone = at_once(reader.read(" It rains. "))
+    assert alone.is_divided is not is_default
+    assert alone.text_of(alone.parts[0]) == (" It rains. " if is_default else "It rains.")
+    assert len(at_once(reader.read("It rains. We go.")).parts) == 2
+    assert at_once(reader.read("It rains. We go.")).is_divided

@@ -30,13 +30,17 @@ def model(**generation: Any) -> Manifest:
         ({}, {}, None),
         ({}, {"segmentation": "none"}, None),
         ({}, {"segmentation": "lines"}, Segmentation(SegmentationMode.LINES, "en")),
-        ({"segmentation": "sentences"}, {}, Segmentation(SegmentationMode.SENTENCES, "en")),
+        (
+            {"segmentation": "sentences"},
+            {},
+            Segmentation(SegmentationMode.SENTENCES, "en", is_default=True),
+        ),
         ({"segmentation": "sentences"}, {"segmentation": "none"}, None),
         ({"segmentation": "sentences"}, {"target_prefix": "a"}, None),
         (
             {"segmentation": "lines", "segmentation_language": "ja"},
             {},
-            Segmentation(SegmentationMode.LINES, "ja"),
+            Segmentation(SegmentationMode.LINES, "ja", is_default=True),
         ),
     ],
 )
