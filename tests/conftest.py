@@ -26,11 +26,17 @@ if TYPE_CHECKING:
     from seqserve_server.engine.offline import Offline
     from seqserve_server.engine.runtime import Runtime
 
-# How long an example takes says only how busy the machine is.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# `make unit` tries fewer examples; `make test` tries them all.
-settings.register_profile("quick", settings.get_profile("patient"), max_examples=20)
-settings.load_profile("patient")
+# The same examples in each run and on each machine. How long one takes says only how busy it is.
+settings.register_profile(
+    "repeatable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+# `make unit` tries fewer examples.
+settings.register_profile("quick", settings.get_profile("repeatable"), max_examples=20)
+# `make fuzz` tries others in each run, and more.
+settings.register_profile(
+    "fuzz", settings.get_profile("repeatable"), derandomize=False, max_examples=1000
+)
+settings.load_profile("repeatable")
 
 
 @pytest.fixture(scope="session")

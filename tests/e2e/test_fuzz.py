@@ -15,19 +15,15 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.message import DecodeError
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from seqserve._transport.details import METADATA_KEY, read_details
 
 from .process import PATIENCE_S, ServerProcess, until
 from .wild import Rpc, damaged, messages, metadata, rpcs_of
 
-EXAMPLES = 250
-"""Examples of each test, over all methods together."""
-MANY = 20
-"""Factor of the number of examples in the long run."""
-UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 WATCHED_S = 0.05
 
 NAME = "tiny"
@@ -116,9 +112,6 @@ def test_every_rpc_is_found(target: Target) -> None:
     }
 
 
-LENGTHS = [EXAMPLES, pytest.param(EXAMPLES * MANY, marks=pytest.mark.chaos)]
-
-
 def requests_of(rpc: Rpc) -> st.SearchStrategy[list[bytes]]:
     """Draws the requests of one call: well-formed ones, and some that are damaged."""
     one = st.one_of(messages(rpc), messages(rpc), messages(rpc), damaged(rpc))
@@ -127,9 +120,8 @@ def requests_of(rpc: Rpc) -> st.SearchStrategy[list[bytes]]:
     return st.lists(kept, min_size=1, max_size=most)
 
 
-@pytest.mark.parametrize("examples", LENGTHS)
-def test_any_request(target: Target, examples: int) -> None:
-    @settings(UNHURRIED, max_examples=examples)
+def test_any_request(target: Target) -> None:
+    @examples(250)
     @given(st.data())
     def sent(data: st.DataObject) -> None:
         rpc = data.draw(target.drawn)
@@ -138,9 +130,8 @@ def test_any_request(target: Target, examples: int) -> None:
     sent()
 
 
-@pytest.mark.parametrize("examples", LENGTHS)
-def test_any_metadata(target: Target, examples: int) -> None:
-    @settings(UNHURRIED, max_examples=examples // 4)
+def test_any_metadata(target: Target) -> None:
+    @examples(60)
     @given(st.data())
     def sent(data: st.DataObject) -> None:
         rpc = data.draw(target.drawn)

@@ -42,9 +42,7 @@ NEAR, ALIKE = 3e-5, 1e-4
 # What the tiny model says most: what is forbidden, forced or looked for is found among these.
 LIKELY = [19, 172, 275, 101, 226, 375, 152, 15, 346, 192, 235, 214]
 
-SETTINGS = settings(
-    deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+SETTINGS = settings(derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def spelt(words: Sequence[int]) -> str:

@@ -36,9 +36,7 @@ PATIENCE_S = 60.0
 
 # The examples are the same in every run: two tokens may tie to within rounding somewhere among all
 # sources there are, and then torch and ONNX Runtime may each be right.
-SETTINGS = settings(
-    deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+SETTINGS = settings(derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,9 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.unit.server.front.rpc.echo import byte_tokenizer, manifest
 
 from seqserve_server.front.rpc.options.languages import Affixes
@@ -77,7 +78,7 @@ def test_answers_that_are_their_sources_join_to_the_text(
 
 
 @given(TEXTS.filter(str.strip), SEGMENTATIONS, st.data())
-@settings(max_examples=50)
+@examples(50)
 def test_white_space_between_any_answers_is_that_of_the_source(
     text: str, segmentation: Segmentation, data: st.DataObject
 ) -> None:

@@ -26,7 +26,7 @@ ADDRESS = (
 _ESCAPED = re.compile(rf"\\({_PUNCTUATION})")
 # What may be markup within a line.
 _MARK = (
-    rf"\\(?={_PUNCTUATION}|$)|[`\[\]]|(?<!\s)\*|\*(?!\s)|(?<!\w)_|_(?!\w)|~(?=~)|(?<=~)~"
+    rf"\\(?={_PUNCTUATION}|$)|[`\[\]]|(?<!\s)\*|\*(?!\s)|(?<![^\W_])_|_(?![^\W_])|~(?=~)|(?<=~)~"
     r"|<(?=[A-Za-z/!?])|&(?=#?\w+;)"
 )
 # What is markup in extensions of Markdown alone.
