@@ -61,15 +61,6 @@ def run(command: list[str] | str, **options: object) -> str:
     return str(finished.stdout)
 
 
-def test_the_readme_is_short() -> None:
-    assert len(README.splitlines()) <= 150
-
-
-def test_every_file_the_readme_names_is_there() -> None:
-    for name in re.findall(r"\]\((?!https?:)([^)]+)\)", README):
-        assert (ROOT / name).exists(), name
-
-
 @pytest.mark.parametrize("command", commands("make"))
 def test_its_make_verbs_are_there(command: str) -> None:
     run([*command.split(), "--dry-run"], cwd=ROOT)

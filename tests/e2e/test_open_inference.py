@@ -42,7 +42,7 @@ def call(run: Run, server: ServerProcess) -> Run:
 
 def test_names_and_numbers_are_those_of_the_protocol(run: Run) -> None:
     theirs, ours = run(triton.contract), triton.described(open_inference_pb2.DESCRIPTOR)
-    assert len(ours) > 30
+    assert ours
     for name, members in ours.items():
         for member, meaning in members.items():
             assert theirs[name][member] == meaning, f"{name}.{member}"
