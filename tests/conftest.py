@@ -78,7 +78,7 @@ _EXPORTS = {
     "int8": "tiny_int8_artifact",
     "row-scaled": "tiny_row_scaled_artifact",
     "ssru": "tiny_ssru_artifact",
-    "babble": "repository",
+    "endless": "repository",
     "marian": "imported_marian",
     "nllb": "imported_nllb",
 }
@@ -87,8 +87,8 @@ _EXPORTS = {
 
 @pytest.fixture(scope="session")
 def repository(exporter: Exporter) -> Path:
-    """A model repository that holds ``babble/1``. Not to be changed."""
-    return exporter.repository("babble")
+    """A model repository that holds ``endless/1``. Not to be changed."""
+    return exporter.repository("endless")
 
 
 @pytest.fixture(scope="session")

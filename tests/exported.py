@@ -74,10 +74,10 @@ def _export_tiny(
     write_artifact(lambda: model, tokenizer, repository, tiny.make_description(), prove=None)
 
 
-def _export_babble(repository: Path) -> None:
-    from tests.e2e.babble import export_babble
+def _export_endless(repository: Path) -> None:
+    from tests.e2e.endless_model import export_endless
 
-    export_babble(repository, tiny.make_tokenizer(), tiny.make_description())
+    export_endless(repository, tiny.make_tokenizer(), tiny.make_description())
 
 
 def _import_marian(repository: Path) -> None:
@@ -108,7 +108,7 @@ EXPORTS: dict[str, Callable[[Path], None]] = {
     "int8": _export_int8,
     "row-scaled": _export_row_scaled,
     "ssru": _export_ssru,
-    "babble": _export_babble,
+    "endless": _export_endless,
     "marian": _import_marian,
     "nllb": _import_nllb,
 }

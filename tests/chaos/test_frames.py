@@ -39,8 +39,8 @@ from tests.e2e.frames import (
     reset,
     thrown,
 )
-from tests.e2e.holdings import memory_mb
 from tests.e2e.process import ServerProcess, until
+from tests.resources import memory_mb
 from tests.soak.test_memory import MODELS
 
 from seqserve import Client, RetryPolicy
@@ -239,14 +239,14 @@ def bomb() -> bytes:
 
 
 def messages_that_lie(target: str) -> None:
-    said = REQUEST.SerializeToString()
+    request = REQUEST.SerializeToString()
     bodies = [
-        message(said, length=(1 << 32) - 1),
-        message(said, length=len(said) + 1),
-        message(said, compressed=1),
-        message(said, compressed=255),
+        message(request, length=(1 << 32) - 1),
+        message(request, length=len(request) + 1),
+        message(request, compressed=1),
+        message(request, compressed=255),
         message(b"\x1f\x8b" + b"\xff" * 999, compressed=1),
-        message(gzip.compress(said)[:-4], compressed=1),
+        message(gzip.compress(request)[:-4], compressed=1),
         message(bomb(), compressed=1),
         message(bomb()[: 1 << 18], compressed=1),
         b"\0\0",

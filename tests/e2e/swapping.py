@@ -10,7 +10,7 @@ from pathlib import Path
 
 from seqserve import AsyncClient, Model, ModelState, Result, RetryPolicy
 
-from .babble import NAME
+from .endless_model import NAME
 from .process import PATIENCE_S
 from .test_lifecycle import copy_version
 
@@ -52,7 +52,7 @@ async def swapped(
 
     Args:
         target: A server that keeps one version and looks often.
-        repository: Where ``babble/1`` comes from.
+        repository: Where ``endless/1`` comes from.
         models: The server's folder.
         first: Version that is served at the start.
         swaps: How many newer ones are published.

@@ -16,6 +16,7 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.message import Message
+from tests.resources import anonymous_mb, memory_mb
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 
@@ -31,7 +32,6 @@ from .frames import (
     opened,
     reset,
 )
-from .holdings import anonymous_mb, memory_mb
 from .process import ServerProcess, until
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from seqserve import Client
 from seqserve._transport.details import METADATA_KEY, read_details
 from seqserve.v1 import generation_pb2
 
-from .babble import MAX_TARGET, NAME
+from .endless_model import MAX_TARGET, NAME
 from .frames import (
     END_STREAM,
     HELLO,

@@ -11,7 +11,7 @@ from seqserve import Client, Result
 from seqserve.errors import CallError, InvalidArgument
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 
-from .babble import MAX_TARGET, NAME
+from .endless_model import MAX_TARGET, NAME
 from .process import PATIENCE_S, ServerProcess, until
 
 TEXT = "The old train waits for the garden. Nobody paints eleven books? Grüße 🙂"

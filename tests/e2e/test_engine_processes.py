@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from seqserve import AsyncClient, Client, ModelState, Result, RetryPolicy
 from seqserve.errors import Unavailable
 
-from .babble import MAX_TARGET, NAME
+from .endless_model import MAX_TARGET, NAME
 from .process import PATIENCE_S, ServerProcess, repeating, until
 from .test_lifecycle import copy_version, taken, tamper
 
@@ -32,7 +32,7 @@ NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 @pytest.fixture(scope="module")
 def pair(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server with ``babble/1`` and ``babble/2``, each with one worker and four slots."""
+    """A server with ``endless/1`` and ``endless/2``, each with one worker and four slots."""
     folder = tmp_path_factory.mktemp("pair")
     for version in (1, 2):
         copy_version(repository, folder / "models", version)

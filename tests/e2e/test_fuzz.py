@@ -1,7 +1,7 @@
 """Random requests to every method: each gets an answer or a client error.
 
-No request causes a server error or a leak. :mod:`wild` draws the requests; each request that once
-did is a row of ``test_bad_input.py``.
+No request causes a server error or a leak. :mod:`random_requests` draws the requests; each one
+that once did is a row of ``test_bad_input.py``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.examples import examples
 from seqserve._transport.details import METADATA_KEY, read_details
 
 from .process import PATIENCE_S, ServerProcess, until
-from .wild import Rpc, damaged, messages, metadata, rpcs_of
+from .random_requests import Rpc, damaged, messages, metadata, rpcs_of
 
 WATCHED_S = 0.05
 
@@ -56,17 +56,17 @@ class Target:
 
 def check(rpc: Rpc, error: Any) -> None:
     """Checks that an error is a client error whose message tells what to change."""
-    code, told = error.code(), f"{rpc.path}: {error.code().name}: {error.details()}"
+    code, shown = error.code(), f"{rpc.path}: {error.code().name}: {error.details()}"
     if code is OWN_END.get(rpc.path):
         return
-    assert code in THEIRS, told
+    assert code in THEIRS, shown
     details = read_details(dict(error.trailing_metadata()).get(METADATA_KEY, b""))
     if code is Code.INVALID_ARGUMENT:
-        assert details.field, told
+        assert details.field, shown
     elif code is Code.RESOURCE_EXHAUSTED:
-        assert details.retry_after_s is not None or "larger than max" in told, told
+        assert details.retry_after_s is not None or "larger than max" in shown, shown
     elif code is Code.NOT_FOUND and rpc.path != f"{HEALTH}/Check":
-        assert f"{NAME}/1" in told
+        assert f"{NAME}/1" in shown
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from seqserve import AsyncClient, Client, Result, RetryPolicy
 from seqserve.errors import FailedPrecondition, Unavailable
 from seqserve.results import ModelState
 
-from .babble import MAX_TARGET, NAME
+from .endless_model import MAX_TARGET, NAME
 from .process import PATIENCE_S, ServerProcess, until
 
 CALLS = 12
@@ -136,10 +136,10 @@ def fails_to_start(repository: Path, folder: Path, *options: str) -> tuple[int, 
 def test_port_in_use(repository: Path, tmp_path: Path, flag: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        status, said = fails_to_start(repository, tmp_path, flag, port)
+        status, stderr = fails_to_start(repository, tmp_path, flag, port)
     assert status == 1
-    assert f"{flag}: cannot listen on" in said
-    assert port in said
+    assert f"{flag}: cannot listen on" in stderr
+    assert port in stderr
 
 
 def test_missing_provider(repository: Path, tmp_path: Path) -> None:
@@ -147,24 +147,24 @@ def test_missing_provider(repository: Path, tmp_path: Path) -> None:
 
     if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
         pytest.skip("this ONNX Runtime has CUDA")
-    status, said = fails_to_start(repository, tmp_path, "--provider", "cuda")
+    status, stderr = fails_to_start(repository, tmp_path, "--provider", "cuda")
     assert status == 1
-    assert "pip install '.[server-gpu]'" in said
+    assert "pip install '.[server-gpu]'" in stderr
 
 
 @pytest.mark.parametrize("traffic", [NAME, f"{NAME}:7=1"])
 def test_invalid_traffic(repository: Path, tmp_path: Path, traffic: str) -> None:
-    status, said = fails_to_start(repository, tmp_path, "--traffic", traffic)
+    status, stderr = fails_to_start(repository, tmp_path, "--traffic", traffic)
     assert status == 2
-    assert "--traffic: " in said
+    assert "--traffic: " in stderr
 
 
 def test_default_model_that_does_not_exist(repository: Path, tmp_path: Path) -> None:
-    status, said = fails_to_start(repository, tmp_path, "--default-model", "bable")
+    status, stderr = fails_to_start(repository, tmp_path, "--default-model", "endles")
     assert status == 2
-    assert f"--default-model: 'bable' is not in the repository; there are {NAME}" in said
-    # It is told before models are loaded.
-    assert "model loaded" not in said
+    assert f"--default-model: 'endles' is not in the repository; there are {NAME}" in stderr
+    # Before models are loaded.
+    assert "model loaded" not in stderr
 
 
 def test_misspelt_variable_is_warned_of(repository: Path, tmp_path: Path) -> None:
@@ -177,23 +177,23 @@ def test_misspelt_variable_is_warned_of(repository: Path, tmp_path: Path) -> Non
 
 
 def test_no_repository(tmp_path: Path) -> None:
-    status, said = fails_to_start(tmp_path / "nothing", tmp_path)
+    status, stderr = fails_to_start(tmp_path / "nothing", tmp_path)
     assert status == 2
-    assert "--model-repository" in said
+    assert "--model-repository" in stderr
 
 
 def test_empty_repository(tmp_path: Path) -> None:
     (tmp_path / "models" / NAME / "latest").mkdir(parents=True)
-    status, said = fails_to_start(tmp_path / "models", tmp_path)
+    status, stderr = fails_to_start(tmp_path / "models", tmp_path)
     assert status == 1
-    assert "<name>/<version>/" in said
+    assert "<name>/<version>/" in stderr
 
 
 # ---- a damaged repository
 
 
 def copy_version(repository: Path, models: Path, version: int, **changes: Any) -> Path:
-    """Copies ``babble/1`` as another version, with some values of its manifest changed."""
+    """Copies ``endless/1`` as another version, with some values of its manifest changed."""
     folder = models / NAME / str(version)
     shutil.copytree(repository / NAME / "1", folder)
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
@@ -210,10 +210,10 @@ def tamper(file: Path) -> None:
 
 def test_only_model_is_damaged(repository: Path, tmp_path: Path) -> None:
     tamper(copy_version(repository, tmp_path / "models", 1) / "decoder.onnx")
-    status, said = fails_to_start(tmp_path / "models", tmp_path)
+    status, stderr = fails_to_start(tmp_path / "models", tmp_path)
     assert status == 1
-    assert "no model can be served" in said
-    assert "decoder.onnx: sha256" in said
+    assert "no model can be served" in stderr
+    assert "decoder.onnx: sha256" in stderr
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ import pytest
 from seqserve import Client
 from seqserve.command.table import COMMANDS
 
-from .novel import novel
+from .long_text import long_text
 from .process import ServerProcess
 
 ROOT = Path(__file__).parents[2]
@@ -117,11 +117,11 @@ def test_a_bare_install_is_the_client_alone(tmp_path: Path) -> None:
     extra = names - {"pip", "setuptools", "seqserve"}
     assert extra == {"grpcio", "protobuf", "typing-extensions"}
     run([python, "-c", "from seqserve import AsyncClient, Client"])
-    told = subprocess.run(
+    done = subprocess.run(
         [python, "-m", "seqserve", "serve"], capture_output=True, text=True, check=False
     )
-    assert told.returncode == 1
-    assert "pip install '.[server]'" in told.stderr
+    assert done.returncode == 1
+    assert "pip install '.[server]'" in done.stderr
 
 
 def test_the_oldest_allowed_versions_serve(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_node_calls_it(script: str, shipped: ServerProcess, node: Path) -> None:
 
 
 def test_node_sends_a_whole_text(shipped: ServerProcess, node: Path) -> None:
-    text, _ = novel(300)
+    text, _ = long_text(300)
     shown = run(["node", "document.js"], cwd=node, env=environment(shipped.target), input=text)
     with Client(shipped.target) as client:
         assert shown == client.generate(text, segmentation="sentences", timeout_s=300).text

@@ -15,7 +15,7 @@ from seqserve import Client
 from seqserve_server.front.rpc.open_inference.pb import open_inference_pb2
 
 from . import triton
-from .babble import MAX_TARGET, NAME
+from .endless_model import MAX_TARGET, NAME
 from .process import PATIENCE_S, ServerProcess, until
 
 ROOT = Path(__file__).parents[2]

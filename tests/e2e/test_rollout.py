@@ -11,13 +11,13 @@ from pathlib import Path
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tests.resources import Resources, until_released
 
 from seqserve import Client, Model, ModelState
 from seqserve.command.main import main
 from seqserve.errors import FailedPrecondition, NotFound
 
-from .babble import NAME
-from .holdings import Holdings, until_given_back
+from .endless_model import NAME
 from .process import PATIENCE_S, ServerProcess, until
 from .swapping import ONCE, publish, swapped
 from .test_lifecycle import copy_version, tamper
@@ -110,7 +110,7 @@ def test_unloaded_version_frees_everything(swapping: ServerProcess) -> None:
     with Client(swapping.target, retry=ONCE) as client:
         for _ in range(2):
             [engine] = swapping.engines()
-            before = Holdings.of(swapping)
+            before = Resources.of(swapping)
             unloaded = client.unload_model(NAME, 7)
             assert (unloaded.state, unloaded.traffic_share) == (ModelState.AVAILABLE, 0.0)
             assert engine not in swapping.engines() == []
@@ -122,7 +122,7 @@ def test_unloaded_version_frees_everything(swapping: ServerProcess) -> None:
             assert (loaded.version, loaded.traffic_share) == (7, 1.0)
             assert swapping.get("/readyz")[0] == 200
             assert client.generate("Nobody", max_decoding_length=3).version == 7
-    until_given_back(swapping, before)
+    until_released(swapping, before)
 
 
 def test_command_loads_unloads_and_sets_traffic(

@@ -108,7 +108,7 @@ def test_the_command_uses_certificate_and_token(
     argv += ["--tls-ca", str(guarded.certificates.ca)]
     argv += ["--tls-client-certificate", certificate, "--tls-client-key", key]
     assert main(argv) == 0
-    assert "babble" in capsys.readouterr().out
+    assert "endless" in capsys.readouterr().out
 
 
 def test_no_token_no_answer(guarded: Guarded, capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,7 +32,7 @@ from seqserve_server.front.security.tls import certificates_of
 # Each example writes its files again.
 ANEW = settings(examples(50), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
-WILD = st.recursive(
+JSON_VALUES = st.recursive(
     st.one_of(
         st.none(),
         st.booleans(),
@@ -84,9 +84,9 @@ def change(draw: st.DrawFn, values: Any) -> None:
     if deed == "delete" and (last in values or isinstance(values, list)):
         del values[last]
     elif deed == "add" and isinstance(values, dict):
-        values[draw(st.text(max_size=5))] = draw(WILD)
+        values[draw(st.text(max_size=5))] = draw(JSON_VALUES)
     else:
-        values[last] = draw(WILD)
+        values[last] = draw(JSON_VALUES)
 
 
 def damaged(path: Path) -> st.SearchStrategy[bytes]:

@@ -18,8 +18,8 @@ from seqserve_server.front.rpc.segmentation.joining import Joint
 from seqserve_server.front.segmentation import Mode
 
 LIMIT = manifest().limits.max_source_length
-WORDS = ["Dr. ", "e.g. ", "3.5 ", "Hello", ". ", "! ", "\n", "\r\n", "\n\n", "\u2028", " ", "\t"]
-WORDS += [
+PIECES = ["Dr. ", "e.g. ", "3.5 ", "Hello", ". ", "! ", "\n", "\r\n", "\n\n", "\u2028", " ", "\t"]
+PIECES += [
     "。",
     "「はい。」",
     "、",
@@ -33,7 +33,7 @@ WORDS += [
     "안녕. ",
     "x" * 70,
 ]
-TEXTS = st.one_of(st.lists(st.sampled_from(WORDS)).map("".join), st.text())
+TEXTS = st.one_of(st.lists(st.sampled_from(PIECES)).map("".join), st.text())
 SEGMENTATIONS = st.builds(
     Segmentation,
     st.sampled_from([Mode.LINES, Mode.SENTENCES]),

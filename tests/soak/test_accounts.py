@@ -21,8 +21,8 @@ from typing import Any
 import grpc
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.e2e.holdings import anonymous_mb
 from tests.e2e.process import PATIENCE_S, ServerProcess, until
+from tests.resources import anonymous_mb
 
 from seqserve import AsyncClient, ModelState
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
@@ -367,12 +367,12 @@ def check_counters(counters: Counters, calls: dict[str, Call], lines: list[Any])
     for code, counted in refused.items():
         ended = sum(line["code"] == code for line in lines)
         assert counted == ended + failed[code], (code, counted, ended, failed)
-    told = sum(line.get("generated_tokens", 0) for line in lines)
+    logged = sum(line.get("generated_tokens", 0) for line in lines)
     left = sum(call.left for call in calls.values())
     generated = total(counters, "generated_tokens_total")
     stopped = total(counters, "stop_total")
     # Some clients left after their answer was complete; it has at most three hypotheses.
-    assert 0 <= generated - told <= 3 * LONGEST * left
+    assert 0 <= generated - logged <= 3 * LONGEST * left
     hypotheses = sum(call.hypotheses for call in calls.values())
     gone = total(counters, "cancelled_total") + total(counters, "deadline_exceeded_total")
     assert gone <= left

@@ -66,9 +66,9 @@ def test_compose_hands_only_options_to_the_server(compose: dict[str, Any]) -> No
 
 def test_what_the_guide_tells_to_set_passes_through_compose(compose: dict[str, Any]) -> None:
     rows = re.findall(r"^\| (`SEQSERVE_.+?) \|", DEPLOY_GUIDE, re.MULTILINE)
-    told = {variable for row in rows for variable in re.findall(r"SEQSERVE_[A-Z_]+", row)}
+    listed = {variable for row in rows for variable in re.findall(r"SEQSERVE_[A-Z_]+", row)}
     passed = compose["server"]["environment"]
-    assert told - set(passed) == {"SEQSERVE_DRAIN_TIMEOUT_S"}
+    assert listed - set(passed) == {"SEQSERVE_DRAIN_TIMEOUT_S"}
     assert all(value.startswith(f"${{{name}:-") for name, value in passed.items())
 
 

@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 TokenIds = tuple[int, ...]
 
 
-class Reading:
+class ReferenceLogProbs:
     """The next-token probabilities of one request."""
 
     def __init__(self, model: Transformer, source: list[int], options: DecodingOptions) -> None:

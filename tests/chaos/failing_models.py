@@ -9,40 +9,40 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from tests.e2e.babble import NAME
+from tests.e2e.endless_model import NAME
 from tests.e2e.test_lifecycle import copy_version
 
 from seqserve_server.contract.manifest import Manifest, digest_of
 
 _FAR = 1 << 40
 
-Trap = Callable[[onnx.GraphProto], list[onnx.NodeProto]]
-"""Makes nodes from ``trap_met``, 1 at the token and 0 elsewhere, to ``trap_zeros``."""
+Fault = Callable[[onnx.GraphProto], list[onnx.NodeProto]]
+"""Makes nodes from ``fault_met``, 1 at the token and 0 elsewhere, to ``fault_zeros``."""
 
 
 def fails(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
     """Makes a Gather with an index out of range."""
-    graph.initializer.extend([_constant("trap_far", _FAR), _constant("trap_table", [0])])
+    graph.initializer.extend([_constant("fault_far", _FAR), _constant("fault_table", [0])])
     return [
-        helper.make_node("Mul", ["trap_met", "trap_far"], ["trap_index"]),
-        helper.make_node("Gather", ["trap_table", "trap_index"], ["trap_zeros"]),
+        helper.make_node("Mul", ["fault_met", "fault_far"], ["fault_index"]),
+        helper.make_node("Gather", ["fault_table", "fault_index"], ["fault_zeros"]),
     ]
 
 
 def hangs(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
     """Makes a Loop that never ends in practice."""
-    graph.initializer.extend([_constant("trap_far", _FAR), _constant("trap_start", 0)])
-    on, count = "trap_on", "trap_count"
+    graph.initializer.extend([_constant("fault_far", _FAR), _constant("fault_start", 0)])
+    on, count = "fault_on", "fault_count"
     body = helper.make_graph(
         [
-            helper.make_node("Identity", ["trap_go_on"], [on]),
-            helper.make_node("Identity", ["trap_count_before"], [count]),
+            helper.make_node("Identity", ["fault_go_on"], [on]),
+            helper.make_node("Identity", ["fault_count_before"], [count]),
         ],
-        "trap_body",
+        "fault_body",
         [
-            helper.make_tensor_value_info("trap_iteration", TensorProto.INT64, []),
-            helper.make_tensor_value_info("trap_go_on", TensorProto.BOOL, []),
-            helper.make_tensor_value_info("trap_count_before", TensorProto.INT64, []),
+            helper.make_tensor_value_info("fault_iteration", TensorProto.INT64, []),
+            helper.make_tensor_value_info("fault_go_on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("fault_count_before", TensorProto.INT64, []),
         ],
         [
             helper.make_tensor_value_info(on, TensorProto.BOOL, []),
@@ -50,25 +50,27 @@ def hangs(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
         ],
     )
     return [
-        helper.make_node("ReduceMax", ["trap_met"], ["trap_any"], keepdims=0),
-        helper.make_node("Mul", ["trap_any", "trap_far"], ["trap_iterations"]),
-        helper.make_node("Loop", ["trap_iterations", "", "trap_start"], ["trap_zeros"], body=body),
+        helper.make_node("ReduceMax", ["fault_met"], ["fault_any"], keepdims=0),
+        helper.make_node("Mul", ["fault_any", "fault_far"], ["fault_iterations"]),
+        helper.make_node(
+            "Loop", ["fault_iterations", "", "fault_start"], ["fault_zeros"], body=body
+        ),
     ]
 
 
-def publish_trap(
-    repository: Path, models: Path, version: int, file: str, token_id: int, trap: Trap
+def publish_failing(
+    repository: Path, models: Path, version: int, file: str, token_id: int, fault: Fault
 ) -> None:
-    """Makes a trapped version of ``babble/1`` with correct hashes.
+    """Makes a failing version of ``endless/1`` with correct hashes.
 
     Args:
-        repository: Where ``babble/1`` comes from.
+        repository: Where ``endless/1`` comes from.
         models: Repository of the server.
         version: Number of the version.
         file: ``encoder.onnx``, which reads sources, or ``decoder.onnx``, which reads the last
             tokens.
-        token_id: Token id that springs the trap.
-        trap: Makes the nodes that fail or hang.
+        token_id: Token id at which the graph fails or hangs.
+        fault: Makes the nodes that fail or hang.
     """
     folder = copy_version(repository, models.parent / "draft", version)
     name_of_tokens = {"encoder.onnx": "source", "decoder.onnx": "tokens"}[file]
@@ -77,13 +79,13 @@ def publish_trap(
     for node in graph.node:
         for index, name in enumerate(node.input):
             if name == name_of_tokens:
-                node.input[index] = "trap_tokens"
-    graph.initializer.append(_constant("trap_token", token_id))
+                node.input[index] = "fault_tokens"
+    graph.initializer.append(_constant("fault_token", token_id))
     nodes = [
-        helper.make_node("Equal", [name_of_tokens, "trap_token"], ["trap_is_met"]),
-        helper.make_node("Cast", ["trap_is_met"], ["trap_met"], to=TensorProto.INT64),
-        *trap(graph),
-        helper.make_node("Add", [name_of_tokens, "trap_zeros"], ["trap_tokens"]),
+        helper.make_node("Equal", [name_of_tokens, "fault_token"], ["fault_is_met"]),
+        helper.make_node("Cast", ["fault_is_met"], ["fault_met"], to=TensorProto.INT64),
+        *fault(graph),
+        helper.make_node("Add", [name_of_tokens, "fault_zeros"], ["fault_tokens"]),
     ]
     for index, node in enumerate(nodes):
         graph.node.insert(index, node)

@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from seqserve_export.artifact import Description
     from seqserve_server.contract.tokenizer import Tokenizer
 
-NAME = "babble"
+NAME = "endless"
 MAX_SOURCE = 64
 MAX_TARGET = 20_000
 """Some seconds of decoding; no test waits for the end."""
 
 
-def export_babble(repository: Path, tokenizer: Tokenizer, description: Description) -> Path:
-    """Exports ``babble/1``; its answers vary with the source and seldom end by themselves."""
+def export_endless(repository: Path, tokenizer: Tokenizer, description: Description) -> Path:
+    """Exports ``endless/1``; its answers vary with the source and seldom end by themselves."""
     import torch
     from tests.step_graphs import steps_only
 
