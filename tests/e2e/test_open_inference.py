@@ -186,8 +186,8 @@ def test_server_is_idle_afterwards(server: ServerProcess) -> None:
 
 
 def test_example_of_the_page(run: Run, server: ServerProcess) -> None:
-    page = (ROOT / "docs" / "protocols.md").read_text(encoding="utf-8")
-    [code] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    [code] = re.findall(r"```python\n(import numpy.*?)```", page, re.DOTALL)
     code = code.replace("localhost:50051", server.target).replace("en-de", NAME)
     assert server.target in code and NAME in code
     printed = run(

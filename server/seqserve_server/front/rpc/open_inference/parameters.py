@@ -56,7 +56,7 @@ def options_of(parameters: Mapping[str, Parameter]) -> Options:
             raise InvalidRequest(
                 "parameters",
                 f"{name!r:.{MAX_NAME}} is no option of this call;"
-                " docs/protocols.md lists the options",
+                " docs/api.md lists the options",
             )
         # Every single-valued field is optional and so has presence; lists have none.
         if field.has_presence:
