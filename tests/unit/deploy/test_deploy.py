@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[3]
 PROMETHEUS = ROOT / "deploy" / "prometheus"
 DOCKERFILE = (ROOT / "server" / "Dockerfile").read_text()
 DEPLOY_GUIDE = (ROOT / "docs" / "deploy.md").read_text()
+KUBERNETES = (ROOT / "deploy" / "kubernetes.yml").read_text()
 COMPOSE_TEXT = (ROOT / "docker-compose.yml").read_text()
 # Variables of the compose file alone.
 COMPOSE_OWN = {"SEQSERVE_IMAGE", "SEQSERVE_EXTRA", "SEQSERVE_MEMORY"}
@@ -38,10 +39,9 @@ def compose() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def deployment() -> dict[str, Any]:
-    """The Deployment in the guide."""
-    [sketch] = re.findall(r"```yaml\n(.*?)```", DEPLOY_GUIDE, re.DOTALL)
-    found: dict[str, Any] = {part["kind"]: part for part in yaml.safe_load_all(sketch)}
-    spec: dict[str, Any] = found["Deployment"]["spec"]["template"]["spec"]
+    """The pods of deploy/kubernetes.yml."""
+    parts: dict[str, Any] = {part["kind"]: part for part in yaml.safe_load_all(KUBERNETES)}
+    spec: dict[str, Any] = parts["Deployment"]["spec"]["template"]["spec"]
     return spec
 
 
@@ -51,7 +51,7 @@ def rules() -> list[dict[str, Any]]:
     return [rule for group in groups for rule in group["rules"]]
 
 
-@pytest.mark.parametrize("text", [DOCKERFILE, COMPOSE_TEXT, DEPLOY_GUIDE])
+@pytest.mark.parametrize("text", [DOCKERFILE, COMPOSE_TEXT, KUBERNETES])
 def test_every_variable_that_is_named_exists(text: str) -> None:
     options = {variable_of(field.name) for field in dataclasses.fields(ServeOptions)}
     named = set(re.findall(r"SEQSERVE_[A-Z_]+", text))
@@ -120,7 +120,7 @@ def test_there_is_time_to_drain(compose: dict[str, Any], deployment: dict[str, A
     assert deployment["terminationGracePeriodSeconds"] >= least_s
 
 
-def test_the_sketch_probes_what_the_server_offers(deployment: dict[str, Any]) -> None:
+def test_kubernetes_probes_what_the_server_offers(deployment: dict[str, Any]) -> None:
     [server] = deployment["containers"]
     for probe in ("startupProbe", "readinessProbe"):
         # Kubernetes' gRPC probes do not support TLS.
