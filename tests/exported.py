@@ -164,7 +164,7 @@ class Exporter:
 
 
 def is_current(folder: Path) -> bool:
-    """Tells whether a cached export came from the sources and libraries of now."""
+    """Returns whether a cached export came from the sources and libraries of now."""
     try:
         stamp = json.loads((folder / _STAMP).read_text())
         return stamp == _stamp(map(Path, stamp["sources"]))
@@ -173,7 +173,7 @@ def is_current(folder: Path) -> bool:
 
 
 def _stamp(sources: Iterable[Path]) -> dict[str, dict[str, str]]:
-    """Gives the digest of each source file and the version of each library."""
+    """Returns the digest of each source file and the version of each library."""
     return {
         "sources": {
             str(file): hashlib.sha256((_ROOT / file).read_bytes()).hexdigest() for file in sources

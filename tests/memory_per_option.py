@@ -84,8 +84,8 @@ def measured(method: str, request: Message) -> str:
                 break
             if server.is_idle():
                 for stream in range(2 * begun + 1, 2 * (begun + AT_ONCE) + 1, 2):
-                    asked = frame(Kind.DATA, data, flags=END_STREAM, stream=stream)
-                    connection.sendall(opened(stream, call(**{":path": SERVICE + method})) + asked)
+                    body = frame(Kind.DATA, data, flags=END_STREAM, stream=stream)
+                    connection.sendall(opened(stream, call(**{":path": SERVICE + method})) + body)
                 begun += AT_ONCE
             held.measure()
         while not server.is_idle():

@@ -44,7 +44,7 @@ class Reference:
         self.margin = min([self.margin, *np.abs(gaps)])
 
     def _top(self, output: TokenIds, count: int) -> list[tuple[int, float]]:
-        """Gives the most probable next tokens and their log-probabilities."""
+        """Returns the most probable next tokens and their log-probabilities."""
         found = self._log_probs.log_probabilities(output)
         order = np.argsort(-found, kind="stable")
         self._near(found[order[: count + 1]])
@@ -53,7 +53,7 @@ class Reference:
         ]
 
     def _end(self, output: TokenIds) -> tuple[StopReason, TokenIds, int | None] | None:
-        """Gives why a hypothesis ends, its tokens that count, and the length of their text."""
+        """Returns why a hypothesis ends, its tokens that count, and the length of their text."""
         is_full = len(output) == self._options.max_decoding_length
         if is_full and self._options.force_end_token:
             return StopReason.LENGTH, output[:-1], None
@@ -100,7 +100,7 @@ class Reference:
         return found[:count]
 
     def _alternatives(self, prefix: TokenIds) -> list[TokenIds]:
-        """Gives the starts of the alternatives: the best token, and others probable enough."""
+        """Returns the starts of the alternatives: the best token, and others probable enough."""
         (first, _), *others = self._top(prefix, self._options.num_hypotheses)
         minimum = self._options.min_alternative_expansion_prob
         shares = {token: math.exp(found) for token, found in others}
@@ -122,7 +122,7 @@ class Reference:
         return output
 
     def _beam(self, start: TokenIds, count: int) -> list[TokenIds]:
-        """Gives the hypotheses that a beam search finishes."""
+        """Returns the hypotheses that a beam search finishes."""
         options, score = self._options, self._log_probs.score
         size, width = options.beam_size, 2 * options.beam_size
         if self._end(start):

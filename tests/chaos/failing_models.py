@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
-from tests.e2e.endless_model import NAME
-from tests.e2e.test_lifecycle import copy_version
+from tests.e2e.endless_model import NAME, copy_version
 
 from seqserve_server.contract.manifest import Manifest, digest_of
 

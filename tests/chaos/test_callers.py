@@ -183,7 +183,7 @@ async def bulk_read_late(server: ServerProcess) -> tuple[int, Resources]:
     sent = 0
     is_reading = asyncio.Event()
     # White space is collapsed, but counts in the size of the message.
-    asked = request(UNREAD_LENGTH, f"Nobody{' ' * 1000}")
+    long = request(UNREAD_LENGTH, f"Nobody{' ' * 1000}")
     async with grpc.aio.insecure_channel(server.target, NARROW) as channel:
         stub: Any = generation_pb2_grpc.GenerationServiceStub(channel)
         bulk = stub.GenerateBulk()
@@ -191,7 +191,7 @@ async def bulk_read_late(server: ServerProcess) -> tuple[int, Resources]:
         async def send() -> None:
             nonlocal sent
             while not is_reading.is_set():
-                await bulk.write(generation_pb2.GenerateBulkRequest(id=sent, request=asked))
+                await bulk.write(generation_pb2.GenerateBulkRequest(id=sent, request=long))
                 sent += 1
             await bulk.done_writing()
 

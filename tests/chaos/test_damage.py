@@ -8,10 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.e2e.endless_model import NAME
+from tests.e2e.endless_model import NAME, copy_version
 from tests.e2e.process import ServerProcess, until
 from tests.e2e.swapping import ONCE
-from tests.e2e.test_lifecycle import copy_version
 
 from seqserve import Client, ModelState
 

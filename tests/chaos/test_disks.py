@@ -15,10 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.e2e.endless_model import NAME
+from tests.e2e.endless_model import NAME, copy_version
 from tests.e2e.process import ServerProcess, until
 from tests.e2e.swapping import ONCE
-from tests.e2e.test_lifecycle import copy_version
 from tests.e2e.test_rollout import until_state
 
 from seqserve import AsyncClient, Client, ModelState

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.endless_model import MAX_TARGET, NAME
+from tests.e2e.endless_model import MAX_TARGET, NAME, copy_version
 from tests.e2e.process import PATIENCE_S, ServerProcess, until
-from tests.e2e.test_lifecycle import copy_version
 from tests.resources import Resources, until_released
 
 from seqserve import AsyncClient, CallError, Client, DeadlineExceeded, InternalError
@@ -143,7 +142,7 @@ async def test_an_engine_that_hangs_is_restarted(
 
 
 def is_sound(server: ServerProcess, hypotheses: Any) -> bool:
-    """Tells whether the version that hung answers again."""
+    """Returns whether the version that hung answers again."""
     with Client(server.target, retry=ONCE) as client:
         try:
             result = client.generate(SOURCE, version=STUCK, max_decoding_length=30)

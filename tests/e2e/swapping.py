@@ -10,9 +10,8 @@ from pathlib import Path
 
 from seqserve import AsyncClient, Model, ModelState, Result, RetryPolicy
 
-from .endless_model import NAME
+from .endless_model import NAME, copy_version
 from .process import PATIENCE_S
-from .test_lifecycle import copy_version
 
 ONCE = RetryPolicy(max_attempts=1)
 SOURCES = ("The old train waits for", "Nobody", "Our scorer paints", "The coffee tastes music.")

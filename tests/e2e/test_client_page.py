@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +23,6 @@ SECTIONS = {
     for title, section in re.findall(r"^## (.+)\n((?:(?!^## ).*\n)*)", PAGE, re.MULTILINE)
     if (code := "\n".join(re.findall(r"```python\n(.*?)```", section, re.DOTALL)))
 }
-
-
-@pytest.fixture(scope="module")
-def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with ServerProcess(ROOT / "models", tmp_path_factory.mktemp("shipped")) as server:
-        yield server
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from itertools import filterfalse
 from pathlib import Path
 
@@ -25,13 +24,6 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 pytestmark = pytest.mark.newcomer
-
-
-@pytest.fixture(scope="module")
-def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server with the shipped model."""
-    with ServerProcess(ROOT / "models", tmp_path_factory.mktemp("shipped")) as server:
-        yield server
 
 
 def blocks(language: str) -> list[str]:

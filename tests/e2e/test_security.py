@@ -71,9 +71,7 @@ def guarded(
     with ServerProcess(repository, folder, *options) as server:
         server.target = server.target.replace("0.0.0.0", "127.0.0.1")
         yield Guarded(server, own, tokens)
-        server.signal(signal.SIGTERM)
-        assert server.wait() == 0
-        assert "Traceback" not in server.stderr, "something went wrong unnoticed"
+        server.stop()
         assert "insecure" not in server.stderr
 
 

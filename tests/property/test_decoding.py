@@ -296,6 +296,15 @@ def assert_streamed(request: KeptRequest, arrival: Arrival) -> None:
         assert tokens == answer.best.token_ids[: None if ends else -1]
 
 
+def assert_mixed_as_alone(
+    runtime: Runtime, plan: list[Arrival], workers: int, slots: int, budget_tokens: int
+) -> None:
+    simulation = Simulation(runtime, workers, slots, budget_tokens)
+    simulation.run(plan)
+    simulation.assert_empty()
+    assert_as_alone(runtime, simulation, plan)
+
+
 simulations = given(
     plan=st.lists(arrivals, min_size=2, max_size=12),
     workers=st.integers(1, 2),
@@ -309,10 +318,7 @@ simulations = given(
 def test_mixed_requests_decode_as_alone(
     tiny_runtime: Runtime, plan: list[Arrival], workers: int, slots: int, budget_tokens: int
 ) -> None:
-    simulation = Simulation(tiny_runtime, workers, slots, budget_tokens)
-    simulation.run(plan)
-    simulation.assert_empty()
-    assert_as_alone(tiny_runtime, simulation, plan)
+    assert_mixed_as_alone(tiny_runtime, plan, workers, slots, budget_tokens)
 
 
 def opened(folder: Path) -> Runtime:
@@ -329,10 +335,7 @@ def rounded(tiny_int8_artifact: Path) -> Runtime:
 def test_mixed_requests_decode_as_alone_where_all_is_rounded(
     rounded: Runtime, plan: list[Arrival], workers: int, slots: int, budget_tokens: int
 ) -> None:
-    simulation = Simulation(rounded, workers, slots, budget_tokens)
-    simulation.run(plan)
-    simulation.assert_empty()
-    assert_as_alone(rounded, simulation, plan)
+    assert_mixed_as_alone(rounded, plan, workers, slots, budget_tokens)
 
 
 @pytest.fixture(scope="module", params=["tiny_artifact", "tiny_int8_artifact"])
@@ -348,10 +351,7 @@ def listed(request: pytest.FixtureRequest) -> Runtime:
 def test_mixed_requests_decode_as_alone_with_and_without_a_shortlist(
     listed: Runtime, plan: list[Arrival], workers: int, slots: int, budget_tokens: int
 ) -> None:
-    simulation = Simulation(listed, workers, slots, budget_tokens)
-    simulation.run(plan)
-    simulation.assert_empty()
-    assert_as_alone(listed, simulation, plan)
+    assert_mixed_as_alone(listed, plan, workers, slots, budget_tokens)
 
 
 @settings(SETTINGS, max_examples=20)
@@ -370,8 +370,7 @@ def test_a_shortlist_and_the_same_tokens_allowed_give_the_same(
 
 @pytest.fixture(scope="module")
 def recurrent(tiny_ssru_artifact: Path) -> Runtime:
-    manifest = Manifest.load(tiny_ssru_artifact)
-    return Runtime(tiny_ssru_artifact, manifest, Provider.CPU, threads=1)
+    return opened(tiny_ssru_artifact)
 
 
 @settings(SETTINGS, max_examples=10)
@@ -379,10 +378,7 @@ def recurrent(tiny_ssru_artifact: Path) -> Runtime:
 def test_mixed_requests_decode_as_alone_where_the_decoder_is_recurrent(
     recurrent: Runtime, plan: list[Arrival], workers: int, slots: int, budget_tokens: int
 ) -> None:
-    simulation = Simulation(recurrent, workers, slots, budget_tokens)
-    simulation.run(plan)
-    simulation.assert_empty()
-    assert_as_alone(recurrent, simulation, plan)
+    assert_mixed_as_alone(recurrent, plan, workers, slots, budget_tokens)
 
 
 requests = given(source=sources, options=option_sets() | option_sets() | running_out())
@@ -435,7 +431,7 @@ def assert_alike(one: Hypothesis, other: Hypothesis) -> None:
 
 
 def numbered(number: int) -> DecodingOptions:
-    """Gives one of 64 sets of options, no two alike."""
+    """Returns one of 64 sets of options, no two alike."""
     kinds = [
         DecodingOptions(max_decoding_length=MAX_TARGET),
         DecodingOptions(

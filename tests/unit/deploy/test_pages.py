@@ -150,6 +150,19 @@ def test_defaults_in_a_table_are_those_of_the_server(page: str) -> None:
 FIELDS = dataclasses.fields(ServeOptions)
 
 
+def test_every_double_is_in_its_file() -> None:
+    rows = re.findall(
+        r"^\| (`.+?`.*?) \| (`[\w/.]+\.py`.*?) \|", TEXTS["tests/README.md"], re.MULTILINE
+    )
+    assert rows
+    for doubles, files in rows:
+        text = "".join(
+            (ROOT / "tests" / file).read_text("utf-8") for file in re.findall(r"[\w/]+\.py", files)
+        )
+        names = re.findall(r"`(\w+)(?:\(\))?`", doubles)
+        assert [name for name in names if name not in text] == [], files
+
+
 def test_every_picture_of_the_walk_is_shown() -> None:
     walk = "".join(text for page, text in TEXTS.items() if page.startswith("docs/inside/"))
     drawn = {path.name for path in (ROOT / "docs/inside").glob("*.svg")}
