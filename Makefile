@@ -40,7 +40,7 @@ test: $(VENV)/.ready ## Run all tests, then those against other engines and thos
 	$(BIN)/pytest -m parity $(SIDE_BY_SIDE)
 	$(BIN)/pytest -m newcomer tests/e2e/test_newcomer.py
 
-fuzz: $(VENV)/.ready ## Look for examples that break a property, others in each run, ten times as many.
+fuzz: $(VENV)/.ready ## Look for examples that break a property, others in each run, and more.
 	$(BIN)/pytest tests/property tests/e2e/test_fuzz.py $(SIDE_BY_SIDE) --hypothesis-profile fuzz
 	$(BIN)/pytest tests/unit -m 'hypothesis and not parity' $(SIDE_BY_SIDE) --hypothesis-profile fuzz
 
