@@ -40,6 +40,10 @@ test: $(VENV)/.ready ## Run all tests, then those against other engines and thos
 	$(BIN)/pytest -m parity $(SIDE_BY_SIDE)
 	$(BIN)/pytest -m newcomer tests/e2e/test_newcomer.py
 
+fuzz: $(VENV)/.ready ## Look for examples that break a property, others in each run, and more.
+	$(BIN)/pytest tests/property tests/e2e/test_fuzz.py $(SIDE_BY_SIDE) --hypothesis-profile fuzz
+	$(BIN)/pytest tests/unit -m 'hypothesis and not parity' $(SIDE_BY_SIDE) --hypothesis-profile fuzz
+
 soak: $(VENV)/.ready ## Twice ten minutes of random traffic: memory stays flat, each call is accounted for.
 	$(BIN)/pytest -m soak tests/soak -s
 
@@ -144,4 +148,4 @@ $(PROTOC_VENV)/.ready: pyproject.toml
 	$(PROTOC_VENV)/bin/python $(PIP) --group proto
 	touch $@
 
-.PHONY: help demo serve install unit test soak chaos test-marian test-docker bench figures docs check format lint types proto check-proto clients check-clients clean build/stubs
+.PHONY: help demo serve install unit test fuzz soak chaos test-marian test-docker bench figures docs check format lint types proto check-proto clients check-clients clean build/stubs

@@ -271,7 +271,7 @@ def _edit(path: Path, **changes: Any) -> None:
 
 
 def _words(config: Any, languages: Sequence[str] = (), space: str = "") -> dict[str, int]:
-    """Gives the ids of all words: that of ``t17`` is 17."""
+    """Returns the ids of all words: that of ``t17`` is 17."""
     words = [f"{space}t{number}" for number in range(TOKENS)]
     words[config.pad_token_id], words[config.eos_token_id] = "<pad>", "</s>"
     words[_UNKNOWN] = "<unk>"

@@ -26,11 +26,17 @@ if TYPE_CHECKING:
     from seqserve_server.engine.offline import Offline
     from seqserve_server.engine.runtime import Runtime
 
-# How long an example takes says only how busy the machine is.
-settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# `make unit` tries fewer examples; `make test` tries them all.
-settings.register_profile("quick", settings.get_profile("patient"), max_examples=20)
-settings.load_profile("patient")
+# The same examples in each run and on each machine. How long one takes says only how busy it is.
+settings.register_profile(
+    "repeatable", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+# `make unit` tries fewer examples.
+settings.register_profile("quick", settings.get_profile("repeatable"), max_examples=20)
+# `make fuzz` tries others in each run, and more.
+settings.register_profile(
+    "fuzz", settings.get_profile("repeatable"), derandomize=False, max_examples=1000
+)
+settings.load_profile("repeatable")
 
 
 @pytest.fixture(scope="session")
@@ -72,7 +78,7 @@ _EXPORTS = {
     "int8": "tiny_int8_artifact",
     "row-scaled": "tiny_row_scaled_artifact",
     "ssru": "tiny_ssru_artifact",
-    "babble": "repository",
+    "endless": "repository",
     "marian": "imported_marian",
     "nllb": "imported_nllb",
 }
@@ -81,8 +87,8 @@ _EXPORTS = {
 
 @pytest.fixture(scope="session")
 def repository(exporter: Exporter) -> Path:
-    """A model repository that holds ``babble/1``. Not to be changed."""
-    return exporter.repository("babble")
+    """A model repository that holds ``endless/1``. Not to be changed."""
+    return exporter.repository("endless")
 
 
 @pytest.fixture(scope="session")

@@ -74,10 +74,10 @@ def _export_tiny(
     write_artifact(lambda: model, tokenizer, repository, tiny.make_description(), prove=None)
 
 
-def _export_babble(repository: Path) -> None:
-    from tests.e2e.babble import export_babble
+def _export_endless(repository: Path) -> None:
+    from tests.e2e.endless_model import export_endless
 
-    export_babble(repository, tiny.make_tokenizer(), tiny.make_description())
+    export_endless(repository, tiny.make_tokenizer(), tiny.make_description())
 
 
 def _import_marian(repository: Path) -> None:
@@ -108,7 +108,7 @@ EXPORTS: dict[str, Callable[[Path], None]] = {
     "int8": _export_int8,
     "row-scaled": _export_row_scaled,
     "ssru": _export_ssru,
-    "babble": _export_babble,
+    "endless": _export_endless,
     "marian": _import_marian,
     "nllb": _import_nllb,
 }
@@ -164,7 +164,7 @@ class Exporter:
 
 
 def is_current(folder: Path) -> bool:
-    """Tells whether a cached export came from the sources and libraries of now."""
+    """Returns whether a cached export came from the sources and libraries of now."""
     try:
         stamp = json.loads((folder / _STAMP).read_text())
         return stamp == _stamp(map(Path, stamp["sources"]))
@@ -173,7 +173,7 @@ def is_current(folder: Path) -> bool:
 
 
 def _stamp(sources: Iterable[Path]) -> dict[str, dict[str, str]]:
-    """Gives the digest of each source file and the version of each library."""
+    """Returns the digest of each source file and the version of each library."""
     return {
         "sources": {
             str(file): hashlib.sha256((_ROOT / file).read_bytes()).hexdigest() for file in sources

@@ -52,7 +52,7 @@ class Shape:
     and no table of both is one."""
 
     def settings(self) -> dict[str, Any]:
-        """Gives the settings of the network."""
+        """Returns the settings of the network."""
         is_pre = self.norm == "pre"
         return {
             "type": "transformer",
@@ -77,7 +77,7 @@ class Shape:
         }
 
     def shapes(self) -> dict[str, tuple[int, int]]:
-        """Gives the shapes of all weights, by Marian's names."""
+        """Returns the shapes of all weights, by Marian's names."""
         source = "Wemb" if self.tied in ("all", "source") else "encoder_Wemb"
         target, output = _TABLES[self.tied]
         size = (self.target_tokens, WIDTH)

@@ -34,7 +34,7 @@ class Marian:
         self._vocabularies = (vocabulary, *(target or (vocabulary,)))
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
-        """Gives the log-probability of each token of forced targets, the end token too."""
+        """Returns the log-probability of each token of forced targets, the end token too."""
         files = [self._written("source", sources), self._written("target", targets)]
         lines = self._run("score", "--word-scores", "--train-sets", *files)
         scores = [line.partition("WordScores=")[2] for line in lines]

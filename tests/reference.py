@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
-from tests.reading import Reading, TokenIds
+from tests.reference_log_probs import ReferenceLogProbs, TokenIds
 from tests.sampling import sample
 
 from seqserve_server.contract.events import Finished, Hypothesis, StopReason
@@ -19,19 +19,21 @@ from seqserve_server.contract.events import Finished, Hypothesis, StopReason
 class Reference:
     """The expected answer to a request."""
 
-    def __init__(self, reading: Reading, text: Callable[[Sequence[int]], str] = str) -> None:
-        """Decodes the request of a reading.
+    def __init__(
+        self, log_probs: ReferenceLogProbs, text: Callable[[Sequence[int]], str] = str
+    ) -> None:
+        """Decodes one request.
 
         Args:
-            reading: Gives the probabilities.
+            log_probs: The probabilities of the request.
             text: Gives the text of tokens, in which stop sequences are searched.
         """
-        self._reading, self._text = reading, text
-        self._options = options = reading.options
+        self._log_probs, self._text = log_probs, text
+        self._options = options = log_probs.options
         self.margin = math.inf
         """How close the closest decision was; rounding may turn one that is close enough."""
         is_one = not options.return_alternatives
-        starts = [reading.forced] if is_one else self._alternatives(reading.forced)
+        starts = [log_probs.forced] if is_one else self._alternatives(log_probs.forced)
         count = options.num_hypotheses if is_one else 1
         self.answer = Finished([best for start in starts for best in self._best(start, count)])
 
@@ -42,8 +44,8 @@ class Reference:
         self.margin = min([self.margin, *np.abs(gaps)])
 
     def _top(self, output: TokenIds, count: int) -> list[tuple[int, float]]:
-        """Gives the most probable next tokens and their log-probabilities."""
-        found = self._reading.log_probabilities(output)
+        """Returns the most probable next tokens and their log-probabilities."""
+        found = self._log_probs.log_probabilities(output)
         order = np.argsort(-found, kind="stable")
         self._near(found[order[: count + 1]])
         return [
@@ -51,13 +53,13 @@ class Reference:
         ]
 
     def _end(self, output: TokenIds) -> tuple[StopReason, TokenIds, int | None] | None:
-        """Gives why a hypothesis ends, its tokens that count, and the length of their text."""
+        """Returns why a hypothesis ends, its tokens that count, and the length of their text."""
         is_full = len(output) == self._options.max_decoding_length
         if is_full and self._options.force_end_token:
             return StopReason.LENGTH, output[:-1], None
-        if self._reading.ends.intersection(output[-1:]):
+        if self._log_probs.ends.intersection(output[-1:]):
             return StopReason.EOS, output, None
-        text, begin = self._text(output), len(self._text(self._reading.forced))
+        text, begin = self._text(output), len(self._text(self._log_probs.forced))
         stops = [stop for stop in self._options.stops if stop in text[begin:]]
         if found := [text.index(stop, begin) for stop in stops]:
             before = text[: min(found)]
@@ -66,18 +68,20 @@ class Reference:
         return (StopReason.LENGTH, output, None) if is_full else None
 
     def _hypothesis(self, output: TokenIds) -> Hypothesis:
-        end, options, score = self._end(output), self._options, self._reading.score(output)
+        end, options, score = self._end(output), self._options, self._log_probs.score(output)
         assert end
         reason, tokens, text_length = end
-        gain = options.coverage_penalty * self._reading.coverage(tokens)
-        top, forced = options.return_top_tokens, len(self._reading.forced)
+        gain = options.coverage_penalty * self._log_probs.coverage(tokens)
+        top, forced = options.return_top_tokens, len(self._log_probs.forced)
         listed = [self._top(tokens[:n], top) for n in range(forced, len(tokens)) if top]
         return Hypothesis(
             token_ids=list(tokens[: len(tokens) - (reason is StopReason.EOS)]),
             score=score,
             stop_reason=reason,
             normalized_score=score / len(output) ** options.length_penalty + gain,
-            token_scores=self._reading.token_scores(tokens) if options.return_token_scores else (),
+            token_scores=self._log_probs.token_scores(tokens)
+            if options.return_token_scores
+            else (),
             top_tokens=[[] for _ in tokens[:forced] if top] + listed,
             text_length=text_length,
         )
@@ -96,7 +100,7 @@ class Reference:
         return found[:count]
 
     def _alternatives(self, prefix: TokenIds) -> list[TokenIds]:
-        """Gives the starts of the alternatives: the best token, and others probable enough."""
+        """Returns the starts of the alternatives: the best token, and others probable enough."""
         (first, _), *others = self._top(prefix, self._options.num_hypotheses)
         minimum = self._options.min_alternative_expansion_prob
         shares = {token: math.exp(found) for token, found in others}
@@ -110,7 +114,7 @@ class Reference:
         random = np.random.default_rng([sampling.seed if sampling else 0, index])
         while not self._end(output):
             if sampling:
-                found = self._reading.log_probabilities(output)
+                found = self._log_probs.log_probabilities(output)
                 token = sample(found, sampling, random.random(), self._near)
             else:
                 [(token, _)] = self._top(output, 1)
@@ -118,8 +122,8 @@ class Reference:
         return output
 
     def _beam(self, start: TokenIds, count: int) -> list[TokenIds]:
-        """Gives the hypotheses that a beam search finishes."""
-        options, score = self._options, self._reading.score
+        """Returns the hypotheses that a beam search finishes."""
+        options, score = self._options, self._log_probs.score
         size, width = options.beam_size, 2 * options.beam_size
         if self._end(start):
             return [start]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from tests.reading import Array
+from tests.reference_log_probs import Array
 
 from seqserve_server.contract.options import Sampling
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +20,4 @@ def server(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         engines = server.engines()
         yield server
         assert server.engines() == engines, "an engine was restarted"
-        server.signal(signal.SIGTERM)
-        assert server.wait() == 0
-        assert "Traceback" not in server.stderr, "something went wrong unnoticed"
+        server.stop()

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from tests.e2e.jobs import SingleCalls, jobs, lines
+from tests.e2e.batch_jobs import SingleCalls, batch_jobs, lines
 from tests.e2e.process import ServerProcess, until
 from tests.soak.test_memory import MODELS
 
@@ -52,7 +52,7 @@ def test_jobs_lose_no_line_and_bar_no_single_call(
     with Client(busy.target) as client:
         unloaded, calls = alone(client), SingleCalls(client)
         with (
-            jobs(busy.target, tmp_path, count, *options, num_lines=LINES // count) as running,
+            batch_jobs(busy.target, tmp_path, count, *options, num_lines=LINES // count) as running,
             ThreadPoolExecutor(1) as threads,
         ):
             single = threads.submit(calls.run, over)

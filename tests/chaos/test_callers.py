@@ -9,16 +9,16 @@ from typing import Any
 
 import grpc
 import pytest
-from tests.e2e.holdings import Holdings, until_given_back
 from tests.e2e.process import PATIENCE_S, ServerProcess, until
+from tests.resources import Resources, until_released
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 
 from . import caller
-from .bystander import Bystander
+from .call_accounts import CallAccounts
 from .conftest import SLOTS
-from .ledger import Ledger
-from .relay import Relay
+from .dead_network import Network
+from .unaffected_client import UnaffectedClient
 
 ROUNDS = 2
 """Repetitions; the first one fills pools and arenas, so nothing may grow after it."""
@@ -68,51 +68,51 @@ def under_way(server: ServerProcess) -> float:
 
 
 async def test_killed_clients_leave_nothing_behind(server: ServerProcess) -> None:
-    ledger = Ledger(server)
+    accounts = CallAccounts(server)
     freed_s = []
-    async with Bystander(server.target) as bystander:
+    async with UnaffectedClient(server.target) as unaffected:
         for number in range(ROUNDS):
             if number == 1:
-                before = await asyncio.to_thread(Holdings.of, server)
+                before = await asyncio.to_thread(Resources.of, server)
             command = [sys.executable, caller.__file__, server.target, str(STREAMS)]
             callers = [await asyncio.create_subprocess_exec(*command) for _ in range(2)]
             await eventually(lambda: under_way(server) >= 2 * STREAMS)
             for each in callers:
                 each.kill()
             killed_s = time.perf_counter()
-            # One row may be the bystander's.
+            # One row may be the unaffected's.
             await eventually(lambda: under_way(server) <= 1)
             freed_s.append(time.perf_counter() - killed_s)
             for each in callers:
                 await each.wait()
-        await bystander.usual_s(20)
-    after = until_given_back(server, before)
+        await unaffected.usual_s(20)
+    after = until_released(server, before)
     print(f"\nslots free {max(freed_s):.2f} s after the kill; {before}; then {after}")
     assert max(freed_s) < SOON_S
-    ledger.until(OK=bystander.answered, CANCELLED=ROUNDS * 2 * STREAMS)
+    accounts.until(OK=unaffected.answered, CANCELLED=ROUNDS * 2 * STREAMS)
 
 
 async def test_clients_that_vanish_are_disconnected(server: ServerProcess) -> None:
-    ledger = Ledger(server)
-    async with Bystander(server.target) as bystander, Relay(server.target) as relay:
+    accounts = CallAccounts(server)
+    async with UnaffectedClient(server.target) as unaffected, Network(server.target) as network:
         async with grpc.aio.insecure_channel(server.target, NARROW) as channel:
             # Cache pages that they touched stay allocated.
             calls = await begun(channel)
             await eventually(lambda: under_way(server) <= 1)
-        before = await asyncio.to_thread(Holdings.of, server)
-        async with grpc.aio.insecure_channel(relay.target, NARROW) as channel:
+        before = await asyncio.to_thread(Resources.of, server)
+        async with grpc.aio.insecure_channel(network.target, NARROW) as channel:
             calls = await begun(channel)
-            relay.cut()
+            network.cut()
             cut_s = time.perf_counter()
             lost = 2 * len(calls)
-            await eventually(lambda: ledger.ended()["CANCELLED"] == lost, 2 * GIVEN_UP_S[1])
+            await eventually(lambda: accounts.ended()["CANCELLED"] == lost, 2 * GIVEN_UP_S[1])
             given_up_s = time.perf_counter() - cut_s
             # To this end the connection looks intact.
             assert not any(call.done() for call in calls)
-    after = until_given_back(server, before)
+    after = until_released(server, before)
     print(f"\ngiven up {given_up_s:.0f} s after the last word; {before}; then {after}")
     assert GIVEN_UP_S[0] < given_up_s < GIVEN_UP_S[1]
-    ledger.until(OK=bystander.answered, CANCELLED=lost)
+    accounts.until(OK=unaffected.answered, CANCELLED=lost)
 
 
 async def begun(channel: Any) -> list[Any]:
@@ -128,20 +128,20 @@ async def begun(channel: Any) -> list[Any]:
 
 
 async def test_clients_that_do_not_read_cost_little(server: ServerProcess) -> None:
-    ledger = Ledger(server)
-    async with Bystander(server.target) as bystander:
-        usual_s = await bystander.usual_s(20)
+    accounts = CallAccounts(server)
+    async with UnaffectedClient(server.target) as unaffected:
+        usual_s = await unaffected.usual_s(20)
         for number in range(ROUNDS):
             if number == 1:
-                before = await asyncio.to_thread(Holdings.of, server)
+                before = await asyncio.to_thread(Resources.of, server)
             async with grpc.aio.insecure_channel(server.target, NARROW) as channel:
                 stub: Any = generation_pb2_grpc.GenerationServiceStub(channel)
                 streams = [stub.GenerateStream(request(UNREAD_LENGTH)) for _ in range(UNREAD)]
                 firsts = [await stream.read() for stream in streams]
                 # Rows do not wait for readers.
                 await eventually(lambda: under_way(server) <= 1)
-                full = await asyncio.to_thread(Holdings.of, server)
-                beside_s = await bystander.usual_s(20)
+                full = await asyncio.to_thread(Resources.of, server)
+                beside_s = await unaffected.usual_s(20)
                 for stream in streams[::2]:
                     stream.cancel()
                 # The other clients read on and get every token.
@@ -150,7 +150,7 @@ async def test_clients_that_do_not_read_cost_little(server: ServerProcess) -> No
                     text = "".join(piece.piece.text for piece in pieces)
                     assert last.result.hypotheses[0].text == text
                     assert last.result.generated_tokens == UNREAD_LENGTH
-    after = until_given_back(server, before)
+    after = until_released(server, before)
     kib = (full.megabytes - before.megabytes) * 1024 / UNREAD
     print(
         f"\n{kib:.0f} KiB for each unread answer of {UNREAD_LENGTH} tokens; others took"
@@ -159,22 +159,22 @@ async def test_clients_that_do_not_read_cost_little(server: ServerProcess) -> No
     assert kib < MOST_UNREAD_KIB
     assert beside_s < 2.0 * usual_s + 0.1
     half = ROUNDS * UNREAD // 2
-    ledger.until(OK=bystander.answered + half, CANCELLED=half)
+    accounts.until(OK=unaffected.answered + half, CANCELLED=half)
 
 
 async def test_bulk_client_that_does_not_read_is_not_read_from(server: ServerProcess) -> None:
-    ledger = Ledger(server)
+    accounts = CallAccounts(server)
     for number in range(ROUNDS):
         if number == 1:
-            before = Holdings.of(server)
+            before = Resources.of(server)
         sent, unread = await bulk_read_late(server)
-    after = until_given_back(server, before)
+    after = until_released(server, before)
     print(f"\n{sent} sent, then no more: {before}; {unread}; then {after}")
     assert unread.megabytes - before.megabytes < MOST_UNREAD_BULK_MB
-    ledger.until(OK=ROUNDS)
+    accounts.until(OK=ROUNDS)
 
 
-async def bulk_read_late(server: ServerProcess) -> tuple[int, Holdings]:
+async def bulk_read_late(server: ServerProcess) -> tuple[int, Resources]:
     """Sends until the server takes no more, and only then reads.
 
     Returns:
@@ -183,7 +183,7 @@ async def bulk_read_late(server: ServerProcess) -> tuple[int, Holdings]:
     sent = 0
     is_reading = asyncio.Event()
     # White space is collapsed, but counts in the size of the message.
-    asked = request(UNREAD_LENGTH, f"Nobody{' ' * 1000}")
+    long = request(UNREAD_LENGTH, f"Nobody{' ' * 1000}")
     async with grpc.aio.insecure_channel(server.target, NARROW) as channel:
         stub: Any = generation_pb2_grpc.GenerationServiceStub(channel)
         bulk = stub.GenerateBulk()
@@ -191,7 +191,7 @@ async def bulk_read_late(server: ServerProcess) -> tuple[int, Holdings]:
         async def send() -> None:
             nonlocal sent
             while not is_reading.is_set():
-                await bulk.write(generation_pb2.GenerateBulkRequest(id=sent, request=asked))
+                await bulk.write(generation_pb2.GenerateBulkRequest(id=sent, request=long))
                 sent += 1
             await bulk.done_writing()
 
@@ -201,7 +201,7 @@ async def bulk_read_late(server: ServerProcess) -> tuple[int, Holdings]:
             while taken != sent or await asyncio.to_thread(under_way, server):
                 taken = sent
                 await asyncio.sleep(1.0)
-        unread = await asyncio.to_thread(Holdings.of, server)
+        unread = await asyncio.to_thread(Resources.of, server)
         is_reading.set()
         answers = await rest_of(bulk)
         await sending

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.babble import MAX_TARGET
-from tests.e2e.holdings import Holdings, until_given_back
+from tests.e2e.endless_model import MAX_TARGET
 from tests.e2e.process import PATIENCE_S, ServerProcess
+from tests.resources import Resources, until_released
 
 from seqserve import AsyncClient, DeadlineExceeded, Overloaded, Result, StopReason
 
-from .bystander import ONCE, Bystander
-from .ledger import Ledger
+from .call_accounts import CallAccounts
+from .unaffected_client import ONCE, UnaffectedClient
 
 # Preloaded, it replaces the C library's clock for Python and for gRPC's core.
 _JUMPS = r"""
@@ -81,22 +81,22 @@ async def test_wall_clock_jumps_change_nothing(
     options = ("--slots", "4", "--workers", "1", "--max-queue", "2", "--watch-interval-s", "0.2")
     environment = {"LD_PRELOAD": str(jumps)}
     with ServerProcess(repository, tmp_path, *options, environment=environment) as server:
-        ledger, left = Ledger(server), 0
+        accounts, left = CallAccounts(server), 0
         async with AsyncClient(server.target, retry=ONCE, timeout_s=PATIENCE_S) as client:
-            async with Bystander(server.target) as bystander:
-                await bystander.usual_s(10)
-                before = await asyncio.to_thread(Holdings.of, server)
+            async with UnaffectedClient(server.target) as unaffected:
+                await unaffected.usual_s(10)
+                before = await asyncio.to_thread(Resources.of, server)
                 for _ in range(TIMES):
                     # Each process starts at another hour.
                     await asyncio.sleep(0.3)
                     await bounded(client)
-                await bystander.usual_s(10)
+                await unaffected.usual_s(10)
             for _ in range(TIMES):
                 await asyncio.sleep(0.3)
                 left += await refused(client)
-        until_given_back(server, before)
-        ledger.until(
-            OK=bystander.answered + TIMES,
+        until_released(server, before)
+        accounts.until(
+            OK=unaffected.answered + TIMES,
             DEADLINE_EXCEEDED=TIMES,
             RESOURCE_EXHAUSTED=TIMES,
             CANCELLED=left,

@@ -14,15 +14,15 @@ from typing import Any
 import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from tests.e2e.holdings import Holdings, until_given_back
 from tests.e2e.process import PATIENCE_S, ServerProcess, until
+from tests.resources import Resources, until_released
 
 from seqserve import Client
 from seqserve.errors import Unavailable
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 
-from .bystander import ONCE, Bystander
-from .ledger import Ledger
+from .call_accounts import CallAccounts
+from .unaffected_client import ONCE, UnaffectedClient
 
 ROUNDS = 2
 """Repetitions; the first one fills pools and arenas."""
@@ -70,25 +70,25 @@ def is_welcome(connection: socket.socket) -> bool:
 
 async def test_thousands_of_connections(repository: Path, tmp_path: Path) -> None:
     with many_files(), ServerProcess(repository, tmp_path, "--slots", "16") as server:
-        ledger = Ledger(server)
-        async with Bystander(server.target) as bystander:
-            usual_s = await bystander.usual_s(20)
-            fresh = await asyncio.to_thread(Holdings.of, server)
+        accounts = CallAccounts(server)
+        async with UnaffectedClient(server.target) as unaffected:
+            usual_s = await unaffected.usual_s(20)
+            fresh = await asyncio.to_thread(Resources.of, server)
             for number in range(ROUNDS):
                 if number == 1:
                     await asyncio.to_thread(until, lambda: files(server) <= fresh.files)
-                    before = await asyncio.to_thread(Holdings.of, server)
+                    before = await asyncio.to_thread(Resources.of, server)
                 with ExitStack() as stack:
                     for _ in range(CONNECTIONS):
                         each = stack.enter_context(connected(server.target))
                         assert await asyncio.to_thread(is_welcome, each)
-                    held = await asyncio.to_thread(Holdings.of, server)
+                    held = await asyncio.to_thread(Resources.of, server)
                     await asyncio.gather(*(called_alone(server) for _ in range(BUSY)))
                     if number == 0:
                         first = held
-                    beside_s = await bystander.usual_s(20)
-        after = until_given_back(server, before)
-        ledger.until(OK=bystander.answered + ROUNDS * BUSY)
+                    beside_s = await unaffected.usual_s(20)
+        after = until_released(server, before)
+        accounts.until(OK=unaffected.answered + ROUNDS * BUSY)
         assert "Traceback" not in server.stderr
     kib = (first.megabytes - fresh.megabytes) * 1024 / CONNECTIONS
     print(f"\n{kib:.1f} KiB for each of {CONNECTIONS} connections; {before}; {held}; then {after}")
@@ -99,7 +99,7 @@ async def test_thousands_of_connections(repository: Path, tmp_path: Path) -> Non
 
 
 def files(server: ServerProcess) -> int:
-    return Holdings.of(server).files
+    return Resources.of(server).files
 
 
 async def called_alone(server: ServerProcess) -> None:
@@ -121,12 +121,12 @@ def test_connections_over_the_limit_do_not_disturb_others(repository: Path, tmp_
         ExitStack() as stack,
     ):
         health = health_pb2_grpc.HealthStub(channel)
-        ledger = Ledger(server)
+        accounts = CallAccounts(server)
         assert client.models()
         assert health.Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S).status
         held = [stack.enter_context(connected(server.target)) for _ in range(ALLOWED - 2)]
         assert all(map(is_welcome, held))
-        full = Holdings.of(server)
+        full = Resources.of(server)
         for _ in range(4 * ALLOWED):
             with connected(server.target) as refused:
                 assert not is_welcome(refused)
@@ -135,14 +135,14 @@ def test_connections_over_the_limit_do_not_disturb_others(repository: Path, tmp_
             late.models()
         # Existing connections are served as before, and so are scrapes.
         assert client.generate("Nobody", max_decoding_length=3).version == 1
-        assert client.load_model("babble", 1).version == 1
+        assert client.load_model("endless", 1).version == 1
         assert health.Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S).status
         assert server.get("/readyz")[0] == 200
         until(lambda: files(server) <= full.files)
         # A connection that closes makes room.
         held[0].close()
         until(lambda: is_let_in(server))
-        ledger.until(OK=3)
+        accounts.until(OK=3)
 
 
 def is_let_in(server: ServerProcess) -> bool:

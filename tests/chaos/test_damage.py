@@ -8,14 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.e2e.babble import NAME
+from tests.e2e.endless_model import NAME, copy_version
 from tests.e2e.process import ServerProcess, until
 from tests.e2e.swapping import ONCE
-from tests.e2e.test_lifecycle import copy_version
 
 from seqserve import Client, ModelState
 
-from .bystander import Bystander
+from .unaffected_client import UnaffectedClient
 
 SEED = 5
 FILES = ("encoder.onnx", "decoder.onnx", "weights.bin", "tokenizer.json")
@@ -50,8 +49,8 @@ def test_every_damage_is_found_and_replaces_nothing(repository: Path, tmp_path: 
     with ServerProcess(models, tmp_path, *WATCH) as server:
 
         async def main() -> None:
-            async with Bystander(server.target) as bystander:
-                await bystander.usual_s(5)
+            async with UnaffectedClient(server.target) as unaffected:
+                await unaffected.usual_s(5)
                 for version, (name, damage) in damaged.items():
                     draft = copy_version(repository, tmp_path / "draft", version)
                     file = draft / name
@@ -60,7 +59,7 @@ def test_every_damage_is_found_and_replaces_nothing(repository: Path, tmp_path: 
                 await asyncio.to_thread(
                     until, lambda: server.value("model_state", state="failed") == len(damaged)
                 )
-                await bystander.usual_s(5)
+                await unaffected.usual_s(5)
 
         asyncio.run(main())
         with Client(server.target, retry=ONCE) as client:

@@ -15,16 +15,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.e2e.babble import NAME
+from tests.e2e.endless_model import NAME, copy_version
 from tests.e2e.process import ServerProcess, until
 from tests.e2e.swapping import ONCE
-from tests.e2e.test_lifecycle import copy_version
 from tests.e2e.test_rollout import until_state
 
 from seqserve import AsyncClient, Client, ModelState
 
-from .bystander import Bystander
-from .ledger import Ledger
+from .call_accounts import CallAccounts
+from .unaffected_client import UnaffectedClient
 
 CALLS = 600
 """Calls, and so log lines: more than a pipe holds."""
@@ -75,11 +74,11 @@ def test_blocked_output_delays_no_call(
         )
         try:
             until(lambda: is_ready(server))
-            ledger = Ledger(server)
+            accounts = CallAccounts(server)
             begin()
             begin_too()
             asyncio.run(called(server, CALLS))
-            ledger.until(OK=CALLS)
+            accounts.until(OK=CALLS)
             server.signal(signal.SIGTERM)
             assert server.wait() == 0
         finally:
@@ -115,8 +114,8 @@ async def test_an_incomplete_copy_replaces_nothing(
 ) -> None:
     server, models = watching
     whole = copy_version(repository, models.parent / "whole", 2)
-    async with Bystander(server.target) as bystander:
-        await bystander.usual_s(5)
+    async with UnaffectedClient(server.target) as unaffected:
+        await unaffected.usual_s(5)
         place = models / NAME / "2"
         place.mkdir()
         # The worst order: the manifest is there from the beginning.
@@ -127,13 +126,13 @@ async def test_an_incomplete_copy_replaces_nothing(
         failed = await asyncio.to_thread(until_state, server, 2, ModelState.FAILED)
         assert "weights.bin: sha256" in failed.state_reason
         assert (await asyncio.to_thread(served, server)) == 1
-        await bystander.usual_s(5)
+        await unaffected.usual_s(5)
         # The disk has room again, and the copy is completed.
         assert copied(whole / "weights.bin", place, 1 << 30)
         await asyncio.to_thread(until_state, server, 2, ModelState.READY)
         await asyncio.to_thread(until_state, server, 1, ModelState.AVAILABLE)
         assert (await asyncio.to_thread(served, server)) == 2
-        await bystander.usual_s(5)
+        await unaffected.usual_s(5)
     assert server.value("model_loads_total", result="failure") == 1
     assert "Traceback" not in server.stderr
 

@@ -17,8 +17,8 @@ from tests.e2e.process import PATIENCE_S, ServerProcess, until
 from seqserve import AsyncClient, CallError, Result
 from seqserve.errors import Unavailable
 
-from .bystander import ONCE
 from .conftest import PATIENT
+from .unaffected_client import ONCE
 
 SOURCES = ("The old train waits for", "Nobody", "Our scorer paints")
 LENGTH = 1500

@@ -39,8 +39,8 @@ from tests.e2e.frames import (
     reset,
     thrown,
 )
-from tests.e2e.holdings import memory_mb
 from tests.e2e.process import ServerProcess, until
+from tests.resources import memory_mb
 from tests.soak.test_memory import MODELS
 
 from seqserve import Client, RetryPolicy
@@ -159,8 +159,8 @@ def headers_without_end(target: str) -> None:
 
 def rapid_reset(target: str) -> None:
     """Opens calls and resets them at once (CVE-2023-44487)."""
-    asked = message(LONG.SerializeToString())
-    for data in (b"", asked):
+    body = message(LONG.SerializeToString())
+    for data in (b"", body):
         thrown(
             target,
             [
@@ -178,12 +178,12 @@ def rapid_reset(target: str) -> None:
 def reset_under_way(target: str) -> None:
     """Resets calls after they have begun and occupy slots and the queue."""
     streams = range(1, 200, 2)
-    asked = message(LONG.SerializeToString())
+    body = message(LONG.SerializeToString())
     for pause_s in (0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5):
         with connected(target) as connection:
             connection.sendall(HELLO)
             for stream in streams:
-                data = frame(Kind.DATA, asked, flags=END_STREAM, stream=stream)
+                data = frame(Kind.DATA, body, flags=END_STREAM, stream=stream)
                 connection.sendall(opened(stream, call()) + data)
             time.sleep(pause_s)
             for stream in streams:
@@ -202,11 +202,11 @@ def windows_that_overflow(target: str) -> None:
 
 
 def readers_that_take_nothing(target: str) -> None:
-    asked = frame(Kind.DATA, message(LONG.SerializeToString()), flags=END_STREAM, stream=1)
+    body = frame(Kind.DATA, message(LONG.SerializeToString()), flags=END_STREAM, stream=1)
     for number in range(40):
         headers = call(**{":path": PATH + ("Stream" if number % 2 else "")})
         conversed(
-            target, [HELLO, NO_WINDOW, opened(1, headers), asked], patience_s=0.01 * (number % 20)
+            target, [HELLO, NO_WINDOW, opened(1, headers), body], patience_s=0.01 * (number % 20)
         )
 
 
@@ -239,14 +239,14 @@ def bomb() -> bytes:
 
 
 def messages_that_lie(target: str) -> None:
-    said = REQUEST.SerializeToString()
+    request = REQUEST.SerializeToString()
     bodies = [
-        message(said, length=(1 << 32) - 1),
-        message(said, length=len(said) + 1),
-        message(said, compressed=1),
-        message(said, compressed=255),
+        message(request, length=(1 << 32) - 1),
+        message(request, length=len(request) + 1),
+        message(request, compressed=1),
+        message(request, compressed=255),
         message(b"\x1f\x8b" + b"\xff" * 999, compressed=1),
-        message(gzip.compress(said)[:-4], compressed=1),
+        message(gzip.compress(request)[:-4], compressed=1),
         message(bomb(), compressed=1),
         message(bomb()[: 1 << 18], compressed=1),
         b"\0\0",
@@ -264,7 +264,7 @@ def messages_that_lie(target: str) -> None:
 
 
 def calls_that_are_none(target: str) -> None:
-    asked = frame(Kind.DATA, message(REQUEST.SerializeToString()), flags=END_STREAM, stream=1)
+    body = frame(Kind.DATA, message(REQUEST.SerializeToString()), flags=END_STREAM, stream=1)
     timeouts = ["", "S", "-1S", "1", "999999999S", "1x", "0n", "18446744073709551616n", "1.5S", "∞"]
     others = [{"grpc-timeout": value} for value in timeouts]
     others += [{"content-type": value} for value in ("text/html", "application/grpc+json", "")]
@@ -273,10 +273,10 @@ def calls_that_are_none(target: str) -> None:
     others += [{"any-bin": "no base 64!"}, {"grpc-tags-bin": "AA"}, {"x-request-id": "\x7f\0\r\n"}]
     for other in others:
         block = call(**other)
-        conversed(target, [HELLO, opened(1, block), asked], patience_s=0.1)
+        conversed(target, [HELLO, opened(1, block), body], patience_s=0.1)
         # Without the headers that every call needs.
         alone = b"".join(literal(name.encode(), text.encode()) for name, text in other.items())
-        conversed(target, [HELLO, opened(1, alone), asked], patience_s=0.02)
+        conversed(target, [HELLO, opened(1, alone), body], patience_s=0.02)
 
 
 ATTACKS: list[Attack] = [

@@ -11,18 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.babble import MAX_TARGET, NAME
-from tests.e2e.holdings import Holdings, until_given_back
+from tests.e2e.endless_model import MAX_TARGET, NAME, copy_version
 from tests.e2e.process import PATIENCE_S, ServerProcess, until
-from tests.e2e.test_lifecycle import copy_version
+from tests.resources import Resources, until_released
 
 from seqserve import AsyncClient, CallError, Client, DeadlineExceeded, InternalError
 from seqserve.errors import Unavailable
 from seqserve_server.contract.tokenizer import Tokenizer
 
-from .bystander import ONCE, Bystander
-from .ledger import Ledger
-from .traps import fails, hangs, publish_trap
+from .call_accounts import CallAccounts
+from .failing_models import fails, hangs, publish_failing
+from .unaffected_client import ONCE, UnaffectedClient
 
 SOUND, READS, WRITES, STUCK = 1, 2, 3, 4
 """Versions: an intact one, one that fails when it reads a token, one that fails after it generated
@@ -39,16 +38,16 @@ pytestmark = pytest.mark.chaos
 
 
 @pytest.fixture(scope="module")
-def trapped(
+def failing(
     repository: Path, tiny_tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerProcess]:
-    """A server with an intact version and trapped ones, each with one worker of four rows."""
-    folder = tmp_path_factory.mktemp("traps")
+    """A server with an intact version and failing ones, each with one worker of four rows."""
+    folder = tmp_path_factory.mktemp("failing")
     models = folder / "models"
     copy_version(repository, models, SOUND)
     token_id, _ = tiny_tokenizer.encode(WORD)
-    publish_trap(repository, models, READS, "encoder.onnx", token_id, fails)
-    publish_trap(repository, models, WRITES, "decoder.onnx", token_id, fails)
+    publish_failing(repository, models, READS, "encoder.onnx", token_id, fails)
+    publish_failing(repository, models, WRITES, "decoder.onnx", token_id, fails)
     options = ("--slots", str(ROWS), "--workers", "1", "--traffic", f"{NAME}:{SOUND}=1")
     with ServerProcess(models, folder, *options) as server:
         engines = server.engines()
@@ -61,46 +60,46 @@ def trapped(
 
 @pytest.mark.parametrize("version", [READS, WRITES])
 async def test_a_fault_in_a_graph_ends_only_its_own_calls(
-    trapped: ServerProcess, version: int
+    failing: ServerProcess, version: int
 ) -> None:
     others: dict[str, Any] = {"version": version, "suppress_tokens": [f"▁{WORD}"]}
-    ledger = Ledger(trapped)
+    accounts = CallAccounts(failing)
     async with (
-        Bystander(trapped.target) as bystander,
-        AsyncClient(trapped.target, retry=ONCE) as client,
+        UnaffectedClient(failing.target) as unaffected,
+        AsyncClient(failing.target, retry=ONCE) as client,
     ):
         sound = await client.generate(SOURCE, max_decoding_length=30, **others)
-        before = await asyncio.to_thread(Holdings.of, trapped)
+        before = await asyncio.to_thread(Resources.of, failing)
         for _ in range(FAULTS):
             beside = [
                 asyncio.create_task(client.generate(SOURCE, **(ENDLESS | others)))
                 for _ in range(ROWS - 1)
             ]
-            await asyncio.to_thread(until, lambda: trapped.rows_in_use() >= ROWS - 1)
+            await asyncio.to_thread(until, lambda: failing.rows_in_use() >= ROWS - 1)
             with pytest.raises(InternalError) as fault:
                 if version == READS:
                     await client.generate(f"Nobody forgets {WORD}", version=version)
                 else:
                     await client.generate(SOURCE, version=version, target_prefix=WORD)
-            assert f"{fault.value.request_id}" in trapped.stderr
+            assert f"{fault.value.request_id}" in failing.stderr
             if version == READS:
                 # It had not joined the batch yet.
-                await bystander.usual_s(5)
+                await unaffected.usual_s(5)
                 assert not any(task.done() for task in beside)
                 for task in beside:
                     task.cancel()
             ended = await asyncio.gather(*beside, return_exceptions=True)
             again = await client.generate(SOURCE, max_decoding_length=30, **others)
             assert again.hypotheses == sound.hypotheses
-    after = until_given_back(trapped, before)
+    after = until_released(failing, before)
     print(f"\n{before}; then {after}")
     shared = FAULTS * (ROWS - 1)
-    well = bystander.answered + 1 + FAULTS
+    well = unaffected.answered + 1 + FAULTS
     if version == READS:
-        ledger.until(OK=well, INTERNAL=FAULTS, CANCELLED=shared)
+        accounts.until(OK=well, INTERNAL=FAULTS, CANCELLED=shared)
     else:
         assert all(isinstance(error, InternalError) for error in ended)
-        ledger.until(OK=well, INTERNAL=FAULTS + shared)
+        accounts.until(OK=well, INTERNAL=FAULTS + shared)
 
 
 async def test_an_engine_that_hangs_is_restarted(
@@ -109,13 +108,13 @@ async def test_an_engine_that_hangs_is_restarted(
     models = tmp_path / "models"
     copy_version(repository, models, SOUND)
     token_id, _ = tiny_tokenizer.encode(WORD)
-    publish_trap(repository, models, STUCK, "decoder.onnx", token_id, hangs)
+    publish_failing(repository, models, STUCK, "decoder.onnx", token_id, hangs)
     options = ("--slots", str(ROWS), "--workers", "1", "--traffic", f"{NAME}:{SOUND}=1")
     options += ("--stall-timeout-s", str(STALL_S))
     with ServerProcess(models, tmp_path, *options) as server:
-        engines, ledger = set(server.engines()), Ledger(server)
+        engines, accounts = set(server.engines()), CallAccounts(server)
         async with (
-            Bystander(server.target) as bystander,
+            UnaffectedClient(server.target) as unaffected,
             AsyncClient(server.target, retry=ONCE, timeout_s=PATIENCE_S) as client,
         ):
             sound = await client.generate(SOURCE, version=STUCK, max_decoding_length=30)
@@ -129,21 +128,21 @@ async def test_an_engine_that_hangs_is_restarted(
             with pytest.raises(Unavailable):
                 await stuck
             known_s = time.monotonic() - began_s
-            await bystander.usual_s(20)
+            await unaffected.usual_s(20)
             await asyncio.to_thread(until, lambda: is_sound(server, sound.hypotheses))
             back_s = time.monotonic() - began_s
         print(f"\nits calls failed after {known_s:.1f} s, others were served after {back_s:.1f} s")
         assert STALL_S < known_s < 3 * STALL_S
         assert f"engine has stood still and is ended model={NAME}/{STUCK}" in server.stderr
         assert len(engines & set(server.engines())) == len(engines) - 1
-        ended = ledger.ended()
+        ended = accounts.ended()
         assert ended["DEADLINE_EXCEEDED"] == 1 and not ended["INTERNAL"]
         server.signal(signal.SIGTERM)
         assert server.wait() == 0
 
 
 def is_sound(server: ServerProcess, hypotheses: Any) -> bool:
-    """Tells whether the version that hung answers again."""
+    """Returns whether the version that hung answers again."""
     with Client(server.target, retry=ONCE) as client:
         try:
             result = client.generate(SOURCE, version=STUCK, max_decoding_length=30)
@@ -157,7 +156,7 @@ def test_an_engine_that_hangs_does_not_delay_the_end(
 ) -> None:
     models = tmp_path / "models"
     token_id, _ = tiny_tokenizer.encode(WORD)
-    publish_trap(repository, models, STUCK, "decoder.onnx", token_id, hangs)
+    publish_failing(repository, models, STUCK, "decoder.onnx", token_id, hangs)
     options = ("--slots", str(ROWS), "--workers", "1", "--drain-timeout-s", "1")
     with ServerProcess(models, tmp_path, *options) as server:
         with Client(server.target, retry=ONCE) as client, ThreadPoolExecutor(1) as pool:
@@ -177,7 +176,7 @@ def test_an_engine_that_hangs_does_not_outlive_a_server_that_is_killed(
 ) -> None:
     models = tmp_path / "models"
     token_id, _ = tiny_tokenizer.encode(WORD)
-    publish_trap(repository, models, STUCK, "decoder.onnx", token_id, hangs)
+    publish_failing(repository, models, STUCK, "decoder.onnx", token_id, hangs)
     with ServerProcess(models, tmp_path, "--slots", str(ROWS), "--workers", "1") as server:
         with Client(server.target, retry=ONCE) as client, ThreadPoolExecutor(1) as pool:
             call = pool.submit(client.generate, SOURCE, target_prefix=WORD, timeout_s=PATIENCE_S)

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 from tests.e2e.flood import CALLER, Flood, Load, flood
-from tests.e2e.holdings import TOLERANCE_MB, memory_mb
 from tests.e2e.process import ServerProcess, until
+from tests.resources import TOLERANCE_MB, memory_mb
 from tests.soak.test_memory import MODELS, WORDS
 
 SECONDS = float(os.environ.get("SEQSERVE_CHAOS_S", "60"))

@@ -119,8 +119,8 @@ def _run(command: Sequence[str], environment: Mapping[str, str], timeout_s: floa
         timeout=timeout_s,
     )
     if done.returncode:
-        said = (done.stdout + done.stderr)[-4000:]
-        raise CommandFailed(f"{' '.join(command)} gave {done.returncode}:\n{said}")
+        output = (done.stdout + done.stderr)[-4000:]
+        raise CommandFailed(f"{' '.join(command)} gave {done.returncode}:\n{output}")
     return done.stdout
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,8 @@ from seqserve import Client
 
 from .process import ServerProcess
 
+MODELS = Path(__file__).parents[2] / "models"
+
 
 @pytest.fixture(scope="session")
 def server(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
@@ -19,9 +20,15 @@ def server(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     options = ("--slots", "16", "--workers", "2", "--log-format", "json")
     with ServerProcess(repository, tmp_path_factory.mktemp("server"), *options) as server:
         yield server
-        server.signal(signal.SIGTERM)
-        assert server.wait() == 0
-        assert "Traceback" not in server.stderr, "something went wrong unnoticed"
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server with the shipped models and nothing but defaults."""
+    with ServerProcess(MODELS, tmp_path_factory.mktemp("shipped")) as server:
+        yield server
+        server.stop()
 
 
 @pytest.fixture

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from prometheus_client.parser import text_string_to_metric_families
 
 PATIENCE_S = 120.0
@@ -135,6 +137,12 @@ class ServerProcess:
         """Waits for its end and returns its exit status."""
         return self._process.wait(PATIENCE_S)
 
+    def stop(self) -> None:
+        """Ends it as an operator does, and checks that it ends well."""
+        self.signal(signal.SIGTERM)
+        assert self.wait() == 0
+        assert "Traceback" not in self.stderr, "something went wrong unnoticed"
+
     def kill(self) -> None:
         """Kills it if it runs, and waits until none of its processes is left."""
         if self._process.poll() is None:
@@ -158,6 +166,13 @@ class ServerProcess:
     @property
     def stderr(self) -> str:
         return self._stderr.read_text(encoding="utf-8")
+
+    def health(self, service: str) -> int:
+        """Asks whether a service, a model or a version is up."""
+        with grpc.insecure_channel(self.target) as channel:
+            request = health_pb2.HealthCheckRequest(service=service)
+            status = health_pb2_grpc.HealthStub(channel).Check(request, timeout=PATIENCE_S).status
+        return int(status)
 
     def get(self, path: str) -> tuple[int, str]:
         """Sends a GET to the metrics port."""

@@ -10,9 +10,8 @@ from pathlib import Path
 
 from seqserve import AsyncClient, Model, ModelState, Result, RetryPolicy
 
-from .babble import NAME
+from .endless_model import NAME, copy_version
 from .process import PATIENCE_S
-from .test_lifecycle import copy_version
 
 ONCE = RetryPolicy(max_attempts=1)
 SOURCES = ("The old train waits for", "Nobody", "Our scorer paints", "The coffee tastes music.")
@@ -52,7 +51,7 @@ async def swapped(
 
     Args:
         target: A server that keeps one version and looks often.
-        repository: Where ``babble/1`` comes from.
+        repository: Where ``endless/1`` comes from.
         models: The server's folder.
         first: Version that is served at the start.
         swaps: How many newer ones are published.

@@ -16,6 +16,7 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.message import Message
+from tests.resources import anonymous_mb, memory_mb
 
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 
@@ -31,7 +32,6 @@ from .frames import (
     opened,
     reset,
 )
-from .holdings import anonymous_mb, memory_mb
 from .process import ServerProcess, until
 
 ROOT = Path(__file__).parents[2]
@@ -88,8 +88,8 @@ class Unread:
         stream = next(self._streams)
         headers = call(**{":path": SERVICE + method, "x_caller": self._caller})
         data = message(request.SerializeToString())
-        asked = frame(Kind.DATA, data, flags=END_STREAM, stream=stream)
-        self._connection.sendall(opened(stream, headers) + asked)
+        body = frame(Kind.DATA, data, flags=END_STREAM, stream=stream)
+        self._connection.sendall(opened(stream, headers) + body)
         return stream
 
     def fill_share(self, version: int) -> list[int]:
@@ -157,7 +157,7 @@ def attention(version: int) -> generation_pb2.AttentionRequest:
 
 async def test_cancelled_batches_give_their_memory_back(server: ServerProcess) -> None:
     before_mb = anonymous_mb(server.pid)
-    asked = generation_pb2.GenerateBatchRequest(
+    batch = generation_pb2.GenerateBatchRequest(
         model=NAME,
         version=2,
         sources=[LONG] * 64,
@@ -166,7 +166,7 @@ async def test_cancelled_batches_give_their_memory_back(server: ServerProcess) -
     async with grpc.aio.insecure_channel(server.target) as channel:
         stub: Any = generation_pb2_grpc.GenerationServiceStub(channel)
         calls = [
-            stub.GenerateBatch(asked, metadata=[("x-caller", str(number))]) for number in range(3)
+            stub.GenerateBatch(batch, metadata=[("x-caller", str(number))]) for number in range(3)
         ]
         enough_mb = before_mb + 2 * KEPT_MB
         await asyncio.to_thread(until, lambda: anonymous_mb(server.pid) > enough_mb)
@@ -186,10 +186,10 @@ def test_the_worst_permitted_calls_fit_the_memory_of_the_compose_file(
     with Peak(server) as peak, contextlib.ExitStack() as callers:
         widest = callers.enter_context(unread(server, "widest"))
         for version in (1, 2, 1, 2):
-            asked = generation_pb2.GenerateRequest(
+            request = generation_pb2.GenerateRequest(
                 model=NAME, version=version, source=LONG, options=options(**WIDEST)
             )
-            widest.call("Generate", asked)
+            widest.call("Generate", request)
         until(lambda: server.rows_in_use() > 0)
         for number in range(CALLERS):
             callers.enter_context(unread(server, f"caller-{number}")).fill_share(1 + number % 2)
@@ -224,12 +224,12 @@ def test_a_caller_that_does_not_read_holds_its_share_and_others_are_served(
 def test_an_answer_that_never_fits_is_refused_with_the_option_that_makes_it_large(
     server: ServerProcess,
 ) -> None:
-    asked = generation_pb2.GenerateBatchRequest(
+    batch = generation_pb2.GenerateBatchRequest(
         model=NAME, sources=["Nobody waits."] * 1024, options=options(**ALL)
     )
     with grpc.insecure_channel(server.target) as channel:
         stub: Any = generation_pb2_grpc.GenerationServiceStub(channel)
         with pytest.raises(grpc.RpcError) as refusal:
-            stub.GenerateBatch(asked)
+            stub.GenerateBatch(batch)
     assert refusal.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert refusal.value.details().startswith("options.return_top_tokens: makes the answers to")

@@ -14,7 +14,7 @@ from seqserve import Client
 from seqserve._transport.details import METADATA_KEY, read_details
 from seqserve.v1 import generation_pb2
 
-from .babble import MAX_TARGET, NAME
+from .endless_model import MAX_TARGET, NAME
 from .frames import (
     END_STREAM,
     HELLO,
@@ -139,8 +139,8 @@ def test_client_that_reads_nothing_and_leaves(
     labels = {"method": f"GenerationService.{method}", "code": code, "model": NAME}
     before = server.value("requests_total", **labels)
     headers = call(**{":path": f"/seqserve.v1.GenerationService/{method}"})
-    asked = message(request(options={"max_decoding_length": 3}))
-    sent = [NO_WINDOW, opened(1, headers), frame(Kind.DATA, asked, flags=END_STREAM, stream=1)]
+    body = message(request(options={"max_decoding_length": 3}))
+    sent = [NO_WINDOW, opened(1, headers), frame(Kind.DATA, body, flags=END_STREAM, stream=1)]
     conversed(server.target, [HELLO, *sent])
     # A client that is gone is no error of the server.
     until(lambda: server.value("requests_total", **labels) == before + 1)

@@ -11,7 +11,7 @@ from seqserve import Client, Result
 from seqserve.errors import CallError, InvalidArgument
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 
-from .babble import MAX_TARGET, NAME
+from .endless_model import MAX_TARGET, NAME
 from .process import PATIENCE_S, ServerProcess, until
 
 TEXT = "The old train waits for the garden. Nobody paints eleven books? Grüße 🙂"
@@ -56,12 +56,12 @@ def test_client_that_leaves_early_frees_all(server: ServerProcess, client: Clien
 def test_half_close_does_not_cancel(server: ServerProcess) -> None:
     before = ended(server)
     options = generation_pb2.GenerationOptions(min_decoding_length=300, max_decoding_length=300)
-    asked = generation_pb2.GenerateRequest(source="Nobody", options=options)
+    request = generation_pb2.GenerateRequest(source="Nobody", options=options)
     with grpc.insecure_channel(server.target) as channel:
         stub = generation_pb2_grpc.GenerationServiceStub(channel)
-        requests = [generation_pb2.GenerateBulkRequest(id=id_, request=asked) for id_ in range(20)]
+        bulk = [generation_pb2.GenerateBulkRequest(id=id_, request=request) for id_ in range(20)]
         # The last request is sent long before the first answer arrives.
-        ids = [response.id for response in stub.GenerateBulk(iter(requests), timeout=PATIENCE_S)]
+        ids = [response.id for response in stub.GenerateBulk(iter(bulk), timeout=PATIENCE_S)]
     assert sorted(ids) == list(range(20))
     assert ended(server) == {**before, "OK": before["OK"] + 1}
 

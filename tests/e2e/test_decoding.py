@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,16 +17,6 @@ from .process import ServerProcess
 MODELS = Path(__file__).parents[2] / "models"
 SOURCE = "The old train waits in the garden."
 LONGEST = 12
-
-
-@pytest.fixture(scope="module")
-def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server with the shipped model."""
-    with ServerProcess(MODELS, tmp_path_factory.mktemp("shipped"), "--slots", "32") as server:
-        yield server
-        server.signal(signal.SIGTERM)
-        assert server.wait() == 0
-        assert "Traceback" not in server.stderr, "something went wrong unnoticed"
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from seqserve import Client, Result, SourceWarning
 
-from .novel import novel
+from .long_text import long_text
 from .process import PATIENCE_S, ServerProcess
 
 MODELS = Path(__file__).parents[2] / "models"
@@ -89,7 +89,7 @@ def test_what_the_model_cannot_read_is_told(shipped: ServerProcess) -> None:
 
 @pytest.mark.slow
 def test_a_long_text_is_answered_sentence_by_sentence_in_every_way(shipped: ServerProcess) -> None:
-    text, sentences = novel(300)
+    text, sentences = long_text(300)
     lines = text.split("\n")
     written = [index for index, line in enumerate(lines) if line]
     with Client(shipped.target) as client:

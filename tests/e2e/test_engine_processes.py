@@ -18,9 +18,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from seqserve import AsyncClient, Client, ModelState, Result, RetryPolicy
 from seqserve.errors import Unavailable
 
-from .babble import MAX_TARGET, NAME
+from .endless_model import MAX_TARGET, NAME, copy_version, tamper
 from .process import PATIENCE_S, ServerProcess, repeating, until
-from .test_lifecycle import copy_version, taken, tamper
+from .test_lifecycle import taken
 
 CALLS = 6
 SOURCE = "The old train waits for"
@@ -32,16 +32,14 @@ NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 @pytest.fixture(scope="module")
 def pair(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server with ``babble/1`` and ``babble/2``, each with one worker and four slots."""
+    """A server with ``endless/1`` and ``endless/2``, each with one worker and four slots."""
     folder = tmp_path_factory.mktemp("pair")
     for version in (1, 2):
         copy_version(repository, folder / "models", version)
     options = ("--slots", "4", "--workers", "1")
     with ServerProcess(folder / "models", folder, *options) as server:
         yield server
-        server.signal(signal.SIGTERM)
-        assert server.wait() == 0
-    assert "Traceback" not in server.stderr
+        server.stop()
 
 
 def cpu_s(pid: int) -> float:
@@ -73,11 +71,6 @@ def watched(server: ServerProcess, name: str) -> Iterator[Iterator[int]]:
         watch = health_pb2_grpc.HealthStub(channel).Watch(request, timeout=PATIENCE_S)
         yield (int(answer.status) for answer in watch)
         watch.cancel()
-
-
-def health(server: ServerProcess, name: str) -> int:
-    with watched(server, name) as changes:
-        return next(changes)
 
 
 def state_of(server: ServerProcess, version: int) -> str:
@@ -134,7 +127,7 @@ def test_killed_engine_is_restarted_and_others_go_on(pair: ServerProcess) -> Non
             # The counters stay visible meanwhile.
             assert pair.value("generated_tokens_total") >= tokens
             assert pair.value("slots", model=NAME) == 8
-            if health(pair, f"{NAME}/1") == SERVING:
+            if pair.health(f"{NAME}/1") == SERVING:
                 break
         assert next(first) == SERVING
         again = client.generate(SOURCE, version=1, max_decoding_length=30)
@@ -176,8 +169,8 @@ def test_version_whose_engine_keeps_dying_leaves_its_calls_to_another(
                 assert client.generate(SOURCE, max_decoding_length=3).version == 1
                 assert (state_of(server, 1), state_of(server, 2)) == ("ready", "restarting")
             assert [model.traffic_share for model in client.models()] == [1.0, 0.0]
-            assert health(server, f"{NAME}/2") == NOT_SERVING
-            assert health(server, NAME) == SERVING
+            assert server.health(f"{NAME}/2") == NOT_SERVING
+            assert server.health(NAME) == SERVING
         until(lambda: state_of(server, 2) == "ready")
         # One call in a hundred is for version 1.
         until(lambda: client.generate(SOURCE, max_decoding_length=3).version == 2)
@@ -209,7 +202,7 @@ def test_engine_restart_is_retried_until_it_succeeds(repository: Path, tmp_path:
         assert "weights.bin: sha256" in server.stderr
         assert server.get("/readyz")[0] == 503
         assert server.get("/healthz")[0] == 200
-        assert health(server, f"{NAME}/1") == health(server, "") == NOT_SERVING
+        assert server.health(f"{NAME}/1") == server.health("") == NOT_SERVING
         assert state_of(server, 1) == "restarting"
         [model] = client.models()
         assert (model.state, model.traffic_share) == (ModelState.RESTARTING, 0.0)
@@ -221,9 +214,7 @@ def test_engine_restart_is_retried_until_it_succeeds(repository: Path, tmp_path:
         tamper(weights)
         until(lambda: server.get("/readyz")[0] == 200)
         assert client.generate(SOURCE, max_decoding_length=3).generated_tokens <= 3
-        server.signal(signal.SIGTERM)
-        assert server.wait() == 0
-    assert "Traceback" not in server.stderr
+        server.stop()
 
 
 def test_version_with_two_processes_answers_while_one_is_killed(

@@ -1,12 +1,11 @@
 """Random requests to every method: each gets an answer or a client error.
 
-No request causes a server error or a leak. :mod:`wild` draws the requests; each request that once
-did is a row of ``test_bad_input.py``.
+No request causes a server error or a leak. :mod:`random_requests` draws the requests; each one
+that once did is a row of ``test_bad_input.py``.
 """
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,19 +14,15 @@ from typing import Any
 import grpc
 import pytest
 from google.protobuf.message import DecodeError
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from seqserve._transport.details import METADATA_KEY, read_details
 
 from .process import PATIENCE_S, ServerProcess, until
-from .wild import Rpc, damaged, messages, metadata, rpcs_of
+from .random_requests import Rpc, damaged, messages, metadata, rpcs_of
 
-EXAMPLES = 250
-"""Examples of each test, over all methods together."""
-MANY = 20
-"""Factor of the number of examples in the long run."""
-UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 WATCHED_S = 0.05
 
 NAME = "tiny"
@@ -60,17 +55,17 @@ class Target:
 
 def check(rpc: Rpc, error: Any) -> None:
     """Checks that an error is a client error whose message tells what to change."""
-    code, told = error.code(), f"{rpc.path}: {error.code().name}: {error.details()}"
+    code, shown = error.code(), f"{rpc.path}: {error.code().name}: {error.details()}"
     if code is OWN_END.get(rpc.path):
         return
-    assert code in THEIRS, told
+    assert code in THEIRS, shown
     details = read_details(dict(error.trailing_metadata()).get(METADATA_KEY, b""))
     if code is Code.INVALID_ARGUMENT:
-        assert details.field, told
+        assert details.field, shown
     elif code is Code.RESOURCE_EXHAUSTED:
-        assert details.retry_after_s is not None or "larger than max" in told, told
+        assert details.retry_after_s is not None or "larger than max" in shown, shown
     elif code is Code.NOT_FOUND and rpc.path != f"{HEALTH}/Check":
-        assert f"{NAME}/1" in told
+        assert f"{NAME}/1" in shown
 
 
 @pytest.fixture(scope="module")
@@ -86,14 +81,12 @@ def target(tiny_artifact: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
         until(server.is_idle)
         assert server.engines() == engines
         assert server.get("/readyz")[0] == 200
-        server.signal(signal.SIGTERM)
-        assert server.wait() == 0
-        assert "Traceback" not in server.stderr
+        server.stop()
         assert "all_finished=True" in server.stderr
 
 
 def takes_away(rpc: Rpc, data: bytes) -> bool:
-    """Tells whether a request would rightly unload the model."""
+    """Returns whether a request would rightly unload the model."""
     if not rpc.path.endswith(LEAVING):
         return False
     message: Any = rpc.message()
@@ -116,9 +109,6 @@ def test_every_rpc_is_found(target: Target) -> None:
     }
 
 
-LENGTHS = [EXAMPLES, pytest.param(EXAMPLES * MANY, marks=pytest.mark.chaos)]
-
-
 def requests_of(rpc: Rpc) -> st.SearchStrategy[list[bytes]]:
     """Draws the requests of one call: well-formed ones, and some that are damaged."""
     one = st.one_of(messages(rpc), messages(rpc), messages(rpc), damaged(rpc))
@@ -127,9 +117,8 @@ def requests_of(rpc: Rpc) -> st.SearchStrategy[list[bytes]]:
     return st.lists(kept, min_size=1, max_size=most)
 
 
-@pytest.mark.parametrize("examples", LENGTHS)
-def test_any_request(target: Target, examples: int) -> None:
-    @settings(UNHURRIED, max_examples=examples)
+def test_any_request(target: Target) -> None:
+    @examples(250)
     @given(st.data())
     def sent(data: st.DataObject) -> None:
         rpc = data.draw(target.drawn)
@@ -138,9 +127,8 @@ def test_any_request(target: Target, examples: int) -> None:
     sent()
 
 
-@pytest.mark.parametrize("examples", LENGTHS)
-def test_any_metadata(target: Target, examples: int) -> None:
-    @settings(UNHURRIED, max_examples=examples // 4)
+def test_any_metadata(target: Target) -> None:
+    @examples(60)
     @given(st.data())
     def sent(data: st.DataObject) -> None:
         rpc = data.draw(target.drawn)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -20,7 +19,7 @@ from seqserve import AsyncClient, Client, Result, RetryPolicy
 from seqserve.errors import FailedPrecondition, Unavailable
 from seqserve.model import ModelState
 
-from .babble import MAX_TARGET, NAME
+from .endless_model import MAX_TARGET, NAME, copy_version, tamper
 from .process import PATIENCE_S, ServerProcess, until
 
 CALLS = 12
@@ -136,10 +135,10 @@ def fails_to_start(repository: Path, folder: Path, *options: str) -> tuple[int, 
 def test_port_in_use(repository: Path, tmp_path: Path, flag: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        status, said = fails_to_start(repository, tmp_path, flag, port)
+        status, stderr = fails_to_start(repository, tmp_path, flag, port)
     assert status == 1
-    assert f"{flag}: cannot listen on" in said
-    assert port in said
+    assert f"{flag}: cannot listen on" in stderr
+    assert port in stderr
 
 
 def test_missing_provider(repository: Path, tmp_path: Path) -> None:
@@ -147,24 +146,30 @@ def test_missing_provider(repository: Path, tmp_path: Path) -> None:
 
     if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
         pytest.skip("this ONNX Runtime has CUDA")
-    status, said = fails_to_start(repository, tmp_path, "--provider", "cuda")
+    status, stderr = fails_to_start(repository, tmp_path, "--provider", "cuda")
     assert status == 1
-    assert "pip install '.[server-gpu]'" in said
+    assert "pip install '.[server-gpu]'" in stderr
 
 
-@pytest.mark.parametrize("traffic", [NAME, f"{NAME}:7=1"])
-def test_invalid_traffic(repository: Path, tmp_path: Path, traffic: str) -> None:
-    status, said = fails_to_start(repository, tmp_path, "--traffic", traffic)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--traffic", NAME], "--traffic: "),
+        (["--traffic", f"{NAME}:7=1"], "--traffic: "),
+        (
+            ["--default-model", "endles"],
+            f"--default-model: 'endles' is not in the repository; there are {NAME}",
+        ),
+        (["--model-repository", "nothing"], "--model-repository"),
+    ],
+)
+def test_invalid_option_is_named_before_models_are_loaded(
+    repository: Path, tmp_path: Path, options: list[str], message: str
+) -> None:
+    status, stderr = fails_to_start(repository, tmp_path, *options)
     assert status == 2
-    assert "--traffic: " in said
-
-
-def test_default_model_that_does_not_exist(repository: Path, tmp_path: Path) -> None:
-    status, said = fails_to_start(repository, tmp_path, "--default-model", "bable")
-    assert status == 2
-    assert f"--default-model: 'bable' is not in the repository; there are {NAME}" in said
-    # It is told before models are loaded.
-    assert "model loaded" not in said
+    assert message in stderr
+    assert "model loaded" not in stderr
 
 
 def test_misspelt_variable_is_warned_of(repository: Path, tmp_path: Path) -> None:
@@ -176,44 +181,22 @@ def test_misspelt_variable_is_warned_of(repository: Path, tmp_path: Path) -> Non
     )
 
 
-def test_no_repository(tmp_path: Path) -> None:
-    status, said = fails_to_start(tmp_path / "nothing", tmp_path)
-    assert status == 2
-    assert "--model-repository" in said
-
-
 def test_empty_repository(tmp_path: Path) -> None:
     (tmp_path / "models" / NAME / "latest").mkdir(parents=True)
-    status, said = fails_to_start(tmp_path / "models", tmp_path)
+    status, stderr = fails_to_start(tmp_path / "models", tmp_path)
     assert status == 1
-    assert "<name>/<version>/" in said
+    assert "<name>/<version>/" in stderr
 
 
 # ---- a damaged repository
 
 
-def copy_version(repository: Path, models: Path, version: int, **changes: Any) -> Path:
-    """Copies ``babble/1`` as another version, with some values of its manifest changed."""
-    folder = models / NAME / str(version)
-    shutil.copytree(repository / NAME / "1", folder)
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    manifest |= {"version": version} | changes
-    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    return folder
-
-
-def tamper(file: Path) -> None:
-    content = bytearray(file.read_bytes())
-    content[len(content) // 2] ^= 1
-    file.write_bytes(content)
-
-
 def test_only_model_is_damaged(repository: Path, tmp_path: Path) -> None:
     tamper(copy_version(repository, tmp_path / "models", 1) / "decoder.onnx")
-    status, said = fails_to_start(tmp_path / "models", tmp_path)
+    status, stderr = fails_to_start(tmp_path / "models", tmp_path)
     assert status == 1
-    assert "no model can be served" in said
-    assert "decoder.onnx: sha256" in said
+    assert "no model can be served" in stderr
+    assert "decoder.onnx: sha256" in stderr
 
 
 @pytest.fixture(scope="module")

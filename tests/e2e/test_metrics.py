@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from seqserve import Client
 from seqserve.errors import InvalidArgument
 
-from .babble import NAME
+from .endless_model import NAME
 from .process import ServerProcess
 
 MODEL = {"model", "version"}

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from itertools import filterfalse
 from pathlib import Path
 
@@ -18,20 +17,13 @@ import pytest
 from seqserve import Client
 from seqserve.command.table import COMMANDS
 
-from .novel import novel
+from .long_text import long_text
 from .process import ServerProcess
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 pytestmark = pytest.mark.newcomer
-
-
-@pytest.fixture(scope="module")
-def shipped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server with the shipped model."""
-    with ServerProcess(ROOT / "models", tmp_path_factory.mktemp("shipped")) as server:
-        yield server
 
 
 def blocks(language: str) -> list[str]:
@@ -59,15 +51,6 @@ def run(command: list[str] | str, **options: object) -> str:
     )  # type: ignore[call-overload]
     assert finished.returncode == 0, finished.stdout + finished.stderr
     return str(finished.stdout)
-
-
-def test_the_readme_is_short() -> None:
-    assert len(README.splitlines()) <= 150
-
-
-def test_every_file_the_readme_names_is_there() -> None:
-    for name in re.findall(r"\]\((?!https?:)([^)]+)\)", README):
-        assert (ROOT / name).exists(), name
 
 
 @pytest.mark.parametrize("command", commands("make"))
@@ -126,11 +109,11 @@ def test_a_bare_install_is_the_client_alone(tmp_path: Path) -> None:
     extra = names - {"pip", "setuptools", "seqserve"}
     assert extra == {"grpcio", "protobuf", "typing-extensions"}
     run([python, "-c", "from seqserve import AsyncClient, Client"])
-    told = subprocess.run(
+    done = subprocess.run(
         [python, "-m", "seqserve", "serve"], capture_output=True, text=True, check=False
     )
-    assert told.returncode == 1
-    assert "pip install '.[server]'" in told.stderr
+    assert done.returncode == 1
+    assert "pip install '.[server]'" in done.stderr
 
 
 def test_the_oldest_allowed_versions_serve(tmp_path: Path) -> None:
@@ -176,7 +159,7 @@ def test_node_calls_it(script: str, shipped: ServerProcess, node: Path) -> None:
 
 
 def test_node_sends_a_whole_text(shipped: ServerProcess, node: Path) -> None:
-    text, _ = novel(300)
+    text, _ = long_text(300)
     shown = run(["node", "document.js"], cwd=node, env=environment(shipped.target), input=text)
     with Client(shipped.target) as client:
         assert shown == client.generate(text, segmentation="sentences", timeout_s=300).text

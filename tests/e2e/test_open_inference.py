@@ -15,7 +15,7 @@ from seqserve import Client
 from seqserve_server.front.services.open_inference.pb import open_inference_pb2
 
 from . import triton
-from .babble import MAX_TARGET, NAME
+from .endless_model import MAX_TARGET, NAME
 from .process import PATIENCE_S, ServerProcess, until
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +42,7 @@ def call(run: Run, server: ServerProcess) -> Run:
 
 def test_names_and_numbers_are_those_of_the_protocol(run: Run) -> None:
     theirs, ours = run(triton.contract), triton.described(open_inference_pb2.DESCRIPTOR)
-    assert len(ours) > 30
+    assert ours
     for name, members in ours.items():
         for member, meaning in members.items():
             assert theirs[name][member] == meaning, f"{name}.{member}"
@@ -186,8 +186,8 @@ def test_server_is_idle_afterwards(server: ServerProcess) -> None:
 
 
 def test_example_of_the_page(run: Run, server: ServerProcess) -> None:
-    page = (ROOT / "docs" / "protocols.md").read_text(encoding="utf-8")
-    [code] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    [code] = re.findall(r"```python\n(import numpy.*?)```", page, re.DOTALL)
     code = code.replace("localhost:50051", server.target).replace("en-de", NAME)
     assert server.target in code and NAME in code
     printed = run(

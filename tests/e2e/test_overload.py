@@ -104,8 +104,8 @@ def test_health_reflection_and_models_pass(narrow: ServerProcess) -> None:
             models = model_pb2_grpc.ModelServiceStub(channel)
             assert (await models.ListModels(model_pb2.ListModelsRequest())).models
             reflection = reflection_pb2_grpc.ServerReflectionStub(channel)
-            asked = reflection_pb2.ServerReflectionRequest(list_services="")
-            listing = reflection.ServerReflectionInfo(iter([asked]))
+            request = reflection_pb2.ServerReflectionRequest(list_services="")
+            listing = reflection.ServerReflectionInfo(iter([request]))
             assert (await listing.read()).list_services_response.service
             listing.cancel()
 

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-import grpc
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
+from tests.resources import Resources, until_released
 
 from seqserve import Client, Model, ModelState
 from seqserve.command.main import main
 from seqserve.errors import FailedPrecondition, NotFound
 
-from .babble import NAME
-from .holdings import Holdings, until_given_back
-from .process import PATIENCE_S, ServerProcess, until
+from .endless_model import NAME, copy_version, tamper
+from .process import ServerProcess, until
 from .swapping import ONCE, publish, swapped
-from .test_lifecycle import copy_version, tamper
 
 BUSY = ("--max-queue-s", "60", "--caller-share", "1")
 """Clients without retries must not be refused, although there are many."""
@@ -40,9 +37,7 @@ def swapping(models: Path) -> Iterator[ServerProcess]:
     """A server that keeps one version and scans for others ten times a second."""
     with ServerProcess(models, models.parent, *OPTIONS, "--keep-versions", "1") as server:
         yield server
-        server.signal(signal.SIGTERM)
-        assert server.wait() == 0
-    assert "Traceback" not in server.stderr
+        server.stop()
 
 
 def version_of(server: ServerProcess, version: int) -> Model | None:
@@ -97,7 +92,7 @@ def test_broken_version_replaces_nothing(
             client.generate("Nobody", version=7, max_decoding_length=3)
         with pytest.raises(FailedPrecondition, match=r"weights\.bin: sha256"):
             client.load_model(NAME, 7)
-    assert health(swapping, f"{NAME}/7") == health_pb2.HealthCheckResponse.NOT_SERVING
+    assert swapping.health(f"{NAME}/7") == health_pb2.HealthCheckResponse.NOT_SERVING
     # A second time leaves the same state as the first.
     tamper(place / "weights.bin")
     until_state(swapping, 7, ModelState.READY)
@@ -110,19 +105,19 @@ def test_unloaded_version_frees_everything(swapping: ServerProcess) -> None:
     with Client(swapping.target, retry=ONCE) as client:
         for _ in range(2):
             [engine] = swapping.engines()
-            before = Holdings.of(swapping)
+            before = Resources.of(swapping)
             unloaded = client.unload_model(NAME, 7)
             assert (unloaded.state, unloaded.traffic_share) == (ModelState.AVAILABLE, 0.0)
             assert engine not in swapping.engines() == []
             assert swapping.get("/readyz")[0] == 503
-            assert health(swapping, NAME) == health_pb2.HealthCheckResponse.NOT_SERVING
+            assert swapping.health(NAME) == health_pb2.HealthCheckResponse.NOT_SERVING
             with pytest.raises(FailedPrecondition, match="LoadModel loads it"):
                 client.generate("Nobody")
             loaded = client.load_model(NAME)
             assert (loaded.version, loaded.traffic_share) == (7, 1.0)
             assert swapping.get("/readyz")[0] == 200
             assert client.generate("Nobody", max_decoding_length=3).version == 7
-    until_given_back(swapping, before)
+    until_released(swapping, before)
 
 
 def test_command_loads_unloads_and_sets_traffic(
@@ -151,12 +146,6 @@ def test_command_loads_unloads_and_sets_traffic(
         client.unload_model(NAME, 9)
 
 
-def health(server: ServerProcess, name: str) -> int:
-    with grpc.insecure_channel(server.target) as channel:
-        request = health_pb2.HealthCheckRequest(service=name)
-        return int(health_pb2_grpc.HealthStub(channel).Check(request, timeout=PATIENCE_S).status)
-
-
 @pytest.mark.chaos
 def test_many_swaps_under_many_streams(repository: Path, tmp_path: Path) -> None:
     copy_version(repository, tmp_path / "models", 1)
@@ -169,7 +158,5 @@ def test_many_swaps_under_many_streams(repository: Path, tmp_path: Path) -> None
         assert set(traffic.answered) >= {1, 21}
         assert failures(server) == 0
         assert len(server.engines()) == 1
-        server.signal(signal.SIGTERM)
-        assert server.wait() == 0
-    assert "Traceback" not in server.stderr
+        server.stop()
     print(f"\n20 swaps: {traffic.answered.total()} calls answered, none failed or cut off")

@@ -9,14 +9,14 @@ from typing import Any
 
 import grpc
 import pytest
+from tests.resources import Resources, until_released
 
 from seqserve import AsyncClient, Client, Result, RetryPolicy
 from seqserve.errors import DeadlineExceeded, Overloaded
 from seqserve.results import StopReason
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
 
-from .babble import MAX_SOURCE, MAX_TARGET, NAME
-from .holdings import Holdings, until_given_back
+from .endless_model import MAX_SOURCE, MAX_TARGET, NAME
 from .process import PATIENCE_S, ServerProcess, until
 
 CALLS = 200
@@ -202,10 +202,10 @@ def test_calls_leave_nothing_behind(server: ServerProcess, client: Client) -> No
 
     # Pools of threads are started.
     use()
-    before = Holdings.of(server)
+    before = Resources.of(server)
     use()
     # There were more calls than threads that may be added.
-    until_given_back(server, before)
+    until_released(server, before)
 
 
 def counts(server: ServerProcess) -> dict[str, float]:

@@ -80,14 +80,14 @@ def test_a_request_without_it_decodes_as_a_version_without_it(client: Client) ->
 
 
 def test_in_a_batch_as_alone_beside_requests_without_it(client: Client) -> None:
-    asked = [(source, one) for source in SOURCES for one in (True, False)]
+    calls = [(source, shortlist) for source in SOURCES for shortlist in (True, False)]
 
     def decode(source: str, shortlist: bool) -> object:
         return client.generate(source, version=2, shortlist=shortlist).hypotheses
 
-    alone = [decode(*one) for one in asked]
-    with ThreadPoolExecutor(len(asked)) as pool:
-        assert list(pool.map(lambda one: decode(*one), asked)) == alone
+    alone = [decode(*call) for call in calls]
+    with ThreadPoolExecutor(len(calls)) as pool:
+        assert list(pool.map(lambda call: decode(*call), calls)) == alone
 
 
 def test_models_tell_which_version_has_one(client: Client) -> None:

@@ -102,13 +102,13 @@ def test_scores_and_attention_start_with_the_language(
 
 def test_beams_start_with_the_language(client: Client) -> None:
     """In one batch with requests that start otherwise, as alone."""
-    asked = {"source_language": "en", "beam_size": 3, "max_decoding_length": TOKENS}
+    options = {"source_language": "en", "beam_size": 3, "max_decoding_length": TOKENS}
     alone = [
-        client.generate(SOURCES[2], target_language=code, **asked).text for code in ("de", "en")
+        client.generate(SOURCES[2], target_language=code, **options).text for code in ("de", "en")
     ]
     assert alone[0] != alone[1]
     for code, text in zip(("de", "en"), alone, strict=True):
-        many = client.generate_many([SOURCES[2], *SOURCES], target_language=code, **asked)
+        many = client.generate_many([SOURCES[2], *SOURCES], target_language=code, **options)
         assert next(iter(many)).text == text
 
 

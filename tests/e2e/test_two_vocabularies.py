@@ -42,7 +42,7 @@ def client(theirs: tuple[Any, Path], tmp_path_factory: pytest.TempPathFactory) -
 
 
 def ids(text: str) -> list[int]:
-    """Gives the ids of words, which are their numbers, and the end token, which is 0."""
+    """Returns the ids of words, which are their numbers, and the end token, which is 0."""
     return [*(int(word[1:]) for word in text.split()), 0]
 
 

@@ -161,7 +161,7 @@ def run(code: str) -> str:
     """Runs code of the documentation and returns its output."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        exec(compile(code, "docs/protocols.md", "exec"), {})
+        exec(compile(code, "docs/api.md", "exec"), {})
     return printed.getvalue()
 
 

@@ -105,7 +105,7 @@ def theirs(package: Path, weights: dict[str, torch.Tensor], words: list[str]) ->
 
 
 def our_name(name: str) -> str:
-    """Gives our name of one of their weights."""
+    """Returns our name of one of their weights."""
     if name.startswith("decoder.fc_out."):
         return {"weight": "output_projection.weight", "bias": "logits_bias"}[name.split(".")[-1]]
     for theirs, ours in NAMES.items():

@@ -53,7 +53,7 @@ pytestmark = pytest.mark.parity
 
 
 def are_of_one_distribution(ours: Sequence[int], theirs: Sequence[int]) -> bool:
-    """Tells whether two samples of one size may come from one distribution.
+    """Returns whether two samples of one size may come from one distribution.
 
     By the chi-square test; it rejects 1 in 1000 pairs that do. The critical value is that of Wilson
     and Hilferty 1931, "The Distribution of Chi-Square".
@@ -146,7 +146,7 @@ class CTranslate2:
 
 
 def named(rows: Sequence[Sequence[int]]) -> list[list[str]]:
-    """Gives the names of tokens in CTranslate2."""
+    """Returns the names of tokens in CTranslate2."""
     return [[f"t{token}" for token in row] for row in rows]
 
 
@@ -410,7 +410,7 @@ class HuggingFace:
         )
 
     def outputs(self, found: Any) -> list[list[int]]:
-        """Gives the tokens between the begin token and the end token."""
+        """Returns the tokens between the begin token and the end token."""
         rows = [row[1:] for row in found.sequences.tolist()]
         return [row[: row.index(MARIAN.eos_id)] if MARIAN.eos_id in row else row for row in rows]
 

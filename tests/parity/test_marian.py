@@ -43,7 +43,7 @@ pytestmark = pytest.mark.marian
 
 
 def sources(count: int) -> list[str]:
-    """Gives single sentences, then two in a row."""
+    """Returns single sentences, then two in a row."""
     found = list(SENTENCES)
     for distance in range(1, len(SENTENCES)):
         others = SENTENCES[distance:] + SENTENCES[:distance]
@@ -53,7 +53,7 @@ def sources(count: int) -> list[str]:
 
 @torch.inference_mode()
 def scores(loaded: Loaded, texts: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
-    """Gives the log-probability of each token of forced targets, by torch."""
+    """Returns the log-probability of each token of forced targets, by torch."""
     found = []
     tokenizer, start = loaded.tokenizer, loaded.model.config.bos_id
     for text, target in zip(texts, targets, strict=True):

@@ -155,27 +155,27 @@ class Rig:
             answers=self.cache.version("m", 1),
         )
 
-    def ask(self, asked: Ask) -> None:
+    def ask(self, question: Ask) -> None:
         options = DecodingOptions(
-            max_decoding_length=asked.length,
-            time_limit_s=1e6 if asked.has_limit else float("inf"),
+            max_decoding_length=question.length,
+            time_limit_s=1e6 if question.has_limit else float("inf"),
         )
         spec = GenerateSpec(
-            source=[asked.source, 2],
+            source=[question.source, 2],
             options=options,
-            client_id=asked.client,
-            flow_id=asked.flow,
-            streamed=asked.streamed,
+            client_id=question.client,
+            flow_id=question.flow,
+            streamed=question.streamed,
         )
         call = CachedCall(self.model, spec)
         caller: Caller
 
         async def answer() -> Finished:
-            if asked.streamed:
+            if question.streamed:
                 async for tokens in call.progress():
                     caller.streamed += tokens
                 return call.result()
-            return await (call.finished_in_time() if asked.in_time else call.finished())
+            return await (call.finished_in_time() if question.in_time else call.finished())
 
         caller = Caller(spec, asyncio.get_running_loop().create_task(answer()))
         self.callers.append(caller)

@@ -12,8 +12,8 @@ from itertools import pairwise
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.reading import Reading
 from tests.reference import Reference
+from tests.reference_log_probs import ReferenceLogProbs
 from tests.unit.server.engine.requests import KeptRequest, keep
 
 from seqserve_model.transformer import Transformer
@@ -30,15 +30,13 @@ from seqserve_server.engine.request import Request
 from seqserve_server.engine.runtime import Runtime
 from seqserve_server.engine.worker import Worker
 
-EOS, WORDS = 2, 384
+EOS, VOCABULARY_SIZE = 2, 384
 MAX_SOURCE, MAX_TARGET = 24, 20
 PATIENCE_S = 60.0
 
 # The examples are the same in every run: two tokens may tie to within rounding somewhere among all
 # sources there are, and then torch and ONNX Runtime may each be right.
-SETTINGS = settings(
-    deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+SETTINGS = settings(derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +69,8 @@ class Arrival:
         return KeptRequest(spec)
 
 
-sources = st.lists(st.integers(4, WORDS - 1), max_size=MAX_SOURCE - 1).map(
-    lambda words: (*words, EOS)
+sources = st.lists(st.integers(4, VOCABULARY_SIZE - 1), max_size=MAX_SOURCE - 1).map(
+    lambda tokens: (*tokens, EOS)
 )
 arrivals = st.builds(
     Arrival,
@@ -126,7 +124,9 @@ class Oracle(Alone):
 
     def __init__(self, offline: Offline, model: Transformer) -> None:
         super().__init__(offline)
-        self.ought = cache(lambda source, options: Reference(Reading(model, list(source), options)))
+        self.ought = cache(
+            lambda source, options: Reference(ReferenceLogProbs(model, list(source), options))
+        )
 
     def check(self, arrival: Arrival, events: list[Event]) -> Finished:
         last = super().check(arrival, events)
@@ -291,7 +291,7 @@ def test_threads_decode_as_alone_and_leave_nothing_behind(
 
 def assert_worth_comparing(offline: Offline) -> None:
     """Rows of one and the same answer could be swapped unseen."""
-    answers = offline.decode([[word, word + 1, EOS] for word in range(4, 84)])
+    answers = offline.decode([[token, token + 1, EOS] for token in range(4, 84)])
     assert len({tuple(answer.best.token_ids) for answer in answers}) > 60
     lengths = {len(answer.best.token_ids) for answer in answers}
     assert len(lengths) > 5, "targets end at few places"
@@ -306,7 +306,7 @@ def test_answers_are_worth_comparing(tiny_offline: Offline) -> None:
 
 def test_rounded_answers_are_worth_comparing(rounded: Offline, tiny_offline: Offline) -> None:
     assert_worth_comparing(rounded)
-    sources = [[word, word + 1, EOS] for word in range(4, 84)]
+    sources = [[token, token + 1, EOS] for token in range(4, 84)]
     pairs = zip(rounded.decode(sources), tiny_offline.decode(sources), strict=True)
     assert all(one.best.score != other.best.score for one, other in pairs), "nothing is rounded"
 
@@ -317,5 +317,5 @@ def test_source_that_fails_leaves_the_others_alone(tiny_offline: Offline, oracle
         cancelled_after=None,
     )  # fmt: skip
     with pytest.raises(ServiceError):
-        tiny_offline.decode([[5, 6, EOS], [WORDS, 6, EOS], [7, EOS]])
+        tiny_offline.decode([[5, 6, EOS], [VOCABULARY_SIZE, 6, EOS], [7, EOS]])
     oracle.check(good, [tiny_offline.decode([list(good.source)], good.options)[0]])

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.examples import examples
 
 from seqserve_server.contract.errors import ModelNotFound, ModelNotLoaded, ModelUnavailable
 from seqserve_server.front.models.lifecycle import Control, ModelState, to_drain, to_load
@@ -197,7 +198,5 @@ class Rollouts(RuleBasedStateMachine):
             assert entry.control is not Control.UNLOADED
 
 
-Rollouts.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=30, deadline=None, derandomize=True
-)
+Rollouts.TestCase.settings = settings(examples(60), stateful_step_count=30)
 TestRollouts = Rollouts.TestCase

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.certificates import Certificates
+from tests.examples import examples
 
 from seqserve.auth import Scope, TokenEntry, digest_of
 from seqserve.errors import OptionError
@@ -29,11 +30,9 @@ from seqserve_server.front.security.auth_tokens import Tokens
 from seqserve_server.front.security.tls import certificates_of
 
 # Each example writes its files again.
-ANEW = settings(
-    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+ANEW = settings(examples(50), suppress_health_check=[HealthCheck.function_scoped_fixture])
 
-WILD = st.recursive(
+JSON_VALUES = st.recursive(
     st.one_of(
         st.none(),
         st.booleans(),
@@ -85,9 +84,9 @@ def change(draw: st.DrawFn, values: Any) -> None:
     if deed == "delete" and (last in values or isinstance(values, list)):
         del values[last]
     elif deed == "add" and isinstance(values, dict):
-        values[draw(st.text(max_size=5))] = draw(WILD)
+        values[draw(st.text(max_size=5))] = draw(JSON_VALUES)
     else:
-        values[last] = draw(WILD)
+        values[last] = draw(JSON_VALUES)
 
 
 def damaged(path: Path) -> st.SearchStrategy[bytes]:
@@ -146,7 +145,7 @@ def test_tokenizer(folder: Path) -> None:
     path = folder / "tokenizer.json"
 
     # The library is slow.
-    @settings(ANEW, max_examples=10)
+    @examples(10)
     @given(st.one_of(changed(path), damaged(path)))
     def check(content: bytes) -> None:
         path.write_bytes(content)
@@ -194,7 +193,7 @@ def test_tokens(tmp_path: Path) -> None:
     check()
 
 
-@settings(ANEW)
+@ANEW
 @given(
     st.lists(
         st.one_of(

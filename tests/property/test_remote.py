@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.unit.server.engine.fake_runtime import EOS, FakeRuntime, expected
 from tests.unit.server.front.engine_client.thread_host import ThreadHost
 
@@ -173,7 +174,7 @@ class Scenario:
             self.hosts[max(-1 - action.before, -len(self.hosts))].break_down()
 
 
-@settings(max_examples=120, deadline=None)
+@examples(120)
 @given(st.integers(1, 3), st.lists(actions, max_size=25))
 def test_every_request_ends_once(processes: int, plan: list[Action]) -> None:
     scenario = Scenario(processes)

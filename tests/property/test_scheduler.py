@@ -16,6 +16,7 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
+from tests.examples import examples
 
 from seqserve_server.contract.errors import Bound, Draining, QueueFull
 from seqserve_server.contract.limits import QueueLimits
@@ -305,4 +306,4 @@ class SchedulerMachine(RuleBasedStateMachine):
 
 
 TestScheduler = SchedulerMachine.TestCase
-TestScheduler.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestScheduler.settings = settings(examples(100), stateful_step_count=40)

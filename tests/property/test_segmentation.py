@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 from tests.unit.server.front.echo import byte_tokenizer, manifest
 
 from seqserve_server.contract.options import DecodingOptions
@@ -18,8 +19,8 @@ from seqserve_server.front.request.parts import Part, SourceReader
 from seqserve_server.front.request.splitting import Segmentation
 
 LIMIT = manifest().limits.max_source_length
-WORDS = ["Dr. ", "e.g. ", "3.5 ", "Hello", ". ", "! ", "\n", "\r\n", "\n\n", "\u2028", " ", "\t"]
-WORDS += [
+PIECES = ["Dr. ", "e.g. ", "3.5 ", "Hello", ". ", "! ", "\n", "\r\n", "\n\n", "\u2028", " ", "\t"]
+PIECES += [
     "。",
     "「はい。」",
     "、",
@@ -33,11 +34,13 @@ WORDS += [
     "안녕. ",
     "x" * 70,
 ]
-TEXTS = st.one_of(st.lists(st.sampled_from(WORDS)).map("".join), st.text())
+TEXTS = st.one_of(st.lists(st.sampled_from(PIECES)).map("".join), st.text())
 SEGMENTATIONS = st.builds(
     Segmentation,
     st.sampled_from([SegmentationMode.LINES, SegmentationMode.SENTENCES]),
     st.sampled_from(["en", "de", "ja", "ar"]),
+    # What was asked for; by default a lone sentence is not divided.
+    st.just(False),
 )
 
 
@@ -80,7 +83,7 @@ def test_answers_that_are_their_sources_join_to_the_text(
 
 
 @given(TEXTS.filter(str.strip), SEGMENTATIONS, st.data())
-@settings(max_examples=50)
+@examples(50)
 def test_white_space_between_any_answers_is_that_of_the_source(
     text: str, segmentation: Segmentation, data: st.DataObject
 ) -> None:

@@ -21,8 +21,8 @@ from typing import Any
 import grpc
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.e2e.holdings import anonymous_mb
 from tests.e2e.process import PATIENCE_S, ServerProcess, until
+from tests.resources import anonymous_mb
 
 from seqserve import AsyncClient, ModelState
 from seqserve.v1 import generation_pb2, generation_pb2_grpc
@@ -119,8 +119,8 @@ class Callers:
 
     async def batch(self, draw: random.Random, call: Call, given: dict[str, Any]) -> None:
         sources = [draw.choice(["", text(draw), text(draw)]) for _ in range(draw.randint(1, 12))]
-        asked = generation_pb2.GenerateBatchRequest(sources=sources, options=plain(draw))
-        response = await self._generation.GenerateBatch(asked, **given)
+        batch = generation_pb2.GenerateBatchRequest(sources=sources, options=plain(draw))
+        response = await self._generation.GenerateBatch(batch, **given)
         assert len(response.outcomes) == len(sources)
         call.count_outcomes(response.outcomes)
 
@@ -130,38 +130,38 @@ class Callers:
         requests[-1].source = draw.choice(["", "Nobody"])
 
         async def sent() -> AsyncIterator[generation_pb2.GenerateBulkRequest]:
-            for number, asked in enumerate(requests):
-                yield generation_pb2.GenerateBulkRequest(id=number, request=asked)
+            for number, each in enumerate(requests):
+                yield generation_pb2.GenerateBulkRequest(id=number, request=each)
 
         found = [each async for each in self._generation.GenerateBulk(sent(), **given)]
         assert sorted(each.id for each in found) == list(range(len(requests)))
         call.count_outcomes(each.outcome for each in found)
 
     async def score(self, draw: random.Random, call: Call, given: dict[str, Any]) -> None:
-        asked = generation_pb2.ScoreRequest(source=text(draw), target=text(draw))
-        await self._generation.Score(asked, **given)
+        pair = generation_pb2.ScoreRequest(source=text(draw), target=text(draw))
+        await self._generation.Score(pair, **given)
 
     async def attention(self, draw: random.Random, call: Call, given: dict[str, Any]) -> None:
-        asked = generation_pb2.AttentionRequest(source=text(draw), target=text(draw))
-        await self._generation.Attention(asked, **given)
+        pair = generation_pb2.AttentionRequest(source=text(draw), target=text(draw))
+        await self._generation.Attention(pair, **given)
 
     async def infer(self, draw: random.Random, call: Call, given: dict[str, Any]) -> None:
         texts = [text(draw) for _ in range(draw.randint(1, 6))]
         await self._inference.ModelInfer(tensor(draw, texts), **given)
 
     async def stream_infer(self, draw: random.Random, call: Call, given: dict[str, Any]) -> None:
-        asked = [tensor(draw, [draw.choice(["", text(draw)])]) for _ in range(3)]
-        for each in asked:
+        tensors = [tensor(draw, [draw.choice(["", text(draw)])]) for _ in range(3)]
+        for each in tensors:
             each.parameters["stream"].bool_param = draw.random() < 0.5
-        async for message in self._inference.ModelStreamInfer(iter_of(asked), **given):
+        async for message in self._inference.ModelStreamInfer(iter_of(tensors), **given):
             if message.error_message:
                 is_wrong = message.error_message.startswith("inputs.text")
                 call.failed[INVALID if is_wrong else FULL] += 1
 
     async def wrong(self, draw: random.Random, call: Call, given: dict[str, Any]) -> None:
-        asked = request(draw)
-        asked.source, asked.model = draw.choice([("", ""), ("a", "none"), ("a 1 " * 200, "")])
-        await self._generation.Generate(asked, **given)
+        invalid = request(draw)
+        invalid.source, invalid.model = draw.choice([("", ""), ("a", "none"), ("a 1 " * 200, "")])
+        await self._generation.Generate(invalid, **given)
 
     async def late(self, draw: random.Random, call: Call, given: dict[str, Any]) -> None:
         call.left = True
@@ -170,13 +170,13 @@ class Callers:
 
     async def given_up(self, draw: random.Random, call: Call, given: dict[str, Any]) -> None:
         call.left = True
-        asked = asyncio.ensure_future(self._drained(request(draw), given))
+        stream = asyncio.ensure_future(self._drained(request(draw), given))
         await asyncio.sleep(draw.random() / 20)
-        asked.cancel()
-        await asked
+        stream.cancel()
+        await stream
 
-    async def _drained(self, asked: Generate, given: dict[str, Any]) -> None:
-        async for _ in self._generation.GenerateStream(asked, **given):
+    async def _drained(self, sent: Generate, given: dict[str, Any]) -> None:
+        async for _ in self._generation.GenerateStream(sent, **given):
             pass
 
 
@@ -370,12 +370,12 @@ def check_counters(counters: Counters, calls: dict[str, Call], lines: list[Any])
     for code, counted in refused.items():
         ended = sum(line["code"] == code for line in lines)
         assert counted == ended + failed[code], (code, counted, ended, failed)
-    told = sum(line.get("generated_tokens", 0) for line in lines)
+    logged = sum(line.get("generated_tokens", 0) for line in lines)
     left = sum(call.left for call in calls.values())
     generated = total(counters, "generated_tokens_total")
     stopped = total(counters, "stop_total")
     # Some clients left after their answer was complete; it has at most three hypotheses.
-    assert 0 <= generated - told <= 3 * LONGEST * left
+    assert 0 <= generated - logged <= 3 * LONGEST * left
     hypotheses = sum(call.hypotheses for call in calls.values())
     gone = total(counters, "cancelled_total") + total(counters, "deadline_exceeded_total")
     assert gone <= left

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.holdings import TOLERANCE_MB, memory_mb
 from tests.e2e.process import ServerProcess, until
+from tests.resources import TOLERANCE_MB, memory_mb
 from tests.tiny import SENTENCES
 
 from seqserve import AsyncClient

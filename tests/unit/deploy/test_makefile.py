@@ -10,21 +10,17 @@ import pytest
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize(
-    ("verb", "size"), [("serve", "250 MB"), ("demo", "250 MB"), ("install", "1.8 GB")]
-)
-def test_downloads_are_told_with_their_size(verb: str, size: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("verb", ["serve", "demo", "install"])
+def test_downloads_are_announced(verb: str, tmp_path: Path) -> None:
     environments = [f"{name}={tmp_path / name}" for name in ("VENV", "SERVE_VENV")]
     command = ["make", "--dry-run", verb, *environments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    told = done.stdout.index(size)
-    assert done.stdout.rfind("echo", 0, told) >= 0
-    assert told < done.stdout.index("pip install")
+    assert 0 <= done.stdout.find("echo 'Installing ") < done.stdout.index("pip install")
 
 
-def test_nothing_is_told_where_nothing_is_downloaded(tmp_path: Path) -> None:
+def test_nothing_is_announced_where_nothing_is_downloaded(tmp_path: Path) -> None:
     (tmp_path / "SERVE_VENV").mkdir()
     (tmp_path / "SERVE_VENV" / ".ready").touch()
     command = ["make", "--dry-run", "serve", f"SERVE_VENV={tmp_path / 'SERVE_VENV'}"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "MB" not in done.stdout
+    assert "Installing" not in done.stdout

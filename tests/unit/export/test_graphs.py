@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 from tests.random_weights import random_model
-from tests.reading import Reading
 from tests.reference import Reference
+from tests.reference_log_probs import ReferenceLogProbs
 from tests.rounding import assert_close, path_terms, rounding
 from tests.step_graphs import steps_only
 
@@ -235,7 +235,7 @@ def test_exported_steps_equal_torch(
     folder = write_artifact(lambda: model, tiny_tokenizer, tmp_path, tiny_description, prove=None)
     ties = 0
     for source, answer in zip(make_sources(), answers_of(folder), strict=True):
-        ought = Reference(Reading(model, source, OPTIONS))
+        ought = Reference(ReferenceLogProbs(model, source, OPTIONS))
         if ought.margin < 1e-4:
             ties += 1
             continue
@@ -249,7 +249,7 @@ def test_exported_steps_equal_torch(
 def assert_integers_equal(model: Transformer, folder: Path) -> None:
     same, differences = 0, []
     for source, answer in zip(make_sources(), answers_of(folder), strict=True):
-        ought = Reference(Reading(model, source, OPTIONS)).answer.best
+        ought = Reference(ReferenceLogProbs(model, source, OPTIONS)).answer.best
         if answer.best.token_ids == ought.token_ids:
             assert answer.best.stop_reason is ought.stop_reason
             assert answer.best.score is not None

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.reading import Reading
 from tests.reference import Reference
+from tests.reference_log_probs import ReferenceLogProbs
 from tests.step_graphs import steps_only
 from tests.unit.export.test_graphs import (
     OPTIONS,
@@ -112,7 +112,7 @@ def test_exported_halves_equal_torch(
         folder = write_artifact(lambda: model, tiny_tokenizer, tmp_path, tiny_description, None)
     same = 0
     for source, answer in zip(make_sources(), answers_of(folder), strict=True):
-        ought = Reference(Reading(model, source, OPTIONS))
+        ought = Reference(ReferenceLogProbs(model, source, OPTIONS))
         if answer.best.token_ids == ought.answer.best.token_ids:
             same += 1
             # Of a dozen tokens.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -99,6 +99,7 @@ WORDS += ["_f_", "---", "***", ":", "[ ]", "!"]
 
 
 @given(st.lists(st.sampled_from(WORDS), min_size=1, max_size=5), st.booleans())
+@example(words=["_", "_", "b", "_", "_"], is_apart=False)
 @settings(max_examples=300)
 def test_the_reader_sees_the_translation(words: list[str], is_apart: bool) -> None:
     translation = (" " if is_apart else "").join(["x", *words])[2 if is_apart else 1 :]

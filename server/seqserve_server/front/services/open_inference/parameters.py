@@ -55,8 +55,7 @@ def options_of(parameters: Mapping[str, Parameter]) -> Options:
             # The log shows fields, and must not show a name that the client made up.
             raise InvalidRequest(
                 "parameters",
-                f"{name!r:.{MAX_NAME}} is no option of this call;"
-                " docs/protocols.md lists the options",
+                f"{name!r:.{MAX_NAME}} is no option of this call; docs/api.md lists the options",
             )
         # Every single-valued field is optional and so has presence; lists have none.
         if field.has_presence:

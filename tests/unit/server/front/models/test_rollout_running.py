@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.holdings import holdings
+from tests.resources import own_resources
 from tests.unit.server.engine.fake_runtime import EOS, FakeRuntime, make_manifest
 from tests.unit.server.front.engine_client.thread_host import ThreadHost
 
@@ -605,11 +605,11 @@ async def test_versions_that_come_and_go_leave_nothing_behind(tmp_path: Path) ->
         for _ in range(10):
             await watched.rollout.unload("m", 1)
             await watched.rollout.load("m", 1)
-        before = holdings()
+        before = own_resources()
         for _ in range(20):
             await watched.rollout.unload("m", 1)
             await watched.rollout.load("m", 1)
-        await until(lambda: holdings() <= before)
+        await until(lambda: own_resources() <= before)
 
 
 # ---- engines that fail

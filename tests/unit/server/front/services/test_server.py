@@ -15,7 +15,7 @@ from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from tests.certificates import Certificates
-from tests.holdings import holdings
+from tests.resources import own_resources
 from tests.unit.server.front.echo import PATIENCE_S, byte_tokenizer, manifest
 from tests.unit.server.front.service import (
     Service,
@@ -410,9 +410,9 @@ async def test_calls_leak_no_memory_files_or_tasks(service: Service) -> None:
     for _ in range(5):
         await _mixed(service)
     await until(lambda: service.engine.slots_in_use == 0)
-    before = holdings()
+    before = own_resources()
     for _ in range(50):
         await _mixed(service)
     await until(lambda: service.engine.slots_in_use == 0)
-    await until(lambda: holdings() <= before)
+    await until(lambda: own_resources() <= before)
     assert service.engine.queue_depth == 0

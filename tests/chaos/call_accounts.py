@@ -8,7 +8,7 @@ from collections import Counter
 from tests.e2e.process import PATIENCE_S, ServerProcess
 
 
-class Ledger:
+class CallAccounts:
     """Calls of a server that have ended since this was made, by status."""
 
     def __init__(self, server: ServerProcess) -> None:

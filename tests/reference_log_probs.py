@@ -19,7 +19,7 @@ Array = NDArray[np.float64]
 TokenIds = tuple[int, ...]
 
 
-class Reading:
+class ReferenceLogProbs:
     """The next-token probabilities of one request."""
 
     def __init__(self, model: Transformer, source: list[int], options: DecodingOptions) -> None:
@@ -37,18 +37,18 @@ class Reading:
         return torch.tensor([[self._model.config.bos_id, *output]])
 
     def token_scores(self, output: TokenIds) -> list[float]:
-        """Gives the log-probability of each token; NaN where it is forced."""
+        """Returns the log-probability of each token; NaN where it is forced."""
         free = range(len(self.forced), len(output))
         found = [float(self.log_probabilities(output[:n])[output[n]]) for n in free]
         return [math.nan for _ in output[: len(self.forced)]] + found
 
     def score(self, output: TokenIds) -> float:
-        """Gives the sum of the log-probabilities, forced tokens left out."""
+        """Returns the sum of the log-probabilities, forced tokens left out."""
         return math.fsum(score for score in self.token_scores(output) if not math.isnan(score))
 
     @torch.inference_mode()
     def _log_probabilities(self, output: TokenIds) -> Array:
-        """Gives the log-probability of each token after some, ``[V]``."""
+        """Returns the log-probability of each token after some, ``[V]``."""
         options = self.options
         if options.force_end_token and len(output) == options.max_decoding_length - 1:
             certain = np.full(self._model.config.vocabulary_size, -np.inf)

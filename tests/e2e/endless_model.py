@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from seqserve_export.artifact import Description
     from seqserve_server.contract.tokenizer import Tokenizer
 
-NAME = "babble"
+NAME = "endless"
 MAX_SOURCE = 64
 MAX_TARGET = 20_000
 """Some seconds of decoding; no test waits for the end."""
 
 
-def export_babble(repository: Path, tokenizer: Tokenizer, description: Description) -> Path:
-    """Exports ``babble/1``; its answers vary with the source and seldom end by themselves."""
+def export_endless(repository: Path, tokenizer: Tokenizer, description: Description) -> Path:
+    """Exports ``endless/1``; its answers vary with the source and seldom end by themselves."""
     import torch
     from tests.step_graphs import steps_only
 
@@ -47,3 +49,20 @@ def export_babble(repository: Path, tokenizer: Tokenizer, description: Descripti
     named = replace(description, name=NAME)
     with steps_only():
         return write_artifact(lambda: model, tokenizer, repository, named, prove=None)
+
+
+def copy_version(repository: Path, models: Path, version: int, **changes: Any) -> Path:
+    """Copies ``endless/1`` as another version, with some values of its manifest changed."""
+    folder = models / NAME / str(version)
+    shutil.copytree(repository / NAME / "1", folder)
+    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+    manifest |= {"version": version} | changes
+    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    return folder
+
+
+def tamper(file: Path) -> None:
+    """Changes a bit in the middle of a file."""
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)

@@ -17,7 +17,7 @@ _LENGTH = 40
 _PAUSE_S = 0.02
 
 
-class Bystander:
+class UnaffectedClient:
     """Repeats one request and checks that the answer and its scores stay the same."""
 
     def __init__(self, target: str, **options: Any) -> None:
@@ -28,7 +28,7 @@ class Bystander:
         self.durations_s: list[float] = []
         """Durations of its calls, in order, without the first."""
 
-    async def __aenter__(self) -> Bystander:
+    async def __aenter__(self) -> UnaffectedClient:
         self._expected = await self._client.generate(SOURCE, **self._options)
         self._asking = asyncio.create_task(self._ask())
         return self

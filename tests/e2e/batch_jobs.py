@@ -26,7 +26,7 @@ def lines(count: int, seed: int = 0) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class BatchJob:
     """One run of the command over a file."""
 
     source: Path
@@ -34,7 +34,7 @@ class Job:
     errors: Path
     process: subprocess.Popen[bytes]
 
-    def ended(self, timeout_s: float = 10 * PATIENCE_S) -> Job:
+    def ended(self, timeout_s: float = 10 * PATIENCE_S) -> BatchJob:
         """Waits for its end."""
         self.process.wait(timeout_s)
         return self
@@ -49,9 +49,9 @@ class Job:
 
 
 @contextmanager
-def jobs(
+def batch_jobs(
     target: str, folder: Path, count: int, *options: str, num_lines: int
-) -> Iterator[list[Job]]:
+) -> Iterator[list[BatchJob]]:
     """Runs jobs side by side; each second one takes its file by ``--file``.
 
     Args:
@@ -61,7 +61,7 @@ def jobs(
         options: Of the command.
         num_lines: Lines of each file.
     """
-    started: list[Job] = []
+    started: list[BatchJob] = []
     with ExitStack() as stack:
         for number in range(count):
             name = folder / f"job-{number}"
@@ -69,7 +69,7 @@ def jobs(
             source.write_text("\n".join(lines(num_lines, number)) + "\n")
             standard_input = stack.enter_context(source.open("rb"))
             given = ("--file", str(source)) if number % 2 else ()
-            job = Job(
+            job = BatchJob(
                 source=source,
                 target=name.with_suffix(".target"),
                 errors=name.with_suffix(".errors"),

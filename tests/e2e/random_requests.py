@@ -1,8 +1,8 @@
 """Random requests, drawn from the descriptors that a server gives by reflection.
 
-Every RPC is found by reflection and every field by its descriptor, so that what is new is tried the
-day it appears. Most of a wild request is as it should be, or else the first check would be the only
-one that is ever reached; one to four fields of it are not, or its bytes are not.
+Every RPC is found by reflection and every field by its descriptor, so that a new one is tried at
+once. Most fields of a request are valid, or else only the first check would ever be reached; one to
+four are random, or the bytes are damaged.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from seqserve.v1 import generation_pb2
 
 Strategy = st.SearchStrategy[Any]
 
-_MOST_WILD = 4
+_MOST_RANDOM = 4
 _MOST_DEPTH = 4
 _HEAVIEST = 8
 _TIMES = {True: (1, 1, 1, 2, 20), False: (1, 1, 1, 9, 550)}
@@ -38,7 +38,7 @@ _WORDS = ["The coffee", "Nobody", "</s>", "<unk>", "▁the", "a", "Grüße 🙂"
 
 _Kind = FieldDescriptor
 
-TAME: dict[tuple[str, int], list[Any]] = {
+VALID: dict[tuple[str, int], list[Any]] = {
     ("source", _Kind.TYPE_STRING): _WORDS[:2],
     ("sources", _Kind.TYPE_STRING): _WORDS,
     ("target", _Kind.TYPE_STRING): ["music.", ""],
@@ -168,7 +168,7 @@ def _is_map(field: FieldDescriptor) -> bool:
 
 
 @st.composite
-def _wild_field(draw: st.DrawFn, field: FieldDescriptor, depth: int) -> Any:
+def _random_field(draw: st.DrawFn, field: FieldDescriptor, depth: int) -> Any:
     if _is_map(field) and field.message_type is not None:
         key, value = (field.message_type.fields_by_name[name] for name in ("key", "value"))
         keys = (
@@ -184,14 +184,14 @@ def _wild_field(draw: st.DrawFn, field: FieldDescriptor, depth: int) -> Any:
     return few * draw(st.sampled_from(_TIMES[field.message_type is not None]))
 
 
-def _tame(field: FieldDescriptor, depth: int) -> Strategy | None:
+def _valid(field: FieldDescriptor, depth: int) -> Strategy | None:
     """Draws valid values; None if the field may be omitted."""
     # The name of a model may be omitted, that of a tensor may not.
-    choices = (TAME | dict([_TENSOR_NAME]) if depth else TAME).get((field.name, field.type))
+    choices = (VALID | dict([_TENSOR_NAME]) if depth else VALID).get((field.name, field.type))
     if choices is None:
         return None
     if field.message_type is not None:
-        one = _parts(field.message_type, depth + 1, wild=False)
+        one = _parts(field.message_type, depth + 1, is_random=False)
     else:
         one = st.sampled_from(choices)
     return one.map(lambda value: [value]) if field.is_repeated else one
@@ -209,21 +209,21 @@ def _size(kind: Descriptor | None) -> int:
 
 
 @cache
-def _parts(kind: Descriptor, depth: int = 0, wild: bool = True) -> Strategy:
+def _parts(kind: Descriptor, depth: int = 0, is_random: bool = True) -> Strategy:
     """Returns the fields of a message by name."""
 
     @st.composite
     def build(draw: st.DrawFn) -> dict[str, Any]:
-        tame = {
+        valid = {
             field.name: draw(strategy)
             for field in kind.fields
-            if (strategy := _tame(field, depth)) is not None
+            if (strategy := _valid(field, depth)) is not None
         }
-        if not wild or depth > _MOST_DEPTH or not kind.fields:
-            return tame
-        chosen = draw(st.lists(st.sampled_from(weighted(kind.fields)), max_size=_MOST_WILD))
-        return tame | {
-            field.name: draw(_wild_field(field, depth)) for field in dict.fromkeys(chosen)
+        if not is_random or depth > _MOST_DEPTH or not kind.fields:
+            return valid
+        chosen = draw(st.lists(st.sampled_from(weighted(kind.fields)), max_size=_MOST_RANDOM))
+        return valid | {
+            field.name: draw(_random_field(field, depth)) for field in dict.fromkeys(chosen)
         }
 
     return build()

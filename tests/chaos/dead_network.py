@@ -7,7 +7,7 @@ import asyncio
 _PIECE = 1 << 16
 
 
-class Relay:
+class Network:
     """Forwards bytes both ways until it is cut; then both ends stay open, and nothing moves.
 
     That is harder to notice than a cable that is pulled: whatever is sent is taken.
@@ -20,7 +20,7 @@ class Relay:
         self._tasks: set[asyncio.Task[None]] = set()
         self.target = ""
 
-    async def __aenter__(self) -> Relay:
+    async def __aenter__(self) -> Network:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         self.target = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self

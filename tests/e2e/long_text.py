@@ -1,4 +1,4 @@
-"""A text like a novel: headings, dialogue, abbreviations, blank lines, and no sentence twice."""
+"""A long text: headings, dialogue, abbreviations, blank lines, and no sentence twice."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ _WHO = ["Tom", "Mary", "Dr. Smith", "my friend", "the teacher", "Mr. Brown"]
 _DOES = ["read", "bought", "saw", "wanted", "forgot"]
 _WHAT = ["the book", "a film at 3.30", "an old car", "the letter", "the song"]
 _WHEN = ["today", "in the evening", "again", "with a smile"]
-_SAYS = ['"Really?" asked {}.', '{} said: "I know."', "{} was late, as usual."]
+_SPEECH = ['"Really?" asked {}.', '{} said: "I know."', "{} was late, as usual."]
 _PER_PARAGRAPH = 3
 
 
-def novel(num_sentences: int) -> tuple[str, list[str]]:
+def long_text(num_sentences: int) -> tuple[str, list[str]]:
     """Writes a text with about so many sentences; returns it and its sentences."""
-    told = [f"{a} {does} {b} {c}." for c, does, b, a in product(_WHEN, _DOES, _WHAT, _WHO)]
-    said = [form.format(who) for form in _SAYS for who in _WHO]
-    sentences = [each[0].upper() + each[1:] for each in islice([*said, *told], num_sentences)]
+    plain = [f"{a} {does} {b} {c}." for c, does, b, a in product(_WHEN, _DOES, _WHAT, _WHO)]
+    spoken = [form.format(who) for form in _SPEECH for who in _WHO]
+    sentences = [each[0].upper() + each[1:] for each in islice([*spoken, *plain], num_sentences)]
     lines: list[str] = []
     kept: list[str] = []
     for begin in range(0, len(sentences), _PER_PARAGRAPH):

@@ -1,4 +1,4 @@
-"""Measures what one caller can make a server hold, per option: ``python -m tests.holding_table``.
+"""Measures the memory that one caller can take, per option: ``python -m tests.memory_per_option``.
 
 Each row is a fresh server with the shipped models and default limits. The caller makes calls of one
 kind whose answers it does not read, until further ones wait for memory, a connection has no room
@@ -16,8 +16,8 @@ from typing import Any
 from google.protobuf.message import Message
 from tests.e2e.frames import END_STREAM, HELLO, NO_WINDOW, Kind, call, connected, frame, opened
 from tests.e2e.frames import message as encoded
-from tests.e2e.holdings import anonymous_mb
 from tests.e2e.process import ServerProcess
+from tests.resources import anonymous_mb
 
 from seqserve.v1 import generation_pb2
 
@@ -84,8 +84,8 @@ def measured(method: str, request: Message) -> str:
                 break
             if server.is_idle():
                 for stream in range(2 * begun + 1, 2 * (begun + AT_ONCE) + 1, 2):
-                    asked = frame(Kind.DATA, data, flags=END_STREAM, stream=stream)
-                    connection.sendall(opened(stream, call(**{":path": SERVICE + method})) + asked)
+                    body = frame(Kind.DATA, data, flags=END_STREAM, stream=stream)
+                    connection.sendall(opened(stream, call(**{":path": SERVICE + method})) + body)
                 begun += AT_ONCE
             held.measure()
         while not server.is_idle():

@@ -1,0 +1,176 @@
+"""What the pages name exists: files, tests, code, commands, options, metrics, defaults."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import importlib
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seqserve.command.table import COMMANDS
+from seqserve.options import flag_of
+from seqserve.variables import variable_of
+from seqserve_server.front.config import ServeOptions
+from seqserve_server.front.telemetry.metrics import Metrics
+
+ROOT = Path(__file__).parents[3]
+SERVER = ROOT / "server/seqserve_server"
+MODEL = ROOT / "model/seqserve_model"
+BASES = (ROOT, SERVER, MODEL, ROOT / "tests", ROOT / "tests/unit/model")
+"""Folders that pages may leave out of a path."""
+PAGES = sorted([*ROOT.glob("docs/**/*.md"), *ROOT.glob("[!.]*/README.md"), ROOT / "README.md"])
+TEXTS = {page.relative_to(ROOT).as_posix(): page.read_text(encoding="utf-8") for page in PAGES}
+FOREIGN_FLAGS = {
+    *("--build-arg", "--enable-feature", "--gpus", "--secret"),  # Docker, Prometheus
+    *("--strict", "--streaming"),  # pip-audit, perf_analyzer
+}
+FOREIGN_VARIABLES = {"SEQSERVE_IMAGE", "SEQSERVE_EXTRA", "SEQSERVE_MEMORY"}  # Compose
+FOREIGN_VARIABLES |= {"SEQSERVE_SOAK_S", "SEQSERVE_CHAOS_S"}  # tests
+
+pages = pytest.mark.parametrize("page", TEXTS)
+
+
+def find(name: str) -> Path | None:
+    """Finds the file that a page names."""
+    direct = (base / name for base in BASES if (base / name).exists())
+    return next(direct, None) or next(
+        (file for folder in ("tests", "model", "server") for file in (ROOT / folder).rglob(name)),
+        None,
+    )
+
+
+@functools.cache
+def help_of(verb: str, *words: str) -> str:
+    """Returns what ``seqserve VERB [WORD] --help`` prints."""
+    main = importlib.import_module(COMMANDS[verb].module).main
+    with contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.suppress(SystemExit):
+        main([*words, "--help"])
+    return shown.getvalue()
+
+
+def flags_of(text: str) -> set[str]:
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]+", text))
+
+
+def commands_of(text: str) -> Iterator[str]:
+    """The command lines of ``seqserve`` in a page's blocks, without their comments."""
+    for block in re.findall(r"```(?:console|sh)\n(.*?)```", text, re.DOTALL):
+        for line in block.replace("\\\n", " ").splitlines():
+            command = re.search(r"(?:^|&& |\| )(seqserve [^#|>]*)", line)
+            if command is not None:
+                yield command[1].strip()
+
+
+@pages
+def test_every_link_leads_to_a_file(page: str) -> None:
+    links = re.findall(r"\]\((?!https?:|#)([^)#\s]+)", TEXTS[page])
+    folder = (ROOT / page).parent
+    assert [link for link in links if not (folder / link).exists()] == []
+
+
+@pages
+def test_every_file_exists(page: str) -> None:
+    names = re.findall(r"`([\w/.-]*\w\.(?:py|proto|toml))[`:]", TEXTS[page])
+    assert [name for name in names if find(name) is None and name not in YOURS] == []
+
+
+YOURS = {"mine.toml"}
+"""Files that a reader makes."""
+
+
+@pages
+def test_every_proof_exists(page: str) -> None:
+    proofs = re.findall(r"`([\w/]*test_\w+\.py)::(test_\w+)`", TEXTS[page])
+    missing = [
+        f"{name}::{test}"
+        for name, test in proofs
+        if (file := find(name)) is None or f"def {test}(" not in file.read_text(encoding="utf-8")
+    ]
+    assert missing == []
+
+
+@pages
+def test_code_below_the_name_of_a_file_is_in_that_file(page: str) -> None:
+    shown = re.findall(r"^`(\w+\.py)`\n\n```python\n(.*?)```", TEXTS[page], re.M | re.DOTALL)
+    for file, code in shown:
+        written = [line.strip() for line in (MODEL / file).read_text("utf-8").splitlines()]
+        lines = [line.strip() for line in code.splitlines()]
+        places = range(len(written))
+        assert any(written[at : at + len(lines)] == lines for at in places), (file, code)
+
+
+@pages
+def test_every_command_takes_its_options(page: str) -> None:
+    for command in commands_of(TEXTS[page]):
+        _, verb, *rest = command.split()
+        words = rest[:1] if verb in ("models", "plot") and rest else []
+        assert flags_of(command) <= flags_of(help_of(verb, *words)), command
+
+
+@pages
+def test_every_option_and_variable_exists(page: str) -> None:
+    known = {flag for verb in COMMANDS for flag in flags_of(help_of(verb))} | FOREIGN_FLAGS
+    named = {flag for code in re.findall(r"`(--[^`]+)`", TEXTS[page]) for flag in flags_of(code)}
+    assert named <= known
+    variables = {variable_of(flag[2:].replace("-", "_")) for flag in known}
+    named = set(re.findall(r"SEQSERVE_[A-Z_]*[A-Z]", TEXTS[page]))
+    assert named <= variables | FOREIGN_VARIABLES | {"SEQSERVE_TOKEN"}
+
+
+@pages
+def test_every_metric_exists(page: str) -> None:
+    metrics = Metrics()
+    metrics.show_answers(int, int)
+    known = {
+        f"{family.name}_total" if family.type == "counter" else family.name
+        for family in metrics.registry.collect()
+    }
+    named = re.findall(r"(?<![:\w])seqserve_[a-z_]+(?![:\w./])", TEXTS[page])
+    packages = {path.name for path in ROOT.glob("*/seqserve_*")}
+    assert set(named) - packages <= known
+
+
+@pages
+def test_defaults_in_a_table_are_those_of_the_server(page: str) -> None:
+    defaults = {flag_of(f.name): getattr(ServeOptions(), f.name) for f in FIELDS}
+    for table in re.findall(r"(?:^\|.*\n)+", TEXTS[page], re.MULTILINE):
+        head, _, *rows = ([cell.strip() for cell in row.split("|")] for row in table.splitlines())
+        for row in rows if "default" in head else ():
+            flags = [flag for flag in re.findall(r"`(--[a-z-]+)`", "|".join(row))]
+            if len(flags) == 1 and (value := defaults.get(flags[0])) is not None:
+                assert row[head.index("default")].split()[0] == f"{value:,}".removesuffix(".0"), row
+
+
+FIELDS = dataclasses.fields(ServeOptions)
+
+
+def test_every_double_is_in_its_file() -> None:
+    rows = re.findall(
+        r"^\| (`.+?`.*?) \| (`[\w/.]+\.py`.*?) \|", TEXTS["tests/README.md"], re.MULTILINE
+    )
+    assert rows
+    for doubles, files in rows:
+        text = "".join(
+            (ROOT / "tests" / file).read_text("utf-8") for file in re.findall(r"[\w/]+\.py", files)
+        )
+        names = re.findall(r"`(\w+)(?:\(\))?`", doubles)
+        assert [name for name in names if name not in text] == [], files
+
+
+def test_every_picture_of_the_walk_is_shown() -> None:
+    walk = "".join(text for page, text in TEXTS.items() if page.startswith("docs/inside/"))
+    drawn = {path.name for path in (ROOT / "docs/inside").glob("*.svg")}
+    assert set(re.findall(r"\]\((\w+\.svg)\)", walk)) == drawn
+
+
+@pytest.mark.parametrize("process", ["front", "engine"])
+def test_the_picture_of_the_processes_has_their_folders(process: str) -> None:
+    picture = (ROOT / "docs/processes.svg").read_text(encoding="utf-8")
+    folders = {path.parent.name for path in (SERVER / process).glob("*/__init__.py")}
+    assert [name for name in folders if f">{name}/<" not in picture] == []
