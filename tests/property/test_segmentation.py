@@ -15,6 +15,7 @@ from seqserve_server.front.answer.joined import TextJoiner
 from seqserve_server.front.call.text_turns import at_once
 from seqserve_server.front.config import SegmentationMode
 from seqserve_server.front.request.languages import Affixes
+from seqserve_server.front.request.options import RequestOptions
 from seqserve_server.front.request.parts import Part, SourceReader
 from seqserve_server.front.request.splitting import Segmentation
 
@@ -55,7 +56,7 @@ OPTIONS = DecodingOptions(max_decoding_length=48)
 
 
 def divided(text: str, segmentation: Segmentation) -> list[Part]:
-    reader = SourceReader(MODEL, Affixes(), OPTIONS, segmentation=segmentation)
+    reader = SourceReader(MODEL, RequestOptions(OPTIONS, Affixes(), segmentation))
     return at_once(reader.read(text)).parts
 
 

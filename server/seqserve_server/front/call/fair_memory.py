@@ -43,11 +43,6 @@ class SharedBytes:
         self._held: Counter[str] = Counter()
         self.used = 0
 
-    @property
-    def max_per_caller(self) -> int:
-        """What a caller that is alone can hold."""
-        return int(self._total * self._share)
-
     def fits(self, caller: str, size: int) -> bool:
         """Tells whether a caller may hold so many more bytes."""
         free = self._total - self.used - size
@@ -89,15 +84,12 @@ class FairMemory:
     ) -> None:
         """Starts empty; ``bound`` is the reason of a refusal."""
         self._bound = bound
+        self.max_per_caller = int(max_bytes * caller_share)
+        """Most bytes that one caller can reserve."""
         self._held = SharedBytes(max_bytes, caller_share)
         self._requests = SharedBytes(int(max_bytes * _WAITING_PART), caller_share)
         # Of each caller the calls that wait, in their order; the callers in that of their turns.
         self._waiting: dict[str, deque[_Waiting]] = {}
-
-    @property
-    def max_per_caller(self) -> int:
-        """Most bytes that one caller can reserve."""
-        return self._held.max_per_caller
 
     @property
     def reserved_bytes(self) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from seqserve.errors import OptionError
 from seqserve_server.contract import errors
 from seqserve_server.contract.manifest import Manifest
-from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.engine_client.group import EngineGroup
@@ -44,8 +44,8 @@ class ServedModel:
     """Calls that were given this version; it stays loaded until they have ended."""
     answers: VersionAnswers | None = None
     """Its kept answers; None if none are kept."""
-    converted_options: dict[bytes, DecodingOptions] = field(default_factory=dict)
-    """Options of recent requests, as they were sent and as the engine takes them."""
+    known_options: dict[bytes, Any] = field(default_factory=dict)
+    """Options of recent requests, as they were sent and as they were read."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

@@ -10,7 +10,7 @@ import math
 import secrets
 from collections.abc import Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from google.protobuf import json_format
 from google.protobuf.message import Message
@@ -24,9 +24,9 @@ from seqserve_server.contract.options import DecodingOptions, Sampling
 from seqserve_server.contract.request import Priority
 from seqserve_server.contract.tokenizer import Tokenizer
 from seqserve_server.front.models.repository import ServedModel
-from seqserve_server.front.request.languages import affixes_of
+from seqserve_server.front.request.languages import Affixes, affixes_of
 from seqserve_server.front.request.rules import check_rules
-from seqserve_server.front.request.splitting import is_excluded
+from seqserve_server.front.request.splitting import Segmentation, is_excluded, segmentation_of
 from seqserve_server.front.request.terms import TokenIds, target_ids
 
 Options = generation_pb2.GenerationOptions
@@ -205,8 +205,18 @@ _MAX_BYTES = 128
 _MAX_ENTRIES = 256
 
 
-def read_options(options: Options, model: ServedModel) -> DecodingOptions:
-    """Checks the options of a request and converts them for the engine.
+class RequestOptions(NamedTuple):
+    """What the options of a request mean for a model."""
+
+    decoding: DecodingOptions
+    affixes: Affixes
+    """What the model reads and writes beside each source."""
+    segmentation: Segmentation | None
+    """How sources are divided; None for not at all."""
+
+
+def read_options(options: Options, model: ServedModel) -> RequestOptions:
+    """Checks the options of a request and converts them.
 
     Callers send the same options again and again, and the conversion takes a tenth of the time of a
     call; so the model keeps what they were converted to.
@@ -215,14 +225,18 @@ def read_options(options: Options, model: ServedModel) -> DecodingOptions:
         InvalidRequest: An option is wrong.
     """
     sent = options.SerializeToString()
-    decoding = model.converted_options.get(sent)
-    if decoding is None:
-        decoding = decoding_options(
-            options, model.manifest, model.tokenizer, model.engine.capacity.max_rows
-        )
-        # A random seed must be another one each time.
-        if len(sent) <= _MAX_BYTES and decoding.sampling is None:
-            if len(model.converted_options) >= _MAX_ENTRIES:
-                model.converted_options.clear()
-            model.converted_options[sent] = decoding
-    return decoding
+    known: RequestOptions | None = model.known_options.get(sent)
+    if known is not None:
+        return known
+    manifest, tokenizer = model.manifest, model.tokenizer
+    read = RequestOptions(
+        decoding_options(options, manifest, tokenizer, model.engine.capacity.max_rows),
+        affixes_of(options.source_language, options.target_language, manifest, tokenizer),
+        segmentation_of(options, manifest),
+    )
+    # A random seed must be another one each time.
+    if len(sent) <= _MAX_BYTES and read.decoding.sampling is None:
+        if len(model.known_options) >= _MAX_ENTRIES:
+            model.known_options.clear()
+        model.known_options[sent] = read
+    return read

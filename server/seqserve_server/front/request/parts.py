@@ -14,6 +14,7 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.front.call.text_turns import Steps
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.request.languages import Affixes
+from seqserve_server.front.request.options import RequestOptions
 from seqserve_server.front.request.splitting import Segmentation, Span, split, wrap
 from seqserve_server.front.request.terms import for_source
 
@@ -49,6 +50,8 @@ class Source:
 
     text: str
     parts: list[Part]
+    num_tokens: int
+    """Tokens of all parts."""
     is_divided: bool
     """Whether the answer has segments: where division was asked for, even if there is one part."""
 
@@ -62,11 +65,6 @@ class Source:
         return self.text[slice(*part.span)]
 
     @property
-    def num_tokens(self) -> int:
-        """Tokens of all parts."""
-        return sum(len(part.tokens) for part in self.parts)
-
-    @property
     def held_bytes(self) -> int:
         """Memory of the parts, without the text."""
         return _PART_BYTES * len(self.parts) + _TOKEN_BYTES * self.num_tokens
@@ -78,16 +76,13 @@ class SourceReader:
     def __init__(
         self,
         model: ServedModel,
-        affixes: Affixes,
-        options: DecodingOptions,
-        *,
+        options: RequestOptions,
         terms: Sequence[generation_pb2.Term] = (),
-        segmentation: Segmentation | None = None,
     ) -> None:
-        """Takes what all sources of a request share; without ``segmentation`` none is divided."""
+        """Takes what all sources of a request share; ``terms`` are as they were sent."""
         self._tokenizer, self._manifest = model.tokenizer, model.manifest
-        self._affixes, self._options, self._terms = affixes, options, terms
-        self._segmentation = segmentation
+        self._options, self._affixes, self._segmentation = options
+        self._terms = terms
         self.max_tokens = model.manifest.limits.max_source_length
         """Most tokens that the model reads."""
 
@@ -130,7 +125,7 @@ class SourceReader:
         _check_length("source", text, self.max_tokens, self._manifest, _TOO_LONG)
         part = self._part(Span(0, len(text)), text, self.tokens(text))
         self._check_tokens(part.tokens)
-        return Source(text, [part], is_divided=False)
+        return Source(text, [part], len(part.tokens), is_divided=False)
 
     def _divided(self, text: str, segmentation: Segmentation) -> Steps[Source]:
         if len(text) > MAX_CHARACTERS:
@@ -144,7 +139,8 @@ class SourceReader:
                         raise _too_much(f"more than {MAX_SEGMENTS:,} segments", f"{MAX_SEGMENTS:,}")
                     parts.append(part)
                     yield
-        source = Source(text, parts, is_divided=True)
+        num_tokens = sum(len(part.tokens) for part in parts)
+        source = Source(text, parts, num_tokens, is_divided=True)
         if segmentation.is_default and source.only:
             # Nobody asked for segments, and there is nothing to divide.
             return self._undivided(text)

@@ -15,10 +15,9 @@ from seqserve_server.front.call.fair_memory import MAX_WAIT_S
 from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.engine_client.refusals import QueueKey
 from seqserve_server.front.models.repository import ServedModel
-from seqserve_server.front.request.languages import Affixes, affixes_of
+from seqserve_server.front.request.languages import Affixes
 from seqserve_server.front.request.options import priority_of, read_options
 from seqserve_server.front.request.parts import Part, Source, SourceReader
-from seqserve_server.front.request.splitting import segmentation_of
 
 GenerateRequest: TypeAlias = generation_pb2.GenerateRequest | generation_pb2.GenerateBatchRequest
 
@@ -97,29 +96,22 @@ async def prepare(
     if not is_bulk:
         # First, so that a refusal costs little.
         model.engine.refusals.check(QueueKey(call.client_id, call.connection, priority))
-    sent, manifest = request.options, model.manifest
+    sent = request.options
     options = read_options(sent, model)
-    affixes = affixes_of(sent.source_language, sent.target_language, manifest, model.tokenizer)
-    reader = SourceReader(
-        model,
-        affixes,
-        options,
-        terms=sent.terms,
-        segmentation=segmentation_of(sent, manifest),
-    )
+    reader = SourceReader(model, options, sent.terms)
     prepared = Prepared(
         model=model,
         sources=await _sources(request, reader, call),
         sent_options=sent,
-        options=options,
-        affixes=affixes,
+        options=options.decoding,
+        affixes=options.affixes,
         priority=priority,
         is_bulk=is_bulk,
     )
     await call.reserve(
         prepared.answer_size,
         request,
-        max_wait_s=math.inf if is_bulk else min(MAX_WAIT_S, options.time_limit_s),
+        max_wait_s=math.inf if is_bulk else min(MAX_WAIT_S, prepared.options.time_limit_s),
         held_bytes=sum(
             source.held_bytes for source in prepared.sources if isinstance(source, Source)
         ),

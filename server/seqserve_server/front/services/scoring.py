@@ -19,7 +19,7 @@ from seqserve_server.front.call.server_call import ServerCall
 from seqserve_server.front.call.text_turns import Steps
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.request.languages import Affixes, affixes_of
-from seqserve_server.front.request.options import default_options
+from seqserve_server.front.request.options import RequestOptions, default_options
 from seqserve_server.front.request.parts import SourceReader, target_tokens
 
 MAX_CHARACTERS = MAX_TOKENS = 100_000
@@ -116,7 +116,8 @@ def _affixes(model: ServedModel, request: _AnyRequest) -> Affixes:
 async def _source_tokens(
     model: ServedModel, request: _Request, affixes: Affixes, call: ServerCall
 ) -> list[int]:
-    reader = SourceReader(model, affixes, default_options(model.manifest))
+    options = RequestOptions(default_options(model.manifest), affixes, segmentation=None)
+    reader = SourceReader(model, options)
     source = await call.read(reader.read(request.source), request, len(request.source))
     [part] = source.parts
     call.facts["source_tokens"] = len(part.tokens)

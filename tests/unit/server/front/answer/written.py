@@ -40,7 +40,7 @@ def written(
     sent = generation_pb2.GenerationOptions(**sent_options)
     options = DecodingOptions(max_decoding_length=48)
     part = Part(Span(0, len(text)), tokens, options, sent.terms)
-    source = Source(text, [part], is_divided=False)
+    source = Source(text, [part], len(tokens), is_divided=False)
     prepared = Prepared(
         model=model,
         sources=[source],

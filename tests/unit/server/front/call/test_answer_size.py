@@ -25,6 +25,7 @@ from seqserve_server.front.call.text_turns import at_once
 from seqserve_server.front.config import SegmentationMode
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.request.languages import Affixes
+from seqserve_server.front.request.options import RequestOptions
 from seqserve_server.front.request.parts import SourceReader
 from seqserve_server.front.request.splitting import Segmentation
 
@@ -130,9 +131,8 @@ def test_the_answer_to_a_text_in_segments_is_not_larger_than_estimated(
     )
     response = answer(options, 20, token)
 
-    reader = SourceReader(
-        MODEL, Affixes(), options, segmentation=Segmentation(SegmentationMode.LINES)
-    )
+    lines_alone = Segmentation(SegmentationMode.LINES)
+    reader = SourceReader(MODEL, RequestOptions(options, Affixes(), lines_alone))
     source = at_once(reader.read(text))
     joined = JoinedAnswer(source, MODEL.manifest)
     for part in source.parts:

@@ -15,6 +15,7 @@ from seqserve_server.front.config import SegmentationMode
 from seqserve_server.front.engine_client.group import EngineGroup
 from seqserve_server.front.models.repository import ServedModel
 from seqserve_server.front.request.languages import Affixes
+from seqserve_server.front.request.options import RequestOptions
 from seqserve_server.front.request.parts import SourceReader, target_tokens
 from seqserve_server.front.request.splitting import Segmentation
 
@@ -29,7 +30,7 @@ OPTIONS = DecodingOptions(max_decoding_length=MAX_TARGET)
 
 def reader(affixes: Affixes | None = None, mode: SegmentationMode | None = None) -> SourceReader:
     segmentation = Segmentation(mode) if mode else None
-    return SourceReader(MODEL, affixes or Affixes(), OPTIONS, segmentation=segmentation)
+    return SourceReader(MODEL, RequestOptions(OPTIONS, affixes or Affixes(), segmentation))
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,7 @@ def test_a_target_may_be_empty_and_has_a_longest_length() -> None:
 @pytest.mark.parametrize("is_default", [False, True])
 def test_a_lone_sentence_is_divided_only_where_that_was_asked_for(is_default: bool) -> None:
     sentences = Segmentation(SegmentationMode.SENTENCES, is_default=is_default)
-    reader = SourceReader(MODEL, Affixes(), OPTIONS, segmentation=sentences)
+    reader = SourceReader(MODEL, RequestOptions(OPTIONS, Affixes(), sentences))
     alone = at_once(reader.read(" It rains. "))
     assert alone.is_divided is not is_default
     assert alone.text_of(alone.parts[0]) == (" It rains. " if is_default else "It rains.")

@@ -33,9 +33,9 @@ def test_equal_options_are_converted_once() -> None:
     served = model()
     sent = Options(beam_size=3, target_prefix="ab")
     first = read_options(sent, served)
-    assert first == decoding_options(sent, served.manifest, served.tokenizer, 8)
+    assert first.decoding == decoding_options(sent, served.manifest, served.tokenizer, 8)
     assert read_options(Options(beam_size=3, target_prefix="ab"), served) is first
-    assert read_options(Options(beam_size=2, target_prefix="ab"), served).beam_size == 2
+    assert read_options(Options(beam_size=2, target_prefix="ab"), served).decoding.beam_size == 2
 
 
 def test_each_model_has_options_of_its_own() -> None:
@@ -44,7 +44,7 @@ def test_each_model_has_options_of_its_own() -> None:
 
 def test_a_random_seed_differs_each_time() -> None:
     served = model()
-    samplings = {read_options(Options(top_k=5), served).sampling for _ in range(4)}
+    samplings = {read_options(Options(top_k=5), served).decoding.sampling for _ in range(4)}
     assert len(samplings) == 4
 
 
@@ -60,5 +60,5 @@ def test_the_cache_is_bounded() -> None:
     for number in range(600):
         read_options(Options(length_penalty=number / 600), served)
     read_options(Options(stop_sequences=["x" * 200]), served)
-    assert len(served.converted_options) <= 256
-    assert max(map(len, served.converted_options)) <= 128
+    assert len(served.known_options) <= 256
+    assert max(map(len, served.known_options)) <= 128
