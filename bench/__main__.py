@@ -29,7 +29,8 @@ from bench.scenarios import (
     scaling,
     shortlist,
 )
-from bench.tables import Table, document, fill_page
+from bench.tables import Table, document, fill_page, marker
+from bench.turns import speed_table
 from seqserve_plot.bench import draw
 from seqserve_plot.picture import save
 from seqserve_server.front.cores import available_cores
@@ -77,7 +78,7 @@ _PARTS = {
     "sentences": _Part(
         "the shipped model on real sentences, greedy, beside the other engines",
         offline.sentences,
-        offline.sentences_tables,
+        lambda report: [speed_table("the shipped small model; rows on each core", report)],
     ),
     "decoding": _Part(
         "beams and samples, with the shipped model and with one of Marian's base shape",
@@ -87,7 +88,7 @@ _PARTS = {
     "marian": _Part(
         f"a model of Marian's base shape, random weights, {offline.LENGTH} target tokens",
         offline.marian,
-        offline.marian_tables,
+        lambda report: [speed_table("Marian base shape; rows on each core", report)],
     ),
     "online": _Part(
         "latency by requests a second, beside batch servers on other engines",
@@ -148,7 +149,7 @@ _PARTS = {
 def main() -> int:
     """Runs the requested parts, or writes the tables of a report into the page."""
     options = _options()
-    report: Report = json.loads(options.report.read_text()) if options.report.exists() else {}
+    report = _read(options.report)
     if options.page:
         return _write_page(report, options)
     torch.set_num_threads(available_cores())
@@ -160,7 +161,7 @@ def main() -> int:
         report[name] = part.measure(options.rounds)
         # Parts that are left out keep the numbers and the provenance of an earlier run.
         report.setdefault("provenance", {})[name] = asdict(provenance)
-        options.report.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        _write(report, options.report)
         print(f"\n{name}: {part.text}\n\n{_document(report, name)}", flush=True)
     if all(name in report for name, part in _PARTS.items() if not part.is_apart):
         picture = options.report.with_suffix(".svg")
@@ -171,19 +172,35 @@ def main() -> int:
     return 0
 
 
+def _read(path: Path) -> Report:
+    report: Report = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return report
+
+
+def _write(report: Report, path: Path) -> None:
+    path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+
+
 def _document(report: Report, name: str) -> str:
     provenance = Provenance(**report["provenance"][name])
     return document(_PARTS[name].tables(report[name]), provenance.signature)
 
 
 def _write_page(report: Report, options: argparse.Namespace) -> int:
-    names = [name for name in options.parts if name in report]
+    """Writes tables into a page, and their numbers beside it, as ``docs/benchmarks.json``."""
+    page = options.page.read_text(encoding="utf-8")
+    names = [name for name in options.parts if name in report and marker(name) in page]
     if not names:
         raise SystemExit(f"{options.report}: has none of these parts; `python -m bench` writes it")
     texts = {name: _document(report, name) for name in names}
-    page = options.page.read_text(encoding="utf-8")
     options.page.write_text(fill_page(page, texts), encoding="utf-8")
-    print(f"written: {options.page}, its tables of {', '.join(names)}")
+    path = options.page.with_suffix(".json")
+    numbers = _read(path)
+    for name in names:
+        numbers[name] = report[name]
+        numbers.setdefault("provenance", {})[name] = report["provenance"][name]
+    _write(numbers, path)
+    print(f"written: {options.page}, its tables of {', '.join(names)}, and {path}")
     return 0
 
 
@@ -219,8 +236,8 @@ def _options() -> argparse.Namespace:
         nargs="?",
         const=_PAGE,
         metavar="FILE",
-        help="write the tables of the report's parts between the markers of a page, and measure"
-        f" nothing; {_PAGE} where no file is named",
+        help="write the tables of the report's parts between the markers of a page, and their"
+        f" numbers beside it; measure nothing; {_PAGE} where no file is named",
     )
     options = parser.parse_args()
     if unknown := set(options.parts) - _PARTS.keys():

@@ -35,7 +35,7 @@ _FAINT = 1e-6
 
 
 def write(artifact: Path, repository: Path) -> dict[str, Path]:
-    """Exports the larger model at both precisions, unproven; its tokenizer is that of the model.
+    """Exports the larger model at both precisions, unproven, with the model's tokenizer.
 
     Args:
         artifact: The shipped model, at fp32.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -55,14 +54,16 @@ def document(tables: Iterable[Table], signature: str) -> str:
     return "\n".join([*map(str, tables), f"`{signature}`\n"])
 
 
-def fill_page(page: str, texts: Mapping[str, str]) -> str:
-    """Replaces what stands between the markers of some parts; the rest of the page stays.
+def marker(name: str) -> str:
+    """Returns the line of a page above the tables of a part; ``<!-- end -->`` stands below."""
+    return f"<!-- bench {name} -->\n"
 
-    Args:
-        page: Markdown with ``<!-- bench PART -->`` and ``<!-- end -->`` around each part's tables.
-        texts: By the name of the part; a part that the page does not have is left out.
-    """
+
+def fill_page(page: str, texts: Mapping[str, str]) -> str:
+    """Replaces what stands between the markers of parts, by their names; the rest stays."""
     for name, text in texts.items():
-        marked = re.compile(rf"(<!-- bench {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
-        page = marked.sub(lambda match: f"{match[1]}\n{text}\n{match[2]}", page)  # noqa: B023
+        before, begin, rest = page.partition(marker(name))
+        _, end, after = rest.partition("<!-- end -->")
+        if begin and end:
+            page = f"{before}{begin}\n{text}\n{end}{after}"
     return page

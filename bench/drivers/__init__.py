@@ -20,7 +20,7 @@ class Closing:
     """Is closed at the end of its ``with`` statement."""
 
     def close(self) -> None:
-        """Gives back processes, threads and memory."""
+        """Releases processes, threads and memory."""
 
     def __enter__(self) -> Self:
         """Returns the object itself."""

@@ -215,7 +215,7 @@ def _set_self_attention(spec: Any, attention: MultiHeadAttention, norm: nn.Modul
 
 
 def _set_scale(spec: Any, attention: MultiHeadAttention) -> None:
-    # Else it takes heads to be as wide as the model together, which those of T5 need not be.
+    # Else it takes heads to be as wide as the model together, which T5's need not be.
     spec.queries_scale = (attention.query.out_features // attention.heads) ** -0.5
 
 

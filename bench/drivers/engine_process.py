@@ -36,6 +36,11 @@ class LoopRun:
     outside_s: float = 0.0
     """The part of it that was spent outside ONNX Runtime."""
 
+    @property
+    def tokens_per_s(self) -> float:
+        """Speed on the clock."""
+        return self.tokens / self.wall_s
+
 
 class EngineProcess(Closing):
     """An engine in a process of its own."""

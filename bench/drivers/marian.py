@@ -32,7 +32,7 @@ class MarianModel:
     models: dict[str, Path]
     """By precision, ``fp32`` and ``int8``."""
     length_factor: float = 3.0
-    """Most target tokens, times those of the source; Marian's default."""
+    """Most target tokens, in tokens of the source; Marian's default."""
 
     def options(self, precision: str, *, has_shortlist: bool, rows: int) -> list[str]:
         """Returns the options of Marian's greedy search, one thread, some rows at a time."""

@@ -56,7 +56,7 @@ def batch_server(name: str, *arguments: object, delay_ms: float) -> Server:
 class ServerProcess(Closing):
     """A server that prints ``ready on <address>`` once it serves; stopped on exit.
 
-    What it costs is that of the process and of its children together: ours has one for each engine.
+    Its costs include its children's: ours has a child for each engine.
 
     Attributes:
         address: Host and port.

@@ -1,10 +1,13 @@
-"""Latency statistics: percentiles, the share in time, and the highest rate that holds."""
+"""Latencies of a server: percentiles, the share in time, and the highest rate that holds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+import statistics
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,3 +111,127 @@ def highest_rate(points: Sequence[tuple[float, float]], limit_s: float) -> Highe
             return HighestRate(held[0] + share * (rate - held[0]), is_bound=False)
         held = rate, latency_s
     return HighestRate(held[0] if held else 0.0, is_bound=held is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One turn of a server."""
+
+    answers: list[Answer]
+    seconds: float
+    """How long requests were sent."""
+    generator_cpu_share: float
+    """CPU seconds of the load generator a second."""
+
+    @property
+    def total(self) -> Quantiles:
+        """Times of complete answers."""
+        return Quantiles.of([answer.total_s for answer in self.answers])
+
+    @property
+    def first(self) -> Quantiles:
+        """Times of first messages."""
+        return Quantiles.of([answer.first_s for answer in self.answers])
+
+    @property
+    def sent(self) -> Quantiles:
+        """How late the load generator was."""
+        return Quantiles.of([answer.sent_s for answer in self.answers])
+
+    @property
+    def served_per_s(self) -> float:
+        """Answers by the time from the beginning to the last of them."""
+        return served_rate(self.answers, self.seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """All measurements of one way to call one server."""
+
+    name: str
+    unloaded: list[Run] = field(default_factory=list)
+    """One request at a time."""
+    full: list[Run] = field(default_factory=list)
+    """As many in flight as keep all cores busy."""
+    points: dict[float, list[Run]] = field(default_factory=dict)
+    """By the share of the base's capacity."""
+
+    @property
+    def capacity(self) -> float:
+        """Requests per second that the server answers when all its cores are busy."""
+        return statistics.median(steady_rate(run.answers, run.seconds) for run in self.full)
+
+    @property
+    def unloaded_s(self) -> float:
+        """Median time of a complete answer with one request at a time."""
+        return _median(self.unloaded, lambda run: run.total.p50)
+
+    def figures(self, capacity_per_s: float, slo_s: float) -> dict[str, Any]:
+        """Computes medians over the rounds, in milliseconds and per second.
+
+        Counts are sums, and the load generator's share of a core is the largest.
+
+        Args:
+            capacity_per_s: What shares of a rate are shares of.
+            slo_s: Within which an answer is in time.
+
+        Returns:
+            Values for JSON; None stands for a time that is infinite, since too many requests
+            failed.
+        """
+        answers = [answer for run in self.full for answer in run.answers]
+        rates = [(share * capacity_per_s, runs) for share, runs in self.points.items()]
+
+        def highest(latency_s: Callable[[Run], float]) -> dict[str, Any]:
+            points = [(rate, _median(runs, latency_s)) for rate, runs in rates]
+            return asdict(highest_rate(points, slo_s))
+
+        return {
+            "name": self.name,
+            "unloaded_ms": 1e3 * self.unloaded_s,
+            "unloaded_first_ms": _ms(_median(self.unloaded, lambda run: run.first.p50)),
+            "capacity_per_s": self.capacity,
+            "tokens_per_answer": sum(answer.tokens for answer in answers)
+            / max(1, sum(not answer.error for answer in answers)),
+            "highest_rate": highest(lambda run: run.total.p99),
+            "highest_rate_first": highest(lambda run: run.first.p99),
+            "points": [
+                {"share": share, "rate_per_s": share * capacity_per_s, **_point(runs, slo_s)}
+                for share, runs in self.points.items()
+            ],
+        }
+
+
+def _point(runs: Sequence[Run], slo_s: float) -> dict[str, Any]:
+    answers = [answer for run in runs for answer in run.answers]
+    seconds = sum(run.seconds for run in runs)
+    within = share_within(answers, slo_s)
+    return {
+        "requests": len(answers),
+        "total_ms": _quantiles(runs, lambda run: run.total),
+        "total_p99_ms_rounds": [_ms(run.total.p99) for run in runs],
+        "first_ms": _quantiles(runs, lambda run: run.first),
+        "served_per_s": _median(runs, lambda run: run.served_per_s),
+        "within_slo": within,
+        "goodput_per_s": within * len(answers) / seconds,
+        "errors": dict(Counter(answer.error for answer in answers if answer.error)),
+        "generator_late_ms": _quantiles(runs, lambda run: run.sent),
+        "generator_cpu_share": max(run.generator_cpu_share for run in runs),
+    }
+
+
+def _median(runs: Sequence[Run], figure: Callable[[Run], float]) -> float:
+    return statistics.median(map(figure, runs))
+
+
+def _quantiles(runs: Sequence[Run], time: Callable[[Run], Quantiles]) -> dict[str, float | None]:
+    times = [time(run) for run in runs]
+    return {
+        name: _ms(statistics.median(getattr(one, name) for one in times))
+        for name in ("p50", "p90", "p99")
+    }
+
+
+def _ms(seconds: float) -> float | None:
+    """Makes milliseconds; JSON has no infinity."""
+    return None if math.isinf(seconds) else 1e3 * seconds

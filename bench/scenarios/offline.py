@@ -1,8 +1,8 @@
 """Tokens per second beside other engines, on the same weights in one run, without gRPC.
 
 The shipped model decodes everyday sentences to their end tokens. The larger one has random weights,
-and decodes a fixed number of target tokens: its speed is that of a translation model of the
-usual size. Every engine has the same number of rows in flight on each core.
+and decodes a fixed number of target tokens, as fast as a translation model of the usual size. Every
+engine has the same number of rows in flight on each core.
 """
 
 from __future__ import annotations
@@ -206,16 +206,6 @@ def _ways(weights: Weights, case: Case, rounds: int) -> list[dict[str, Any]]:
         table = compare(builds(weights, way), way.sources, way.rows, rounds, may_differ=drawn)
         tables.append(table | {"name": name})
     return tables
-
-
-def sentences_tables(report: list[dict[str, Any]]) -> list[Table]:
-    """Lays out what :func:`sentences` returned."""
-    return [speed_table("the shipped small model, real sentences; rows on each core", report)]
-
-
-def marian_tables(report: list[dict[str, Any]]) -> list[Table]:
-    """Lays out what :func:`marian` returned."""
-    return [speed_table(f"Marian base shape, {LENGTH} target tokens; rows on each core", report)]
 
 
 def decoding_tables(report: dict[str, list[dict[str, Any]]]) -> list[Table]:

@@ -15,17 +15,18 @@ from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import uvloop
 
 from bench.drivers.server_process import Server, ServerProcess, batch_server, seqserve_server
 from bench.load.generator import Caller, check_answers, closed_loop, draw_for, open_loop, poisson
-from bench.load.latency import Answer
-from bench.load.series import Run, Series
+from bench.load.latency import Answer, Run, Series
 from bench.sentences import everyday
 from bench.tables import Table
 from seqserve_server.contract.manifest import Manifest
+
+T = TypeVar("T")
 
 # Enough that a full batch runs on each core while another one fills.
 _IN_FLIGHT = 128
@@ -112,25 +113,28 @@ async def _measured(
     servers: dict[str, ServerProcess], sentences: Sequence[str], plan: Plan
 ) -> list[Series]:
     async with AsyncExitStack() as stack:
-        series: list[Series] = []
+        callers: list[tuple[Series, Caller]] = []
         for name, server in servers.items():
-            for streamed in (False,) if series else (False, True):
+            for streamed in (False,) if callers else (False, True):
                 caller = Caller(server.address, streamed=streamed)
                 await stack.enter_async_context(caller)
-                series.append(Series(name + " streamed" * streamed, caller))
-        for one in series:
-            # Unmeasured: what is allocated or compiled at first use.
-            await closed_loop(one.caller, sentences, _IN_FLIGHT)
-        await _closed_rounds(series, sentences, plan)
-        await _open_rounds(series, sentences, plan)
-    return series
+                callers.append((Series(name + " streamed" * streamed), caller))
+        for _, caller in callers:
+            # Unmeasured: allocations and compilations of the first use.
+            await closed_loop(caller, sentences, _IN_FLIGHT)
+        await _closed_rounds(callers, sentences, plan)
+        series = [series for series, _ in callers]
+        await _open_rounds(callers, sentences, plan, _base(series, plan).capacity)
+        return series
 
 
-async def _closed_rounds(series: Sequence[Series], sentences: Sequence[str], plan: Plan) -> None:
+async def _closed_rounds(
+    callers: Sequence[tuple[Series, Caller]], sentences: Sequence[str], plan: Plan
+) -> None:
     for round_ in range(plan.rounds):
-        for one in in_turn(series, round_):
-            one.unloaded.append(await _closed_run(one.caller, sentences, 1, plan))
-            one.full.append(await _closed_run(one.caller, sentences, _IN_FLIGHT, plan))
+        for series, caller in in_turn(callers, round_):
+            series.unloaded.append(await _closed_run(caller, sentences, 1, plan))
+            series.full.append(await _closed_run(caller, sentences, _IN_FLIGHT, plan))
 
 
 async def _closed_run(caller: Caller, sentences: Sequence[str], in_flight: int, plan: Plan) -> Run:
@@ -140,15 +144,19 @@ async def _closed_run(caller: Caller, sentences: Sequence[str], in_flight: int, 
     return run
 
 
-async def _open_rounds(series: Sequence[Series], sentences: Sequence[str], plan: Plan) -> None:
-    capacity = _base(series, plan).capacity
+async def _open_rounds(
+    callers: Sequence[tuple[Series, Caller]],
+    sentences: Sequence[str],
+    plan: Plan,
+    capacity_per_s: float,
+) -> None:
     for round_ in range(plan.rounds):
         for share in plan.shares:
             seed = f"{plan.seed} {round_} {share}"
-            arrivals = poisson(share * capacity, plan.seconds, sentences, seed)
-            for one in in_turn(series, round_):
-                run = await _timed(open_loop(one.caller, arrivals, plan.timeout_s), plan)
-                one.points.setdefault(share, []).append(run)
+            arrivals = poisson(share * capacity_per_s, plan.seconds, sentences, seed)
+            for series, caller in in_turn(callers, round_):
+                run = await _timed(open_loop(caller, arrivals, plan.timeout_s), plan)
+                series.points.setdefault(share, []).append(run)
 
 
 async def _timed(load: Coroutine[Any, Any, list[Answer]], plan: Plan) -> Run:
@@ -158,10 +166,10 @@ async def _timed(load: Coroutine[Any, Any, list[Answer]], plan: Plan) -> Run:
     return Run(answers, plan.seconds, cpu_s / wall_s)
 
 
-def in_turn(series: Sequence[Series], round_: int) -> list[Series]:
+def in_turn(servers: Sequence[T], round_: int) -> list[T]:
     """Lets another one begin each round, so that none always comes after the same."""
-    first = round_ % len(series)
-    return [*series[first:], *series[:first]]
+    first = round_ % len(servers)
+    return [*servers[first:], *servers[:first]]
 
 
 def _base(series: Sequence[Series], plan: Plan) -> Series:

@@ -44,18 +44,6 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Start:
-    """One start of a server."""
-
-    ready_s: float
-    """From the start of the process until it serves; its files are in the system's cache."""
-    ready_bytes: int
-    """Resident then, over all processes of the server, what they share counted once."""
-    loaded_bytes: int
-    """Resident once all slots have been in use."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerRun:
     """One decoding of all sources through gRPC."""
 
@@ -115,22 +103,24 @@ def measure(artifact: Path, plan: Plan) -> dict[str, Any]:
         "requests": len(texts),
         **throughput(rounds, len(texts)),
         "start": {
-            "ready_s": spread([start.ready_s for start in starts]),
-            "ready_mb": spread([start.ready_bytes / _MB for start in starts]),
-            "loaded_mb": spread([start.loaded_bytes / _MB for start in starts]),
+            name: spread([start[name] for start in starts])
+            for name in ("ready_s", "ready_mb", "loaded_mb")
         },
     }
 
 
-def _start(command: Server, log: Path, texts: Sequence[str], plan: Plan) -> Start:
+def _start(command: Server, log: Path, texts: Sequence[str], plan: Plan) -> dict[str, float]:
+    """Measures one start; what processes of the server share is counted once."""
     with ServerProcess(command, log) as server:
-        ready_bytes = server.resident_bytes()
+        ready_mb = server.resident_bytes() / _MB
         uvloop.run(_load_once(server, texts[: 4 * plan.in_flight], plan))
-        return Start(
-            ready_s=server.ready_after_s,
-            ready_bytes=ready_bytes,
-            loaded_bytes=server.resident_bytes(),
-        )
+        return {
+            # From the start of the process until it serves; its files are in the system's cache.
+            "ready_s": server.ready_after_s,
+            "ready_mb": ready_mb,
+            # All slots have been in use.
+            "loaded_mb": server.resident_bytes() / _MB,
+        }
 
 
 async def _load_once(server: ServerProcess, texts: Sequence[str], plan: Plan) -> None:

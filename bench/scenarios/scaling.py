@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,21 +45,6 @@ class Layout(NamedTuple):
     def cores(self) -> int:
         """One a worker."""
         return self.processes * self.workers
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One decoding of all sources by a layout."""
-
-    tokens: int
-    wall_s: float
-    outside_share: float
-    """Of the time of steps, outside ONNX Runtime."""
-
-    @property
-    def tokens_per_s(self) -> float:
-        """Of all cores together."""
-        return self.tokens / self.wall_s
 
 
 def layouts(cores: int) -> list[Layout]:
@@ -98,7 +82,7 @@ def measure_artifact(artifact: Path, rounds: int, *, repeat: int) -> dict[str, A
         take_turns(turns, 1)
         runs = take_turns(turns, rounds)
     one = runs[Layout(1, 1)]
-    share = statistics.median(run.outside_share for run in one)
+    share = statistics.median(run.outside_s / run.step_s for run in one)
     return {
         "model": manifest.label,
         "precision": manifest.precision,
@@ -138,15 +122,17 @@ def _team(artifact: Path, layout: Layout, repeat: int) -> Iterator[list[EnginePr
         ]
 
 
-def _decode(team: Sequence[EngineProcess]) -> Run:
+def _decode(team: Sequence[EngineProcess]) -> LoopRun:
     """Lets all engines of a team decode at once."""
     began_s = time.perf_counter()
     with ThreadPoolExecutor(len(team)) as threads:
         runs: list[LoopRun] = list(threads.map(EngineProcess.decode, team))
-    return Run(
+    return LoopRun(
         tokens=sum(run.tokens for run in runs),
         wall_s=time.perf_counter() - began_s,
-        outside_share=sum(run.outside_s for run in runs) / sum(run.step_s for run in runs),
+        cpu_s=sum(run.cpu_s for run in runs),
+        step_s=sum(run.step_s for run in runs),
+        outside_s=sum(run.outside_s for run in runs),
     )
 
 

@@ -47,7 +47,7 @@ def test_gaps_of_arrivals_are_exponential() -> None:
 
 def test_load_needs_no_torch_and_no_server() -> None:
     program = (
-        "import bench.load.series, sys;"
+        "import bench.load.generator, sys;"
         "sys.exit(bool({'torch', 'seqserve_server'} & {*sys.modules}))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

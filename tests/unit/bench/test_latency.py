@@ -6,18 +6,18 @@ import json
 import math
 
 import pytest
-from bench.load.generator import Caller
 from bench.load.latency import (
     Answer,
     HighestRate,
     Quantiles,
+    Run,
+    Series,
     highest_rate,
     percentile,
     served_rate,
     share_within,
     steady_rate,
 )
-from bench.load.series import Run, Series
 from bench.scenarios import online
 from hypothesis import given
 from hypothesis import strategies as st
@@ -99,7 +99,7 @@ def run_of(total_s: float, count: int, failures: int = 0) -> Run:
 
 
 def series_of(name: str, half: Run, full: Run) -> Series:
-    series = Series(name, Caller("nowhere"))
+    series = Series(name)
     series.unloaded.extend([run_of(0.010, 10)] * PLAN.rounds)
     series.full.extend([run_of(0.5, 200)] * PLAN.rounds)
     series.points.update({0.5: [half] * PLAN.rounds, 1.0: [full] * PLAN.rounds})
@@ -134,7 +134,5 @@ def test_report_and_tables_of_a_comparison() -> None:
 
 
 def test_another_server_begins_each_round() -> None:
-    names = ["a", "b", "c"]
-    series = [Series(name, Caller("nowhere")) for name in names]
-    orders = ["".join(one.name for one in online.in_turn(series, n)) for n in range(4)]
+    orders = ["".join(online.in_turn("abc", number)) for number in range(4)]
     assert orders == ["abc", "bca", "cab", "abc"]

@@ -93,6 +93,9 @@ def test_the_command_writes_a_page_from_a_report(
     assert "| **seqserve / CTranslate2, int8** " in text and "1.00 (0.90-1.10)" in text
     assert f"`{GIVEN.signature}`\n\n<!-- end -->\nprose" in text
     assert text.endswith("<!-- bench online -->\n3\n<!-- end -->\n")
+    # The page can be written again from the numbers that are kept beside it.
+    numbers = tmp_path / "page.json"
+    assert json.loads(numbers.read_text()) == json.loads(report.read_text())
     monkeypatch.setattr(sys, "argv", [*sys.argv, "sentences"])
     with pytest.raises(SystemExit, match="has none of these parts"):
         main()
