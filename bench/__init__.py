@@ -1,1 +1,1 @@
-"""Comparisons with other engines on the same weights, in one run."""
+"""Comparisons with other engines on the same weights, in one run: drivers by scenarios."""

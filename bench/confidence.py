@@ -61,7 +61,7 @@ def main() -> None:
             for pairs in (split.validation, split.test)
         )
     fitted = fit(validation)
-    print("fitted:", *(f"{each:.2f}" for each in fitted))
+    print("fitted:", *(f"{value:.2f}" for value in fitted))
     shown = estimates(test, np.array([INTERCEPT, *WEIGHTS]))
     correlation = np.corrcoef(shown, test.quality)[0, 1]
     print(f"{len(shown):,} test texts, correlation of confidence and chrF: {correlation:.2f}")
@@ -78,9 +78,10 @@ def fit(sample: Sample) -> Array:
     ridge = _RIDGE * np.diag([0.0] + [1.0] * (inputs.shape[1] - 1))
     weights = np.zeros(inputs.shape[1])
     for _ in range(_NEWTON_STEPS):
-        found = estimates(sample, weights)
-        slope = inputs.T @ (found - quality) / len(quality) + ridge @ weights
-        curvature = (inputs * (found * (1 - found))[:, None]).T @ inputs / len(quality) + ridge
+        estimated = estimates(sample, weights)
+        slope = inputs.T @ (estimated - quality) / len(quality) + ridge @ weights
+        variance = estimated * (1 - estimated)
+        curvature = (inputs * variance[:, None]).T @ inputs / len(quality) + ridge
         weights -= np.linalg.solve(curvature, slope)
     return weights
 
@@ -124,8 +125,7 @@ def _sample(client: Client, texts: list[Pair]) -> Sample:
         # A text with too many tokens is refused.
         if isinstance(result, CallError) or result.score is None:
             continue
-        found = features(result.score, result.token_ids, result.source_tokens)
-        inputs.append([1.0, *found])
+        inputs.append([1.0, *features(result.score, result.token_ids, result.source_tokens)])
         quality.append(chrf.sentence_score(result.text, [texts[index].target]).score / 100)
     return Sample(np.array(inputs), np.array(quality))
 

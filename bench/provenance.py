@@ -6,16 +6,28 @@ import datetime
 import platform
 import sys
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import distributions, version
 from pathlib import Path
 
+from bench.drivers import marian, optimum
 from seqserve import __version__
 from seqserve_model.revision import current_commit
 from seqserve_server.front.cores import available_cores
 
 _INSTRUCTIONS = ("avx2", "avx_vnni", "avx512_vnni", "avx512_bf16", "amx_int8")
-_SHOWN = {"onnxruntime": "onnxruntime", "ctranslate2": "CTranslate2", "torch": "torch"}
-_PACKAGES = (*_SHOWN, "transformers", "grpcio", "numpy")
+_SHOWN = {
+    "onnxruntime": "onnxruntime",
+    "ctranslate2": "CTranslate2",
+    "torch": "torch",
+    "pymarian": "pymarian",
+    "optimum-onnx": "Optimum",
+}
+_PACKAGES = ("onnxruntime", "ctranslate2", "torch", "transformers", "grpcio", "numpy")
+_APART = {
+    "pymarian": marian.ENVIRONMENT,
+    "optimum-onnx": optimum.ENVIRONMENT,
+}
+"""Packages in environments of their own, which need not be there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +53,7 @@ class Provenance:
         return cls(
             commit=current_commit(),
             date=datetime.datetime.now(datetime.UTC).date().isoformat(),
-            versions={"seqserve": __version__} | {name: version(name) for name in _PACKAGES},
+            versions=_versions(),
             cpu=cpu,
             instructions=tuple(flag for flag in _INSTRUCTIONS if flag in flags),
             cores=available_cores(),
@@ -51,15 +63,24 @@ class Provenance:
     def signature(self) -> str:
         """One line that belongs under every table of speeds."""
         # Torch adds its build: 2.13.0+cpu.
-        shown = {name: self.versions[name].partition("+")[0] for name in ("seqserve", *_SHOWN)}
+        shown = {name: number.partition("+")[0] for name, number in self.versions.items()}
         return " | ".join(
             [
                 f"seqserve {shown['seqserve']} (commit {self.commit[:7] or 'unknown'})",
-                *(f"{label} {shown[name]}" for name, label in _SHOWN.items()),
+                *(f"{label} {shown[name]}" for name, label in _SHOWN.items() if name in shown),
                 f"{self.cpu}, {' '.join(self.instructions) or 'no avx2'}, {self.cores} cores",
                 self.date,
             ]
         )
+
+
+def _versions() -> dict[str, str]:
+    versions = {"seqserve": __version__} | {name: version(name) for name in _PACKAGES}
+    for name, environment in _APART.items():
+        folders = [str(folder) for folder in environment.glob("lib/*/site-packages")]
+        for package in distributions(name=name, path=folders):
+            versions[name] = package.version
+    return versions
 
 
 def _processor() -> tuple[str, list[str]]:
@@ -73,8 +94,3 @@ def _processor() -> tuple[str, list[str]]:
             flags = value.split()
             break
     return cpu, flags
-
-
-def print_signature() -> None:
-    """Prints the signature of a table, and an empty line after it."""
-    print(f"{Provenance.current().signature}\n", flush=True)

@@ -11,7 +11,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.native_marian import ENVIRONMENT, write_floats
+from bench.drivers.marian import ENVIRONMENT
+from bench.marian_files import write_student
 
 _NUMBER = re.compile(r"-?\d+\.\d+")
 _FAST = """
@@ -75,7 +76,7 @@ def train(folder: Path, text: Path, *options: str) -> Marian:
 def dequantised(folder: Path, place: Path) -> Marian:
     """Writes a model of Firefox as floats, which is all that Marian itself reads of it."""
     [vocabulary] = folder.glob("vocab.*.spm")
-    write_floats(folder, place / "model.npz")
+    write_student(folder, place / "model.npz")
     return Marian(place / "model.npz", place, vocabulary)
 
 

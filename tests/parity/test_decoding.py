@@ -29,9 +29,9 @@ import ctranslate2
 import numpy as np
 import pytest
 import torch
-from bench.huggingface import marian_of
-from bench.marian import MARIAN_BASE, marian_base, write
-from bench.peers import CTranslate2Converter
+from bench.drivers.ctranslate2 import CTranslate2Converter
+from bench.drivers.transformers import marian_of
+from bench.models import MARIAN_BASE, marian_base, write_unproven
 from transformers import GenerationConfig
 
 from seqserve_export.restore import restore
@@ -386,7 +386,7 @@ class HuggingFace:
     def __init__(self, repository: Path) -> None:
         model = random_marian()
         self.theirs = marian_of(model)
-        self.ours = Offline(write(model, repository), slots=32)
+        self.ours = Offline(write_unproven(model, repository, "marian-base"), slots=32)
         eos = MARIAN.eos_id
         self.sources = [[*range(4 + n, 5 + n + n % 9), eos] for n in range(0, 3 * SENTENCES, 3)]
 

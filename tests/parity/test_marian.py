@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import sacrebleu
 import torch
-from bench.native_marian import student_folder
+from bench.drivers.marian import student_folder
 from tests import marian_models, native_marian
 from tests.e2e.process import ServerProcess
 from tests.marian_models import Shape

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from bench.peers import CTranslate2Converter, CTranslate2Peer, SeqservePeer, TorchPeer
+from bench.drivers.ctranslate2 import CTranslate2Converter, CTranslate2Driver
+from bench.drivers.seqserve import SeqserveDriver
+from bench.drivers.transformers import TorchDriver
 
 from seqserve_export.restore import restore
 from seqserve_model.transformer import Transformer
@@ -30,11 +32,8 @@ def sources() -> list[list[int]]:
 
 @pytest.fixture(scope="module")
 def ours(sources: list[list[int]]) -> list[list[int]]:
-    peer = SeqservePeer(ARTIFACT, 8, OPTIONS)
-    try:
-        return peer.decode(sources)
-    finally:
-        peer.close()
+    with SeqserveDriver(ARTIFACT, 8, OPTIONS) as driver:
+        return driver.decode(sources)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +45,7 @@ def test_torch_gives_the_same_tokens(
     model: Transformer, sources: list[list[int]], ours: list[list[int]]
 ) -> None:
     torch.set_num_threads(1)
-    theirs = TorchPeer(model, 8, MAX_LENGTH).decode(sources)
+    theirs = TorchDriver(model, 8, MAX_LENGTH).decode(sources)
     assert theirs == ours
 
 
@@ -55,9 +54,8 @@ def test_ctranslate2_gives_the_same_tokens(
 ) -> None:
     folder = tmp_path / "converted"
     CTranslate2Converter(model).convert(str(folder))
-    peer = CTranslate2Peer(folder, "float32", (2, 1), 8, OPTIONS)
-    theirs = peer.decode(sources)
-    peer.close()
+    with CTranslate2Driver(folder, "float32", (2, 1), 8, OPTIONS) as driver:
+        theirs = driver.decode(sources)
     different = [index for index, row in enumerate(theirs) if row != ours[index]]
     # Sums in another order may turn a near tie: one sentence in a hundred is far more than seen.
     assert len(different) <= len(sources) // 100, different

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from bench.artifacts import write_unproven
-from bench.beside_marian import compare
-from bench.marian import MARIAN_BASE, marian_base, numbered_words
-from bench.to_marian import CONVENTIONS, write
+from bench.marian_files import CONVENTIONS, write
+from bench.models import MARIAN_BASE, marian_base, write_unproven
+from bench.scenarios.marian import Pair, compare
 from tests import tiny
 from tests.native_marian import Marian
 
@@ -68,7 +67,7 @@ def test_greedy_words_are_marians(
     sources = [[*draw.choices(tokens, k=LENGTH - 1), config.eos_id] for _ in range(40)]
     # Marian does not write the unknown token.
     options = DecodingOptions(max_decoding_length=3 * LENGTH, suppressed=((config.unk_id,),))
-    artifact = write_unproven(model, numbered_words(config.vocabulary_size), tmp_path, "tiny", "")
+    artifact = write_unproven(model, tmp_path, "tiny")
     with Offline(artifact) as engine:
         ours = [answer.best.token_ids for answer in engine.decode(sources, options)]
     native = write(model, tmp_path)
@@ -89,11 +88,11 @@ def test_texts_are_translated_as_by_marian(tmp_path: Path) -> None:
         max_target_length=3 * tokens,
     )
     model = shaken(config, 38)
-    artifact = write_unproven(model, tokenizer, tmp_path, "tiny", "")
-    native = write(model, tmp_path, tokenizer)
+    artifact = write_unproven(model, tmp_path, "tiny", tokenizer)
     texts = [text for text in tiny.SENTENCES if len(tokenizer.encode(text)) == tokens]
     artifacts = {"fp32": artifact, "int8": artifact}
-    table = compare(native, artifacts, texts, cores=1, rows=4, rounds=1)
+    pair = Pair(model=write(model, tmp_path), artifacts=artifacts, tokenizer=tokenizer)
+    table = compare(pair, texts, cores=1, rows=4, rounds=1)
     [whole] = [way for way in table["ways"] if way["name"] == "fp32"]
     assert whole["seqserve"]["equal_share"] == 1.0
 

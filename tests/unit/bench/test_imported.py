@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from bench import checkpoints
-from bench.imported import print_table
-from bench.peers import CTranslate2Converter, CTranslate2Peer
-from bench.turn import ENGINES, Turn
+from bench.drivers.ctranslate2 import CTranslate2Converter, CTranslate2Driver
+from bench.drivers.engine_run import ENGINES, EngineRun
+from bench.scenarios import imported
 from tests import checkpoints as small
 
 from seqserve_import.checkpoint import Checkpoint
@@ -32,11 +31,8 @@ def test_ctranslate2_gives_the_words_of_an_imported_model(family: str, tmp_path:
     expected = greedy_in_batches(model, sources, LENGTH, 4)
     assert len({tuple(row) for row in expected}) >= 3
     options = DecodingOptions(max_decoding_length=LENGTH)
-    peer = CTranslate2Peer(tmp_path / "converted", "float32", (1, 1), 4, options)
-    try:
-        assert peer.decode(sources) == expected
-    finally:
-        peer.close()
+    with CTranslate2Driver(tmp_path / "converted", "float32", (1, 1), 4, options) as driver:
+        assert driver.decode(sources) == expected
 
 
 def test_transformers_gives_the_words_of_an_imported_model(
@@ -45,31 +41,25 @@ def test_transformers_gives_the_words_of_an_imported_model(
     from transformers import T5Config, T5ForConditionalGeneration
 
     shape = {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2}
-    config = T5Config(vocab_size=300, **shape, **checkpoints._IDS)
-    monkeypatch.setitem(checkpoints.SHAPES, "tiny", lambda: T5ForConditionalGeneration(config))
-    checkpoints.write("tiny", tmp_path)
+    config = T5Config(vocab_size=300, **shape, **imported.IDS)
+    monkeypatch.setitem(imported.SHAPES, "tiny", lambda: T5ForConditionalGeneration(config))
+    imported.write("tiny", tmp_path)
     model = load(Checkpoint(tmp_path)).model
     sources = [[20 + row, *range(30, 34 + row), model.config.eos_id] for row in range(9)]
     expected = greedy_in_batches(model, sources, LENGTH, 4)
     assert {len(row) for row in expected} == {LENGTH}
-    assert ENGINES["transformers fp32"](tmp_path, 4, LENGTH)(sources) == expected
+    with ENGINES["transformers fp32"](tmp_path, 4, LENGTH) as driver:
+        assert driver.decode(sources) == expected
 
 
-def test_tables_show_what_was_measured(capsys: pytest.CaptureFixture[str]) -> None:
-    turn = Turn(ready_s=1.0, resident_bytes=2_000_000, seconds=0.5, rows=[[5, 6], [7]])
-    assert turn.tokens_per_s == 6.0
-    ratio = {"median": 1.5, "low": 1.25, "high": 2.0}
-    peer = {"name": "seqserve int8", "tokens_per_s": 6.0, "ready_s": 1.0, "resident_mb": 2.0}
-    imports = {"precision": "int8", "seconds": 60.0, "peak_mb": 900.0, "checkpoint_mb": 240.0}
-    print_table(
-        {
-            "name": "T5-small",
-            "rows": 8,
-            "length": 32,
-            "imports": [imports],
-            "peers": [{**peer, "equal_share": 1.0, "ratio": ratio}],
-        }
-    )
-    shown = capsys.readouterr().out
-    assert "import int8: 60 s, peak 900 MB for a checkpoint of 240 MB" in shown
-    assert "1.50 (1.25-2.00)" in shown
+def test_tables_show_what_was_measured() -> None:
+    run = EngineRun(ready_s=1.0, resident_bytes=2_000_000, seconds=0.5, rows=[[5, 6], [7]])
+    assert run.tokens_per_s == 6.0
+    peer = {"name": "seqserve int8", "equal_share": 1.0, **imported._figures([run], [run])}
+    costs = {"precision": "int8", "seconds": 60.0, "peak_mb": 900.0, "checkpoint_mb": 240.0}
+    shape = {"name": "T5-small", "rows": 8, "length": 32, "imports": [costs], "peers": [peer]}
+    [table] = imported.tables([shape])
+    assert table.head[0] == "T5-small's shape, a checkpoint of 240 MB"
+    assert table.rows == [
+        ["seqserve int8", "60 s, 900 MB", "1.0 s", "2 MB", "6", "1.00 (1.00-1.00)", "100%"]
+    ]

@@ -1,19 +1,24 @@
-"""Percentiles, rates and limits, on answers made by hand."""
+"""Percentiles, rates and limits, and the report of a comparison, on answers made by hand."""
 
 from __future__ import annotations
 
+import json
 import math
 
 import pytest
-from bench.latency import (
+from bench.load.latency import (
     Answer,
     HighestRate,
+    Quantiles,
+    Run,
+    Series,
     highest_rate,
     percentile,
+    served_rate,
     share_within,
     steady_rate,
-    summary,
 )
+from bench.scenarios import online
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,23 +44,22 @@ def test_percentile_of_one() -> None:
 def test_no_less_than_its_share_is_at_or_below_a_percentile(
     values: list[float], share: float
 ) -> None:
-    found = percentile(values, share)
-    assert sum(value <= found for value in values) >= share * len(values) * (1 - 1e-9)
-    assert sum(value < found for value in values) < max(1.0, share * len(values))
+    bound = percentile(values, share)
+    assert sum(value <= bound for value in values) >= share * len(values) * (1 - 1e-9)
+    assert sum(value < bound for value in values) < max(1.0, share * len(values))
 
 
 def test_failed_requests_took_for_ever() -> None:
-    found = summary([answer(0.0, 0.01)] * 98 + [failure(0.0)] * 2, 1.0)
-    assert found.total.p90 == 0.01
-    assert math.isinf(found.total.p99) and math.isinf(found.first.p99)
-    assert found.errors == {"DEADLINE_EXCEEDED": 2}
-    assert found.requests == 100
+    run = Run([answer(0.0, 0.01)] * 98 + [failure(0.0)] * 2, 1.0, 0.1)
+    assert run.total.p90 == 0.01
+    assert math.isinf(run.total.p99) and math.isinf(run.first.p99)
+    assert run.sent == Quantiles(p50=0.001, p90=0.001, p99=0.001)
 
 
 def test_served_rate_lasts_until_the_last_answer() -> None:
-    assert summary([answer(0.0, 0.1), answer(0.5, 0.1)], 1.0).served_per_s == 2.0
-    assert summary([answer(0.0, 0.1), answer(0.5, 1.5)], 1.0).served_per_s == 1.0
-    assert summary([failure(0.0)], 1.0).served_per_s == 0.0
+    assert served_rate([answer(0.0, 0.1), answer(0.5, 0.1)], 1.0) == 2.0
+    assert served_rate([answer(0.0, 0.1), answer(0.5, 1.5)], 1.0) == 1.0
+    assert served_rate([failure(0.0)], 1.0) == 0.0
 
 
 def test_steady_rate_leaves_out_beginning_and_end() -> None:
@@ -70,9 +74,9 @@ def test_share_within_counts_failures() -> None:
 
 def test_highest_rate_lies_between_points() -> None:
     points = [(100.0, 0.01), (200.0, 0.02), (300.0, 0.06)]
-    found = highest_rate(points, 0.03)
-    assert found.per_s == pytest.approx(225.0)
-    assert not found.is_bound
+    highest = highest_rate(points, 0.03)
+    assert highest.per_s == pytest.approx(225.0)
+    assert not highest.is_bound
 
 
 def test_highest_rate_is_where_the_limit_breaks_first() -> None:
@@ -84,3 +88,51 @@ def test_highest_rate_without_a_crossing() -> None:
     assert highest_rate([(100.0, 0.01), (200.0, 0.02)], 0.03) == HighestRate(200.0, True)
     assert highest_rate([(100.0, 0.05), (200.0, 0.02)], 0.03) == HighestRate(0.0, False)
     assert highest_rate([(100.0, 0.01), (200.0, math.inf)], 0.03) == HighestRate(100.0, True)
+
+
+PLAN = online.Plan(shares=(0.5, 1.0), rounds=3, seconds=3.0)
+
+
+def run_of(total_s: float, count: int, failures: int = 0) -> Run:
+    served = Answer(due_s=1.5, sent_s=0.001, first_s=total_s, total_s=total_s, tokens=10)
+    return Run([served] * count + [failure(1.5)] * failures, 3.0, 0.1)
+
+
+def series_of(name: str, half: Run, full: Run) -> Series:
+    series = Series(name)
+    series.unloaded.extend([run_of(0.010, 10)] * PLAN.rounds)
+    series.full.extend([run_of(0.5, 200)] * PLAN.rounds)
+    series.points.update({0.5: [half] * PLAN.rounds, 1.0: [full] * PLAN.rounds})
+    return series
+
+
+def test_report_and_tables_of_a_comparison() -> None:
+    series = [
+        series_of("seqserve fp32 streamed", run_of(0.02, 150), run_of(0.06, 300)),
+        series_of("CTranslate2 int8", run_of(0.03, 150), run_of(0.5, 200, 100)),
+    ]
+    report = json.loads(json.dumps(online.report_of("en-de/1", series, PLAN), allow_nan=False))
+    assert report["capacity_per_s"] == pytest.approx(100.0)
+    assert report["slo_ms"] == pytest.approx(40.0)
+    ours, theirs = report["peers"]
+    assert ours["highest_rate"] == {"per_s": pytest.approx(75.0), "is_bound": False}
+    assert theirs["highest_rate"] == {"per_s": 50.0, "is_bound": True}
+    assert ours["tokens_per_answer"] == 10
+    first, last = theirs["points"]
+    assert (first["rate_per_s"], first["within_slo"]) == (pytest.approx(50.0), 1.0)
+    assert first["goodput_per_s"] == pytest.approx(50.0)
+    assert last["total_ms"] == {"p50": pytest.approx(500.0), "p90": None, "p99": None}
+    assert last["errors"] == {"DEADLINE_EXCEEDED": 300}
+    assert last["requests"] == 900
+    assert last["within_slo"] == last["goodput_per_s"] == 0.0
+    assert last["generator_cpu_share"] == pytest.approx(0.1)
+    latencies, rates = online.tables(report)
+    assert ["CTranslate2 int8", "30 ms, 30 ms", "500 ms, —"] in list(latencies.rows)
+    assert ["CTranslate2 int8, failed requests", "0", "300"] in list(latencies.rows)
+    assert ["first token of a stream", "20 ms, 20 ms", "60 ms, 60 ms"] in list(latencies.rows)
+    assert [row[3] for row in rates.rows] == ["75", "at least 50"]
+
+
+def test_another_server_begins_each_round() -> None:
+    orders = ["".join(online.in_turn("abc", number)) for number in range(4)]
+    assert orders == ["abc", "bca", "cab", "abc"]

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench import shortlist
-from bench.drawn_shortlist import BEST, FREQUENT, draw_shortlist, draw_sources
-from bench.marian import MARIAN_BASE
-from bench.vocabulary_map import write_map
+from bench.drivers.ctranslate2 import write_map
+from bench.models import MARIAN_BASE
+from bench.scenarios import shortlist
+from bench.scenarios.shortlist import BEST, FREQUENT, draw_shortlist, draw_sources
 
+from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.shortlist import Shortlist
 
 TINY = replace(
@@ -24,6 +25,7 @@ TINY = replace(
     encoder_layers=1,
     decoder_layers=1,
 )
+SIX_TOKENS = DecodingOptions(max_decoding_length=6, min_decoding_length=6)
 
 
 @pytest.fixture
@@ -54,9 +56,9 @@ def test_each_word_translates_to_itself_and_others() -> None:
     assert listed.best == BEST
     for word in (4, 5, TINY.vocabulary_size - 1):
         begin, end = listed.offsets[word : word + 2]
-        found = listed.translations[begin:end].tolist()
-        assert word in found
-        assert found == sorted(set(found))
+        translations = listed.translations[begin:end].tolist()
+        assert word in translations
+        assert translations == sorted(set(translations))
 
 
 def test_candidates_are_as_many_as_with_firefoxs_shortlist() -> None:
@@ -69,15 +71,12 @@ def test_candidates_are_as_many_as_with_firefoxs_shortlist() -> None:
 
 @pytest.mark.parity
 @pytest.mark.usefixtures("tiny")
-def test_engines_keep_to_a_shortlist_and_write_the_same_alone(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    [table] = shortlist.measure([3], 1, length=6)
+def test_engines_keep_to_a_shortlist_and_write_the_same_alone() -> None:
+    [table] = shortlist.measure(1, [3], SIX_TOKENS)
     assert len(table["peers"]) == 8
     assert TINY.vocabulary_size > table["candidates_of_batch"] > table["candidates"] > FREQUENT
-    shown = capsys.readouterr().out
-    assert "tiny, 6 target tokens, 3 sources in flight" in shown
-    assert "CTranslate2 fp32" in shown
+    [laid_out] = shortlist.tables([table])
+    assert laid_out.head[0].startswith("tiny, 6 target tokens")
 
 
 @pytest.mark.parity
@@ -88,26 +87,25 @@ def test_an_engine_that_leaves_its_shortlist_is_refused(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(shortlist, "write_map", write_another)
     with pytest.raises(SystemExit, match="CTranslate2 fp32 1x1 with shortlist writes tokens"):
-        shortlist.measure([3], 1, length=6)
+        shortlist.measure(1, [3], SIX_TOKENS)
 
 
-def test_tables_show_both_engines_with_and_without(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tables_show_both_engines_with_and_without() -> None:
     speeds = {"seqserve int8": 30.0, "CTranslate2 int8 2x1": 20.0}
     speeds |= {"seqserve fp32": 10.0, "CTranslate2 fp32 2x1": 10.0}
     speeds |= {f"{name} with shortlist": 2 * speed for name, speed in speeds.items()}
-    shortlist.print_table(
-        {
-            "name": "a student",
-            "rows": 8,
-            "length": 32,
-            "candidates": 519.4,
-            "candidates_of_batch": 2529.9,
-            "peers": [peer(name, speeds) for name in speeds],
-        }
-    )
-    shown = capsys.readouterr().out
-    assert "519 candidates of a source, 2,530 of a batch" in shown
-    assert "seqserve / CTranslate2, int8: 1.50 (1.50-1.50), with shortlist 1.50" in shown
+    report = {
+        "name": "a student",
+        "rows": 8,
+        "length": 32,
+        "peers": [peer(name, speeds) for name in speeds],
+    } | {"candidates": 519.4, "candidates_of_batch": 2529.9}
+    [table] = shortlist.tables([report])
+    cells = dict(table.rows)
+    assert cells["candidates of a sentence; of a batch in CTranslate2"] == "519; 2,530"
+    assert cells["seqserve int8"] == "60 (2.00)"
+    assert cells["**seqserve / CTranslate2, int8**"] == "1.50 (1.50-1.50)"
+    assert cells["**seqserve / CTranslate2, fp32** without a shortlist"] == "1.00 (1.00-1.00)"
 
 
 def peer(name: str, speeds: dict[str, float]) -> dict[str, Any]:

@@ -1,0 +1,84 @@
+"""The engines that are compared, all behind one interface: start, decode rows, stop.
+
+Standard library only: drivers that run in another environment import it there.
+"""
+
+from __future__ import annotations
+
+import gc
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence, Sized
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+Row = TypeVar("Row", bound=Sized)
+"""A source or a target: token ids, or a text."""
+Rows = list[list[int]]
+
+
+class Closing:
+    """Is closed at the end of its ``with`` statement."""
+
+    def close(self) -> None:
+        """Releases processes, threads and memory."""
+
+    def __enter__(self) -> Self:
+        """Returns the object itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Closes it."""
+        self.close()
+
+
+class Driver(Closing, ABC, Generic[Row]):
+    """An engine that was started with a number of rows in flight.
+
+    Sources of token ids have the end token last; targets leave it out.
+    """
+
+    name: str
+
+    @abstractmethod
+    def decode(self, sources: Sequence[Row]) -> list[Row]:
+        """Decodes any number of sources, shared out over all workers."""
+
+    def decode_batch(self, sources: Sequence[Row]) -> list[Row]:
+        """Decodes one batch on one worker; may be called from as many threads as there are."""
+        return self.decode(sources)
+
+
+class TextDriver(Driver[str], Generic[Row]):
+    """A driver behind a tokenizer: texts in, texts out."""
+
+    def __init__(
+        self, driver: Driver[Row], encode: Callable[[str], Row], decode: Callable[[Row], str]
+    ) -> None:
+        """Takes the driver, which it closes, and both ways of its tokenizer."""
+        self.name = driver.name
+        self._driver, self._encode, self._decode = driver, encode, decode
+
+    def decode(self, sources: Sequence[str]) -> list[str]:
+        """Translates texts, in order."""
+        targets = self._driver.decode([self._encode(text) for text in sources])
+        return [self._decode(target) for target in targets]
+
+    def close(self) -> None:
+        """Stops the engine."""
+        self._driver.close()
+
+
+def gc_freeze() -> None:
+    """Keeps the garbage collector from objects made until now, as the processes of a server do.
+
+    A collection that walks all of torch takes 0.2 s, and stops every worker that needs Python.
+    Called again, it first collects what was kept before and is in use no more.
+    """
+    gc.unfreeze()
+    gc.collect()
+    gc.freeze()

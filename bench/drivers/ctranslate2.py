@@ -1,0 +1,241 @@
+"""CTranslate2 as a driver, and our weights and shortlists in its files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+import numpy as np
+import torch
+from ctranslate2.converters.converter import Converter
+from ctranslate2.specs import common_spec, transformer_spec
+from numpy.typing import NDArray
+from torch import nn
+
+from bench.drivers import Driver, Rows
+from seqserve_model.attention import MultiHeadAttention
+from seqserve_model.config import (
+    DecoderCell,
+    Norm,
+    NormPosition,
+    PositionScheme,
+    TransformerConfig,
+)
+from seqserve_model.layers import DecoderLayer, EncoderLayer, FeedForward
+from seqserve_model.positions import LearnedPositions, Positions, SinusoidalPositions, T5Positions
+from seqserve_model.transformer import Transformer
+from seqserve_server.contract.options import DecodingOptions
+from seqserve_server.engine.shortlist import Shortlist
+
+
+class CTranslate2Driver(Driver[list[int]]):
+    """CTranslate2 in one layout of workers and threads; it sorts and batches by itself."""
+
+    def __init__(
+        self,
+        folder: Path,
+        precision: str,
+        layout: tuple[int, int],
+        rows: int,
+        options: DecodingOptions,
+    ) -> None:
+        """Loads a converted model.
+
+        Args:
+            folder: Of the converted model.
+            precision: ``float32`` or ``int8``.
+            layout: Workers and threads of each.
+            rows: Most sources of a batch.
+            options: How to decode: length, beam and sampling; from the shortlist, if the model has
+                a vocabulary map, where all sources of a batch share their candidates.
+        """
+        workers, threads = layout
+        has_map = (folder / "vmap.txt").exists() and options.shortlist
+        shown = precision.replace("float", "fp")
+        self.name = f"CTranslate2 {shown} {workers}x{threads}" + " with shortlist" * has_map
+        self._options = _translated(options) | {"max_batch_size": rows, "max_input_length": 0}
+        self._translator = ctranslate2.Translator(
+            str(folder), compute_type=precision, inter_threads=workers, intra_threads=threads
+        )
+
+    def decode(self, sources: Sequence[list[int]]) -> Rows:
+        """Hands over all sources at once."""
+        words = [[f"t{token}" for token in source] for source in sources]
+        results = self._translator.translate_batch(words, **self._options)
+        return [[int(word[1:]) for word in result.hypotheses[0]] for result in results]
+
+    def close(self) -> None:
+        """Unloads the model."""
+        self._translator.unload_model()
+
+
+def _translated(options: DecodingOptions) -> dict[str, Any]:
+    """Names options as CTranslate2 does."""
+    named: dict[str, Any] = {
+        "beam_size": options.beam_size,
+        "length_penalty": options.length_penalty,
+        "max_decoding_length": options.max_decoding_length,
+        "min_decoding_length": options.min_decoding_length,
+        "use_vmap": options.shortlist,
+    }
+    if options.sampling is not None:
+        named |= {
+            "sampling_topk": options.sampling.top_k,
+            "sampling_topp": options.sampling.top_p,
+            "sampling_temperature": options.sampling.temperature,
+        }
+    return named
+
+
+def write_map(shortlist: Shortlist, path: Path) -> Path:
+    """Writes a shortlist of numbered words, ``t17`` for id 17, as a vocabulary map.
+
+    A line is a source token, a tab, and the target tokens that it allows. Behind an empty source
+    stand the tokens that are always allowed; unknown, begin and end tokens are so without a line.
+
+    Source: CTranslate2, src/vocabulary_map.cc.
+    """
+    ends = shortlist.offsets[1:].tolist()
+    rules = {"": shortlist.frequent.tolist()} | {
+        f"t{token}": shortlist.translations[begin:end].tolist()
+        for token, (begin, end) in enumerate(zip([0, *ends[:-1]], ends, strict=True))
+        if begin < end
+    }
+    lines = (f"{source}\t{_words(targets)}\n" for source, targets in rules.items())
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+def _words(tokens: Iterable[int]) -> str:
+    return " ".join(f"t{token}" for token in tokens)
+
+
+def check_decoder(config: TransformerConfig, engine: str) -> None:
+    """Refuses a model that an engine cannot compute.
+
+    Raises:
+        ValueError: The decoder is recurrent.
+    """
+    if config.decoder_cell is not DecoderCell.ATTENTION:
+        raise ValueError(
+            f"{engine} knows no decoder with {config.decoder_cell.value}; compare such a model with"
+            " Marian (python -m bench ssru)"
+        )
+
+
+class CTranslate2Converter(Converter):  # type: ignore[misc]
+    """Lays the weights of our torch model out as CTranslate2 wants them."""
+
+    def __init__(self, model: Transformer) -> None:
+        """Takes a model of which CTranslate2 knows the norms, activation and positions.
+
+        Raises:
+            ValueError: The decoder is recurrent, which it does not know.
+        """
+        check_decoder(model.config, "CTranslate2")
+        self._model = model
+
+    def _load(self) -> transformer_spec.TransformerSpec:
+        model, config = self._model, self._model.config
+        pre_norm = config.norm_position is NormPosition.PRE
+        spec = transformer_spec.TransformerSpec.from_config(
+            (config.encoder_layers, config.decoder_layers),
+            config.heads,
+            pre_norm=pre_norm,
+            activation=common_spec.Activation[config.activation.name],
+            # The attention of a target token is the mean over all heads, as in ours.
+            alignment_heads=config.heads,
+            relative_attention_bias=config.positions is PositionScheme.T5,
+            rms_norm=config.norm is Norm.RMS,
+        )
+        words = [f"t{number}" for number in range(config.vocabulary_size)]
+        spec.register_source_vocabulary(words)
+        spec.register_target_vocabulary(words)
+        spec.config.bos_token = f"t{config.bos_id}"
+        spec.config.eos_token = f"t{config.eos_id}"
+        spec.config.unk_token = f"t{config.unk_id}"
+        spec.config.decoder_start_token = f"t{config.bos_id}"
+        spec.config.layer_norm_epsilon = model.encoder_layers[0].self_residual.norm.eps
+        spec.encoder.embeddings[0].weight = _array(model.source_embedding.weight)
+        spec.decoder.embeddings.weight = _array(model.target_embedding.weight)
+        spec.decoder.projection.weight = _array(model.output_projection.weight)
+        for part, positions, norm in (
+            (spec.encoder, model.encoder_positions, model.encoder_norm),
+            (spec.decoder, model.decoder_positions, model.decoder_norm),
+        ):
+            part.scale_embeddings = config.scaled_embeddings
+            if not isinstance(positions, T5Positions):
+                part.position_encodings.encodings = _table(positions)
+            if pre_norm:
+                _set_norm(part.layer_norm, norm)
+        for layer, ours in zip(spec.encoder.layer, model.encoder_layers, strict=True):
+            _set_encoder_layer(layer, ours)
+            _set_bias(layer.self_attention, model.encoder_positions)
+        for layer, our in zip(spec.decoder.layer, model.decoder_layers, strict=True):
+            _set_decoder_layer(layer, our)
+            _set_bias(layer.self_attention, model.decoder_positions)
+        return spec
+
+
+def _array(tensor: torch.Tensor) -> NDArray[Any]:
+    return tensor.detach().numpy()
+
+
+def _table(positions: Positions) -> NDArray[Any]:
+    assert isinstance(positions, SinusoidalPositions | LearnedPositions)
+    return _array(positions.table)
+
+
+def _set_bias(spec: Any, positions: Positions) -> None:
+    if isinstance(positions, T5Positions):
+        spec.relative_attention_bias = _array(positions.table)
+        spec.relative_attention_max_distance = np.int32(positions.distance)
+
+
+def _set_norm(spec: Any, norm: nn.Module) -> None:
+    assert isinstance(norm, nn.LayerNorm | nn.RMSNorm)
+    spec.gamma = _array(norm.weight)
+    if isinstance(norm, nn.LayerNorm):
+        spec.beta = _array(norm.bias)
+
+
+def _set_linear(spec: Any, *parts: nn.Linear) -> None:
+    spec.weight = _array(torch.cat([part.weight for part in parts]))
+    if parts[0].bias is not None:
+        spec.bias = _array(torch.cat([part.bias for part in parts]))
+
+
+def _set_self_attention(spec: Any, attention: MultiHeadAttention, norm: nn.Module) -> None:
+    _set_norm(spec.layer_norm, norm)
+    _set_linear(spec.linear[0], attention.query, attention.key, attention.value)
+    _set_linear(spec.linear[1], attention.output)
+    _set_scale(spec, attention)
+
+
+def _set_scale(spec: Any, attention: MultiHeadAttention) -> None:
+    # Else it takes heads to be as wide as the model together, which T5's need not be.
+    spec.queries_scale = (attention.query.out_features // attention.heads) ** -0.5
+
+
+def _set_feed_forward(spec: Any, feed_forward: FeedForward, norm: nn.Module) -> None:
+    _set_norm(spec.layer_norm, norm)
+    _set_linear(spec.linear_0, feed_forward.up)
+    _set_linear(spec.linear_1, feed_forward.down)
+
+
+def _set_encoder_layer(spec: Any, layer: EncoderLayer) -> None:
+    _set_self_attention(spec.self_attention, layer.self_attention, layer.self_residual.norm)
+    _set_feed_forward(spec.ffn, layer.feed_forward, layer.feed_forward_residual.norm)
+
+
+def _set_decoder_layer(spec: Any, layer: DecoderLayer) -> None:
+    _set_self_attention(spec.self_attention, layer.self_attention, layer.self_residual.norm)
+    attention = layer.cross_attention
+    _set_norm(spec.attention.layer_norm, layer.cross_residual.norm)
+    _set_linear(spec.attention.linear[0], attention.query)
+    _set_linear(spec.attention.linear[1], attention.key, attention.value)
+    _set_linear(spec.attention.linear[2], attention.output)
+    _set_scale(spec.attention, attention)
+    _set_feed_forward(spec.ffn, layer.feed_forward, layer.feed_forward_residual.norm)

@@ -1,0 +1,169 @@
+"""Servers in processes of their own, with their CPU time and memory."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from bench.drivers import Closing
+from seqserve_server.contract.manifest import Manifest
+
+_READY = re.compile(r".*ready on ([^\s,]+)(?:, metrics ([^\s,]+))?")
+# Within it calls under way may end.
+_PATIENCE_S = 30.0
+# A proxy does not know the way to this machine.
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """How to start a server."""
+
+    name: str
+    module: str
+    arguments: Sequence[str]
+
+
+def seqserve_server(artifact: Path, folder: Path) -> Server:
+    """Returns our server of one artifact, which is copied into a repository in ``folder``."""
+    manifest = Manifest.read(artifact)
+    repository = folder / "models"
+    # A link would do for the disk, but a server loads nothing from outside its repository.
+    shutil.copytree(artifact, repository / manifest.name / str(manifest.version))
+    ports = ["--port", "0", "--metrics-port", "0"]
+    # The others refuse nobody, and here one caller has all the calls.
+    patience = ["--max-queue-s", "60", "--caller-share", "1"]
+    arguments = ["serve", "--model-repository", str(repository), *ports, *patience]
+    return Server(f"seqserve {manifest.precision}", "seqserve", arguments)
+
+
+def batch_server(name: str, *arguments: object, delay_ms: float) -> Server:
+    """Returns a batch server on another engine; see :mod:`bench.drivers.batch_server`."""
+    options = ["--delay-ms", str(delay_ms), *map(str, arguments)]
+    return Server(name, "bench.drivers.batch_server", options)
+
+
+class ServerProcess(Closing):
+    """A server that prints ``ready on <address>`` once it serves; stopped on exit.
+
+    Its costs include its children's: ours has a child for each engine.
+
+    Attributes:
+        address: Host and port.
+        ready_after_s: From the start of the process until it printed so.
+    """
+
+    def __init__(self, server: Server, log: Path) -> None:
+        """Starts the server and waits until it is ready.
+
+        Args:
+            server: What to run.
+            log: File for what it writes to standard error.
+
+        Raises:
+            SystemExit: It did not start; the message has what it wrote.
+        """
+        variables = os.environ.items()
+        environment = {name: value for name, value in variables if not name.startswith("SEQSERVE_")}
+        began_s = time.perf_counter()
+        with log.open("wb") as stderr:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", server.module, *server.arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env=environment,
+                text=True,
+            )
+        assert self._process.stdout is not None
+        ready = _READY.match(self._process.stdout.readline())
+        self.ready_after_s = time.perf_counter() - began_s
+        if ready is None:
+            self.close()
+            output = log.read_text(encoding="utf-8", errors="replace")
+            command = " ".join([server.module, *server.arguments])
+            raise SystemExit(f"{command} did not start:\n{output}")
+        self.address, self._metrics_url = ready[1], ready[2]
+
+    def close(self) -> None:
+        """Asks it to end, and makes it where it does not."""
+        self._process.terminate()
+        try:
+            self._process.wait(_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def cpu_s(self) -> float:
+        """Reads the CPU seconds of all threads of all its processes."""
+        return sum(_cpu_s(Path(f"/proc/{pid}/stat")) for pid in self._pids())
+
+    def front_cpu_s(self) -> float:
+        """Reads the CPU seconds of its first process, which in ours runs no model."""
+        return _cpu_s(self._front / "stat")
+
+    def main_thread_cpu_s(self) -> float:
+        """Reads the CPU seconds of its first thread, which is where the event loop of ours runs."""
+        return _cpu_s(self._front / "task" / str(self._process.pid) / "stat")
+
+    def resident_bytes(self) -> int:
+        """Reads how much memory of all its processes is in RAM, each page counted once."""
+        return sum(map(proportional_bytes, self._pids()))
+
+    def counter(self, name: str) -> float:
+        """Sums a metric over its labels, in a scrape of now."""
+        with _DIRECT.open(self._metrics_url, timeout=_PATIENCE_S) as answer:
+            text = answer.read().decode()
+        samples = [
+            sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == name
+        ]
+        assert samples, f"{name} is not among the metrics"
+        return sum(samples)
+
+    @property
+    def _front(self) -> Path:
+        return Path(f"/proc/{self._process.pid}")
+
+    def _pids(self) -> list[int]:
+        """Lists it and its children (proc_tid_children(5)), which have none of their own."""
+        lists = [file.read_text(encoding="utf-8") for file in self._front.glob("task/*/children")]
+        return [self._process.pid, *(int(pid) for pids in lists for pid in pids.split())]
+
+
+def _cpu_s(stat: Path) -> float:
+    """Adds up seconds in user and in system mode.
+
+    Source: Linux, proc_pid_stat(5), fields 14 (utime) and 15 (stime).
+    """
+    # The name, field 2, stands in brackets and may hold anything.
+    fields = stat.read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def proportional_bytes(pid: int) -> int:
+    """Reads the proportional set size: a page that three processes map is a third of one in each.
+
+    Processes share their libraries, and sums of resident sizes would count those again and again.
+    What others beside them map as well, such as this process, counts in part only.
+
+    Source: Linux, proc_pid_smaps(5), ``Pss``.
+    """
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8")
+    pss = re.search(r"^Pss:\s+(\d+) kB$", rollup, re.MULTILINE)
+    assert pss, "the process has ended"
+    return int(pss[1]) * 1024

@@ -1,0 +1,166 @@
+"""The models that are compared: the shipped one, and one of Marian's base shape.
+
+The second has random weights, six layers on each side, post-norm and swish, as the translation
+models of OPUS-MT have them. Token ids are all that it reads and writes; its vocabulary is numbered
+words.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import tokenizers
+import torch
+from tokenizers import models, pre_tokenizers
+from torch import Tensor
+
+from bench.drivers import Rows
+from seqserve_export.artifact import Description, write_artifact
+from seqserve_model.config import Activation, DecoderCell, NormPosition, TransformerConfig
+from seqserve_model.transformer import Transformer
+from seqserve_model.vocabulary import CONTROL_TOKENS
+from seqserve_server.contract.manifest import Manifest, Provenance
+from seqserve_server.contract.tokenizer import UNK, Tokenizer
+
+SHIPPED = Path("models/en-de")
+"""Folder of the versions of the shipped model."""
+
+MARIAN_BASE = TransformerConfig(
+    vocabulary_size=32_000,
+    width=512,
+    heads=8,
+    feed_forward_width=2048,
+    encoder_layers=6,
+    decoder_layers=6,
+    dropout=0.0,
+    norm_position=NormPosition.POST,
+    activation=Activation.SWISH,
+    max_source_length=128,
+    max_target_length=128,
+)
+"""60 million weights, 16 million of them the one table of embeddings."""
+
+_SHORTEST, _LONGEST = 8, 32
+_TYPICAL, _SPREAD = 16, 0.4
+
+
+@torch.no_grad()
+def marian_base(config: TransformerConfig = MARIAN_BASE, *, seed: int = 7) -> Transformer:
+    """Makes a model whose greedy targets vary with the source and seldom repeat a word.
+
+    The end token never wins, so every engine's targets are as long as they are allowed to be.
+    """
+    torch.manual_seed(seed)
+    model = Transformer(config).eval()
+    is_pre = config.norm_position is NormPosition.PRE
+    norm = model.decoder_norm if is_pre else model.decoder_layers[-1].feed_forward_residual.norm
+    last = norm.weight
+    # With a tied output and a last norm of ones, a token is most like itself and repeats for ever.
+    assert isinstance(last, Tensor)
+    last.normal_()
+    # What the sources say is the same at every step and must not drown the last word, which is
+    # scrambled by the last feed-forward layer: from there the next one follows.
+    for layer in model.decoder_layers:
+        if config.decoder_cell is DecoderCell.ATTENTION:
+            layer.self_attention.output.weight *= 0.2
+        layer.cross_attention.output.weight *= 0.2
+    model.decoder_layers[-1].feed_forward.down.weight *= 4.0
+    # Short vectors have small products with everything: no control token is ever the likeliest.
+    model.target_embedding.weight[: len(CONTROL_TOKENS)] *= 0.1
+    return model
+
+
+def random_sources(
+    count: int,
+    seed: int = 7,
+    config: TransformerConfig = MARIAN_BASE,
+    *,
+    cum_weights: Sequence[float] | None = None,
+) -> Rows:
+    """Draws token ids, the end token last in each row, as many as sentences have.
+
+    Lengths are log-normal around 16 tokens and cut at 8 and 32.
+
+    Args:
+        count: Rows.
+        seed: Of the generator.
+        config: Of the model.
+        cum_weights: How often words occur, summed up from the first on; all alike where not given.
+    """
+    draw = random.Random(seed)
+    words = range(len(CONTROL_TOKENS), config.vocabulary_size)
+    return [
+        [*draw.choices(words, cum_weights=cum_weights, k=_length(draw) - 1), config.eos_id]
+        for _ in range(count)
+    ]
+
+
+def _length(draw: random.Random) -> int:
+    length = round(draw.lognormvariate(math.log(_TYPICAL), _SPREAD))
+    return min(max(length, _SHORTEST), _LONGEST)
+
+
+def numbered_words(size: int) -> tokenizers.Tokenizer:
+    """Makes a vocabulary in which the word of id 17 is ``t17``; words stand between spaces."""
+    words = [*CONTROL_TOKENS, *(f"t{number}" for number in range(len(CONTROL_TOKENS), size))]
+    numbers = {word: number for number, word in enumerate(words)}
+    tokenizer = tokenizers.Tokenizer(models.WordLevel(numbers, unk_token=UNK))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer.add_special_tokens(CONTROL_TOKENS)
+    return tokenizer
+
+
+def write_unproven(
+    model: Transformer,
+    repository: Path,
+    name: str,
+    tokenizer: Tokenizer | None = None,
+) -> Path:
+    """Exports a model for measurements of speed into ``repository/<name>/1``.
+
+    Args:
+        model: What is exported.
+        repository: Folder of models.
+        name: Of the model.
+        tokenizer: Of its texts; numbered words where not given.
+    """
+    description = Description(
+        name=name,
+        version=1,
+        description="For benchmarks",
+        licence="Apache-2.0",
+        provenance=Provenance(command="", commit="", data_licence="", attribution=""),
+    )
+    tokenizer = tokenizer or Tokenizer(numbered_words(model.config.vocabulary_size))
+    return write_artifact(lambda: model, tokenizer, repository, description, prove=None)
+
+
+def newest(model: Path, precision: str = "", *, is_recurrent: bool | None = None) -> Path:
+    """Finds the highest version of a model.
+
+    Args:
+        model: Folder of its versions.
+        precision: Only versions of this one; any where empty.
+        is_recurrent: Whether the decoder is recurrent (SSRU); either where None.
+
+    Raises:
+        SystemExit: There is none.
+    """
+    versions = [
+        folder
+        for folder in (model.iterdir() if model.is_dir() else ())
+        if folder.name.isdecimal()
+        and (not precision or Manifest.read(folder).precision == precision)
+        and (is_recurrent is None or _is_recurrent(folder) == is_recurrent)
+    ]
+    if not versions:
+        decoders = {None: "", True: " with a recurrent decoder", False: " with self-attention"}
+        raise SystemExit(f"{model}: holds no {precision} version{decoders[is_recurrent]}")
+    return max(versions, key=lambda folder: int(folder.name))
+
+
+def _is_recurrent(folder: Path) -> bool:
+    return Manifest.read(folder).architecture.cell_width is not None

@@ -1,0 +1,69 @@
+"""Tables of results: Markdown that reads well in a terminal, and the page that has them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+Spread = Mapping[str, float]
+"""``median``, ``low`` and ``high``."""
+
+
+class Table(NamedTuple):
+    """Rows of cells under a head, and a sentence below."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+    def __str__(self) -> str:
+        """Writes Markdown; numbers stand on the right."""
+        lines = [self.head, *self.rows]
+        widths = [max(2, *map(len, column)) for column in zip(*lines, strict=True)]
+        text = [_line(line, widths) for line in lines]
+        text.insert(
+            1, f"| {'-' * widths[0]} |" + "".join(f" {'-' * (w - 1)}: |" for w in widths[1:])
+        )
+        return "\n".join([*text, *(["", self.note] if self.note else [])]) + "\n"
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    first, *rest = zip(cells, widths, strict=True)
+    return f"| {first[0]:{first[1]}} |" + "".join(f" {cell:>{width}} |" for cell, width in rest)
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Returns the median, the lowest and the highest."""
+    return {"median": statistics.median(values), "low": min(values), "high": max(values)}
+
+
+def spread_of_ratios(ours: Iterable[float], theirs: Iterable[float]) -> dict[str, float]:
+    """Returns the spread of the ratios within the rounds."""
+    return spread([our / their for our, their in zip(ours, theirs, strict=True)])
+
+
+def shown(values: Spread, digits: int = 2) -> str:
+    """Writes a spread, as ``1.20 (1.12-1.21)``."""
+    median, low, high = (f"{values[name]:,.{digits}f}" for name in ("median", "low", "high"))
+    return f"{median} ({low}-{high})"
+
+
+def document(tables: Iterable[Table], signature: str) -> str:
+    """Writes tables and the signature that belongs under them."""
+    return "\n".join([*map(str, tables), f"`{signature}`\n"])
+
+
+def marker(name: str) -> str:
+    """Returns the line of a page above the tables of a part; ``<!-- end -->`` stands below."""
+    return f"<!-- bench {name} -->\n"
+
+
+def fill_page(page: str, texts: Mapping[str, str]) -> str:
+    """Replaces what stands between the markers of parts, by their names; the rest stays."""
+    for name, text in texts.items():
+        before, begin, rest = page.partition(marker(name))
+        _, end, after = rest.partition("<!-- end -->")
+        if begin and end:
+            page = f"{before}{begin}\n{text}\n{end}{after}"
+    return page
