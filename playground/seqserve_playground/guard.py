@@ -2,7 +2,9 @@
 
 A page of another site could give its own name the address 127.0.0.1 and then read answers from here
 (DNS rebinding). Its requests bear that name as host, so only names that are known are answered. An
-IP address cannot be given to somebody else, so all of them are.
+IP address cannot be given to somebody else, so all of them are. Nor may scripts and pictures of
+another site send requests, which would spend the rate of calls: browsers say where a request comes
+from (W3C, "Fetch Metadata Request Headers"), and only navigation may come from elsewhere.
 Source: Jackson et al. 2007, "Protecting Browsers from DNS Rebinding Attacks", section 5.2.
 """
 
@@ -50,14 +52,23 @@ class Guard:
                 MutableHeaders(scope=message).update(_HEADERS)
             await send(message)
 
-        host = Headers(scope=scope).get("host", "")
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
         app = self._app if self._is_known(host) else _refusal(host)
+        if _is_of_another_site(headers):
+            app = PlainTextResponse("requests of other sites are not answered\n", 403)
         await app(scope, receive, confined)
 
     def _is_known(self, host: str) -> bool:
         parts = _HOST.fullmatch(host)
         name = (parts[1] or parts[2]).lower() if parts else ""
         return name in self._names or _is_address(name)
+
+
+def _is_of_another_site(headers: Headers) -> bool:
+    """Tells whether a browser sends the request for a page of another origin, or of another port."""
+    is_own = headers.get("sec-fetch-site", "none") in ("same-origin", "none")
+    return not is_own and headers.get("sec-fetch-mode") != "navigate"
 
 
 def _is_address(name: str) -> bool:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Collection, Sequence
 
+# Line breaks and escapes, and what turns the direction of text around: a cell that has them could
+# show what it does not say.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
 
 def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
-    """Returns one line for each row of cells; ``right`` are the columns to align to the right."""
+    """Returns one line for each row of cells; ``right`` are the columns to align to the right.
+
+    Control characters are shown as escapes.
+    """
+    rows = [[_CONTROL.sub(_escaped, cell) for cell in row] for row in rows]
     widths = [max(map(width_of, cells)) for cells in zip(*rows, strict=True)]
     return [
         "  ".join(
@@ -16,6 +25,10 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[
         ).rstrip()
         for row in rows
     ]
+
+
+def _escaped(control: re.Match[str]) -> str:
+    return control[0].encode("unicode_escape").decode("ascii")
 
 
 def padded(cell: str, width: int, *, to_the_right: bool = False) -> str:

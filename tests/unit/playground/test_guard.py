@@ -28,3 +28,19 @@ def test_other_names_are_refused(host: str) -> None:
     assert answer.status_code == 421
     assert "--allowed-host" in answer.text
     assert "content-security-policy" in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("site", "mode", "status"),
+    [
+        ("same-origin", "cors", 200),
+        ("none", "navigate", 200),
+        ("cross-site", "navigate", 200),
+        ("cross-site", "no-cors", 403),
+        ("cross-site", "cors", 403),
+        ("same-site", "cors", 403),
+    ],
+)
+def test_scripts_and_pictures_of_other_sites_are_refused(site: str, mode: str, status: int) -> None:
+    headers = {"host": "localhost", "sec-fetch-site": site, "sec-fetch-mode": mode}
+    assert PAGE.get("/", headers=headers).status_code == status

@@ -39,6 +39,8 @@ _LIMITS = ScrapeLimits()
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    # Connections that wait to be accepted; probes of a fleet may come all at once.
+    request_queue_size = 128
 
     def __init__(
         self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], limits: ScrapeLimits
