@@ -66,7 +66,7 @@ class Guard:
 
 
 def _is_of_another_site(headers: Headers) -> bool:
-    """Tells whether a browser sends the request for a page of another origin, or of another port."""
+    """Tells whether a browser sends the request for a page of another origin."""
     is_own = headers.get("sec-fetch-site", "none") in ("same-origin", "none")
     return not is_own and headers.get("sec-fetch-mode") != "navigate"
 

@@ -69,11 +69,11 @@ class TopTokens:
         self.log_probabilities = array("d", [value for _, value in listed])
 
     def __iter__(self) -> Iterator[tuple[int, float]]:
-        """Gives each token with its log-probability."""
+        """Returns each token with its log-probability."""
         return zip(self.token_ids, self.log_probabilities, strict=True)
 
     def __getitem__(self, index: int) -> tuple[int, float]:
-        """Gives one token with its log-probability."""
+        """Returns one token with its log-probability."""
         return self.token_ids[index], self.log_probabilities[index]
 
     def __len__(self) -> int:

@@ -305,7 +305,7 @@ def _plain(tokenizer: tokenizers.Tokenizer) -> tokenizers.Tokenizer:
 
 
 def _front_of(tokenizer: tokenizers.Tokenizer, eos: int) -> list[int]:
-    """Gives the special tokens that the post-processor puts in front of a text, as BART's does."""
+    """Returns the special tokens that the post-processor puts in front of a text, as in BART."""
     encoding = tokenizer.encode("")
     pairs = zip(encoding.ids, encoding.special_tokens_mask, strict=True)
     special = [id_ for id_, is_special in pairs if is_special]

@@ -191,16 +191,16 @@ class SlotCache:
         self._sizes = None
 
     def top_tokens(self, rows: Sequence[int] | Array) -> tuple[Array, Array]:
-        """Gives the top tokens of rows ``[..]`` and their log-probabilities, ``[.., K]`` each."""
+        """Returns the top tokens of rows ``[..]`` and their log-probabilities, ``[.., K]`` each."""
         tokens, log_probabilities = self._listed()
         return tokens[rows], log_probabilities[rows]
 
     def logits(self, row: int) -> Array:
-        """Gives the logits of all tokens for a row in the last step, ``[V]``."""
+        """Returns the logits of all tokens for a row in the last step, ``[V]``."""
         return self._logits[row * self.vocabulary_size : (row + 1) * self.vocabulary_size]
 
     def candidates(self, row: int) -> tuple[Array, Array] | None:
-        """Gives a row's candidates and their logits in the last step, ``[N]`` each.
+        """Returns a row's candidates and their logits in the last step, ``[N]`` each.
 
         Suppressed ones are masked. None where the row chooses among all tokens.
         """
@@ -258,7 +258,7 @@ class SlotCache:
             listed[rows], found[rows] = choice.top(self.top_k, log_totals, self._eos)
 
     def _listed(self) -> tuple[Array, Array]:
-        """Gives the top tokens of all slots and their log-probabilities, ``[B, K]`` each."""
+        """Returns the top tokens of all slots and their log-probabilities, ``[B, K]`` each."""
         end, shape = self.slots * self.top_k, (self.slots, self.top_k)
         return (
             self._top_tokens[:end].reshape(shape),

@@ -68,7 +68,7 @@ class Candidates:
         return len(self._of)
 
     def of(self, row: int) -> Array | None:
-        """Gives the candidates of a row; None where it chooses among all tokens."""
+        """Returns the candidates of a row; None where it chooses among all tokens."""
         return self._of.get(row)
 
     def put(self, row: int, tokens: Array | None) -> None:
@@ -196,7 +196,7 @@ class Choice:
         """The best token of each row, ``[R]``; among equals the first."""
 
     def candidates(self, row: int) -> tuple[Array, Array]:
-        """Gives a row's candidates and their logits, ``[N]`` each."""
+        """Returns a row's candidates and their logits, ``[N]`` each."""
         mine = self._layout.of(row)
         return self._layout.tokens[mine], self._logits[mine]
 
@@ -238,7 +238,7 @@ class Choice:
 
 
 def _falling(values: Array) -> Array:
-    """Gives integers in the opposite order of float32 values, their lower 32 bits zero.
+    """Returns integers in the opposite order of float32 values, their lower 32 bits zero.
 
     Floats of one sign are in the order of their bits, or in the opposite one.
     """

@@ -58,7 +58,7 @@ def prepare() -> None:
 
 
 def failure_of(error: Exception) -> ProviderError | None:
-    """Gives the failure of CUDA that an error of ONNX Runtime tells of; None if it is another."""
+    """Returns the failure of CUDA that an error of ONNX Runtime tells of; None if it is another."""
     text = str(error)
     if found := _FAILURE.search(text):
         library, code, reason = found.groups()

@@ -24,11 +24,11 @@ class CrossKV:
     """Where each source begins, and where the last one ends."""
 
     def length(self, index: int) -> int:
-        """Gives the number of tokens of a source."""
+        """Returns the number of tokens of a source."""
         return self.starts[index + 1] - self.starts[index]
 
     def of_source(self, packed: Array, index: int) -> Array:
-        """Gives the part of one source, ``[S, W]``."""
+        """Returns the part of one source, ``[S, W]``."""
         return packed[self.starts[index] : self.starts[index + 1]]
 
 
@@ -41,7 +41,7 @@ class EncodedSource:
 
 
 def starts_of(sources: Sequence[Sequence[int]]) -> list[int]:
-    """Gives where each source begins when they are packed, and where the last one ends."""
+    """Returns where each source begins when they are packed, and where the last one ends."""
     starts = [0]
     for source in sources:
         starts.append(starts[-1] + len(source))

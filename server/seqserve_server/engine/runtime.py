@@ -87,7 +87,7 @@ class Runtime:
         return np.dtype(_CACHE_TYPES[types["cross_key_0"]])
 
     def allowed_shape(self, tokens: int) -> tuple[int, int]:
-        """Gives the shape ``[G, 64]`` in which a step takes a number of allowed tokens.
+        """Returns the shape ``[G, 64]`` in which a step takes a number of allowed tokens.
 
         It has room for up to a fifth more, so that few numbers of groups are ever bound. No group
         is shared by threads, because that would change the order in which numbers are added up.

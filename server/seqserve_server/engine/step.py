@@ -114,7 +114,7 @@ class Step:
 
 
 def _shape(name: str, array: Array, rows: int, sizes: StepSizes) -> list[int]:
-    """Gives the shape of the part of a buffer that a step uses."""
+    """Returns the shape of the part of a buffer that a step uses."""
     if name in _SHARED:
         return list(array.shape)
     if name in _SIZED:

@@ -26,10 +26,10 @@ def is_taken(host: str, port: int) -> bool:
     """Tells whether the port is in use at every address of the host."""
     bare = host.removeprefix("[").removesuffix("]")
     try:
-        found = socket.getaddrinfo(bare, port, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(bare, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return False
-    return all(_is_bound(family, address) for family, _, _, _, address in found)
+    return all(_is_bound(family, address) for family, _, _, _, address in addresses)
 
 
 def _is_bound(family: int, address: tuple[Any, ...]) -> bool:

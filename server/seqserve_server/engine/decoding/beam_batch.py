@@ -120,7 +120,7 @@ class BeamBatch:
             search.add(whole, is_top=column == 0)
 
     def _continue(self, chosen: Candidates, beams: Array, lengths: Array) -> None:
-        """Gives each next beam, ``[G, B]``, its row and its token."""
+        """Assigns each next beam, ``[G, B]``, its row and its token."""
         rows = self._rows
         moved = reorder(beams, chosen.beams)
         if moved.targets.size:

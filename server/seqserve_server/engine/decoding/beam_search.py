@@ -76,7 +76,7 @@ class BeamSearch:
         return rank(scores[None], tokens, log_probabilities)
 
     def top_tokens(self, beam: int) -> TopTokens:
-        """Gives the top tokens after a beam in the last step, where they are asked for."""
+        """Returns the top tokens after a beam in the last step, where they are asked for."""
         return self._top_tokens[beam] if self._top_tokens else TopTokens()
 
     def ends(self, token_ids: list[int]) -> bool:
@@ -110,7 +110,7 @@ class BeamSearch:
         return self.pool.add(self._found())
 
     def interrupt(self, length: int) -> list[FinishedHypothesis]:
-        """Gives what it has found, and what its beams have so far."""
+        """Returns what it has found, and what its beams have so far."""
         if self._alternative and self.options.is_within_shared_prefix(length):
             # All alternatives are one until their own first token.
             return []

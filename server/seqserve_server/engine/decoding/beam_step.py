@@ -30,11 +30,11 @@ class Candidates(NamedTuple):
     """Sum of the log-probabilities of all tokens up to it."""
 
     def at(self, columns: Array) -> Candidates:
-        """Gives some of each search, ``[G, M]``."""
+        """Returns some of each search, ``[G, M]``."""
         return Candidates(*(_take(array, columns) for array in self))
 
     def of(self, searches: Array | int) -> Candidates:
-        """Gives all of some searches, or of one, without the first axis."""
+        """Returns all of some searches, or of one, without the first axis."""
         return Candidates(*(array[searches] for array in self))
 
     def put(self, search: int, others: Candidates) -> None:
@@ -56,7 +56,7 @@ def _take(array: Array, columns: Array) -> Array:
 
 @cache
 def _row_starts(rows: int, length: int) -> Array:
-    """Gives the index of each row's first element in the flat array, ``[G, 1]``."""
+    """Returns the index of each row's first element in the flat array, ``[G, 1]``."""
     return np.arange(rows)[:, None] * length
 
 
@@ -134,7 +134,7 @@ class BeamReorder(NamedTuple):
 
 
 def reorder(rows: Array, beams: Array) -> BeamReorder:
-    """Gives each next beam a row: that of its parent where no earlier one has it.
+    """Assigns a row to each next beam; the first child keeps that of its parent.
 
     Args:
         rows: Of the beams, ``[G, B]``.

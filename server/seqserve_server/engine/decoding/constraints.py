@@ -10,7 +10,7 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.engine.packing import Array
 
 Detokenize: TypeAlias = Callable[[Sequence[int]], str]
-"""Gives the text of tokens."""
+"""Returns the text of tokens."""
 
 
 class End(NamedTuple):
@@ -75,7 +75,7 @@ class Constraints:
         return is_fewer or not suppressed.issuperset(self._candidates)
 
     def forced(self, length: int) -> int | None:
-        """Gives the token of the prefix that comes after ``length`` tokens; None after its end."""
+        """Returns the token of the prefix that comes after ``length`` tokens; None behind it."""
         prefix = self._options.prefix
         is_free = length >= len(prefix) or self._options.prefix_bias_beta
         return None if is_free else prefix[length]

@@ -19,7 +19,7 @@ class TopTokens(NamedTuple):
     log_probabilities: Array
 
     def top(self, count: int) -> TopTokens:
-        """Gives the first ``count`` of them."""
+        """Returns the first ``count`` of them."""
         return TopTokens(self.token_ids[:count], self.log_probabilities[:count])
 
     def pairs(self, count: int) -> TokenLogprobs:
@@ -46,16 +46,16 @@ class Distribution:
         self._columns = columns
 
     def token(self, column: int) -> int:
-        """Gives the token of a column."""
+        """Returns the token of a column."""
         return int(column if self._columns is None else self._columns[column])
 
     def log_probability(self, token: int) -> float:
-        """Gives that of a token; minus infinity where it is not allowed."""
+        """Returns the log-probability of a token; minus infinity where it is not allowed."""
         column = column_of(token, self._columns)
         return -math.inf if column is None else float(self.log_probabilities[column])
 
     def top(self, count: int) -> TopTokens:
-        """Gives the most probable tokens."""
+        """Returns the most probable tokens."""
         found = largest(self.log_probabilities, count)
         tokens = found if self._columns is None else self._columns[found]
         return TopTokens(tokens, self.log_probabilities[found])

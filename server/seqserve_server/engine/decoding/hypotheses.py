@@ -26,12 +26,12 @@ class PartialHypothesis(NamedTuple):
     def extended(
         self, token: int, log_probability: float, score: float, top_tokens: TopTokens
     ) -> PartialHypothesis:
-        """Gives the hypothesis with one more token, and its new score."""
+        """Returns the hypothesis with one more token, and its new score."""
         token_ids, found = [*self.token_ids, token], [*self.log_probabilities, log_probability]
         return PartialHypothesis(token_ids, found, score, [*self.top_tokens, top_tokens])
 
     def hypothesis(self, end: End, options: DecodingOptions) -> Hypothesis:
-        """Gives what the request asked for of it, as far as it counts."""
+        """Returns what the request asked for of it, as far as it counts."""
         # Coverage is added to the score later.
         score = self.score if options.return_scores or options.coverage_penalty else None
         # The end token was generated too, but not what comes after a stop sequence.
@@ -89,7 +89,7 @@ class FinishedHypothesis(NamedTuple):
 
 
 def best(finished: list[FinishedHypothesis], count: int) -> list[FinishedHypothesis]:
-    """Gives the ``count`` best, best first; among equals the one that ended first."""
+    """Returns the ``count`` best, best first; among equals the one that ended first."""
     return sorted(finished, key=lambda entry: entry.rank)[:count]
 
 

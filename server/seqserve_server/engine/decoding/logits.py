@@ -13,7 +13,7 @@ TokenLogprobs = list[tuple[int, float]]
 
 
 def log_softmax(logits: Array) -> Array:
-    """Gives the log-probabilities of logits, ``[V]`` → float64 ``[V]``."""
+    """Returns the log-probabilities of logits, ``[V]`` → float64 ``[V]``."""
     shifted: Array = logits.astype(np.float64) - logits.max()
     shifted -= np.log(np.exp(shifted).sum())
     return shifted

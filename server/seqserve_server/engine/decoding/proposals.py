@@ -64,7 +64,7 @@ class Proposals:
 def alternative(
     found: TopTokens | Distribution, index: int, options: DecodingOptions
 ) -> tuple[int, float] | None:
-    """Gives the first token of the alternative of this index, the most probable first.
+    """Returns the first token of the alternative of this index, the most probable first.
 
     Returns:
         None where it is too improbable; the first alternative never is.

@@ -143,7 +143,7 @@ class RowDecoder:
         return state.pool.add([_ranked(state, finished)])
 
     def interrupt(self, rows: list[int]) -> list[FinishedHypothesis]:
-        """Gives the hypotheses that some rows have so far."""
+        """Returns the hypotheses that some rows have so far."""
         found = []
         for row in rows:
             state, length = self._rows.states[row], int(self._rows.cache.lengths[row])

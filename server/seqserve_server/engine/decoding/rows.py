@@ -187,11 +187,11 @@ class Rows:
         self._top_tokens.setdefault(row, []).append(top_tokens)
 
     def output(self, row: int, length: int) -> list[int]:
-        """Gives the first tokens of a row."""
+        """Returns the first tokens of a row."""
         return self.tokens[row, :length].tolist()  # type: ignore[no-any-return]
 
     def hypothesis(self, row: int, length: int) -> PartialHypothesis:
-        """Gives a row's hypothesis: its first tokens and its score as it is now."""
+        """Returns a row's hypothesis: its first tokens and its score as it is now."""
         return PartialHypothesis(
             self.output(row, length),
             self.log_probabilities[row, :length].tolist(),

@@ -41,7 +41,7 @@ class SamplingParams(NamedTuple):
         self.min_p[row] = sampling.min_p
 
     def of(self, rows: Array) -> SamplingParams:
-        """Gives those of some rows."""
+        """Returns the options of some rows."""
         return SamplingParams(*(array[rows] for array in self))
 
 
@@ -64,7 +64,7 @@ def sample(log_probabilities: Array, params: SamplingParams, random: Array) -> A
 
 
 def weights_of(log_probabilities: Array, params: SamplingParams) -> Array:
-    """Gives the weight of each token, 0 where it does not stay, ``[R, K]``; see :func:`sample`."""
+    """Returns the weight of each token, 0 where it is left out, ``[R, K]``, see :func:`sample`."""
     temperature, top_k, top_p, min_p = (array[:, None] for array in params)
     shifted = (log_probabilities - log_probabilities[:, :1]).astype(np.float64)
     weights: Array = np.exp(shifted / temperature)

@@ -101,7 +101,7 @@ class Search:
             self._outputs.remove(state.outputs)
 
     def last_token(self, row: int) -> int:
-        """Gives the newest token of a row."""
+        """Returns the newest token of a row."""
         return int(self._cache.tokens[row, 0])
 
     def advance(self, count: int) -> Advance:
@@ -114,7 +114,7 @@ class Search:
         return Advance(sorted(done), finished)
 
     def interrupt(self, request: Request) -> Finished:
-        """Gives what a request has found so far; its rows must leave then."""
+        """Returns what a request has found so far; its rows must leave then."""
         found = {
             row: state for row, state in self._rows.states.items() if state.pool.request is request
         }

@@ -31,8 +31,8 @@ def confidence(score: float, ids: Sequence[int], source_tokens: int, prefix: int
     Returns:
         A number between 0 and 1.
     """
-    found = features(score, ids, source_tokens, prefix)
-    value = INTERCEPT + sum(w * x for w, x in zip(WEIGHTS, found, strict=True))
+    values = features(score, ids, source_tokens, prefix)
+    value = INTERCEPT + sum(w * x for w, x in zip(WEIGHTS, values, strict=True))
     return 1.0 / (1.0 + math.exp(-value))
 
 

@@ -229,9 +229,9 @@ class CachedCall(EngineCall):
         self._take(answer, Lookup.HIT)
         return True
 
-    def _take(self, answer: Finished, found: Lookup) -> Finished:
+    def _take(self, answer: Finished, lookup: Lookup) -> Finished:
         """Ends with an answer that no engine computed for this call: all its time was waiting."""
-        self._answers.counts.lookups[found] += 1
+        self._answers.counts.lookups[lookup] += 1
         self.timeline = Timeline(arrived_s=self.spec.arrived_s, finished_s=time.monotonic())
         self._end(answer)
         return answer

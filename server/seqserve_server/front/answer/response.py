@@ -191,17 +191,17 @@ def source_warnings(
         tokenizer: That of the model.
     """
     alphabet = tokenizer.alphabet
-    found = []
+    warnings = []
     if not alphabet.unknown_ids.isdisjoint(ids) and _lacks_letter(text, tokenizer):
-        found.append(generation_pb2.SOURCE_WARNING_UNKNOWN_CHARACTERS)
+        warnings.append(generation_pb2.SOURCE_WARNING_UNKNOWN_CHARACTERS)
     if not text.isascii() or "LATIN" not in alphabet.scripts:
         scripts = [script for script in map(script_of, text) if script]
         others = sum(script not in alphabet.scripts for script in scripts)
         if others and others >= _OTHER_SHARE * len(scripts):
-            found.append(generation_pb2.SOURCE_WARNING_OTHER_SCRIPT)
+            warnings.append(generation_pb2.SOURCE_WARNING_OTHER_SCRIPT)
     if "<" in text and _MARKUP.search(text):
-        found.append(generation_pb2.SOURCE_WARNING_MARKUP)
-    return found
+        warnings.append(generation_pb2.SOURCE_WARNING_MARKUP)
+    return warnings
 
 
 def _lacks_letter(text: str, tokenizer: Tokenizer) -> bool:
@@ -209,10 +209,10 @@ def _lacks_letter(text: str, tokenizer: Tokenizer) -> bool:
 
     Letters and symbols have; unusual marks of punctuation and spaces are rarely missed.
     """
-    found = tokenizer.pieces(text)
+    pieces = tokenizer.pieces(text)
     unknown = (
         text[slice(*place)]
-        for id_, place in zip(found.ids, found.offsets, strict=True)
+        for id_, place in zip(pieces.ids, pieces.offsets, strict=True)
         if id_ in tokenizer.alphabet.unknown_ids
     )
     return any(unicodedata.category(each)[0] in "LS" for part in unknown for each in part)

@@ -32,7 +32,7 @@ _UNLIMITED = (1 << 31) - 1
 
 
 def connection_arguments(options: ServeOptions) -> list[tuple[str, Any]]:
-    """Gives the channel arguments of the gRPC server.
+    """Returns the channel arguments of the gRPC server.
 
     Idle connections stay open: each costs only tens of KiB, and gRPC's clients write a line to
     standard error when one is closed.
@@ -108,9 +108,9 @@ def _bounded(name: str) -> str:
 def _network(address: str) -> str:
     host = address.rpartition(":")[0].strip("[]").partition("%")[0]
     try:
-        found = IPv6Address(host)
+        parsed = IPv6Address(host)
     except ValueError:
         return host[:_MAX_CHARACTERS]
-    if found.ipv4_mapped:
-        return str(found.ipv4_mapped)
-    return str(ip_network((found, _NETWORK_BITS), strict=False))
+    if parsed.ipv4_mapped:
+        return str(parsed.ipv4_mapped)
+    return str(ip_network((parsed, _NETWORK_BITS), strict=False))

@@ -287,7 +287,7 @@ without either needs the admin scope."""
 
 
 def scope_of(method: str) -> Scope | None:
-    """Gives the scope that a method needs; None if it needs no token."""
+    """Returns the scope that a method needs; None if it needs no token."""
     if method in SCOPES:
         return SCOPES[method]
     service = method[: method.rfind("/") + 1]

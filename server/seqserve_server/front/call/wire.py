@@ -46,7 +46,7 @@ def tolerant(deserialize: Callable[[bytes], Message]) -> Callable[[bytes], Messa
 
 
 def behaviour_of(handler: Handler) -> Any:
-    """Gives the function that a handler runs."""
+    """Returns the function that a handler runs."""
     return handler.unary_unary or handler.unary_stream or handler.stream_stream
 
 

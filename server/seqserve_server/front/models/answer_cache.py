@@ -56,7 +56,7 @@ class AnswerCache:
         return VersionAnswers(self, next(self._numbers), self._counts_of(model, version))
 
     def get(self, key: bytes) -> bytes | None:
-        """Gives a kept answer, which is then the last used."""
+        """Returns a kept answer, which is then the last used."""
         kept = self._kept.get(key)
         if kept is None:
             return None
@@ -112,7 +112,7 @@ class VersionAnswers:
         return digest.digest()
 
     def get(self, key: bytes) -> Finished | None:
-        """Gives a kept answer."""
+        """Returns a kept answer."""
         data = self._cache.get(key)
         if data is None:
             return None

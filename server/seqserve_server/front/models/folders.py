@@ -81,15 +81,15 @@ def default_of(repository: Path) -> str:
 
 def files_of(folder: Path) -> Files:
     """Lists the files of a version; empty if the folder has just been removed."""
-    found = []
+    stamps = []
     for file in _children(folder):
         try:
             state = file.stat()
         except OSError:
             continue
         times = (state.st_mtime_ns, state.st_ctime_ns)
-        found.append((file.name, state.st_size, *times, state.st_ino))
-    return tuple(sorted(found))
+        stamps.append((file.name, state.st_size, *times, state.st_ino))
+    return tuple(sorted(stamps))
 
 
 def has_manifest(files: Files) -> bool:

@@ -153,16 +153,16 @@ def to_load(versions: Collection[V], keep: int, weighted: Collection[int] = ()) 
         weighted: Versions with a traffic weight; they stay loaded, however old they are.
     """
     active = [version for version in versions if version.state in _ACTIVE and version.is_wanted]
-    found: list[V] = []
+    chosen: list[V] = []
     for version in sorted(versions, key=lambda version: -version.version):
         if version.state is not ModelState.AVAILABLE or version.files is None:
             continue
         if version.control is Control.LOADED or (
             version.control is Control.WATCH
-            and (version.version in weighted or not _is_outdated(version, (*active, *found), keep))
+            and (version.version in weighted or not _is_outdated(version, (*active, *chosen), keep))
         ):
-            found.append(version)
-    return found
+            chosen.append(version)
+    return chosen
 
 
 def to_drain(versions: Collection[V], keep: int, weighted: Collection[int] = ()) -> list[V]:

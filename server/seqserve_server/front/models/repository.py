@@ -106,12 +106,12 @@ class Repository:
     @property
     def entries(self) -> list[Entry]:
         """All versions, sorted by name and number; may be read from any thread."""
-        found = [
+        entries = [
             entry
             for versions in self._versions.copy().values()
             for entry in versions.copy().values()
         ]
-        return sorted(found, key=lambda entry: (entry.name, entry.version))
+        return sorted(entries, key=lambda entry: (entry.name, entry.version))
 
     def names(self) -> list[str]:
         """Lists the names of the models."""
@@ -119,8 +119,8 @@ class Repository:
 
     def versions(self, name: str) -> list[Entry]:
         """Lists the versions of a model."""
-        found = self._versions.get(name, {})
-        return [found[number] for number in sorted(found)]
+        entries = self._versions.get(name, {})
+        return [entries[number] for number in sorted(entries)]
 
     def add(self, entry: Entry) -> None:
         """Adds a version."""
@@ -146,8 +146,8 @@ class Repository:
         Raises:
             ModelNotFound: It does not exist; the message lists the versions that do.
         """
-        found = self._matching(name, version)
-        return max(found, key=lambda entry: (entry.is_ready, entry.version))
+        entries = self._matching(name, version)
+        return max(entries, key=lambda entry: (entry.is_ready, entry.version))
 
     def resolve(self, name: str, version: int, key: str) -> ServedModel:
         """Finds the version that serves a call. The caller must count the call in its ``calls``.
@@ -161,13 +161,13 @@ class Repository:
             ModelUnavailable: It is not ready, but may be soon.
             ModelNotLoaded: It is not ready, and waiting does not help.
         """
-        found = self._matching(name, version)
-        models = {entry.version: entry.model for entry in _best(found) if entry.model}
+        entries = self._matching(name, version)
+        models = {entry.version: entry.model for entry in _best(entries) if entry.model}
         if not models:
-            raise _unready_error(found)
+            raise _unready_error(entries)
         if len(models) == 1:
             return next(iter(models.values()))
-        return models[choose_version(self._weights(found[0].name), models, key)]
+        return models[choose_version(self._weights(entries[0].name), models, key)]
 
     def share(self, entry: Entry) -> float:
         """Returns the share, 0 to 1, that an entry gets of the calls that name no version."""
@@ -187,12 +187,12 @@ class Repository:
             ModelNotFound: The model or a version does not exist.
             InvalidRequest: The weights are invalid.
         """
-        found = self._matching(name, 0)
+        entries = self._matching(name, 0)
         if error := weights_error(weights):
             raise errors.InvalidRequest("weights", error)
         for version in weights:
             self._matching(name, version)
-        name = found[0].name
+        name = entries[0].name
         self._traffic[name] = dict(weights)
         return self.versions(name)
 
@@ -202,10 +202,10 @@ class Repository:
     def _matching(self, name: str, version: int) -> list[Entry]:
         wanted = name or self.default
         versions = self._versions.get(wanted, {})
-        found = [entry for number, entry in versions.items() if version in (0, number)]
-        if not found:
+        entries = [entry for number, entry in versions.items() if version in (0, number)]
+        if not entries:
             raise errors.ModelNotFound(f"{_unknown(wanted, version)}; there are {self._labels()}")
-        return found
+        return entries
 
     def _labels(self) -> str:
         labels = [entry.label for entry in self.entries]

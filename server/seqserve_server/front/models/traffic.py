@@ -43,8 +43,8 @@ def choose_version(weights: Weights, ready: Collection[int], key: str) -> int:
 
 
 def _weighted(weights: Weights, ready: Collection[int]) -> list[tuple[int, int]]:
-    found = [(version, weights[version]) for version in sorted(ready) if weights.get(version)]
-    return found or [(version, 1) for version in [max(ready, default=0)] if version]
+    weighted = [(version, weights[version]) for version in sorted(ready) if weights.get(version)]
+    return weighted or [(version, 1) for version in [max(ready, default=0)] if version]
 
 
 def parse_traffic(texts: Sequence[str]) -> dict[str, dict[int, int]]:

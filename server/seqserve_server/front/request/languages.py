@@ -110,10 +110,10 @@ class _Chosen:
         known = self._known[role]
         if not known:
             raise self._wrong(role, f"is {code!r:.80}, but {self._label} asks for none")
-        found = known.get(code) or known.get(self._aliases.get(code, ""))
-        if found is None:
+        token = known.get(code) or known.get(self._aliases.get(code, ""))
+        if token is None:
             raise self._wrong(role, f"{code!r:.80} is not one of {_listed(known)}")
-        return found
+        return token
 
     def _wrong(self, role: str, reason: str) -> InvalidRequest:
         return InvalidRequest(f"{self._section}{role}_language", reason)

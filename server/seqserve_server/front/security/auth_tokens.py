@@ -35,11 +35,11 @@ class Tokens:
 
         Takes the same time for known and unknown tokens, so that timing reveals nothing.
         """
-        digest, found = digest_of(token), None
+        digest, match = digest_of(token), None
         for entry in self._file.value:
             if compare_digest(entry.digest, digest):
-                found = entry
-        return found
+                match = entry
+        return match
 
 
 def _read(path: Path) -> tuple[TokenEntry, ...]:

@@ -119,7 +119,7 @@ class Reloaded(Generic[T]):
 def _stamp(path: Path) -> _Stamp:
     """Identifies the content and the permissions of a file; None if there is no file."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_size

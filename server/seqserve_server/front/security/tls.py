@@ -133,7 +133,9 @@ def expiry_s(pem: bytes) -> float | None:
     None if there is no certificate, or one that is malformed.
     """
     try:
-        return min(_expiry_s(found) for found in _PEM.findall(pem.decode(errors="replace")))
+        return min(
+            _expiry_s(certificate) for certificate in _PEM.findall(pem.decode(errors="replace"))
+        )
     except (ValueError, IndexError):
         return None
 

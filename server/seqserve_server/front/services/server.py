@@ -148,7 +148,7 @@ class Server:
         reflection.enable_server_reflection(names, self._server)
 
     def _statuses(self) -> dict[str, int]:
-        """Gives the health of the server, and of each service, model and version."""
+        """Returns the health of the server, and of each service, model and version."""
         is_up = any(entry.is_ready for entry in self._repository.entries)
         whole = _SERVING if is_up else _NOT_SERVING
         statuses = dict.fromkeys(("", *_SERVICES), whole)

@@ -143,7 +143,7 @@ class CacheMetrics(Collector):
         self._counts: dict[VersionLabels, CacheCounts] = {}
 
     def of(self, version: VersionLabels) -> CacheCounts:
-        """Gives the counts of a version; one that is loaded again goes on with them."""
+        """Returns the counts of a version; one that is loaded again goes on with them."""
         return self._counts.setdefault(version, CacheCounts())
 
     def forget(self, version: VersionLabels) -> None:

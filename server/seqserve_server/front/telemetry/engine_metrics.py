@@ -191,10 +191,10 @@ class ProcessUsage(NamedTuple):
 
 def usage_of(pids: Iterable[int]) -> ProcessUsage | None:
     """Adds up the usage of processes; None if all have ended, or the system has no ``/proc``."""
-    found = [usage for pid in pids if (usage := _usage(pid))]
-    if not found:
+    usages = [usage for pid in pids if (usage := _usage(pid))]
+    if not usages:
         return None
-    resident_bytes, cpu_s = zip(*found, strict=True)
+    resident_bytes, cpu_s = zip(*usages, strict=True)
     return ProcessUsage(sum(resident_bytes), sum(cpu_s))
 
 

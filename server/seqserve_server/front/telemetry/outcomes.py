@@ -52,5 +52,5 @@ def outcome_of(error: BaseException) -> Outcome:
 
 
 def rejection_of(error: BaseException) -> str:
-    """Gives the label of an error in ``seqserve_rejected_total``; empty if it has none."""
+    """Returns the label of an error in ``seqserve_rejected_total``; empty if it has none."""
     return error.bound.value if isinstance(error, errors.QueueFull) else outcome_of(error).rejected

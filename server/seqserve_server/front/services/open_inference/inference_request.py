@@ -94,7 +94,9 @@ class InferenceRequest:
         shape = [len(answers)] if is_flat else [len(answers), width]
         is_raw = self.texts.is_raw
         for output in outputs:
-            values = [value for found in answers for value in output.elements(found, width)]
+            values = [
+                value for hypotheses in answers for value in output.elements(hypotheses, width)
+            ]
             add_output(response, output.name, output.datatype, shape, values, is_raw=is_raw)
         return response
 

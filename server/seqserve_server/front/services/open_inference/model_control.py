@@ -60,7 +60,7 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
         return pb.ModelReadyResponse(ready=is_ready)
 
     async def ServerMetadata(self, request: Message, call: ServerCall) -> pb.ServerMetadataResponse:
-        """Gives the server's name, version and extensions."""
+        """Returns the server's name, version and extensions."""
         return pb.ServerMetadataResponse(
             name="seqserve", version=__version__, extensions=_EXTENSIONS
         )
@@ -82,7 +82,7 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
     async def ModelStatistics(
         self, request: pb.ModelStatisticsRequest, call: ServerCall
     ) -> pb.ModelStatisticsResponse:
-        """Gives the figures of one version, of all versions of a model, or of all models."""
+        """Returns the figures of one version, of all versions of a model, or of all models."""
         version = version_of("version", request.version)
         if version or request.name:
             # Raises NOT_FOUND for what does not exist.
@@ -91,10 +91,10 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
         else:
             entries = self._repository.entries
         asked = [entry for entry in entries if version in (0, entry.version)]
-        found = await asyncio.gather(
+        statistics = await asyncio.gather(
             *(self._statistics(entry.model) for entry in asked if entry.model)
         )
-        return pb.ModelStatisticsResponse(model_stats=found)
+        return pb.ModelStatisticsResponse(model_stats=statistics)
 
     async def _statistics(self, model: ServedModel) -> pb.ModelStatistics:
         engine = model.engine

@@ -43,15 +43,15 @@ class Output:
     name: str
     datatype: str
     value: Callable[[Hypothesis], Any]
-    """Gives the element for a hypothesis."""
+    """Returns the element for a hypothesis."""
     missing: Any
     """The element for a hypothesis that was wanted and not found."""
     is_score: bool = False
 
     def elements(self, hypotheses: Sequence[Hypothesis], count: int) -> list[Any]:
-        """Gives ``count`` elements for the hypotheses of one text."""
-        found = [self.value(hypothesis) for hypothesis in hypotheses]
-        return found + [self.missing] * (count - len(found))
+        """Returns ``count`` elements for the hypotheses of one text."""
+        values = [self.value(hypothesis) for hypothesis in hypotheses]
+        return values + [self.missing] * (count - len(values))
 
 
 def _stop_reason(hypothesis: Hypothesis) -> bytes:

@@ -116,8 +116,8 @@ def _only_input(request: Request) -> Request.InferInputTensor:
     names = [tensor.name for tensor in request.inputs]
     if names != [TEXT]:
         others = [name for name in names if name != TEXT]
-        found = f"has {others[0]!r:.{MAX_NAME}}" if others else f"has {len(names)} tensors"
-        raise InvalidRequest("inputs", f"{found}; send one, {TEXT!r}")
+        fault = f"has {others[0]!r:.{MAX_NAME}}" if others else f"has {len(names)} tensors"
+        raise InvalidRequest("inputs", f"{fault}; send one, {TEXT!r}")
     tensor = request.inputs[0]
     if tensor.datatype != BYTES:
         raise InvalidRequest(
