@@ -75,8 +75,8 @@ def priority_of(priority: int) -> Priority:
 
 
 def _converted(options: Options, manifest: Manifest, tokenizer: Tokenizer) -> DecodingOptions:
-    given = {field.name: value for field, value in options.ListFields()}
-    copied = {name: given[name] for name in given if name in _COPIED}
+    sent = {field.name: value for field, value in options.ListFields()}
+    copied = {name: sent[name] for name in sent if name in _COPIED}
     end_ids = _ids(options, "end_tokens", tokenizer)
     vocabulary = set(_ids(options, "vocabulary_allow", tokenizer))
     if vocabulary:
@@ -85,7 +85,7 @@ def _converted(options: Options, manifest: Manifest, tokenizer: Tokenizer) -> De
     copied.setdefault("max_decoding_length", manifest.limits.max_target_length)
     return DecodingOptions(
         **copied,
-        sampling=_sampling(given),
+        sampling=_sampling(sent),
         suppressed=_suppressed(options, manifest, tokenizer),
         end_ids=end_ids,
         stops=_stops(options, tokenizer.decode(prefix) if prefix else ""),
@@ -108,8 +108,8 @@ def _prefix(options: Options, manifest: Manifest, tokenizer: Tokenizer) -> Token
     return wanted.target + prefix
 
 
-def _sampling(given: dict[str, Any]) -> Sampling | None:
-    sampling = {name: given[name] for name in given if name in Sampling._fields}
+def _sampling(sent: dict[str, Any]) -> Sampling | None:
+    sampling = {name: sent[name] for name in sent if name in Sampling._fields}
     if not sampling:
         return None
     return Sampling(**{**_SAMPLING_DEFAULTS, "seed": secrets.randbits(64), **sampling})

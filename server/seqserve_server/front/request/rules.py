@@ -61,8 +61,8 @@ def _check_rows(options: Options, decoding: DecodingOptions, max_rows: int) -> N
     if beam_size > max_rows:
         raise _wrong("beam_size", f"is {beam_size}; this server keeps at most {max_rows}")
     if decoding.sampling and beam_size > 1:
-        given = next(name for name in _SAMPLING if options.HasField(name))
-        raise _wrong("beam_size", f"is {beam_size} beside {given}; choose search or sampling")
+        chosen = next(name for name in _SAMPLING if options.HasField(name))
+        raise _wrong("beam_size", f"is {beam_size} beside {chosen}; choose search or sampling")
     if decoding.return_alternatives:
         fit = min(MAX_TOP_K, max_rows // beam_size)
         if count > fit:
@@ -84,19 +84,19 @@ def _check_rows(options: Options, decoding: DecodingOptions, max_rows: int) -> N
 
 def _check_combinations(options: Options, decoding: DecodingOptions) -> None:
     # Any value of a sampling option turns sampling on; other options are off if they are 0.
-    given = {each.name for each, value in options.ListFields() if value or each.name in _SAMPLING}
+    sent = {each.name for each, value in options.ListFields() if value or each.name in _SAMPLING}
     if options.segmentation == SegmentationMode.NONE.value:
-        given.discard("segmentation")
+        sent.discard("segmentation")
     for name, others in _EXCLUDES.items():
         for other in others:
-            if name in given and other in given:
+            if name in sent and other in sent:
                 raise _wrong(name, f"is set beside {other}; choose one of them")
     for name in _NEED_BEAM:
-        if name in given and decoding.beam_size == 1:
+        if name in sent and decoding.beam_size == 1:
             raise _wrong(name, "needs a beam; set beam_size above 1")
-    if "min_alternative_expansion_prob" in given and not decoding.return_alternatives:
+    if "min_alternative_expansion_prob" in sent and not decoding.return_alternatives:
         raise _wrong("min_alternative_expansion_prob", "needs return_alternatives; set that too")
-    if "prefix_bias_beta" in given and not decoding.prefix:
+    if "prefix_bias_beta" in sent and not decoding.prefix:
         raise _wrong("prefix_bias_beta", "needs a prefix; set target_prefix")
 
 

@@ -48,8 +48,8 @@ async def score(
     )
     scores = (await EngineCall(model.engine, spec, call).target_scored()).token_scores
     # What the model wants first is given, like the prefix of a generated text.
-    given = len(affixes.target)
-    target, scores = target[given:], scores[given:]
+    num_given = len(affixes.target)
+    target, scores = target[num_given:], scores[num_given:]
     return generation_pb2.ScoreResponse(
         model=model.manifest.name,
         version=model.manifest.version,

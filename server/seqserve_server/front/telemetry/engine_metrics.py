@@ -82,7 +82,7 @@ class EnginesCollector(Collector):
 
     def _ask(self) -> _Reports:
         """Sends all questions first, so that the engines answer in parallel."""
-        asked: dict[VersionLabels, Future[StatsReply]] = {}
+        replies: dict[VersionLabels, Future[StatsReply]] = {}
         reports: _Reports = {}
         with self._lock:
             for version in sorted({*self._past, *self._engines}):
@@ -90,9 +90,9 @@ class EnginesCollector(Collector):
                 if engine := self._engines.get(version):
                     report.engine = engine
                     report.restarts += engine.status.restarts
-                    asked[version] = engine.request_stats()
+                    replies[version] = engine.request_stats()
         end_s = time.monotonic() + self._timeout_s
-        for version, future in asked.items():
+        for version, future in replies.items():
             report = reports[version]
             assert report.engine is not None
             try:

@@ -90,9 +90,9 @@ class ModelControlServicer(open_inference_pb2_grpc.GRPCInferenceServiceServicer)
             entries = self._repository.versions(name)
         else:
             entries = self._repository.entries
-        asked = [entry for entry in entries if version in (0, entry.version)]
+        wanted = [entry for entry in entries if version in (0, entry.version)]
         statistics = await asyncio.gather(
-            *(self._statistics(entry.model) for entry in asked if entry.model)
+            *(self._statistics(entry.model) for entry in wanted if entry.model)
         )
         return pb.ModelStatisticsResponse(model_stats=statistics)
 

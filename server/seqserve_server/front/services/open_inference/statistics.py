@@ -35,9 +35,9 @@ def statistics_of(
         stats: The figures of its engine.
         usage: What the engine's process uses, if that is known.
     """
-    asked = {kind: one for kind, one in calls.items() if _is_inference(kind.method)}
-    answered = [one for kind, one in asked.items() if kind.code == StatusCode.OK.name]
-    failed = [one for kind, one in asked.items() if kind.code != StatusCode.OK.name]
+    inferences = {kind: figures for kind, figures in calls.items() if _is_inference(kind.method)}
+    answered = [figures for kind, figures in inferences.items() if kind.code == StatusCode.OK.name]
+    failed = [figures for kind, figures in inferences.items() if kind.code != StatusCode.OK.name]
     queue, compute, steps = (
         _sum([stats.histograms[f"{stage}_duration_seconds"]])
         for stage in ("queue", "compute", "step")
@@ -45,7 +45,9 @@ def statistics_of(
     message = pb.ModelStatistics(
         name=name,
         version=str(version),
-        last_inference=int(1e3 * max((one.last_s for one in asked.values()), default=0.0)),
+        last_inference=int(
+            1e3 * max((figures.last_s for figures in inferences.values()), default=0.0)
+        ),
         inference_count=compute.count,
         execution_count=steps.count,
         inference_stats=pb.InferStatistics(
