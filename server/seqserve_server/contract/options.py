@@ -169,9 +169,9 @@ def _shared_options(changed: tuple[tuple[str, Any], ...]) -> DecodingOptions:
 Term = tuple[int, ...]
 
 
-def missing_terms(terms: Sequence[Term], token_ids: Sequence[int]) -> tuple[int, ...]:
+def missing_terms(terms: Sequence[Term], token_ids: Sequence[int]) -> list[int]:
     """Returns the indexes of the terms that ``token_ids`` do not contain."""
-    return tuple(index for index, term in enumerate(terms) if not _contains(token_ids, term))
+    return [index for index, term in enumerate(terms) if not _contains(token_ids, term)]
 
 
 def _contains(token_ids: Sequence[int], term: Term) -> bool:

@@ -315,5 +315,5 @@ def _unbegun(request: Request, now_s: float) -> Event:
     if spec.deadline_s is not None and spec.deadline_s <= now_s:
         return Failed(DeadlinePassed(Stage.QUEUE))
     request.timeline.finished_s = now_s
-    lacking = missing_terms(request.options.terms, [])
+    lacking = tuple(missing_terms(request.options.terms, []))
     return Finished([Hypothesis([], None, StopReason.TIME_LIMIT, unmet_terms=lacking)])

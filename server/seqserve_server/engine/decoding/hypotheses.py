@@ -34,6 +34,7 @@ class PartialHypothesis(NamedTuple):
         """Returns what the request asked for of it, as far as it counts."""
         # Coverage is added to the score later.
         score = self.score if options.return_scores or options.coverage_penalty else None
+        terms = options.terms
         # The end token was generated too, but not what comes after a stop sequence.
         generated = end.length + (end.reason is StopReason.EOS)
         return Hypothesis(
@@ -44,7 +45,7 @@ class PartialHypothesis(NamedTuple):
             token_scores=self.log_probabilities[:generated] if options.return_token_scores else (),
             top_tokens=self.top_tokens[:generated] if options.return_top_tokens else (),
             text_length=end.text_length,
-            unmet_terms=missing_terms(options.terms, self.token_ids[: end.length]),
+            unmet_terms=missing_terms(terms, self.token_ids[: end.length]) if terms else (),
         )
 
 
