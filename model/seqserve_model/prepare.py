@@ -22,7 +22,7 @@ from typing import IO, cast
 
 from seqserve.errors import OptionError
 from seqserve.options import option, parse
-from seqserve.replaceable import replaceable
+from seqserve.files import replaceable
 from seqserve_model.data import cannot_be_read, normalise, open_lines
 from seqserve_model.numbers import LARGEST, number_pairs
 

@@ -10,7 +10,7 @@ from typing import Protocol, Self, TextIO
 from seqserve.documents.journal import Journal
 from seqserve.documents.passage import Translation
 from seqserve.errors import OptionError
-from seqserve.replaceable import replaceable
+from seqserve.files import replaceable
 
 
 class Output(Protocol):
