@@ -19,9 +19,8 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.engine.answer import PendingAnswer, deliver
-from seqserve_server.engine.engine import Engine
 from seqserve_server.engine.observer import Observer
+from seqserve_server.engine.offline import PendingAnswer, running
 from seqserve_server.engine.request import Request
 from seqserve_server.engine.runtime import Runtime
 
@@ -87,21 +86,15 @@ def trace(folder: Path, texts: Sequence[str], slots: int) -> list[Stay]:
         workers=1, slots=slots, max_queue=len(texts), max_source_tokens_per_step=512
     )
     runtime = Runtime(folder, manifest, Provider.CPU, threads=1)
-    engine = Engine(runtime, limits, deliver, observed, tokenizer.decode)
     options = DecodingOptions(max_decoding_length=manifest.limits.max_target_length)
     length = manifest.limits.max_source_length
     requests = [
         PendingAnswer(GenerateSpec(source=tokenizer.truncate(source, length), options=options))
         for source in tokenizer.encode_batch(texts)
     ]
-    for request in requests:
-        engine.submit(request)
-    engine.start()
-    try:
+    with running(runtime, tokenizer, limits, observer=observed, requests=requests):
         for request in requests:
             request.wait()
-    finally:
-        engine.stop()
     return [observed.stay(request) for request in requests]
 
 
