@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from seqserve_export.artifact import Description, write_artifact
+from seqserve_export.artifact import Description
+from seqserve_export.pipeline import write_artifact
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.manifest import Manifest, Provenance
 from seqserve_server.contract.tokenizer import Tokenizer
@@ -61,4 +62,4 @@ def write_unproven(
         licence="Apache-2.0",
         provenance=Provenance(command="", commit="", data_licence="", attribution=""),
     )
-    return write_artifact(lambda: model, tokenizer, repository, description, prove=None)
+    return write_artifact(lambda: model, tokenizer, repository, description, held_out=None)

@@ -23,7 +23,7 @@ from bench.marian import MARIAN_BASE
 from bench.peers import CTranslate2Converter, CTranslate2Peer, Peer, Rows, SeqservePeer
 from bench.provenance import print_signature
 from bench.vocabulary_map import write_map
-from seqserve_export.lexicon.addition import write_shortlist
+from seqserve_export.shortlist.attach import write_shortlist
 from seqserve_model.config import TransformerConfig
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract.manifest import Manifest

@@ -279,9 +279,13 @@ def _largest(weight: Tensor) -> Tensor:
 def quantize(
     model: Transformer, calibration: Calibration, scales: Scales, caches: Caches
 ) -> Transformer:
-    """Gives a model with every projection and embedding in int8; it shares the rest, in fp32."""
-    copied = copy.deepcopy(model, {id(weight): weight for weight in model.parameters()})
-    return quantize_in_place(copied, calibration, scales, caches)
+    """Returns a model with every projection and embedding in int8; it shares the rest, in fp32."""
+    return quantize_in_place(with_same_weights(model), calibration, scales, caches)
+
+
+def with_same_weights(model: Transformer) -> Transformer:
+    """Copies a model, but not its weights."""
+    return copy.deepcopy(model, {id(weight): weight for weight in model.parameters()})
 
 
 def quantize_in_place(

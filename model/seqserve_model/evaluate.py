@@ -23,7 +23,7 @@ from seqserve.errors import OptionError
 from seqserve.options import flag_of
 from seqserve_model.checkpoint import RunDirectory, load_run
 from seqserve_model.data import Pair, read_pairs
-from seqserve_model.options import EvaluateOptions, Tokenize, search_of
+from seqserve_model.options import EvaluateOptions, Tokenize, decoding_defaults
 from seqserve_model.search import greedy_in_batches
 from seqserve_model.transformer import Transformer
 from seqserve_model.weights import Weights
@@ -143,7 +143,7 @@ def run(options: EvaluateOptions) -> None:
 def _check(options: EvaluateOptions) -> None:
     """Refuses what a run, an artifact or a server cannot do."""
     if options.path and not is_artifact(options.path):
-        for name, value in search_of(options).items():
+        for name, value in decoding_defaults(options).items():
             raise OptionError(
                 f"{flag_of(name)} {value}: a run is scored with greedy search; export it, and name"
                 " the artifact"
@@ -170,12 +170,12 @@ def open_translator(options: EvaluateOptions) -> Iterator[Translator]:
     """Opens the run, the artifact or the client, for as long as the context lasts."""
     if options.path is None:
         with options.connect() as client:
-            yield ServerTranslator(client, {**options.call(), **search_of(options)})
+            yield ServerTranslator(client, {**options.call(), **decoding_defaults(options)})
         return
     if is_artifact(options.path):
         with Offline(options.path, threads=options.threads or 1) as artifact:
             length = artifact.manifest.limits.max_target_length
-            decoding = DecodingOptions(max_decoding_length=length, **search_of(options))
+            decoding = DecodingOptions(max_decoding_length=length, **decoding_defaults(options))
             yield partial(artifact, options=decoding)
         return
     if not (options.path / "config.json").is_file():

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import IO, cast
 
 from seqserve.errors import OptionError
-from seqserve.options import option, parse
 from seqserve.files import replaceable
+from seqserve.options import option, parse
 from seqserve_model.data import cannot_be_read, normalise, open_lines
 from seqserve_model.numbers import LARGEST, number_pairs
 

@@ -21,7 +21,7 @@ def export_babble(repository: Path, tokenizer: Tokenizer, description: Descripti
     import torch
     from tests.step_graphs import steps_only
 
-    from seqserve_export.artifact import write_artifact
+    from seqserve_export.pipeline import write_artifact
     from seqserve_model.config import TransformerConfig
     from seqserve_model.transformer import Transformer
 
@@ -46,4 +46,4 @@ def export_babble(repository: Path, tokenizer: Tokenizer, description: Descripti
         model.output_projection.weight[config.eos_id] *= 1.5
     named = replace(description, name=NAME)
     with steps_only():
-        return write_artifact(lambda: model, tokenizer, repository, named, prove=None)
+        return write_artifact(lambda: model, tokenizer, repository, named, held_out=None)

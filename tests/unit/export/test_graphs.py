@@ -15,8 +15,9 @@ from tests.reference import Reference
 from tests.rounding import assert_close, path_terms, rounding
 from tests.step_graphs import steps_only
 
-from seqserve_export.artifact import Description, write_artifact
+from seqserve_export.artifact import Description
 from seqserve_export.calibration import calibrate
+from seqserve_export.pipeline import write_artifact
 from seqserve_export.precision import Caches, Scales
 from seqserve_export.quantization import Calibration, quantize
 from seqserve_model.config import (
@@ -232,7 +233,9 @@ def test_exported_steps_equal_torch(
     tiny_description: Description,
 ) -> None:
     model = make_model(**shape)
-    folder = write_artifact(lambda: model, tiny_tokenizer, tmp_path, tiny_description, prove=None)
+    folder = write_artifact(
+        lambda: model, tiny_tokenizer, tmp_path, tiny_description, held_out=None
+    )
     ties = 0
     for source, answer in zip(make_sources(), answers_of(folder), strict=True):
         ought = Reference(Reading(model, source, OPTIONS))
@@ -291,7 +294,9 @@ def test_exported_integers_equal_torch(
     """As the two above, for every shape: a minute, so it runs with the longer tests."""
     whole = make_model(**SHAPES[name])
     model = quantize(whole, calibrate(whole, make_sources()), *ROUNDINGS[name])
-    folder = write_artifact(lambda: model, tiny_tokenizer, tmp_path, tiny_description, prove=None)
+    folder = write_artifact(
+        lambda: model, tiny_tokenizer, tmp_path, tiny_description, held_out=None
+    )
     assert_integers_equal(model, folder)
 
 

@@ -21,8 +21,9 @@ from tests.unit.export.test_graphs import (
 )
 
 from seqserve.errors import OptionError
-from seqserve_export.artifact import Description, write_artifact
+from seqserve_export.artifact import Description
 from seqserve_export.halving import dtype_of, halve
+from seqserve_export.pipeline import write_artifact
 from seqserve_export.quantization import precision_of
 from seqserve_export.tolerance import TOLERANCES
 from seqserve_model.config import DecoderCell, PositionScheme

@@ -35,7 +35,7 @@ def test_scales_of_rows_must_be_worth_their_time(
         assert isinstance(output, QuantizedLinear)
         return "row" if output.input_scale is None else "static"
 
-    monkeypatch.setattr(scales, "read_targets", read)
+    monkeypatch.setattr(scales, "score_targets", read)
     monkeypatch.setattr(scales, "agreement", lambda how, _: {"static": static, "row": row}[how])
     found, reason = choose_scales(rounded, tiny_calibration, [])
     assert found.value == chosen

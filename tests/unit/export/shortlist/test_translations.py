@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqserve_export.lexicon import translations
-from seqserve_export.lexicon.translations import TokenPair, learn_translations
+from seqserve_export.shortlist import translations
+from seqserve_export.shortlist.translations import TokenPair, learn_translations
 
 SIZE = 12
 
