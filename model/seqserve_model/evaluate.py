@@ -53,7 +53,7 @@ class Scores:
     chrf_signature: str
 
     def __str__(self) -> str:
-        """Gives one line a score, signature included."""
+        """Writes one line for each score, signature included."""
         caveat = "" if self.bleu_applies else " (no translation has BLEU's four words; see chrF)"
         return (
             f"BLEU {self.bleu:.2f}{caveat}  {self.bleu_signature}\n"
@@ -78,8 +78,8 @@ class TorchTranslator:
         rows = [self.tokenizer.truncate(ids, config.max_source_length) for ids in encoded]
         limit = config.max_target_length
         max_length = min(self.max_decoding_length or limit, limit)
-        found = greedy_in_batches(self.model, rows, max_length, self.batch_rows)
-        return [self.tokenizer.decode(ids) for ids in found]
+        targets = greedy_in_batches(self.model, rows, max_length, self.batch_rows)
+        return [self.tokenizer.decode(ids) for ids in targets]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def score(
 def evaluate(
     translate: Translator, pairs: Sequence[Pair], tokenize: Tokenize = Tokenize.MTEVAL
 ) -> tuple[Scores, list[str]]:
-    """Translates the sources of pairs and scores the result; gives the translations too."""
+    """Translates the sources of pairs; returns the scores and the translations."""
     translations = translate([pair.source for pair in pairs])
     return score(translations, [pair.target for pair in pairs], tokenize), translations
 
@@ -195,7 +195,7 @@ def is_artifact(path: Path) -> bool:
 
 
 def torch_device(name: str) -> torch.device:
-    """Finds a torch device, or refuses a name that cannot be used here."""
+    """Returns a torch device, or refuses a name that cannot be used here."""
     try:
         device = torch.device(name)
         torch.empty(0, device=device)

@@ -72,7 +72,7 @@ class SearchOptions(Protocol):
 
 
 def decoding_defaults(options: SearchOptions) -> dict[str, Any]:
-    """Gives the options of the search that are set, by name."""
+    """Returns the options of the search that are set, by name."""
     values = {"beam_size": options.beam_size, "length_penalty": options.length_penalty}
     return {name: value for name, value in values.items() if value is not None}
 
