@@ -100,16 +100,16 @@ def trace(folder: Path, texts: Sequence[str], slots: int) -> list[Stay]:
 
 def one_batch_after_another(stays: Sequence[Stay], slots: int) -> list[Stay]:
     """Computes when the same requests would run if a batch had to end before the next one."""
-    found: list[Stay] = []
+    stays_in_batches: list[Stay] = []
     begin = 0
     for first in range(0, len(stays), slots):
         batch = stays[first : first + slots]
-        found += [
+        stays_in_batches += [
             Stay(source_tokens=stay.source_tokens, begin=begin, end=begin + stay.steps)
             for stay in batch
         ]
-        begin = max(stay.end for stay in found)
-    return found
+        begin = max(stay.end for stay in stays_in_batches)
+    return stays_in_batches
 
 
 def tokens_held(stays: Sequence[Stay], steps: int) -> NDArray[np.float64]:
@@ -132,8 +132,8 @@ def draw(stays: Sequence[Stay], slots: int) -> Figure:
         f"continuous batching, traced: {slots} slots": stays,
         "one batch after another, computed": batches,
     }
-    for row, (title, found) in zip(axes, both.items(), strict=True):
-        _draw_stays(row[0], found, steps, f"{title}, {max(stay.end for stay in found)} steps")
+    for row, (title, drawn) in zip(axes, both.items(), strict=True):
+        _draw_stays(row[0], drawn, steps, f"{title}, {max(stay.end for stay in drawn)} steps")
     return figure
 
 
