@@ -19,15 +19,17 @@ from seqserve_export.quantization import Calibration, Range, quantize_in_place
 from seqserve_export.scales import choose_scales
 from seqserve_export.shortlist.attach import NewShortlist
 from seqserve_export.tolerance import ParityError
-from seqserve_import.checkpoint import Checkpoint, CheckpointError
+from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.families import family_of
 from seqserve_import.family import Family
-from seqserve_import.generation import recommended_options
+from seqserve_import.files import CheckpointError
+from seqserve_import.generation import not_taken, recommended_options
 from seqserve_import.languages import template_of
 from seqserve_import.marian.checkpoint import open_checkpoint, shortlist_of
 from seqserve_import.options import ImportOptions
 from seqserve_import.sentences import read_sentences, write_sentences
-from seqserve_import.tokenizers.convert import convert, convert_target
+from seqserve_import.tokenizers.convert import convert, convert_target, pieces_of
+from seqserve_import.tokenizers.proof import check_tokens
 from seqserve_import.weights import input_limits, load_model
 from seqserve_model.allocator import trim_memory
 from seqserve_model.config import TransformerConfig
@@ -57,9 +59,12 @@ def import_checkpoint(options: ImportOptions) -> Path:
     """
     torch.set_num_threads(options.threads)
     checkpoint = open_checkpoint(options.folder)
-    loaded = load(checkpoint)
+    loaded = load(checkpoint, options.max_source_length)
+    for note in loaded.notes:
+        print(note)
     family, shortlist = loaded.family, shortlist_of(checkpoint)
     held_out = _held_out(options, loaded)
+    _check_tokens(checkpoint, loaded, held_out.pairs)
     description = _description(options, checkpoint, loaded)
     rounding = _rounding(options, loaded, held_out.pairs)
     tokenizer = loaded.tokenizer
@@ -87,6 +92,15 @@ def import_checkpoint(options: ImportOptions) -> Path:
             f"{error}; the model's own sentences make little sense, so that rounding decides"
             " more often: name real ones with --data"
         ) from None
+
+
+def _check_tokens(checkpoint: Checkpoint, loaded: Loaded, pairs: Sequence[Pair]) -> None:
+    """Compares the tokens of sources with those of the checkpoint's own files."""
+    path = pieces_of(checkpoint.folder, checkpoint.config.text("model_type"))
+    if path is not None:
+        texts = [pair.source for pair in pairs]
+        if line := check_tokens(path, loaded.tokenizer, loaded.symbols, texts):
+            print(line)
 
 
 def _held_out(options: ImportOptions, loaded: Loaded) -> HeldOut:
@@ -141,29 +155,60 @@ class Loaded(NamedTuple):
     """What it reads and writes beside its texts."""
     input_limits: dict[str, float]
     """The largest absolute inputs of projections, as far as the checkpoint has them."""
+    symbols: set[str]
+    """Tokens beside the pieces of the vocabulary that texts may spell."""
+    notes: list[str]
+    """What of the checkpoint is not taken over, for whoever imports it."""
 
 
-def load(checkpoint: Checkpoint) -> Loaded:
+def load(checkpoint: Checkpoint, max_source_length: int | None = None) -> Loaded:
     """Builds the model of a checkpoint, and its tokenizer.
+
+    Args:
+        checkpoint: The checkpoint.
+        max_source_length: In tokens, in place of the checkpoint's, where it has no limit.
 
     Raises:
         CheckpointError: A part of the checkpoint is missing, left over or does not fit.
+        OptionError: The checkpoint has a limit of its own.
     """
     family = family_of(checkpoint)
+    if max_source_length is not None:
+        family = family.with_max_source_length(max_source_length)
     config, kind = family.config, checkpoint.config.text("model_type")
     folder = checkpoint.folder
-    raw, target = convert(folder, kind), convert_target(folder, kind)
     source_size = config.source_vocabulary_size or None
+    raw = convert(folder, kind, config.source_tokens)
+    target = convert_target(folder, kind, config.vocabulary_size)
     try:
         tokenizer = Tokenizer(raw, config.vocabulary_size, target, source_size=source_size)
     except OptionError as error:
         raise CheckpointError(f"{folder}: {error}") from None
+    if tokenizer.eos_id != config.eos_id:
+        raise checkpoint.generation.wrong(
+            "eos_token_id", f"is not the id of </s> in the tokenizer, {tokenizer.eos_id}"
+        )
     suppressed = _suppressed(checkpoint, tokenizer.vocabulary, config.vocabulary_size)
     family = family.without(suppressed, tokenizer.unk_id)
     model = load_model(checkpoint, family)
     template = template_of(checkpoint, tokenizer.source_vocabulary, tokenizer.vocabulary)
     limits = input_limits(checkpoint, family, model)
-    return Loaded(model, family, tokenizer, suppressed, template, limits)
+    added = raw.get_added_tokens_decoder().values()
+    return Loaded(
+        model=model,
+        family=family,
+        tokenizer=tokenizer,
+        suppressed=suppressed,
+        template=template,
+        input_limits=limits,
+        symbols={token.content for token in added if not token.special},
+        notes=_notes(checkpoint, config),
+    )
+
+
+def _notes(checkpoint: Checkpoint, config: TransformerConfig) -> list[str]:
+    names = not_taken(checkpoint.generation, config.eos_id)
+    return [f"not taken over        {', '.join(names)}"] if names else []
 
 
 def _suppressed(checkpoint: Checkpoint, named: Mapping[int, str], size: int) -> list[int]:

@@ -9,9 +9,12 @@ from fnmatch import fnmatchcase
 import torch
 from torch import Tensor, nn
 
-from seqserve_import.checkpoint import Checkpoint, CheckpointError
+from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.family import Family
+from seqserve_import.files import CheckpointError
 from seqserve_model.transformer import Transformer
+
+_OTHER_HEADS = ("classification_head.", "classifier.", "qa_outputs.", "score.")
 
 
 def load_model(checkpoint: Checkpoint, family: Family) -> Transformer:
@@ -47,13 +50,13 @@ def load_model(checkpoint: Checkpoint, family: Family) -> Transformer:
 
 
 def input_limits(checkpoint: Checkpoint, family: Family, model: Transformer) -> dict[str, float]:
-    """Gives the largest absolute inputs that a checkpoint knows, by our names of projections."""
+    """Returns the largest absolute inputs that a checkpoint knows, by our names of projections."""
     limits = checkpoint.input_limits
-    projections = (name for name, found in model.named_modules() if isinstance(found, nn.Linear))
+    linear = (name for name, module in model.named_modules() if isinstance(module, nn.Linear))
     theirs = {
-        name: their_name(f"{name}.weight", family.names, family.first_layer) for name in projections
+        name: their_name(f"{name}.weight", family.names, family.first_layer) for name in linear
     }
-    return {name: limits[found] for name, found in theirs.items() if found in limits}
+    return {ours: limits[name] for ours, name in theirs.items() if name in limits}
 
 
 def their_name(ours: str, names: Mapping[str, str], first_layer: int) -> str:
@@ -80,6 +83,11 @@ def _changed(family: Family, name: str, tensor: Tensor) -> Tensor:
 
 def _check_left_over(checkpoint: Checkpoint, family: Family, used: set[str]) -> None:
     for name in sorted(checkpoint.names - used):
+        if name.startswith(_OTHER_HEADS):
+            raise CheckpointError(
+                f"{checkpoint.folder}: the weight {name} is that of a model which does not generate"
+                " text; take a checkpoint of the same type that ends in ForConditionalGeneration"
+            )
         if not any(fnmatchcase(name, pattern) for pattern in family.unused):
             raise CheckpointError(
                 f"{checkpoint.folder}: the weight {name} is left over:"

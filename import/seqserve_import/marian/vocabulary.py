@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from seqserve.errors import OptionError
+from seqserve_import.files import AGAIN, CheckpointError, in_order_of_ids, read_bytes, read_mapping
 from seqserve_import.marian.folder import MarianFolder
-from seqserve_import.marian.yml import parse
-from seqserve_import.tokenizers.files import AGAIN, in_order_of_ids, read_bytes
 from seqserve_import.tokenizers.pieces import read_pieces
 from seqserve_import.tokenizers.segmentation import PAD
 
@@ -61,12 +59,12 @@ def read_tokens(path: Path) -> list[str]:
     if is_spm(path):
         return [piece.piece for piece in read_pieces(path).pieces]
     if path.name.endswith((".fsv", ".fsv.gz")):
-        raise OptionError(f"{path}: is a factored vocabulary, which cannot be imported")
-    ids = parse(path, read_bytes(path), is_typed=False)
+        raise CheckpointError(f"{path}: is a factored vocabulary, which cannot be imported")
+    ids = read_mapping(path, read_bytes(path), is_typed=False)
     try:
         numbers = {token: int(number) for token, number in ids.items()}
     except (TypeError, ValueError):
-        raise OptionError(f"{path}: does not map each token to its id; {AGAIN}") from None
+        raise CheckpointError(f"{path}: does not map each token to its id; {AGAIN}") from None
     return in_order_of_ids(path, numbers)
 
 

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import tokenizers
+from tokenizers import AddedToken
 
-from seqserve_import.tokenizers.files import read_rows, read_vocabulary
+from seqserve_import.files import in_order_of_ids, read_object
+from seqserve_import.tokenizers.added import with_added
 from seqserve_import.tokenizers.pieces import read_pieces
 from seqserve_import.tokenizers.segmentation import EOS, PAD, UNK, segmenter
 
@@ -20,30 +22,41 @@ TARGET_VOCABULARY = "target_vocab.json"
 _LANGUAGE = re.compile(r">>\S+<<")
 
 
-def convert(folder: Path) -> tokenizers.Tokenizer:
+def convert(folder: Path, rows: int) -> tokenizers.Tokenizer:
     """Returns the tokenizer of sources, which decodes targets too if the vocabulary is shared.
 
     The target languages of a multilingual model, such as ``>>fra<<``, are one token each.
     """
-    tokens = read_vocabulary(folder / "vocab.json")
-    return side(folder / "source.spm", tokens, read_rows(folder))
+    return _side(folder / "source.spm", folder / "vocab.json", rows)
 
 
-def convert_target(folder: Path) -> tokenizers.Tokenizer | None:
+def convert_target(folder: Path, rows: int) -> tokenizers.Tokenizer | None:
     """Returns the tokenizer of targets; None if it is that of sources."""
     separate = folder / TARGET_VOCABULARY
     source, target = folder / "source.spm", folder / "target.spm"
     if not separate.exists() and read_pieces(source) == read_pieces(target):
         return None
-    vocabulary = separate if separate.exists() else folder / "vocab.json"
-    rows = read_rows(folder, "decoder_vocab_size") or read_rows(folder)
-    return side(target, read_vocabulary(vocabulary), rows)
+    return _side(target, separate if separate.exists() else folder / "vocab.json", rows)
 
 
-def side(spm: Path, tokens: Sequence[str], rows: int = 0) -> tokenizers.Tokenizer:
+def _side(spm: Path, vocabulary: Path, rows: int) -> tokenizers.Tokenizer:
+    added = with_added(spm.parent, in_order_of_ids(vocabulary, read_object(vocabulary)), rows)
+    return side(spm, added.tokens, rows, added.symbols)
+
+
+def side(
+    spm: Path, tokens: Sequence[str], rows: int = 0, symbols: Sequence[AddedToken] = ()
+) -> tokenizers.Tokenizer:
     """Returns the tokenizer of one side, whose pieces are in one file and its ids in another.
 
-    ``rows`` is the number of its embeddings, if some may have no token.
+    ``rows`` is the number of its embeddings, if some may have no token, and ``symbols`` are always
+    one token, as languages are.
     """
-    languages = [token for token in tokens if _LANGUAGE.fullmatch(token)]
-    return segmenter(spm, read_pieces(spm), tokens, (PAD, EOS, UNK), languages, rows)
+    own = {symbol.content for symbol in symbols}
+    languages = [
+        AddedToken(token, normalized=False)
+        for token in tokens
+        if _LANGUAGE.fullmatch(token) and token not in own
+    ]
+    special = (PAD, EOS, UNK)
+    return segmenter(spm, read_pieces(spm), tokens, special, [*languages, *symbols], rows)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from tokenizers import Regex, decoders, normalizers
 
-from seqserve.errors import OptionError
-from seqserve_import.tokenizers.files import AGAIN
+from seqserve_import.files import AGAIN, CheckpointError
 from seqserve_import.tokenizers.pb.pieces_pb2 import Model
 
 SPACE = "▁"
@@ -29,7 +28,7 @@ def normalizer(path: Path, spec: Model.Normalizer) -> normalizers.Normalizer:
     """Returns the normaliser of the model file ``path``.
 
     Raises:
-        OptionError: Its table of characters is damaged.
+        CheckpointError: Its table of characters is damaged.
     """
     steps: list[normalizers.Normalizer] = []
     if spec.precompiled_charsmap:
@@ -55,7 +54,7 @@ def _characters(path: Path, table: bytes) -> list[normalizers.Normalizer]:
     try:
         precompiled = normalizers.Precompiled(table)
     except Exception as error:  # the library raises bare Exception for a damaged table
-        raise OptionError(
+        raise CheckpointError(
             f"{path}: its table of characters is damaged ({error}); {AGAIN}"
         ) from None
     spaces, one, several = _replaced(precompiled)

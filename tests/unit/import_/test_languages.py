@@ -10,7 +10,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from seqserve_import.checkpoint import Checkpoint, CheckpointError
+from seqserve_import.checkpoint import Checkpoint
+from seqserve_import.files import CheckpointError
 from seqserve_import.languages import template_of
 from seqserve_server.contract.template import Template
 

@@ -13,7 +13,7 @@ from tests import marian_models
 from tests.marian_models import Shape
 
 from seqserve.errors import SeqserveError
-from seqserve_import.checkpoint import CheckpointError
+from seqserve_import.files import CheckpointError
 from seqserve_import.importing import Loaded, load
 from seqserve_import.marian.checkpoint import open_checkpoint, shortlist_of
 

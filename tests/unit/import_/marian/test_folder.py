@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from seqserve_import.checkpoint import CheckpointError
+from seqserve_import.files import CheckpointError
 from seqserve_import.marian.folder import MarianFolder
 
 BERGAMOT = ["lex.50.50.enpt.s2t.bin", "model.enpt.intgemm.alphas.bin", "vocab.enpt.spm"]

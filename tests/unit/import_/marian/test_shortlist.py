@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seqserve_import.checkpoint import CheckpointError
+from seqserve_import.files import CheckpointError
 from seqserve_import.marian.shortlist import read_marian_shortlist
 
 VOCABULARY = {
@@ -100,5 +100,5 @@ def test_a_list_of_another_model_is_refused(path: Path) -> None:
 
 
 def test_a_missing_file_is_named(path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"lex\.bin: cannot be read"):
+    with pytest.raises(CheckpointError, match=r"lex\.bin: is missing"):
         candidates(path)
