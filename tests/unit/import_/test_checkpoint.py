@@ -176,6 +176,29 @@ def test_files_of_another_program_are_named(tmp_path: Path, name: str, message: 
         Checkpoint(tmp_path)
 
 
+def test_a_pointer_of_git_lfs_is_no_file(tmp_path: Path) -> None:
+    write(tmp_path, "safetensors")
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"
+    (tmp_path / "model.safetensors").write_text(pointer)
+    with pytest.raises(CheckpointError, match=r"safetensors: is a pointer of Git LFS.*git lfs pu"):
+        Checkpoint(tmp_path)
+
+
+def test_an_adapter_is_named_with_its_base(tmp_path: Path) -> None:
+    write_json(tmp_path / "adapter_config.json", {"base_model_name_or_path": "google/flan-t5"})
+    save_file(WEIGHTS, tmp_path / "adapter_model.safetensors")
+    with pytest.raises(CheckpointError, match="is an adapter of PEFT to google/flan-t5; merge"):
+        Checkpoint(tmp_path)
+
+
+def test_a_folder_of_the_cache_names_the_one_in_it(tmp_path: Path) -> None:
+    snapshot = tmp_path / "models--google--flan" / "snapshots" / "0123"
+    snapshot.mkdir(parents=True)
+    write(snapshot, "safetensors")
+    with pytest.raises(CheckpointError, match=f"import the checkpoint in it, {snapshot}"):
+        Checkpoint(tmp_path / "models--google--flan")
+
+
 def test_a_name_that_is_no_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="is no folder; download a checkpoint first"):
         Checkpoint(tmp_path / "Helsinki-NLP")

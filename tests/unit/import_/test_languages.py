@@ -44,6 +44,29 @@ def test_vocabulary_without_languages_asks_for_none(folder: Path, model_type: st
     assert template(folder, ["a", "b"], model_type=model_type) is None
 
 
+def test_a_language_that_nllb_was_taught_is_known(folder: Path) -> None:
+    found = template(folder, ["a", "eng_Latn", "tyv_Cyrl"], model_type="m2m_100")
+    assert found is not None
+    assert found.target_languages == {"eng_Latn": "eng_Latn", "tyv_Cyrl": "tyv_Cyrl"}
+    assert found.aliases["tyv"] == "tyv_Cyrl"
+
+
+def test_an_mbart_50_with_one_target_needs_no_name_for_it(folder: Path) -> None:
+    settings = {"model_type": "mbart", "decoder_start_token_id": 2, "forced_bos_token_id": 1}
+    found = template(folder, ["de_DE", "en_XX", "fr_XX"], **settings)
+    assert found is not None
+    assert found.target_prefix == ["{target}"]
+    assert found.target_languages == {"en_XX": "en_XX"}
+    assert set(found.source_languages) == {"de_DE", "en_XX", "fr_XX"}
+
+
+def test_indicbart_has_tags_behind_the_source_and_first_in_the_target(folder: Path) -> None:
+    found = template(folder, ["<2hi>", "<2en>"], model_type="mbart", decoder_start_token_id=7)
+    assert found is not None
+    assert (found.source_suffix, found.target_start) == (["{source}"], "{target}")
+    assert found.target_languages == {"hi": "<2hi>", "en": "<2en>"}
+
+
 def test_m2m100_spells_its_codes_with_underscores(folder: Path) -> None:
     found = template(folder, ["__en__", "__de__", "x"], model_type="m2m_100")
     assert found is not None
@@ -101,5 +124,7 @@ def test_mbart_50_has_the_source_language_in_front_and_mbart_behind(
 def test_forced_first_token_begins_every_target(folder: Path) -> None:
     settings = {"model_type": "bart", "forced_bos_token_id": 0}
     assert template(folder, ["<s>"], **settings) == Template(target_prefix=["<s>"])
+    older = {"model_type": "bart", "bos_token_id": 0, "force_bos_token_to_be_generated": True}
+    assert template(folder, ["<s>"], **older) == Template(target_prefix=["<s>"])
     with pytest.raises(CheckpointError, match="forced_bos_token_id is no token"):
         template(folder, [], **settings)

@@ -10,6 +10,7 @@ from tests.checkpoints import FAMILIES, TOKENS
 from tests.unit.import_.conftest import MakeCheckpoint
 from torch import Tensor
 
+from seqserve.errors import OptionError
 from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.importing import Loaded, load
 
@@ -73,10 +74,10 @@ def test_rows_without_a_token_are_never_generated(make_checkpoint: MakeCheckpoin
         load(Checkpoint(make_checkpoint(family, 3)[1]))
         for family in ("marian", "marian-two-vocabularies", "bart")
     ]
-    for each in loaded:
-        rows = range(TOKENS, each.model.config.vocabulary_size)
+    for checkpoint in loaded:
+        rows = range(TOKENS, checkpoint.model.config.vocabulary_size)
         assert rows
-        assert set(rows) <= set(each.suppressed)
+        assert set(rows) <= set(checkpoint.suppressed)
 
 
 def test_sources_have_fewer_tokens_than_targets_and_more(make_checkpoint: MakeCheckpoint) -> None:
@@ -115,3 +116,23 @@ def test_a_longest_sequence_is_read_to_its_end(
     expected[..., loaded.suppressed] = 0.0
     found[..., loaded.suppressed] = 0.0
     torch.testing.assert_close(found, expected, atol=1e-3, rtol=1e-3)
+
+
+def test_a_t5_reads_sources_as_long_as_wanted(make_checkpoint: MakeCheckpoint) -> None:
+    theirs, folder = make_checkpoint("t5", 2)
+    assert load(Checkpoint(folder)).model.config.max_source_length == 512
+    loaded = load(Checkpoint(folder), 700)
+    assert loaded.model.config.max_source_length == 700
+    source = torch.arange(700)[None] % 60 + 9
+    target = torch.tensor([[loaded.model.config.bos_id, 9, 10]])
+    with torch.no_grad():
+        expected = theirs(input_ids=source, decoder_input_ids=target, use_cache=False).logits
+        logits = loaded.model(source, torch.tensor([700]), target)
+    expected[..., loaded.suppressed] = logits[..., loaded.suppressed] = 0.0
+    torch.testing.assert_close(logits, expected, atol=1e-3, rtol=1e-3)
+
+
+def test_a_table_of_positions_has_no_longer_sources(make_checkpoint: MakeCheckpoint) -> None:
+    checkpoint = Checkpoint(make_checkpoint("bart", 2)[1])
+    with pytest.raises(OptionError, match="--max-source-length: the positions of this model are a"):
+        load(checkpoint, 700)
