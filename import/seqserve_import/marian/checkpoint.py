@@ -12,7 +12,7 @@ from seqserve_import.marian.folder import MarianFolder
 from seqserve_import.marian.shortlist import read_marian_shortlist
 from seqserve_import.marian.vocabulary import Vocabularies
 from seqserve_import.marian.weights import SETTINGS, Bin, Npz
-from seqserve_import.tokenizers.segmentation import EOS
+from seqserve_server.contract.tokenizer import EOS
 from seqserve_server.engine.shortlist import Shortlist
 
 MODEL_TYPE = "marian-native"

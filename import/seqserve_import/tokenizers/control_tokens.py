@@ -19,12 +19,12 @@ from seqserve_server.contract.tokenizer import BOS, EOS, PAD, UNK
 CONTROLS = (BOS, PAD, EOS, UNK)
 NEEDED = (PAD, EOS, UNK)
 _SETTINGS = {
-    BOS: ("bos_token", "cls_token"),
-    PAD: ("pad_token",),
     EOS: ("eos_token", "sep_token"),
+    PAD: ("pad_token",),
     UNK: ("unk_token",),
+    BOS: ("bos_token", "cls_token"),
 }
-"""Which settings of a checkpoint's tokenizer spell each of them."""
+"""Which settings of a checkpoint's tokenizer spell each of them; the end goes before the begin."""
 
 
 def respelled(folder: Path, tokens: Collection[str]) -> dict[str, str]:
@@ -82,7 +82,7 @@ def add_tokens(
     tokenizer.add_tokens(added.symbols)
 
 
-def around(tokenizer: tokenizers.Tokenizer, *, has_front: bool) -> processors.PostProcessor:
+def around(tokenizer: tokenizers.Tokenizer, *, has_front: bool = False) -> processors.PostProcessor:
     """Returns what appends ``</s>`` to a text, and puts ``<s>`` in front of it if it should."""
     front = [BOS] if has_front and tokenizer.token_to_id(BOS) is not None else []
     return processors.TemplateProcessing(

@@ -15,7 +15,8 @@ from seqserve_import.tokenizers.added import read_settings, with_added
 from seqserve_import.tokenizers.languages import M2M100, MBART, MBART50, NLLB, WMT21
 from seqserve_import.tokenizers.pb.pieces_pb2 import Model
 from seqserve_import.tokenizers.pieces import Piece, read_pieces
-from seqserve_import.tokenizers.segmentation import EOS, PAD, UNK, segmenter
+from seqserve_import.tokenizers.segmentation import segmenter
+from seqserve_server.contract.tokenizer import EOS, PAD, UNK
 
 _CONTROLS = ["<s>", PAD, EOS, UNK]
 _MASK = "<mask>"

@@ -15,9 +15,11 @@ from tokenizers import AddedToken, models, pre_tokenizers
 from seqserve_import.files import AGAIN, CheckpointError
 from seqserve_import.marian.folder import MarianFolder
 from seqserve_import.marian.vocabulary import Vocabularies, is_spm
+from seqserve_import.tokenizers.control_tokens import around
 from seqserve_import.tokenizers.marian import side
 from seqserve_import.tokenizers.pieces import Piece, read_pieces
-from seqserve_import.tokenizers.segmentation import EOS, PAD, UNK, end_of_text, segmenter
+from seqserve_import.tokenizers.segmentation import segmenter
+from seqserve_server.contract.tokenizer import EOS, PAD, UNK
 
 
 def convert(folder: Path, rows: int) -> tokenizers.Tokenizer:
@@ -79,5 +81,5 @@ def _words(path: Path, tokens: Sequence[str]) -> tokenizers.Tokenizer:
     result = tokenizers.Tokenizer(models.WordLevel(ids, unk_token=UNK))
     result.add_special_tokens([AddedToken(token, normalized=False) for token in special])
     result.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    result.post_processor = end_of_text(result)
+    result.post_processor = around(result)
     return result

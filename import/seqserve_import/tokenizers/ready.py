@@ -9,9 +9,9 @@ from typing import Any
 
 import tokenizers
 
-from seqserve_import.files import AGAIN, CheckpointError, read_object
+from seqserve_import.files import AGAIN, CheckpointError, read_bytes
 from seqserve_import.tokenizers.control_tokens import around, check, respelled
-from seqserve_import.tokenizers.segmentation import EOS, end_of_text
+from seqserve_server.contract.tokenizer import EOS
 
 # Their files append or prepend the language that was set when they were written.
 _MULTILINGUAL = ("m2m_100", "mbart")
@@ -26,29 +26,28 @@ def take(folder: Path, model_type: str) -> tokenizers.Tokenizer:
         CheckpointError: The file is damaged, or lacks a control token.
     """
     path = folder / "tokenizer.json"
-    content = read_object(path)
+    content = read_bytes(path)
     tokenizer = _made(path, content)
     has_front = len(tokenizer.encode("").ids) > 1
     spelled = respelled(folder, tokenizer.get_vocab())
     if spelled:
-        _respell(content, spelled)
-        tokenizer = _made(path, content)
+        tokenizer = _made(path, _respell(json.loads(content), spelled))
     check(tokenizer, path)
     if model_type in _MULTILINGUAL:
-        tokenizer.post_processor = end_of_text(tokenizer)
+        tokenizer.post_processor = around(tokenizer)
     elif tokenizer.encode("").tokens[-1:] != [EOS]:
         tokenizer.post_processor = around(tokenizer, has_front=has_front)
     return tokenizer
 
 
-def _made(path: Path, content: dict[str, Any]) -> tokenizers.Tokenizer:
+def _made(path: Path, content: bytes) -> tokenizers.Tokenizer:
     try:
-        return tokenizers.Tokenizer.from_str(json.dumps(content))
+        return tokenizers.Tokenizer.from_buffer(content)
     except Exception as error:  # the library raises bare Exception for a malformed file
         raise CheckpointError(f"{path}: is not a tokenizer.json ({error}); {AGAIN}") from None
 
 
-def _respell(content: dict[str, Any], spelled: Mapping[str, str]) -> None:
+def _respell(content: dict[str, Any], spelled: Mapping[str, str]) -> bytes:
     """Writes control tokens as the server spells them, wherever the file names them."""
     model, vocabulary = content["model"], content["model"]["vocab"]
     if isinstance(vocabulary, dict):
@@ -60,3 +59,4 @@ def _respell(content: dict[str, Any], spelled: Mapping[str, str]) -> None:
     for token in content.get("added_tokens") or ():
         token["content"] = spelled.get(token["content"], token["content"])
     content["post_processor"] = None
+    return json.dumps(content).encode()

@@ -12,14 +12,14 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import tokenizers
-from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers, processors
+from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
 
 from seqserve_import.files import AGAIN, CheckpointError
+from seqserve_import.tokenizers.control_tokens import NEEDED, around
 from seqserve_import.tokenizers.normalization import SPACE, decoder, normalizer
 from seqserve_import.tokenizers.pb.pieces_pb2 import Model
 from seqserve_import.tokenizers.pieces import Piece, Trainer
-
-PAD, EOS, UNK = "<pad>", "</s>", "<unk>"
+from seqserve_server.contract.tokenizer import UNK
 
 # No text has it: it is not a character.
 _UNKNOWN = "\U0010ffff"
@@ -81,19 +81,12 @@ def segmenter(
     if splits:
         result.pre_tokenizer = pre_tokenizers.Sequence(splits)
     result.decoder = decoder(byte_fallback=model.trainer_spec.byte_fallback)
-    result.post_processor = end_of_text(result)
+    result.post_processor = around(result)
     return result
 
 
-def end_of_text(tokenizer: tokenizers.Tokenizer) -> processors.PostProcessor:
-    """Returns what appends the end token to a text."""
-    return processors.TemplateProcessing(
-        single=["$A", EOS], pair=None, special_tokens=[(EOS, tokenizer.token_to_id(EOS))]
-    )
-
-
 def _check(path: Path, tokens: Sequence[str]) -> None:
-    for token in (PAD, EOS, UNK):
+    for token in NEEDED:
         if token not in tokens:
             raise CheckpointError(f"{path.parent}: its tokenizer has no token {token}; {AGAIN}")
     if len({*tokens}) < len(tokens):

@@ -8,9 +8,10 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 
 from seqserve_import.tokenizers.added import read_size, with_added
-from seqserve_import.tokenizers.control_tokens import respelled
+from seqserve_import.tokenizers.control_tokens import around, respelled
 from seqserve_import.tokenizers.pieces import Piece, read_pieces
-from seqserve_import.tokenizers.segmentation import EOS, PAD, UNK, end_of_text, segmenter
+from seqserve_import.tokenizers.segmentation import segmenter
+from seqserve_server.contract.tokenizer import EOS, PAD, UNK
 
 _HIDDEN = (Piece.CONTROL, Piece.UNKNOWN)
 
@@ -52,7 +53,7 @@ def convert_bytes(folder: Path, rows: int) -> tokenizers.Tokenizer:
     tokenizer.decoder = decoders.Sequence(
         [decoders.ByteLevel(), decoders.Replace("\N{REPLACEMENT CHARACTER}", "")]
     )
-    tokenizer.post_processor = end_of_text(tokenizer)
+    tokenizer.post_processor = around(tokenizer)
     return tokenizer
 
 

@@ -176,3 +176,20 @@ def test_what_the_makers_chose_is_kept(
         "suppress_sequences": [{"tokens": ["▁t20", "▁t21"]}],
     }
     assert manifest.template == Template(target_prefix=["▁t7"])
+
+
+def test_what_is_not_taken_over_is_named_and_tokens_are_compared(
+    again: Callable[..., Manifest],
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    other = Path(shutil.copytree(folder, tmp_path / "other"))
+    settings = json.loads((other / "generation_config.json").read_text())
+    settings |= {"do_sample": True, "prefix": "to English: "}
+    (other / "generation_config.json").write_text(json.dumps(settings))
+    (tmp_path / "lines.txt").write_text("t20 t21 t22\nt40 t41\n")
+    again("--data", str(tmp_path / "lines.txt"), checkpoint=other)
+    lines = capsys.readouterr().out.splitlines()
+    assert "not taken over        do_sample, prefix" in lines
+    assert "tokens equal          2 of 2, divided by SentencePiece" in lines

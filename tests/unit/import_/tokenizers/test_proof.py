@@ -47,9 +47,7 @@ def test_another_tokenizer_is_refused(tmp_path: Path) -> None:
     folder = checkpoints.t5(tmp_path / "t5", checkpoints.t5_spm())
     other = checkpoints.t5(tmp_path / "other", checkpoints.t5_spm(kind="bpe"))
     tokenizer = Tokenizer(convert(other, "t5"))
-    with pytest.raises(
-        ParityError, match=r"spiece\.model: only \d+ of 100 sentences get the tokens"
-    ):
+    with pytest.raises(ParityError, match=r"spiece\.model: only \d+ of 100 sentences get "):
         check_tokens(folder / "spiece.model", tokenizer, (), LINES)
 
 
