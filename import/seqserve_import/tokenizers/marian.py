@@ -28,20 +28,24 @@ def convert(folder: Path, rows: int) -> tokenizers.Tokenizer:
 
     The target languages of a multilingual model, such as ``>>fra<<``, are one token each.
     """
-    return _side(folder / "source.spm", folder / "vocab.json", rows)
+    return _with_added(folder / "source.spm", rows)
 
 
 def convert_target(folder: Path, rows: int) -> tokenizers.Tokenizer | None:
     """Returns the tokenizer of targets; None if it is that of sources."""
     separate = folder / TARGET_VOCABULARY
     source, target = folder / "source.spm", folder / "target.spm"
-    if not separate.exists() and read_pieces(source) == read_pieces(target):
+    if separate.exists():  # ids of added tokens are those of sources
+        return side(target, in_order_of_ids(separate, read_object(separate)), rows)
+    if read_pieces(source) == read_pieces(target):
         return None
-    return _side(target, separate if separate.exists() else folder / "vocab.json", rows)
+    return _with_added(target, rows)
 
 
-def _side(spm: Path, vocabulary: Path, rows: int) -> tokenizers.Tokenizer:
-    added = with_added(spm.parent, in_order_of_ids(vocabulary, read_object(vocabulary)), rows)
+def _with_added(spm: Path, rows: int) -> tokenizers.Tokenizer:
+    vocabulary = spm.with_name("vocab.json")
+    tokens = in_order_of_ids(vocabulary, read_object(vocabulary))
+    added = with_added(spm.parent, tokens, rows)
     return side(spm, added.tokens, rows, added.symbols)
 
 

@@ -13,7 +13,7 @@ from tests.unit.import_.tokenizers import checkpoints
 from tests.unit.import_.tokenizers.comparing import served
 
 from seqserve_import.files import CheckpointError
-from seqserve_import.tokenizers.convert import convert
+from seqserve_import.tokenizers.convert import convert, convert_target
 from seqserve_server.contract.tokenizer import Tokenizer
 
 TERM = "<term>"
@@ -109,6 +109,16 @@ def test_rows_between_the_vocabulary_and_an_added_token_have_no_token(tmp_path: 
     tokenizer = convert(tmp_path, model_type, size + 5)
     assert tokenizer.token_to_id(TERM) == size + 3
     assert tokenizer.id_to_token(size).startswith("<unused")
+
+
+def test_targets_with_ids_of_their_own_have_no_added_tokens(tmp_path: Path) -> None:
+    checkpoints.marian(tmp_path, separate=True)
+    size = len(json.loads((tmp_path / "vocab.json").read_text()))
+    change(tmp_path / "added_tokens.json", **{"<pad>": size - 1, TERM: size})
+    target = convert_target(tmp_path, "marian", size + 1)
+    assert target is not None
+    assert convert(tmp_path, "marian", size + 1).token_to_id(TERM) == size
+    assert target.token_to_id(TERM) is None
 
 
 def test_tokens_that_the_vocabulary_has_stay_what_they_are(tmp_path: Path) -> None:
