@@ -213,8 +213,8 @@ def assert_tokens_allowed_have_the_scores_of_all(folder: Path) -> None:
         for row in range(len(sources)):
             logits = cache.logits(row)
             assert len(set(logits.tolist())) > VOCABULARY_SIZE // 2, "all logits are equal"
-            _, found = cache.candidates(row) or (tokens, logits[tokens])
-            np.testing.assert_array_equal(found, logits[tokens])
+            _, candidates = cache.candidates(row) or (tokens, logits[tokens])
+            np.testing.assert_array_equal(candidates, logits[tokens])
 
 
 @pytest.mark.slow
@@ -364,12 +364,12 @@ def test_scorer_attention_equals_torch(exact_model: Transformer, scored: list[np
     bound = rounding(path_terms(exact_model.config), 1.0)
     expected = (record.encoder, record.decoder, record.cross)
     assert scored[2].shape == (len(record.decoder), 2, 2, 4, 4)
-    for found, layers in zip(scored[1:], expected, strict=True):
+    for weights, layers in zip(scored[1:], expected, strict=True):
         if not layers:
             continue  # the decoder is recurrent
-        assert found.shape == (len(layers), *layers[0].shape)
-        assert_close(torch.from_numpy(found), torch.stack(layers), bound)
-        np.testing.assert_allclose(found.sum(-1), 1.0, atol=bound)
+        assert weights.shape == (len(layers), *layers[0].shape)
+        assert_close(torch.from_numpy(weights), torch.stack(layers), bound)
+        np.testing.assert_allclose(weights.sum(-1), 1.0, atol=bound)
     assert (scored[3][:, 1, :, :, 3:] == 0).all(), "it attends to padding"
 
 

@@ -31,7 +31,7 @@ def write(folder: Path, kind: str) -> Path:
     if "shards" in kind:
         for part, weights in parts.items():
             save(weights, folder / f"{part}{ending}", kind)
-        weight_map = {name: f"{part}{ending}" for part, found in parts.items() for name in found}
+        weight_map = {name: f"{part}{ending}" for part, stored in parts.items() for name in stored}
         write_json(folder / f"{name}.index.json", {"metadata": {}, "weight_map": weight_map})
     else:
         save(WEIGHTS, folder / name, kind)
@@ -74,9 +74,9 @@ def test_weights_of_any_precision_are_read_as_fp32(tmp_path: Path, dtype: torch.
     write(tmp_path, "safetensors")
     halves = {name: weight.to(dtype) for name, weight in WEIGHTS.items()}
     save_file(halves, tmp_path / "model.safetensors")
-    found = Checkpoint(tmp_path).tensor("b.bias")
-    assert found.dtype == torch.float32
-    assert torch.equal(found, WEIGHTS["b.bias"])
+    tensor = Checkpoint(tmp_path).tensor("b.bias")
+    assert tensor.dtype == torch.float32
+    assert torch.equal(tensor, WEIGHTS["b.bias"])
 
 
 def test_quantised_weights_are_refused(tmp_path: Path) -> None:
@@ -96,8 +96,8 @@ def test_equal_weights_are_found(tmp_path: Path, kind: str) -> None:
     name = "model.safetensors" if kind == "safetensors" else "pytorch_model.bin"
     save(weights, tmp_path / name, kind)
     checkpoint = Checkpoint(tmp_path)
-    found = {name: checkpoint.are_equal("first", name) for name in weights}
-    assert found == {"first": True, "copy": True, "other": False, "short": False}
+    equal = {name: checkpoint.are_equal("first", name) for name in weights}
+    assert equal == {"first": True, "copy": True, "other": False, "short": False}
 
 
 def test_settings_of_generation_go_before_those_of_the_network(tmp_path: Path) -> None:

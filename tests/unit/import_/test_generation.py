@@ -73,5 +73,5 @@ def test_settings_that_are_not_taken_are_listed(settings: dict[str, Any], names:
 
 def test_sequences_of_bad_words_are_suppressed() -> None:
     first, second = TOKENIZER.encode("ab")[:2]
-    found = options(bad_words_ids=[[first, second], [5]])
-    assert found == {"suppress_sequences": [{"tokens": ["a", "b"]}]}
+    recommended = options(bad_words_ids=[[first, second], [5]])
+    assert recommended == {"suppress_sequences": [{"tokens": ["a", "b"]}]}

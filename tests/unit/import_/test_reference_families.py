@@ -53,12 +53,12 @@ def test_log_probabilities_are_those_of_transformers(
     source, target = examples(loaded)
     expected = expected_of(theirs, loaded, source, target)
     with torch.no_grad():
-        found = loaded.model(source, LENGTHS, target).log_softmax(-1)
+        computed = loaded.model(source, LENGTHS, target).log_softmax(-1)
     possible = expected > -1e29
-    assert (found[~possible] < -1e29).all()
+    assert (computed[~possible] < -1e29).all()
     assert expected[possible].std() > 0.5, "all tokens are equally probable"
     assert (expected[0] - expected[1]).abs()[possible[0]].max() > 0.1, "sources do not matter"
-    torch.testing.assert_close(found[possible], expected[possible], atol=1e-4, rtol=0)
+    torch.testing.assert_close(computed[possible], expected[possible], atol=1e-4, rtol=0)
 
 
 def test_the_seeds_have_every_corner(make_checkpoint: MakeCheckpoint) -> None:
@@ -112,10 +112,10 @@ def test_a_longest_sequence_is_read_to_its_end(
     target = torch.full((1, min(config.max_target_length, 40) + 1), config.bos_id)
     with torch.no_grad():
         expected = theirs(input_ids=source, decoder_input_ids=target, use_cache=False).logits
-        found = loaded.model(source, torch.tensor([source.size(1)]), target)
+        computed = loaded.model(source, torch.tensor([source.size(1)]), target)
     expected[..., loaded.suppressed] = 0.0
-    found[..., loaded.suppressed] = 0.0
-    torch.testing.assert_close(found, expected, atol=1e-3, rtol=1e-3)
+    computed[..., loaded.suppressed] = 0.0
+    torch.testing.assert_close(computed, expected, atol=1e-3, rtol=1e-3)
 
 
 def test_a_t5_reads_sources_as_long_as_wanted(make_checkpoint: MakeCheckpoint) -> None:

@@ -64,7 +64,7 @@ class Imported(NamedTuple):
     def expected(self, source: list[int], options: DecodingOptions) -> list[int]:
         """Lets transformers generate; gives the tokens before the end token."""
         config = self.loaded.model.config
-        [found] = self.theirs.generate(
+        [generated] = self.theirs.generate(
             torch.tensor([source]),
             GenerationConfig(
                 pad_token_id=config.pad_id,
@@ -86,7 +86,7 @@ class Imported(NamedTuple):
             ),
             attention_mask=torch.ones(1, len(source), dtype=torch.long),
         ).tolist()
-        output: list[int] = found[1:]
+        output: list[int] = generated[1:]
         return output[: output.index(config.eos_id)] if config.eos_id in output else output
 
 

@@ -1,4 +1,4 @@
-"""A tokenizer is found by the files of the folder, whatever the family of the model."""
+"""A tokenizer is chosen by the files of the folder, whatever the family of the model."""
 
 from __future__ import annotations
 
