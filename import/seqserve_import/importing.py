@@ -30,7 +30,7 @@ from seqserve_import.options import ImportOptions
 from seqserve_import.sentences import read_sentences, write_sentences
 from seqserve_import.tokenizers.convert import convert, convert_target, pieces_of
 from seqserve_import.tokenizers.proof import check_tokens
-from seqserve_import.weights import input_limits, load_model
+from seqserve_import.weights import check_tables, input_limits, load_model
 from seqserve_model.allocator import trim_memory
 from seqserve_model.config import TransformerConfig
 from seqserve_model.data import Pair
@@ -175,6 +175,7 @@ def load(checkpoint: Checkpoint, max_source_length: int | None = None) -> Loaded
     family = family_of(checkpoint)
     if max_source_length is not None:
         family = family.with_max_source_length(max_source_length)
+    check_tables(checkpoint, family)
     config, kind = family.config, checkpoint.config.text("model_type")
     folder = checkpoint.folder
     source_size = config.source_vocabulary_size or None

@@ -55,6 +55,7 @@ def with_added(folder: Path, tokens: Sequence[str], rows: int = 0) -> Vocabulary
                 f"{path}: the token {token.content!r:.80} has the id {id_}, but {known} in the"
                 " vocabulary; save the tokenizer again with the library that made it"
             )
+        _check_row(path, token, id_, rows)
         # A gap holds rows that no token has.
         completed += (f"<unused@{gap}>" for gap in range(len(completed), id_ + 1))
         if completed[id_] != token.content:
@@ -68,17 +69,21 @@ def with_added(folder: Path, tokens: Sequence[str], rows: int = 0) -> Vocabulary
             added[token.content] = token
     for path, token in _without_ids(folder):
         if token.content not in ids:
-            if rows and len(completed) >= rows:
-                raise CheckpointError(
-                    f"{path}: names the token {token.content!r:.80}, for which the model has no"
-                    " embedding; take it out if no text has it"
-                )
+            _check_row(path, token, len(completed), rows)
             ids[token.content] = len(completed)
             completed.append(token.content)
             added[token.content] = token
     hidden = [token for token in added if token in _CONTROLS or is_language(token)]
     symbols = [token for content, token in added.items() if content not in hidden]
     return Vocabulary(completed, symbols, hidden)
+
+
+def _check_row(path: Path, token: AddedToken, id_: int, rows: int) -> None:
+    if rows and id_ >= rows:
+        raise CheckpointError(
+            f"{path}: names the token {token.content!r:.80}, for which the model has no embedding;"
+            " take it out if no text has it"
+        )
 
 
 def read_settings(folder: Path) -> dict[str, Any]:

@@ -88,6 +88,11 @@ def test_a_size_that_no_model_has_is_refused(
         read(folder, **CONFIG | {"model_type": model_type, name: value})
 
 
+def test_more_tokens_than_embeddings_are_refused_before_they_are_named(folder: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"shared\.weight has the shape \[8, 8\]; by config"):
+        read(folder, **CONFIG | {"vocab_size": 1 << 22})
+
+
 @pytest.mark.parametrize("name", ["vocab_size", "num_layers", "num_decoder_layers", "n_positions"])
 def test_a_size_that_no_t5_has_is_refused(folder: Path, name: str) -> None:
     save_file({"shared.weight": torch.zeros(8, 8)}, folder / "model.safetensors")

@@ -164,6 +164,7 @@ def test_ids_and_text_are_those_of_transformers(tmp_path: Path) -> None:
         ({"added_tokens_json": {"</s>": 7}}, "the token '</s>' has the id 7, but 1 in the vocab"),
         ({"added_tokens_json": {TERM: "x"}}, "added_tokens.json: 'x' is no id of a token"),
         ({"added_tokens_json": {TERM: 10**12}}, "1000000000000 is no id of a token"),
+        ({"added_tokens_json": {TERM: 1 << 20}}, "'<term>', for which the model has no embedding"),
         ({"added_tokens_json": []}, "added_tokens.json: is not a JSON object"),
         ({"tokenizer_config_json": {"added_tokens_decoder": []}}, "decoder is not an object"),
         ({"tokenizer_config_json": {"added_tokens_decoder": {"9": 3}}}, "3 is no token"),
