@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
-from seqserve_import import importing
+from seqserve_export import pipeline
 from seqserve_import.command import main
 
 
@@ -75,5 +75,5 @@ def run(
 
 
 if __name__ == "__main__":
-    with patch.object(importing, "judge"):
+    with patch.object(pipeline, "check_tolerance"):
         sys.exit(main())

@@ -18,7 +18,8 @@ from tokenizers import models, pre_tokenizers
 from torch import Tensor
 
 from bench.drivers import Rows
-from seqserve_export.artifact import Description, write_artifact
+from seqserve_export.artifact import Description
+from seqserve_export.pipeline import write_artifact
 from seqserve_model.config import Activation, DecoderCell, NormPosition, TransformerConfig
 from seqserve_model.transformer import Transformer
 from seqserve_model.vocabulary import CONTROL_TOKENS
@@ -135,7 +136,7 @@ def write_unproven(
         provenance=Provenance(command="", commit="", data_licence="", attribution=""),
     )
     tokenizer = tokenizer or Tokenizer(numbered_words(model.config.vocabulary_size))
-    return write_artifact(lambda: model, tokenizer, repository, description, prove=None)
+    return write_artifact(lambda: model, tokenizer, repository, description, held_out=None)
 
 
 def newest(model: Path, precision: str = "", *, is_recurrent: bool | None = None) -> Path:

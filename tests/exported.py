@@ -64,14 +64,14 @@ def _export_ssru(repository: Path) -> None:
 def _export_tiny(
     repository: Path, *scheme: object, make_model: Callable[..., Transformer] = tiny.make_model
 ) -> None:
-    from seqserve_export.artifact import write_artifact
+    from seqserve_export.pipeline import write_artifact
     from seqserve_export.quantization import quantize
 
     tokenizer = tiny.make_tokenizer()
     model = make_model(tokenizer)
     if scheme:
         model = quantize(model, tiny.make_calibration(model, tokenizer), *scheme)
-    write_artifact(lambda: model, tokenizer, repository, tiny.make_description(), prove=None)
+    write_artifact(lambda: model, tokenizer, repository, tiny.make_description(), held_out=None)
 
 
 def _export_endless(repository: Path) -> None:

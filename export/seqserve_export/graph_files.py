@@ -54,12 +54,12 @@ def move_weights(graph: ir.Graph, weights: WeightsFile) -> None:
 
 def merge_equal_weights(graph: ir.Graph) -> None:
     """Makes one of weights that are the same, as a tied table is: ORT would map each apart."""
-    found: dict[tuple[Any, ...], ir.Value] = {}
+    kept: dict[tuple[Any, ...], ir.Value] = {}
     for name, value in list(graph.initializers.items()):
         tensor = value.const_value
         if isinstance(tensor, ir.ExternalTensor):
             assert tensor.shape is not None
-            first = found.setdefault((tensor.offset, tensor.dtype, *tensor.shape), value)
+            first = kept.setdefault((tensor.offset, tensor.dtype, *tensor.shape), value)
             if first is not value:
                 ir.convenience.replace_all_uses_with(value, first)
                 del graph.initializers[name]

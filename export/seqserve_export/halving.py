@@ -32,7 +32,7 @@ class HalfProjection(nn.Linear):
 
 
 def halve(model: Transformer) -> Transformer:
-    """Gives a copy of a model in fp16; its logits are fp32.
+    """Returns a copy of a model in fp16; its logits are fp32.
 
     Raises:
         OptionError: Its positions have no kernel.
@@ -40,10 +40,10 @@ def halve(model: Transformer) -> Transformer:
     _check_positions(model.config)
     halves = {id(weight): _half(weight) for weight in model.parameters()}
     halved = copy.deepcopy(model, halves).half()
-    whole = halved.output_projection
-    sizes = whole.in_features, whole.out_features
+    projection = halved.output_projection
+    sizes = projection.in_features, projection.out_features
     half = HalfProjection(*sizes, bias=False, device="meta")
-    half.weight = whole.weight
+    half.weight = projection.weight
     halved.output_projection = half
     # It may suppress tokens with numbers that fp16 lacks.
     halved.logits_bias = model.logits_bias
@@ -66,5 +66,5 @@ def _half(weight: Tensor) -> nn.Parameter:
 
 
 def dtype_of(model: Transformer) -> torch.dtype:
-    """Gives the type of a model's activations."""
+    """Returns the type of a model's activations."""
     return torch.float16 if precision_of(model) == "fp16" else torch.float32

@@ -19,7 +19,7 @@ _AFTER_SOFTMAX = 2
 """The ``qk_output`` of GroupQueryAttention that returns attention weights."""
 
 
-def _one(
+def _node(
     name: str, inputs: Sequence[Tensor | None], like: Tensor, shape: Any, **attrs: Any
 ) -> Tensor:
     version = 1 if name.startswith("com.microsoft") else None
@@ -42,9 +42,9 @@ def full_attention(
     if query.dtype is torch.float16:  # for CUDA, whose kernel is known to take this one
         inputs = [query, key, value, None, lengths, bias]
         name = "com.microsoft::MultiHeadAttention"
-        return _one(name, inputs, query, query.shape, num_heads=heads)
+        return _node(name, inputs, query, query.shape, num_heads=heads)
     inputs = [query, key, value, bias, None, None, lengths.long()]
-    return _one("Attention", inputs, query, query.shape, q_num_heads=heads, kv_num_heads=heads)
+    return _node("Attention", inputs, query, query.shape, q_num_heads=heads, kv_num_heads=heads)
 
 
 def cached_attention(
@@ -106,17 +106,17 @@ def cached_attention(
 
 def add_at(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
     """Adds ``values [.., A]`` to ``x [.., V]`` at ``index [.., A]``, in place where possible."""
-    return _one("ScatterElements", [x, index, values], x, x.shape, axis=-1, reduction="add")
+    return _node("ScatterElements", [x, index, values], x, x.shape, axis=-1, reduction="add")
 
 
 def gather_blocks(blocks: Tensor, index: Tensor, shape: tuple[Any, ...]) -> Tensor:
     """Takes blocks ``[B, N, S]`` of each row, those at ``index [B, .., 1]``; gives ``shape``."""
-    return _one("GatherND", [blocks, index], blocks, shape, batch_dims=1)
+    return _node("GatherND", [blocks, index], blocks, shape, batch_dims=1)
 
 
 def quotient(x: Tensor, divisor: int) -> Tensor:
     """Divides integers, none of them negative, and rounds down; torch's own takes eight nodes."""
-    return _one("Div", [x, torch.tensor(divisor)], x, x.shape)
+    return _node("Div", [x, torch.tensor(divisor)], x, x.shape)
 
 
 def log_softmax(
@@ -152,13 +152,13 @@ def _zeros(logits: Tensor, tokens: Tensor, top_k: Tensor) -> tuple[Tensor, Tenso
 def first(x: Tensor, size: Tensor) -> Tensor:
     """Keeps the first ``size`` entries of the last axis; int32 ``[1]``, known at run time."""
     begin, axis = torch.zeros(1, dtype=torch.int64), torch.tensor([-1])
-    return _one("Slice", [x, begin, size.long(), axis], x, x.shape)
+    return _node("Slice", [x, begin, size.long(), axis], x, x.shape)
 
 
 def zeros(like: Tensor, *shape: int) -> Tensor:
     """Gives zeros of the type of another tensor, by a node that is left in its place."""
     zero = torch.zeros((), dtype=like.dtype)
-    return _one("Expand", [zero, torch.tensor(shape)], like, shape)
+    return _node("Expand", [zero, torch.tensor(shape)], like, shape)
 
 
 def empty_as(x: Tensor, other: Tensor) -> Tensor:
@@ -168,7 +168,7 @@ def empty_as(x: Tensor, other: Tensor) -> Tensor:
     """
     size = symbolic("Shape", [other], {"start": 0, "end": 1}, dtype=torch.int64, shape=(1,))
     begin = torch.zeros(1, dtype=torch.int64)
-    return _one("Slice", [x, begin, size, begin], x, x.shape)
+    return _node("Slice", [x, begin, size, begin], x, x.shape)
 
 
 def quantize(x: Tensor, scale: Tensor, zero_point: Tensor) -> Tensor:
@@ -188,7 +188,7 @@ def dequantized_rows(tokens: Tensor, table: Tensor, scale: Tensor) -> Tensor:
     width = table.size(1)
     attributes = {"bits": 8, "gather_axis": 0, "quantize_axis": 1, "block_size": _block(width)}
     inputs, shape = [table, tokens, scale], (*tokens.shape, width)
-    return _one("com.microsoft::GatherBlockQuantized", inputs, scale, shape, **attributes)
+    return _node("com.microsoft::GatherBlockQuantized", inputs, scale, shape, **attributes)
 
 
 def _block(width: int) -> int:
@@ -216,14 +216,14 @@ def integer_product(
     """
     inputs = [x, weight, scale, weight_scale, zero_point, None, bias]
     name = "com.microsoft::MatMulIntegerToFloat"
-    return _one(name, inputs, weight_scale, _product_shape(x, weight))
+    return _node(name, inputs, weight_scale, _product_shape(x, weight))
 
 
 def grouped_product(x: Tensor, weight: Tensor) -> Tensor:
     """Multiplies rows ``[1, B, K]`` with channels in groups, ``[G, C, K]``, to ``[G, B, C]``."""
     shape = _product_shape(x, weight.transpose(1, 2))
     # With a factor of 1, a single row would take a kernel that adds in another order.
-    return _one("com.microsoft::FusedMatMul", [-x, weight], x, shape, transB=1, alpha=-1.0)
+    return _node("com.microsoft::FusedMatMul", [-x, weight], x, shape, transB=1, alpha=-1.0)
 
 
 def _product_shape(x: Tensor, weight: Tensor) -> tuple[Any, ...]:

@@ -33,7 +33,7 @@ class ArtifactOptions:
     )
 
     def ready(self, place: Path) -> str:
-        """Says where the artifact is, how it was rounded, how large it is, and how to serve it."""
+        """Describes the artifact: place, precision, size, and the command that serves it."""
         megabytes = sum(file.stat().st_size for file in place.iterdir()) / 1e6
         return (
             f"{place} ({self.precision.value}, {megabytes:.1f} MB): ready to serve; try: "
@@ -43,8 +43,8 @@ class ArtifactOptions:
 
 
 def _rounding(place: Path) -> str:
-    found = Manifest.read(place).quantization
-    return f"\n{found.scales} scales: {found.reason}" if found and found.reason else ""
+    record = Manifest.read(place).quantization
+    return f"\n{record.scales} scales: {record.reason}" if record and record.reason else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

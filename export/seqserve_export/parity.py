@@ -24,11 +24,11 @@ import torch
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from seqserve_export.forced import Reading, agreement, read_targets
+from seqserve_export.forced_decoding import TargetScores, agreement, score_targets
 from seqserve_export.self_test import Candidate, choose_self_test
 from seqserve_export.sensitivity import mean_difference, sensitivity
 from seqserve_export.tolerance import TOLERANCES
-from seqserve_model.allocator import give_back_freed_memory
+from seqserve_model.allocator import trim_memory
 from seqserve_model.data import Pair
 from seqserve_model.evaluate import score
 from seqserve_model.search import batches_by_length, greedy_in_batches
@@ -47,12 +47,26 @@ _MAX_SCORED_LOGITS = 1 << 24
 """Of one run of the scorer graph: 64 MB, and it holds a few times as much."""
 
 OpenModel = Callable[[], Transformer]
-"""Gives a model in evaluation mode. Called anew whenever it is needed, so that it is in memory only
+"""Opens a model in evaluation mode. Called anew whenever it is needed, so that it is in memory only
 then."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOut:
+    """The sentences of a proof."""
+
+    pairs: Sequence[Pair]
+    """They are scored if all of them have a target."""
+    name: str
+    """Names them in the manifest."""
+    max_decoding_length: int | None = None
+    """Target tokens, at most; the model's own limit if None."""
+    threads: int = 1
+    """Within a step."""
+
+
 class Proof(NamedTuple):
-    """What comes of a proof."""
+    """What a proof measured, and the sentence of the self-test that it chose."""
 
     verification: Verification
     self_test: SelfTest | None
@@ -71,74 +85,79 @@ class _Decoded:
 def verify(
     open_model: OpenModel,
     folder: Path,
-    pairs: Sequence[Pair],
-    *,
-    data: str,
-    threads: int = 1,
+    held_out: HeldOut,
     open_original: OpenModel | None = None,
-    max_decoding_length: int | None = None,
 ) -> Proof:
-    """Runs the model and its artifact on the same sentences; what comes of it is judged apart.
+    """Runs the model and its artifact on the same sentences; the caller judges the result.
 
     Args:
-        open_model: Gives the model at the artifact's precision.
+        open_model: Opens the model at the artifact's precision.
         folder: Of the artifact.
-        pairs: Sentences; they are scored if all of them have a target.
-        data: Names the pairs in the report.
-        threads: Within a step.
-        open_original: Gives the model at full precision, where that differs.
-        max_decoding_length: Target tokens, at most; the model's own limit where not given.
+        held_out: The sentences.
+        open_original: Opens the model at full precision, where that differs.
     """
     manifest = Manifest.load(folder)
     tokenizer = Tokenizer.of_artifact(folder, manifest)
-    max_length = max_decoding_length or manifest.limits.max_target_length
-    decoded = _decode(folder, pairs, max_length, threads)
-    give_back_freed_memory()
-    scored = _score(folder, manifest, decoded, threads)
-    give_back_freed_memory()
-    tolerance = TOLERANCES[manifest.precision]
-    model = open_model()
-    readings = read_targets(model, decoded.sources, decoded.targets)
-    mean, moved = mean_difference(scored, readings), None
-    if mean > tolerance.mean_logprob_difference:
-        moved = sensitivity(model, decoded.sources, decoded.targets, readings)
+    max_length = held_out.max_decoding_length or manifest.limits.max_target_length
+    decoded = _decode(folder, held_out, max_length)
+    trim_memory()
+    log_probabilities = _score(folder, manifest, decoded, held_out.threads)
+    trim_memory()
+    model, moved = open_model(), None
+    scores = score_targets(model, decoded.sources, decoded.targets)
+    mean = mean_difference(log_probabilities, scores)
+    if mean > TOLERANCES[manifest.precision].mean_logprob_difference:
+        moved = sensitivity(model, decoded.sources, decoded.targets, scores)
     del model
-    whole = readings
+    original_scores = scores
     if open_original is not None:
-        whole = read_targets(open_original(), decoded.sources, decoded.targets)
-    is_equal = [_is_best(*each) for each in zip(readings, decoded.targets, strict=True)]
+        original_scores = score_targets(open_original(), decoded.sources, decoded.targets)
     translations = [tokenizer.decode(answer.best.token_ids) for answer in decoded.answers]
-    scores: dict[str, Any] = dict.fromkeys(_SCORES) | dict.fromkeys(_SIGNATURES, "")
-    if all(pair.target for pair in pairs):
-        best = _greedy(open_original or open_model, decoded, whole, max_length)
-        scores = _scores(pairs, [tokenizer.decode(ids) for ids in best], translations)
+    quality: dict[str, Any] = dict.fromkeys(_SCORES) | dict.fromkeys(_SIGNATURES, "")
+    if all(pair.target for pair in held_out.pairs):
+        best = _greedy(open_original or open_model, decoded, original_scores, max_length)
+        quality = _quality(held_out, [tokenizer.decode(ids) for ids in best], translations)
+    is_equal = list(map(_is_best, scores, decoded.targets))
     verification = Verification(
-        data=data,
-        sentences=len(pairs),
+        data=held_out.name,
+        sentences=len(held_out.pairs),
         sentences_equal=sum(is_equal),
-        top1_agreement=round(agreement(whole, decoded.targets), 4),
+        top1_agreement=round(agreement(original_scores, decoded.targets), 4),
         tokens=sum(len(answer.best.token_ids) for answer in decoded.answers),
         # Not max(), which ignores NaN.
-        max_logprob_difference=float(np.max(_differences(readings, scored, decoded))),
+        max_logprob_difference=float(np.max(_differences(scores, log_probabilities, decoded))),
         mean_logprob_difference=mean,
         logprob_sensitivity=moved,
-        **scores,
+        **quality,
         torch=torch.__version__,
         onnxruntime=version("onnxruntime"),
     )
     candidates = [
-        Candidate(pair.source, translation, reading.margins)
-        for pair, translation, reading, answer, is_same in zip(
-            pairs, translations, readings, decoded.answers, is_equal, strict=True
+        Candidate(pair.source, translation, target_scores.margins)
+        for pair, translation, target_scores, answer, is_same in zip(
+            held_out.pairs, translations, scores, decoded.answers, is_equal, strict=True
         )
         if is_same and answer.best.stop_reason is StopReason.EOS
     ]
     return Proof(verification, choose_self_test(candidates))
 
 
-def _decode(folder: Path, pairs: Sequence[Pair], max_length: int, threads: int) -> _Decoded:
-    with Offline(folder, threads=threads, slots=_ROWS, packs=is_small(folder)) as artifact:
-        sources = [artifact.encode(pair.source) for pair in pairs]
+def report(verification: Verification) -> None:
+    """Prints the results of a proof."""
+    print(
+        f"sentences equal       {verification.sentences_equal} of {verification.sentences}\n"
+        f"top-1 agreement       {verification.top1_agreement:.2%}\n"
+        f"log-probs differ by   {verification.max_logprob_difference:.2e} at most"
+    )
+    if verification.bleu_signature:
+        print(f"BLEU torch, artifact  {verification.bleu_torch}, {verification.bleu_artifact}")
+        print(f"chrF torch, artifact  {verification.chrf_torch}, {verification.chrf_artifact}")
+
+
+def _decode(folder: Path, held_out: HeldOut, max_length: int) -> _Decoded:
+    packs = is_small(folder)
+    with Offline(folder, threads=held_out.threads, slots=_ROWS, packs=packs) as artifact:
+        sources = [artifact.encode(pair.source) for pair in held_out.pairs]
         answers = artifact.decode(sources, DecodingOptions(max_decoding_length=max_length))
         end = artifact.manifest.tokens.eos
     targets = [[*answer.best.token_ids, end][:max_length] for answer in answers]
@@ -146,12 +165,12 @@ def _decode(folder: Path, pairs: Sequence[Pair], max_length: int, threads: int) 
 
 
 def _score(folder: Path, manifest: Manifest, decoded: _Decoded, threads: int) -> list[NDArray[Any]]:
-    """Lets the scorer graph score all targets; gives the log-probability of each token, ``[T]``."""
+    """Scores all targets with the scorer graph; returns the log-probability of each token."""
     graph = open_session(folder, SCORER, manifest, Provider.CPU, threads, packs=is_small(folder))
     special, vocabulary_size = manifest.tokens, manifest.architecture.vocabulary_size
     longest = max(map(len, decoded.targets))
     rows = min(_ROWS, max(1, _MAX_SCORED_LOGITS // (longest * vocabulary_size)))
-    found: dict[int, NDArray[Any]] = {}
+    log_probabilities: dict[int, NDArray[Any]] = {}
     for batch in tqdm(list(batches_by_length(decoded.targets, rows)), desc="scoring", unit="batch"):
         sources = [decoded.sources[index] for index in batch]
         targets = [[special.bos, *decoded.targets[index]] for index in batch]
@@ -163,8 +182,8 @@ def _score(folder: Path, manifest: Manifest, decoded: _Decoded, threads: int) ->
         [scored] = graph.run(["log_probabilities"], inputs)
         for row, index in enumerate(batch):
             # A copy: what ONNX Runtime returned keeps all memory of the session.
-            found[index] = scored[row, : len(decoded.targets[index])].copy()
-    return [found[index] for index in range(len(decoded.targets))]
+            log_probabilities[index] = scored[row, : len(decoded.targets[index])].copy()
+    return [log_probabilities[index] for index in range(len(decoded.targets))]
 
 
 def _padded(rows: Sequence[list[int]], pad: int) -> NDArray[Any]:
@@ -173,48 +192,48 @@ def _padded(rows: Sequence[list[int]], pad: int) -> NDArray[Any]:
 
 
 def _differences(
-    readings: Sequence[Reading], scored: Sequence[NDArray[Any]], decoded: _Decoded
+    scores: Sequence[TargetScores], log_probabilities: Sequence[NDArray[Any]], decoded: _Decoded
 ) -> list[float]:
     """Compares log-probabilities of the tokens that the artifact chose."""
     differences = []
-    for reading, ours, answer in zip(readings, scored, decoded.answers, strict=True):
-        expected, total = reading.log_probabilities, answer.best.score
+    for expected, ours, answer in zip(scores, log_probabilities, decoded.answers, strict=True):
+        theirs, total = expected.log_probabilities, answer.best.score
         assert total is not None
-        differences.append(float(np.abs(expected - ours).max()))
+        differences.append(float(np.abs(theirs - ours).max()))
         # The decoder graph gives only the sum: its difference is spread over the tokens.
-        differences.append(abs(float(expected.sum()) - total) / len(expected))
+        differences.append(abs(float(theirs.sum()) - total) / len(theirs))
     return differences
 
 
-def _is_best(reading: Reading, target: list[int]) -> bool:
-    return bool((reading.best == target).all())
+def _is_best(scores: TargetScores, target: list[int]) -> bool:
+    return bool((scores.best == target).all())
 
 
 def _greedy(
-    open_model: OpenModel, decoded: _Decoded, readings: Sequence[Reading], max_length: int
+    open_model: OpenModel, decoded: _Decoded, scores: Sequence[TargetScores], max_length: int
 ) -> list[list[int]]:
     """Decodes greedily with torch, where that gives anything but what the artifact chose."""
-    found = [answer.best.token_ids for answer in decoded.answers]
+    outputs = [answer.best.token_ids for answer in decoded.answers]
     others = [
         index
-        for index, reading in enumerate(readings)
-        if not _is_best(reading, decoded.targets[index])
+        for index, target_scores in enumerate(scores)
+        if not _is_best(target_scores, decoded.targets[index])
     ]
     if others:
         sources = [decoded.sources[index] for index in others]
         rows = greedy_in_batches(open_model(), sources, max_length, _ROWS)
         for index, row in zip(others, rows, strict=True):
-            found[index] = row
-    return found
+            outputs[index] = row
+    return outputs
 
 
 _SCORES = ("bleu_torch", "bleu_artifact", "chrf_torch", "chrf_artifact")
 _SIGNATURES = ("bleu_signature", "chrf_signature")
 
 
-def _scores(pairs: Sequence[Pair], of_torch: list[str], of_artifact: list[str]) -> dict[str, Any]:
-    """Scores both against the targets."""
-    references = [pair.target for pair in pairs]
+def _quality(held_out: HeldOut, of_torch: list[str], of_artifact: list[str]) -> dict[str, Any]:
+    """Scores both translations against the targets."""
+    references = [pair.target for pair in held_out.pairs]
     ours, theirs = score(of_torch, references), score(of_artifact, references)
     return {
         "bleu_torch": round(ours.bleu, 2),

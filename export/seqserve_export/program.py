@@ -20,9 +20,9 @@ from seqserve_export.graphs.step_outputs import (
     PlainOutputs,
     ScoredOutputs,
 )
+from seqserve_export.graphs.token_projection import GROUP
 from seqserve_export.halving import dtype_of
 from seqserve_export.quantization import cache_scales
-from seqserve_export.shortlist import GROUP
 from seqserve_model.config import DecoderCell
 from seqserve_model.transformer import Transformer
 

@@ -131,7 +131,7 @@ class QuantizedLinear(nn.Module):
         self.input_scale = torch.tensor(inputs.scale) if scales is Scales.STATIC else None
 
     def divided(self, scale: Tensor) -> QuantizedLinear:
-        """Gives the projection whose outputs are in units of ``scale [N]``."""
+        """Returns the projection whose outputs are in units of ``scale [N]``."""
         bias = None if self.bias is None else self.bias / scale
         return QuantizedLinear(
             self.weight, self.weight_scale / scale, bias, self.input_scale, self.zero_point
@@ -189,12 +189,12 @@ class QuantizedEmbedding(nn.Module):
 
 def joint_bias(parts: Sequence[nn.Linear] | Sequence[QuantizedLinear]) -> Tensor | None:
     """Joins the biases of projections, zeros where one has none; None where none has any."""
-    found = [part.bias for part in parts if part.bias is not None]
-    if not found:
+    present = [part.bias for part in parts if part.bias is not None]
+    if not present:
         return None
     biases = []
     for part in parts:
-        zeros = torch.zeros(len(part.weight), dtype=found[0].dtype)
+        zeros = torch.zeros(len(part.weight), dtype=present[0].dtype)
         biases.append(zeros if part.bias is None else part.bias)
     return torch.cat(biases)
 
@@ -222,7 +222,7 @@ def _rounded(x: Tensor, scale: Tensor) -> Tensor:
 
 
 def cache_scales(attention: MultiHeadAttention) -> tuple[Tensor, Tensor] | None:
-    """Gives the scales ``[1, H, 1, D]`` of an attention's cache; None if it is not rounded."""
+    """Returns the scales ``[1, H, 1, D]`` of an attention's cache; None if it is not rounded."""
     rounding = attention.rounding
     if not isinstance(rounding, RoundedCache):
         return None
@@ -243,7 +243,7 @@ def quantized_weight(weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _quantized(weight: Tensor, largest: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-    """Rounds a weight, each row such that the largest value that is found in it fits."""
+    """Rounds a weight, each row such that its largest value fits."""
     low, high = weight.aminmax()
     step = (torch.maximum(-low, high) / _MAX_INT8).clamp(min=_MIN_SCALE)
     # Written in place: joining the parts would take the memory twice.
@@ -279,9 +279,13 @@ def _largest(weight: Tensor) -> Tensor:
 def quantize(
     model: Transformer, calibration: Calibration, scales: Scales, caches: Caches
 ) -> Transformer:
-    """Gives a model with every projection and embedding in int8; it shares the rest, in fp32."""
-    copied = copy.deepcopy(model, {id(weight): weight for weight in model.parameters()})
-    return quantize_in_place(copied, calibration, scales, caches)
+    """Returns a model with every projection and embedding in int8; it shares the rest, in fp32."""
+    return quantize_in_place(with_same_weights(model), calibration, scales, caches)
+
+
+def with_same_weights(model: Transformer) -> Transformer:
+    """Copies a model, but not its weights."""
+    return copy.deepcopy(model, {id(weight): weight for weight in model.parameters()})
 
 
 def quantize_in_place(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seqserve_export.forced import agreement, read_targets
+from seqserve_export.forced_decoding import agreement, score_targets
 from seqserve_export.precision import Scales
 from seqserve_export.quantization import Calibration, QuantizedLinear
 from seqserve_model.transformer import Transformer
@@ -33,7 +33,7 @@ def choose_scales(
     kept = {}
     for scales in Scales:
         _scale_inputs(model, calibration, scales)
-        kept[scales] = agreement(read_targets(model, sources[:_SENTENCES], targets), targets)
+        kept[scales] = agreement(score_targets(model, sources[:_SENTENCES], targets), targets)
     static, row = kept[Scales.STATIC], kept[Scales.ROW]
     chosen = Scales.ROW if row - static > _MAX_LOSS else Scales.STATIC
     reason = (

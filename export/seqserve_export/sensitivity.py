@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seqserve_export.forced import Reading, read_targets
+from seqserve_export.forced_decoding import TargetScores, score_targets
 from seqserve_model.transformer import Transformer
 
 _CHANGE = 3e-7
@@ -27,32 +27,32 @@ def sensitivity(
     model: Transformer,
     sources: Sequence[list[int]],
     targets: Sequence[list[int]],
-    readings: Sequence[Reading],
+    scores: Sequence[TargetScores],
 ) -> float:
-    """Gives by how much the log-probability of a token moves on average.
+    """Measures by how much the log-probability of a token moves on average.
 
     Args:
         model: In evaluation mode.
         sources: Token ids, the end token last.
-        targets: As :func:`seqserve_export.forced.read_targets` takes them.
-        readings: What that function gave for the model as it is.
+        targets: As :func:`seqserve_export.forced_decoding.score_targets` takes them.
+        scores: What that function returned for the model as it is.
     """
     with _changed_embeddings(model):
-        changed = read_targets(model, sources, targets)
-    return mean_difference([each.log_probabilities for each in readings], changed)
+        changed = score_targets(model, sources, targets)
+    return mean_difference([target.log_probabilities for target in scores], changed)
 
 
-def mean_difference(ours: Sequence[Any], readings: Sequence[Reading]) -> float:
+def mean_difference(log_probabilities: Sequence[Any], scores: Sequence[TargetScores]) -> float:
     """Averages the differences of log-probabilities ``[T]`` of targets over all tokens."""
-    pairs = zip(ours, readings, strict=True)
+    pairs = zip(log_probabilities, scores, strict=True)
     return float(
-        np.mean(np.concatenate([np.abs(each - read.log_probabilities) for each, read in pairs]))
+        np.mean(np.concatenate([np.abs(ours - theirs.log_probabilities) for ours, theirs in pairs]))
     )
 
 
 @contextmanager
 def _changed_embeddings(model: Transformer) -> Iterator[None]:
-    """Changes what the model's embeddings give while the context lasts."""
+    """Changes the outputs of the model's embeddings while the context lasts."""
     random = torch.Generator().manual_seed(1)
 
     def change(module: nn.Module, inputs: tuple[Tensor, ...], embedded: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""How far an artifact may differ from its model, and the judgement that refuses one that does."""
+"""How far an artifact may differ from its model, and the check that refuses one that does."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _MAX_TIMES_SENSITIVITY = 3
 """The mean difference may be so many times what a change of last bits makes."""
 
 
-def judge(verification: Verification, precision: str) -> None:
+def check_tolerance(verification: Verification, precision: str) -> None:
     """Refuses an artifact that differs too much from its model.
 
     Raises:

@@ -55,9 +55,9 @@ def _traced(program: Program) -> ir.Model:
         warnings.simplefilter("ignore", DeprecationWarning)
         exported = torch.onnx.export(
             _without_weights(module),
-            program.arguments([each.example for each in program.inputs]),
-            dynamic_shapes=program.arguments([each.dynamic_shape for each in program.inputs]),
-            input_names=[each.name for each in program.inputs],
+            program.arguments([value.example for value in program.inputs]),
+            dynamic_shapes=program.arguments([value.dynamic_shape for value in program.inputs]),
+            input_names=[value.name for value in program.inputs],
             output_names=program.outputs,
             opset_version=_OPSET,
             custom_translation_table={_LINEAR: _linear},
@@ -108,8 +108,9 @@ def _without_weights(module: nn.Module) -> nn.Module:
 
 
 def _placeholder(tensor: Tensor) -> Tensor:
-    found = torch.empty_like(tensor) if tensor.numel() > _SMALL else tensor.detach().clone()
-    return nn.Parameter(found, requires_grad=False) if isinstance(tensor, nn.Parameter) else found
+    copied = torch.empty_like(tensor) if tensor.numel() > _SMALL else tensor.detach().clone()
+    is_parameter = isinstance(tensor, nn.Parameter)
+    return nn.Parameter(copied, requires_grad=False) if is_parameter else copied
 
 
 def _linear(x: Any, weight: Any, bias: Any = None) -> Any:

@@ -6,7 +6,8 @@ The weights lie in ``model.safetensors`` or ``pytorch_model.bin``, or in shards 
 
 from __future__ import annotations
 
-import json
+import re
+import reprlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from pickle import UnpicklingError
@@ -17,10 +18,15 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from seqserve.errors import SeqserveError
+from seqserve_import.files import CheckpointError, check_regular, read_object
 from seqserve_import.weight_files import Safetensors, TorchFile, Weights
 
 T = TypeVar("T")
+
+MAX_SIZE, MAX_WIDTH, MAX_LAYERS = 1 << 22, 1 << 14, 1 << 9
+"""Of any size of a network, of its width and of its layers: several times those of any model."""
+MAX_POSITIONS = 1 << 14
+"""Of a table of positions."""
 
 _FILES = ("model.safetensors", "pytorch_model.bin")
 _OTHERS = {
@@ -31,10 +37,10 @@ _OTHERS = {
     "model.bin": "a model of CTranslate2",
 }
 _ROWS_COMPARED = 1 << 14
-
-
-class CheckpointError(SeqserveError):
-    """A checkpoint is damaged, or of a kind that cannot be imported."""
+# What torch.compile and the classes for several devices put into the names of weights.
+_WRAPPERS = re.compile(r"^(?:module\.)+|(?:(?<=^)|(?<=\.))_orig_mod\.")
+_SHOWN = reprlib.Repr()
+_SHOWN.maxstring = _SHOWN.maxother = 80
 
 
 class Settings:
@@ -50,16 +56,16 @@ class Settings:
         """Reads a file.
 
         Raises:
-            CheckpointError: It is missing, or holds no JSON object.
+            CheckpointError: It cannot be read, or holds no JSON object.
         """
-        return cls(path, _read_json(path))
+        return cls(path, read_object(path))
 
     def over(self, others: Settings) -> Settings:
-        """Gives all values of both, its own where both have one."""
+        """Joins the values of both; its own go before the others."""
         return Settings(self.path, {**others._values, **self._values})
 
     def some(self, names: Iterable[str]) -> dict[str, Any]:
-        """Gives some values as they are, without those that are missing."""
+        """Returns some values as they are, without those that are missing."""
         return {name: self._values[name] for name in names if name in self._values}
 
     def has(self, name: str) -> bool:
@@ -67,53 +73,60 @@ class Settings:
         return name in self._values
 
     def number(self, name: str, default: int | None = None) -> int:
-        """Gives a whole number."""
+        """Returns a whole number."""
         return self._value(name, int, default)
 
     def optional_number(self, name: str) -> int | None:
-        """Gives a whole number, or None if it is missing."""
+        """Returns a whole number, or None if it is missing."""
         return self.number(name) if self.has(name) else None
 
+    def size(self, name: str, default: int | None = None, *, maximum: int = MAX_SIZE) -> int:
+        """Returns a whole number from 0 to a maximum, so that nobody counts to the end of it."""
+        number = self.number(name, default)
+        if not 0 <= number <= maximum:
+            raise self.wrong(name, f"is not from 0 to {maximum:,}")
+        return number
+
     def real(self, name: str, default: float | None = None) -> float:
-        """Gives a number."""
+        """Returns a number."""
         value = self._values.get(name)
         return float(value) if type(value) is int else self._value(name, float, default)
 
     def flag(self, name: str, default: bool | None = None) -> bool:
-        """Gives true or false."""
+        """Returns true or false."""
         return self._value(name, bool, default)
 
     def text(self, name: str, default: str | None = None) -> str:
-        """Gives a text."""
+        """Returns a text."""
         return self._value(name, str, default)
 
     def texts(self, name: str) -> list[str]:
-        """Gives a list of texts, empty if it is missing."""
-        found = self._value(name, list, [])
-        if not all(isinstance(text, str) for text in found):
+        """Returns a list of texts, empty if it is missing."""
+        values = self._value(name, list, [])
+        if not all(isinstance(text, str) for text in values):
             raise self.wrong(name, "is no list of texts")
-        return found
+        return values
 
     def numbers(self, name: str) -> list[int]:
-        """Gives a list of whole numbers, empty if it is missing; a single one makes a list too."""
-        found = self._values.get(name, [])
-        found = found if isinstance(found, list) else [found]
-        if not all(type(number) is int for number in found):
+        """Returns a list of whole numbers, empty if it is missing; a single one makes a list."""
+        value = self._values.get(name, [])
+        values = value if isinstance(value, list) else [value]
+        if not all(type(number) is int for number in values):
             raise self.wrong(name, "is no list of whole numbers")
-        return found
+        return values
 
     def number_lists(self, name: str) -> list[list[int]]:
-        """Gives a list of lists of whole numbers, empty if it is missing."""
-        found = self._value(name, list, [])
-        for inner in found:
-            if not isinstance(inner, list) or not all(type(number) is int for number in inner):
+        """Returns a list of lists of whole numbers, empty if it is missing."""
+        values = self._value(name, list, [])
+        for numbers in values:
+            if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
                 raise self.wrong(name, "is no list of lists of whole numbers")
-        return found
+        return values
 
     def wrong(self, name: str, problem: str) -> CheckpointError:
         """Makes the error of a value."""
         value = self._values.get(name)
-        shown = "" if value is None else f" (it is {value!r:.80})"
+        shown = "" if value is None else f" (it is {_SHOWN.repr(value)})"
         return CheckpointError(f"{self.path}: {name} {problem}{shown}")
 
     def _value(self, name: str, kind: type[T], default: T | None) -> T:
@@ -150,19 +163,28 @@ class Checkpoint:
         generation = Settings.read(path) if path.exists() else Settings(path, {})
         self.generation = generation.over(self.config)
         """What generation needs: the values of generation_config.json over those of config.json."""
-        self._files: dict[str, Weights] = {}
+        self._places: dict[str, tuple[Weights, str]] = {}
         for file in weights:
             opened = _open(file)
-            self._files.update(dict.fromkeys(opened.names(), opened))
+            for name in opened.names():
+                self._add(opened, name)
+
+    def _add(self, file: Weights, name: str) -> None:
+        """Notes where a weight lies, by its name in the network as it was before it was wrapped."""
+        own = _WRAPPERS.sub("", name)
+        if own in self._places:
+            raise CheckpointError(f"{self.folder}: the weight {own} is there twice, also as {name}")
+        self._places[own] = file, name
 
     @property
     def names(self) -> set[str]:
         """The names of all weights."""
-        return set(self._files)
+        return set(self._places)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Gives the shape of a weight."""
-        return self._file(name).shape(name)
+        """Returns the shape of a weight."""
+        file, stored = self._place(name)
+        return file.shape(stored)
 
     def tensor(self, name: str) -> Tensor:
         """Reads a weight as fp32.
@@ -170,7 +192,8 @@ class Checkpoint:
         Raises:
             CheckpointError: There is none of this name, or it is no floating-point number.
         """
-        tensor = self._file(name).tensor(name)
+        file, stored = self._place(name)
+        tensor = file.tensor(stored)
         if not tensor.is_floating_point():
             raise CheckpointError(
                 f"{self.folder}: {name} is of type {tensor.dtype}; take the checkpoint as it was"
@@ -183,17 +206,18 @@ class Checkpoint:
         shape = self.shape(name)
         if shape != self.shape(other):
             return False
-        first, second = self._file(name), self._file(other)
+        (first, first_name), (second, second_name) = self._place(name), self._place(other)
         for start in range(0, shape[0], _ROWS_COMPARED):
             end = start + _ROWS_COMPARED
-            if not torch.equal(first.rows(name, start, end), second.rows(other, start, end)):
+            rows = first.rows(first_name, start, end), second.rows(second_name, start, end)
+            if not torch.equal(*rows):
                 return False
         return True
 
-    def _file(self, name: str) -> Weights:
-        if name not in self._files:
+    def _place(self, name: str) -> tuple[Weights, str]:
+        if name not in self._places:
             raise CheckpointError(f"{self.folder}: the weight {name} is missing")
-        return self._files[name]
+        return self._places[name]
 
 
 def _weight_files(folder: Path) -> list[Path]:
@@ -203,11 +227,12 @@ def _weight_files(folder: Path) -> list[Path]:
             return [folder / name]
         index = folder / f"{name}.index.json"
         if index.is_file():
-            parts = _read_json(index).get("weight_map")
+            parts = read_object(index).get("weight_map")
             if not isinstance(parts, dict) or not parts:
                 raise CheckpointError(f"{index}: has no weight_map")
             return sorted({folder / Path(str(part)).name for part in parts.values()})
     advice = f"needs {' or '.join(_FILES)} beside config.json"
+    _refuse_by_name(folder)
     for pattern, what in _OTHERS.items():
         for file in sorted(folder.rglob(pattern)):
             raise CheckpointError(
@@ -217,7 +242,25 @@ def _weight_files(folder: Path) -> list[Path]:
     raise CheckpointError(f"{folder}: is no checkpoint; one {advice}")
 
 
+def _refuse_by_name(folder: Path) -> None:
+    """Says what a folder is that has no weights of its own."""
+    adapter = folder / "adapter_config.json"
+    if adapter.exists():
+        base = Settings.read(adapter).text("base_model_name_or_path", "its base model")
+        raise CheckpointError(
+            f"{folder}: is an adapter of PEFT to {base:.200}; merge the two with"
+            " merge_and_unload(), write the result with save_pretrained(), and import that"
+        )
+    snapshots = sorted(path for path in folder.glob("snapshots/*") if path.is_dir())
+    if snapshots:
+        raise CheckpointError(
+            f"{folder}: is a folder of the hub's cache; import the checkpoint in it,"
+            f" {snapshots[-1]}"
+        )
+
+
 def _open(path: Path) -> Weights:
+    check_regular(path)
     try:
         return Safetensors(path) if path.suffix == ".safetensors" else TorchFile(path)
     except (OSError, SafetensorError) as error:
@@ -227,15 +270,3 @@ def _open(path: Path) -> Weights:
     except Exception as error:  # torch raises many kinds for a damaged file
         reason = f"cannot be read as weights: {str(error).splitlines()[0]:.200}"
     raise CheckpointError(f"{path}: {reason}; download it again") from None
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: is not JSON: {error}; download it again") from None
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{path}: is not a JSON object; download it again")
-    return content

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from seqserve_import.checkpoint import Checkpoint, CheckpointError, Settings
-from seqserve_model.config import Activation, TransformerConfig
+from seqserve.errors import OptionError
+from seqserve_import.checkpoint import Checkpoint, Settings
+from seqserve_import.files import CheckpointError
+from seqserve_model.config import Activation, PositionScheme, TransformerConfig
 
 Change = Callable[[Tensor], Tensor]
 """Turns a weight of the checkpoint into ours."""
@@ -43,8 +45,22 @@ class Family:
     first_layer: int = 0
     """The number of the first layer in the names of the checkpoint."""
 
+    def with_max_source_length(self, length: int) -> Family:
+        """Returns the family of a model that reads sources of up to ``length`` tokens.
+
+        Raises:
+            OptionError: Its table of positions decides.
+        """
+        config = self.config
+        if config.positions is not PositionScheme.T5:
+            raise OptionError(
+                f"--max-source-length: the positions of this model are a table for"
+                f" {config.max_source_length} tokens; leave the option out"
+            )
+        return replace(self, config=replace(config, max_source_length=length))
+
     def without(self, tokens: Sequence[int], unk_id: int) -> Family:
-        """Gives the family of a model that never generates some tokens.
+        """Returns the family of a model that never generates some tokens.
 
         Args:
             tokens: Their ids.
@@ -61,7 +77,7 @@ class Family:
         return replace(
             self,
             config=replace(config, logits_bias=True),
-            changes={**self.changes, "logits_bias": lambda found: suppress(bias(found))},
+            changes={**self.changes, "logits_bias": lambda stored: suppress(bias(stored))},
             computed={
                 **self.computed,
                 "logits_bias": suppress(torch.zeros(config.vocabulary_size)),
@@ -81,7 +97,7 @@ def activation_of(config: Settings, name: str, value: str) -> Activation:
 
 
 def end_token(checkpoint: Checkpoint) -> int:
-    """Gives the one token that ends a target.
+    """Returns the one token that ends a target.
 
     Raises:
         CheckpointError: There are several, or there is none.
@@ -93,7 +109,7 @@ def end_token(checkpoint: Checkpoint) -> int:
 
 
 def start_token(checkpoint: Checkpoint) -> int:
-    """Gives the token that the decoder reads first."""
+    """Returns the token that the decoder reads first."""
     generation = checkpoint.generation
     default = generation.optional_number("bos_token_id")
     return generation.number("decoder_start_token_id", default)
@@ -138,17 +154,17 @@ def find_embeddings(
     def table(*candidates: str) -> str:
         return next(tables[name] for name in (*candidates, *present) if name in tables)
 
-    found = {
+    chosen = {
         "source_embedding.weight": table(source, shared),
         "target_embedding.weight": table(target, shared),
         "output_projection.weight": table(output, target, shared),
     }
-    of_source, of_target, of_output = found.values()
+    of_source, of_target, of_output = chosen.values()
     return Embeddings(
-        names=found,
+        names=chosen,
         shared_embeddings=of_source == of_target,
         tied_output=of_target == of_output,
-        others=tuple(set(present) - set(found.values())),
+        others=tuple(set(present) - set(chosen.values())),
     )
 
 

@@ -1,6 +1,7 @@
 """What the makers of a checkpoint recommend for its generation, as options of our API.
 
-Lengths of transformers count the token that starts a target, ours do not.
+Lengths of transformers count the token that starts a target, except for those of new tokens; ours
+do not count it.
 """
 
 from __future__ import annotations
@@ -12,36 +13,57 @@ from seqserve_server.contract.tokenizer import Tokenizer
 
 _START = 1
 
+_WITHOUT_EFFECT: dict[str, Any] = {
+    "begin_suppress_tokens": [],
+    "diversity_penalty": 0.0,
+    "do_sample": False,
+    "encoder_no_repeat_ngram_size": 0,
+    "encoder_repetition_penalty": 1.0,
+    "exponential_decay_length_penalty": None,
+    "forced_decoder_ids": [],
+    "guidance_scale": 1.0,
+    "num_beam_groups": 1,
+    "num_return_sequences": 1,
+    "penalty_alpha": 0.0,
+    "prefix": "",
+    "sequence_bias": {},
+    "stop_strings": [],
+}
+"""Settings that change what a checkpoint generates and have no option here, with the value of each
+that changes nothing."""
+
 
 def recommended_options(
     generation: Settings, tokenizer: Tokenizer, max_target_length: int
 ) -> dict[str, Any]:
-    """Gives the recommended decoding options, by their names in the API.
+    """Returns the recommended decoding options, by their names in the API.
 
     Args:
         generation: Of the checkpoint.
         tokenizer: Spells tokens.
         max_target_length: The limit of the model.
     """
-    found: dict[str, Any] = {
+    shortest = generation.number("min_length", 0) - _START
+    options: dict[str, Any] = {
         "no_repeat_ngram_size": generation.number("no_repeat_ngram_size", 0),
         "disable_unk": generation.flag("disable_unk", False),
-        "min_decoding_length": max(0, generation.number("min_length", 0) - _START),
+        "min_decoding_length": max(0, shortest, generation.number("min_new_tokens", 0)),
     }
     beams = generation.number("num_beams", 1)
     if beams > 1:
-        found |= {
+        options |= {
             "beam_size": beams,
             "length_penalty": generation.real("length_penalty", 1.0),
         }
     penalty = generation.real("repetition_penalty", 1.0)
     if penalty != 1.0:
-        found["repetition_penalty"] = penalty
+        options["repetition_penalty"] = penalty
     if generation.numbers("forced_eos_token_id") == [tokenizer.eos_id]:
-        found["force_end_token"] = True
-    longest = generation.optional_number("max_length")
-    if longest is not None and _START < longest <= max_target_length:
-        found["max_decoding_length"] = longest - _START
+        options["force_end_token"] = True
+    longest = generation.number("max_length", 0) - _START
+    longest = generation.number("max_new_tokens", longest)
+    if 0 < longest < max_target_length:
+        options["max_decoding_length"] = longest
     sequences = [
         {"tokens": tokenizer.tokens(sequence)}
         for sequence in generation.number_lists("bad_words_ids")
@@ -49,5 +71,31 @@ def recommended_options(
         if len(sequence) > 1
     ]
     if sequences:
-        found["suppress_sequences"] = sequences
-    return {name: value for name, value in found.items() if value}
+        options["suppress_sequences"] = sequences
+    return {name: value for name, value in options.items() if value}
+
+
+def forced_first_token(generation: Settings) -> int | None:
+    """Returns the token that every target begins with; None if there is none."""
+    forced = generation.optional_number("forced_bos_token_id")
+    # As transformers 3 wrote it.
+    if forced is None and generation.flag("force_bos_token_to_be_generated", False):
+        return generation.optional_number("bos_token_id")
+    return forced
+
+
+def not_taken(generation: Settings, eos_id: int) -> list[str]:
+    """Lists the settings that change what a checkpoint generates and have no option here."""
+    names = [
+        name
+        for name, value in generation.some(_WITHOUT_EFFECT).items()
+        if value != _WITHOUT_EFFECT[name] and value is not False
+    ]
+    if generation.numbers("forced_eos_token_id") not in ([], [eos_id]):
+        names.append("forced_eos_token_id")
+    tasks = generation.some(["task_specific_params"]).get("task_specific_params")
+    for task in tasks if isinstance(tasks, dict) else ():
+        # Those are the languages of T5.
+        if not task.startswith("translation_"):
+            names.append(f"task_specific_params.{task}")
+    return [f"{name:.80}" for name in sorted(names)]

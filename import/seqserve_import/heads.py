@@ -21,7 +21,7 @@ _MULTIPLE = 8
 
 
 def with_wide_heads(family: Family) -> Family:
-    """Gives the family whose heads have the next size that can be served."""
+    """Returns the family whose heads have the next size that can be served."""
     config = family.config
     stacks = {"encoder": config, "decoder": config.decoder}
     sizes = {stack: -(-shape.head_size // _MULTIPLE) * _MULTIPLE for stack, shape in stacks.items()}
@@ -50,13 +50,13 @@ def _changes(config: TransformerConfig, size: int) -> dict[str, Change]:
     rows = partial(_widened, heads=config.heads, head_size=config.head_size, size=size)
     # Products are divided by the root of the new size.
     root = (size / config.head_size) ** 0.5
-    found: dict[str, Change] = {
+    changes: dict[str, Change] = {
         "output.weight": lambda output: rows(output.t()).t().contiguous(),
     }
     for kind in ("weight", "bias"):
-        found[f"query.{kind}"] = lambda query: rows(query) * root
-        found[f"key.{kind}"] = found[f"value.{kind}"] = rows
-    return found
+        changes[f"query.{kind}"] = lambda query: rows(query) * root
+        changes[f"key.{kind}"] = changes[f"value.{kind}"] = rows
+    return changes
 
 
 def _widened(projection: Tensor, *, heads: int, head_size: int, size: int) -> Tensor:

@@ -3,42 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from seqserve.errors import OptionError
-from seqserve_export.artifact import Description, write_artifact
+from seqserve_export.artifact import Description
 from seqserve_export.calibration import calibrate
-from seqserve_export.export import report
-from seqserve_export.halving import halve
-from seqserve_export.lexicon.addition import add_shortlist
-from seqserve_export.parity import Proof, verify
-from seqserve_export.precision import Caches, Precision, Scales
+from seqserve_export.parity import HeldOut
+from seqserve_export.pipeline import Rounding, write_artifact
+from seqserve_export.precision import Precision, Scales
 from seqserve_export.quantization import Calibration, Range, quantize_in_place
 from seqserve_export.scales import choose_scales
-from seqserve_export.tolerance import ParityError, judge
-from seqserve_import.checkpoint import Checkpoint, CheckpointError
+from seqserve_export.shortlist.attach import NewShortlist
+from seqserve_export.tolerance import ParityError
+from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.families import family_of
 from seqserve_import.family import Family
-from seqserve_import.generation import recommended_options
+from seqserve_import.files import CheckpointError
+from seqserve_import.generation import not_taken, recommended_options
 from seqserve_import.languages import template_of
 from seqserve_import.marian.checkpoint import open_checkpoint, shortlist_of
 from seqserve_import.options import ImportOptions
 from seqserve_import.sentences import read_sentences, write_sentences
-from seqserve_import.tokenizers.convert import convert, convert_target
-from seqserve_import.weights import input_limits, load_model
-from seqserve_model.allocator import give_back_freed_memory
+from seqserve_import.tokenizers.convert import convert, convert_target, pieces_of
+from seqserve_import.tokenizers.proof import check_tokens
+from seqserve_import.weights import check_tables, input_limits, load_model
+from seqserve_model.allocator import trim_memory
 from seqserve_model.config import TransformerConfig
 from seqserve_model.data import Pair
 from seqserve_model.revision import current_commit
 from seqserve_model.transformer import Transformer
-from seqserve_server.contract.manifest import Manifest, Provenance, Quantization
+from seqserve_server.contract.manifest import Provenance
 from seqserve_server.contract.template import Template
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.engine.shortlist import Shortlist
 
 _MAX_DECODING_LENGTH = 128
 """Target tokens of a sentence of the proof: text without sense may never come to an end."""
@@ -58,115 +58,84 @@ def import_checkpoint(options: ImportOptions) -> Path:
         ParityError: The artifact and the model differ; nothing was written.
     """
     torch.set_num_threads(options.threads)
-    plan = _plan(options)
-    return write_artifact(
-        plan.open_model,
-        plan.tokenizer,
-        options.model_repository,
-        plan.description,
-        plan.prove,
-        plan.finish,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Plan:
-    """Everything that an import needs to know, but no weights."""
-
-    options: ImportOptions
-    family: Family
-    tokenizer: Tokenizer
-    pairs: list[Pair]
-    description: Description
-    calibration: Calibration | None
-    """None where nothing is rounded."""
-    shortlist: Shortlist | None
-
-    def open_original(self) -> Transformer:
-        """Reads the model at full precision; what the stage before it freed goes back first."""
-        give_back_freed_memory()
-        return load_model(open_checkpoint(self.options.folder), self.family)
-
-    def open_model(self) -> Transformer:
-        """Reads the model, and rounds it if so requested."""
-        if self.options.precision is Precision.FP16:
-            return halve(self.open_original())
-        chosen = self.description.quantization
-        if self.calibration is None or chosen is None:
-            return self.open_original()
-        scales, caches = Scales(chosen.scales), Caches(chosen.caches)
-        return quantize_in_place(self.open_original(), self.calibration, scales, caches)
-
-    def prove(self, folder: Path) -> Proof:
-        """Proves the artifact in a folder."""
-        options = self.options
-        proof = verify(
-            self.open_model,
-            folder,
-            self.pairs,
-            data=self._data,
-            threads=options.threads,
-            open_original=None if self.options.precision is Precision.FP32 else self.open_original,
-            max_decoding_length=_longest(self.family.config),
-        )
-        report(proof.verification)
-        try:
-            judge(proof.verification, options.precision.value)
-        except ParityError as error:
-            if options.data or options.precision is Precision.FP32:
-                raise
-            raise ParityError(
-                f"{error}; the model's own sentences make little sense, so that rounding decides"
-                " more often: name real ones with --data"
-            ) from None
-        return proof
-
-    def finish(self, folder: Path, manifest: Manifest) -> None:
-        """Adds the checkpoint's shortlist to the artifact in a folder."""
-        if self.shortlist:
-            add_shortlist(
-                folder,
-                manifest,
-                self.shortlist,
-                self.pairs,
-                origin="the checkpoint",
-                data=self._data,
-                threads=self.options.threads,
-                max_decoding_length=_longest(self.family.config),
-            )
-
-    @property
-    def _data(self) -> str:
-        return self.options.data.name if self.options.data else "written by the model"
-
-
-def _plan(options: ImportOptions) -> _Plan:
-    """Reads the checkpoint once, and finds the sentences and the scales."""
     checkpoint = open_checkpoint(options.folder)
-    loaded = load(checkpoint)
-    model, tokenizer = loaded.model, loaded.tokenizer
+    loaded = load(checkpoint, options.max_source_length)
+    for note in loaded.notes:
+        print(note)
+    family, shortlist = loaded.family, shortlist_of(checkpoint)
+    held_out = _held_out(options, loaded)
+    _check_tokens(checkpoint, loaded, held_out.pairs)
+    description = _description(options, checkpoint, loaded)
+    rounding = _rounding(options, loaded, held_out.pairs)
+    tokenizer = loaded.tokenizer
+    # Each stage has its own.
+    del checkpoint, loaded
+
+    def open_model() -> Transformer:
+        trim_memory()
+        return load_model(open_checkpoint(options.folder), family)
+
+    try:
+        return write_artifact(
+            open_model,
+            tokenizer,
+            options.model_repository,
+            description,
+            held_out,
+            rounding=rounding,
+            shortlist=NewShortlist(shortlist, "the checkpoint") if shortlist else None,
+        )
+    except ParityError as error:
+        if options.data or options.precision is Precision.FP32:
+            raise
+        raise ParityError(
+            f"{error}; the model's own sentences make little sense, so that rounding decides"
+            " more often: name real ones with --data"
+        ) from None
+
+
+def _check_tokens(checkpoint: Checkpoint, loaded: Loaded, pairs: Sequence[Pair]) -> None:
+    """Compares the tokens of sources with those of the checkpoint's own files."""
+    path = pieces_of(checkpoint.folder, checkpoint.config.text("model_type"))
+    if path is not None:
+        texts = [pair.source for pair in pairs]
+        if line := check_tokens(path, loaded.tokenizer, loaded.symbols, texts):
+            print(line)
+
+
+def _held_out(options: ImportOptions, loaded: Loaded) -> HeldOut:
+    """Reads the sentences of the proof, or lets the model write them."""
     if options.data:
         pairs = read_sentences(options.data, options.sentences)
     else:
-        pairs = write_sentences(model, tokenizer, loaded.suppressed, options.sentences)
-    description, calibration = _description(options, checkpoint, loaded), None
-    if options.precision is Precision.INT8:
-        limit = model.config.max_source_length
-        sources = [tokenizer.truncate(tokenizer.encode(pair.source), limit) for pair in pairs]
-        calibration = _calibrated(loaded, sources)
-        # The weights at full precision are needed no more.
-        rounded = quantize_in_place(model, calibration, Scales.STATIC, options.caches)
-        scales, reason = choose_scales(rounded, calibration, sources)
-        chosen = Quantization(scales=scales.value, caches=options.caches.value, reason=reason)
-        description = replace(description, quantization=chosen)
-    return _Plan(
-        options=options,
-        family=loaded.family,
-        tokenizer=tokenizer,
+        pairs = write_sentences(
+            loaded.model, loaded.tokenizer, loaded.suppressed, options.sentences
+        )
+    return HeldOut(
         pairs=pairs,
-        description=description,
+        name=options.data.name if options.data else "written by the model",
+        max_decoding_length=_longest(loaded.model.config),
+        threads=options.threads,
+    )
+
+
+def _rounding(options: ImportOptions, loaded: Loaded, pairs: Sequence[Pair]) -> Rounding:
+    """Chooses the scales of int8; the weights of the model are not to be used after that."""
+    if options.precision is not Precision.INT8:
+        return Rounding(precision=options.precision)
+    model, tokenizer = loaded.model, loaded.tokenizer
+    limit = model.config.max_source_length
+    sources = [tokenizer.truncate(tokenizer.encode(pair.source), limit) for pair in pairs]
+    calibration = _calibrated(loaded, sources)
+    # In place, because the weights at full precision are needed no more.
+    rounded = quantize_in_place(model, calibration, Scales.STATIC, options.caches)
+    scales, reason = choose_scales(rounded, calibration, sources)
+    return Rounding(
+        precision=options.precision,
+        scales=scales,
+        caches=options.caches,
         calibration=calibration,
-        shortlist=shortlist_of(checkpoint),
+        reason=reason,
     )
 
 
@@ -186,29 +155,61 @@ class Loaded(NamedTuple):
     """What it reads and writes beside its texts."""
     input_limits: dict[str, float]
     """The largest absolute inputs of projections, as far as the checkpoint has them."""
+    symbols: set[str]
+    """Tokens beside the pieces of the vocabulary that texts may spell."""
+    notes: list[str]
+    """What of the checkpoint is not taken over, for whoever imports it."""
 
 
-def load(checkpoint: Checkpoint) -> Loaded:
+def load(checkpoint: Checkpoint, max_source_length: int | None = None) -> Loaded:
     """Builds the model of a checkpoint, and its tokenizer.
+
+    Args:
+        checkpoint: The checkpoint.
+        max_source_length: In tokens, in place of the checkpoint's, where it has no limit.
 
     Raises:
         CheckpointError: A part of the checkpoint is missing, left over or does not fit.
+        OptionError: The checkpoint has a limit of its own.
     """
     family = family_of(checkpoint)
+    if max_source_length is not None:
+        family = family.with_max_source_length(max_source_length)
+    check_tables(checkpoint, family)
     config, kind = family.config, checkpoint.config.text("model_type")
     folder = checkpoint.folder
-    raw, target = convert(folder, kind), convert_target(folder, kind)
     source_size = config.source_vocabulary_size or None
+    raw = convert(folder, kind, config.source_tokens)
+    target = convert_target(folder, kind, config.vocabulary_size)
     try:
         tokenizer = Tokenizer(raw, config.vocabulary_size, target, source_size=source_size)
     except OptionError as error:
         raise CheckpointError(f"{folder}: {error}") from None
+    if tokenizer.eos_id != config.eos_id:
+        raise checkpoint.generation.wrong(
+            "eos_token_id", f"is not the id of </s> in the tokenizer, {tokenizer.eos_id}"
+        )
     suppressed = _suppressed(checkpoint, tokenizer.vocabulary, config.vocabulary_size)
     family = family.without(suppressed, tokenizer.unk_id)
     model = load_model(checkpoint, family)
     template = template_of(checkpoint, tokenizer.source_vocabulary, tokenizer.vocabulary)
     limits = input_limits(checkpoint, family, model)
-    return Loaded(model, family, tokenizer, suppressed, template, limits)
+    added = raw.get_added_tokens_decoder().values()
+    return Loaded(
+        model=model,
+        family=family,
+        tokenizer=tokenizer,
+        suppressed=suppressed,
+        template=template,
+        input_limits=limits,
+        symbols={token.content for token in added if not token.special},
+        notes=_notes(checkpoint, config),
+    )
+
+
+def _notes(checkpoint: Checkpoint, config: TransformerConfig) -> list[str]:
+    names = not_taken(checkpoint.generation, config.eos_id)
+    return [f"not taken over        {', '.join(names)}"] if names else []
 
 
 def _suppressed(checkpoint: Checkpoint, named: Mapping[int, str], size: int) -> list[int]:
@@ -234,12 +235,12 @@ def _suppressed(checkpoint: Checkpoint, named: Mapping[int, str], size: int) -> 
 
 def _calibrated(loaded: Loaded, sources: Sequence[list[int]]) -> Calibration:
     """Measures inputs and caches on sources; what the makers measured goes before that."""
-    found = calibrate(loaded.model, sources, _longest(loaded.model.config))
+    calibration = calibrate(loaded.model, sources, _longest(loaded.model.config))
     inputs = {
-        name: Range(0.0 if found.inputs[name].low >= 0 else -largest, largest)
+        name: Range(0.0 if calibration.inputs[name].low >= 0 else -largest, largest)
         for name, largest in loaded.input_limits.items()
     }
-    return replace(found, inputs=found.inputs | inputs)
+    return replace(calibration, inputs=calibration.inputs | inputs)
 
 
 def _description(options: ImportOptions, checkpoint: Checkpoint, loaded: Loaded) -> Description:

@@ -10,13 +10,14 @@ from dataclasses import replace
 import langcodes
 
 from seqserve_import.checkpoint import Checkpoint, Settings
-from seqserve_import.tokenizers.languages import M2M100, MBART50, NLLB
+from seqserve_import.generation import forced_first_token
+from seqserve_import.tokenizers.languages import M2M100_CODE, MBART_CODE, NLLB_CODE, TAG
 from seqserve_server.contract.template import Template
 
 Tokens = Collection[str]
+Targets = Mapping[int, str]
 
 _MARIAN = re.compile(r">>(.+)<<")
-_MADLAD = re.compile(r"<2(\w+)>")
 _T5_TASK = re.compile(r"translation_(\w+)_to_(\w+)")
 _T5_PREFIX = re.compile(r"translate (\w+) to (\w+): ")
 
@@ -38,44 +39,46 @@ def template_of(
         CheckpointError: The first token of its targets is unknown.
     """
     read = _FAMILIES.get(checkpoint.config.text("model_type"), _none)
-    found = read(checkpoint, set(source.values()))
-    forced = checkpoint.generation.optional_number("forced_bos_token_id")
-    if forced is not None and not found.target_prefix:
-        if forced not in target:
-            raise checkpoint.generation.wrong("forced_bos_token_id", "is no token")
-        found = replace(found, target_prefix=[target[forced]])
-    return None if found == Template() else found
+    template = read(checkpoint, set(source.values()), target)
+    forced = forced_first_token(checkpoint.generation)
+    if forced is not None and forced not in target:
+        raise checkpoint.generation.wrong("forced_bos_token_id", "is no token")
+    if forced is not None and not template.target_prefix:
+        template = replace(template, target_prefix=[target[forced]])
+    return None if template == Template() else template
 
 
-def _none(checkpoint: Checkpoint, tokens: Tokens) -> Template:
+def _none(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:
     return Template()
 
 
-def _marian(checkpoint: Checkpoint, tokens: Tokens) -> Template:
-    """Gives the target language as a token before the source: OPUS-MT of several targets."""
-    codes = {found[1]: token for token in tokens if (found := _MARIAN.fullmatch(token))}
+def _marian(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:
+    """Names the target language by a token before the source: OPUS-MT of several targets."""
+    codes = _codes(_MARIAN, tokens)
     if not codes:
         return Template()
     return Template(source_prefix=["{target}"], target_languages=codes, aliases=_aliases(codes))
 
 
-def _m2m100(checkpoint: Checkpoint, tokens: Tokens) -> Template:
-    """Gives the source language before the source, and the target language first in the target."""
-    named = {f"__{code}__": code for code in M2M100} | {code: code for code in NLLB}
-    return _of_both({code: token for token, code in named.items() if token in tokens})
+def _m2m100(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:
+    """Names the source language before the source, and the target language first in the target."""
+    return _of_both(_codes(M2M100_CODE, tokens) | _codes(NLLB_CODE, tokens))
 
 
-def _mbart(checkpoint: Checkpoint, tokens: Tokens) -> Template:
-    """Gives languages as mBART-50 has them, or as mBART: the source language after the source.
+def _mbart(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:
+    """Names languages as mBART-50 does, or as mBART: the source language after the source.
 
-    mBART starts a target with its language, if none is named with that of the checkpoint.
+    mBART, and IndicBART with its tags, start a target with its language, if none is named with that
+    of the checkpoint. An mBART-50 that forces one target needs no name for it.
     """
-    codes = {code: code for code in MBART50 if code in tokens}
+    codes = _codes(MBART_CODE, tokens) | _codes(TAG, tokens)
     if not codes:
         return Template()
-    ends = checkpoint.generation.numbers("eos_token_id")
-    if checkpoint.generation.optional_number("decoder_start_token_id") in ends:
-        return _of_both(codes)
+    generation = checkpoint.generation
+    if generation.optional_number("decoder_start_token_id") in generation.numbers("eos_token_id"):
+        forced = target.get(-1 if (id_ := forced_first_token(generation)) is None else id_)
+        only = {code: token for code, token in codes.items() if token == forced}
+        return _of_both(codes, only or codes)
     return Template(
         source_suffix=["{source}"],
         target_start="{target}",
@@ -85,21 +88,26 @@ def _mbart(checkpoint: Checkpoint, tokens: Tokens) -> Template:
     )
 
 
-def _of_both(codes: Mapping[str, str]) -> Template:
+def _codes(pattern: re.Pattern[str], tokens: Tokens) -> dict[str, str]:
+    """Finds the languages among tokens: the token of each, by its code."""
+    return {match[1]: token for token in tokens if (match := pattern.fullmatch(token))}
+
+
+def _of_both(codes: Mapping[str, str], targets: Mapping[str, str] | None = None) -> Template:
     if not codes:
         return Template()
     return Template(
         source_prefix=["{source}"],
         target_prefix=["{target}"],
         source_languages=dict(codes),
-        target_languages=dict(codes),
+        target_languages=dict(codes if targets is None else targets),
         aliases=_aliases(codes),
     )
 
 
-def _t5(checkpoint: Checkpoint, tokens: Tokens) -> Template:
-    """Gives languages as MADLAD has them, a token before the source, or in T5's own words."""
-    codes = {found[1]: token for token in tokens if (found := _MADLAD.fullmatch(token))}
+def _t5(checkpoint: Checkpoint, tokens: Tokens, target: Targets) -> Template:
+    """Names languages as MADLAD does, by a token before the source, or in T5's own words."""
+    codes = _codes(TAG, tokens)
     if codes:
         return Template(source_prefix=["{target}"], target_languages=codes, aliases=_aliases(codes))
     names: dict[str, dict[str, str]] = {"source": {}, "target": {}}
@@ -137,13 +145,13 @@ def _aliases(codes: Iterable[str]) -> dict[str, str]:
             for form in (named, named.prefer_macrolanguage()):
                 meant[form.language or language].add(code)
     return {
-        alias: next(iter(found))
-        for alias, found in sorted(meant.items())
-        if len(found) == 1 and alias not in codes
+        alias: next(iter(languages))
+        for alias, languages in sorted(meant.items())
+        if len(languages) == 1 and alias not in codes
     }
 
 
-_FAMILIES: Mapping[str, Callable[[Checkpoint, Tokens], Template]] = {
+_FAMILIES: Mapping[str, Callable[[Checkpoint, Tokens, Targets], Template]] = {
     "m2m_100": _m2m100,
     "marian": _marian,
     "marian-native": _marian,

@@ -24,5 +24,12 @@ class ImportOptions(ArtifactOptions):
         help="Sentences for the proof, one a line, each with its translation after a TAB if it has"
         " one; the model itself writes them if not given.",
     )
+    max_source_length: int | None = option(
+        None,
+        help="Longest source in tokens, for T5 and ByT5, which have no limit of their own; that of"
+        " config.json, or 512, if not given.",
+        minimum=1,
+        maximum=16_384,
+    )
     sentences: int = option(200, help="Maximum number of sentences of the proof.", minimum=1)
     threads: int = option(2, help="Threads of the proof.", minimum=1)

@@ -30,7 +30,7 @@ def read_sentences(path: Path, limit: int) -> list[Pair]:
     columns = [line.split("\t") for line in lines if line.strip()][:limit]
     if not columns:
         raise OptionError(f"--data: {path}: holds no sentence")
-    return [Pair(found[0].strip(), "".join(found[1:2]).strip()) for found in columns]
+    return [Pair(cells[0].strip(), "".join(cells[1:2]).strip()) for cells in columns]
 
 
 def write_sentences(

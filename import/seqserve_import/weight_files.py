@@ -19,16 +19,16 @@ class Weights(Protocol):
     """The weights of one file."""
 
     def names(self) -> list[str]:
-        """Lists them."""
+        """Lists the weights."""
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Gives the shape of one without reading it."""
+        """Returns the shape of a weight without reading it."""
 
     def rows(self, name: str, start: int, end: int) -> Tensor:
-        """Reads some rows of one as stored."""
+        """Reads some rows of a weight as stored."""
 
     def tensor(self, name: str) -> Tensor:
-        """Reads one as stored."""
+        """Reads a weight as stored."""
 
 
 class Safetensors:
@@ -44,7 +44,7 @@ class Safetensors:
         return self._names
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Gives the shape of a weight without reading it."""
+        """Returns the shape of a weight without reading it."""
         return tuple(self._opened().get_slice(name).get_shape())
 
     def rows(self, name: str, start: int, end: int) -> Tensor:
@@ -71,20 +71,24 @@ class TorchFile:
         try:
             torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         except RuntimeError:  # it cannot be mapped
-            found = torch.load(path, map_location="cpu", weights_only=True)
+            content = torch.load(path, map_location="cpu", weights_only=True)
         else:
             with FakeTensorMode():
-                found = torch.load(path, map_location="cpu", weights_only=True)
+                content = torch.load(path, map_location="cpu", weights_only=True)
         self._tensors: dict[str, Tensor] = {
-            name: value for name, value in found.items() if isinstance(value, Tensor)
+            name: value for name, value in content.items() if isinstance(value, Tensor)
         }
+        for name, tensor in self._tensors.items():
+            # A shape may repeat its rows without end, which would be written out.
+            if tensor.nbytes > tensor.untyped_storage().nbytes():
+                raise ValueError(f"{name} is larger than what is stored of it")
 
     def names(self) -> list[str]:
         """Lists the weights."""
         return list(self._tensors)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Gives the shape of a weight without reading it."""
+        """Returns the shape of a weight without reading it."""
         return tuple(self._tensors[name].shape)
 
     def rows(self, name: str, start: int, end: int) -> Tensor:
@@ -93,14 +97,14 @@ class TorchFile:
 
     def tensor(self, name: str) -> Tensor:
         """Maps a weight as stored."""
-        found = self._tensors[name]
-        storage = found.untyped_storage()
+        tensor = self._tensors[name]
+        storage = tensor.untyped_storage()
         start = getattr(storage, "_checkpoint_offset", None)
         if start is None:
-            return found
+            return tensor
         end = start + storage.nbytes()
         mapped = torch.UntypedStorage.from_file(str(self._path), shared=False, nbytes=end)
         # Slices are storages too, which torch does not tell.
         part: Any = mapped[start:end]
-        place = found.storage_offset(), found.size(), found.stride()
-        return torch.empty(0, dtype=found.dtype).set_(part, *place)
+        place = tensor.storage_offset(), tensor.size(), tensor.stride()
+        return torch.empty(0, dtype=tensor.dtype).set_(part, *place)

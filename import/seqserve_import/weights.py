@@ -9,9 +9,12 @@ from fnmatch import fnmatchcase
 import torch
 from torch import Tensor, nn
 
-from seqserve_import.checkpoint import Checkpoint, CheckpointError
-from seqserve_import.family import Family
+from seqserve_import.checkpoint import Checkpoint
+from seqserve_import.family import Change, Family
+from seqserve_import.files import CheckpointError
 from seqserve_model.transformer import Transformer
+
+_OTHER_HEADS = ("classification_head.", "classifier.", "qa_outputs.", "score.")
 
 
 def load_model(checkpoint: Checkpoint, family: Family) -> Transformer:
@@ -33,11 +36,7 @@ def load_model(checkpoint: Checkpoint, family: Family) -> Transformer:
         else:
             raise CheckpointError(f"{checkpoint.folder}: the weight {theirs} is missing")
         if tensor.shape != parameter.shape:
-            raise CheckpointError(
-                f"{checkpoint.folder}: the weight {theirs} has the shape"
-                f" {list(checkpoint.shape(theirs))}; by {checkpoint.config.path.name} it must make"
-                f" {list(parameter.shape)}"
-            )
+            raise _misshapen(checkpoint, theirs, list(parameter.shape))
         module, _, leaf = name.rpartition(".")
         setattr(model.get_submodule(module), leaf, nn.Parameter(tensor))
     if family.config.tied_output:
@@ -46,14 +45,31 @@ def load_model(checkpoint: Checkpoint, family: Family) -> Transformer:
     return model.eval()
 
 
+def check_tables(checkpoint: Checkpoint, family: Family) -> None:
+    """Refuses settings that tell of more tokens than the checkpoint has embeddings for.
+
+    It comes before the tokenizer, which may have to name all of them.
+
+    Raises:
+        CheckpointError: They do.
+    """
+    sizes = {"source": family.config.source_tokens, "target": family.config.vocabulary_size}
+    for side, size in sizes.items():
+        ours = f"{side}_embedding.weight"
+        theirs = their_name(ours, family.names, family.first_layer)
+        shape = checkpoint.shape(theirs)
+        if _changed_by(family, ours) is None and shape[0] < size:
+            raise _misshapen(checkpoint, theirs, [size, family.config.width])
+
+
 def input_limits(checkpoint: Checkpoint, family: Family, model: Transformer) -> dict[str, float]:
-    """Gives the largest absolute inputs that a checkpoint knows, by our names of projections."""
+    """Returns the largest absolute inputs that a checkpoint knows, by our names of projections."""
     limits = checkpoint.input_limits
-    projections = (name for name, found in model.named_modules() if isinstance(found, nn.Linear))
+    linear = (name for name, module in model.named_modules() if isinstance(module, nn.Linear))
     theirs = {
-        name: their_name(f"{name}.weight", family.names, family.first_layer) for name in projections
+        name: their_name(f"{name}.weight", family.names, family.first_layer) for name in linear
     }
-    return {name: limits[found] for name, found in theirs.items() if found in limits}
+    return {ours: limits[name] for ours, name in theirs.items() if name in limits}
 
 
 def their_name(ours: str, names: Mapping[str, str], first_layer: int) -> str:
@@ -71,15 +87,30 @@ def their_name(ours: str, names: Mapping[str, str], first_layer: int) -> str:
     return theirs.replace("*", str(int(layer[1]) + first_layer)) if layer else theirs
 
 
+def _misshapen(checkpoint: Checkpoint, name: str, shape: list[int]) -> CheckpointError:
+    return CheckpointError(
+        f"{checkpoint.folder}: the weight {name} has the shape {list(checkpoint.shape(name))};"
+        f" by {checkpoint.config.path.name} it must make {shape}"
+    )
+
+
 def _changed(family: Family, name: str, tensor: Tensor) -> Tensor:
-    for pattern, change in family.changes.items():
-        if fnmatchcase(name, pattern):
-            return change(tensor)
-    return tensor
+    change = _changed_by(family, name)
+    return tensor if change is None else change(tensor)
+
+
+def _changed_by(family: Family, name: str) -> Change | None:
+    changes = family.changes.items()
+    return next((change for pattern, change in changes if fnmatchcase(name, pattern)), None)
 
 
 def _check_left_over(checkpoint: Checkpoint, family: Family, used: set[str]) -> None:
     for name in sorted(checkpoint.names - used):
+        if name.startswith(_OTHER_HEADS):
+            raise CheckpointError(
+                f"{checkpoint.folder}: the weight {name} is that of a model which does not generate"
+                " text; take a checkpoint of the same type that ends in ForConditionalGeneration"
+            )
         if not any(fnmatchcase(name, pattern) for pattern in family.unused):
             raise CheckpointError(
                 f"{checkpoint.folder}: the weight {name} is left over:"

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
-from typing import Any
+
+from seqserve_server.contract.memory_trim import malloc_trim
 
 # <malloc.h>
 _M_TRIM_THRESHOLD = -1
@@ -21,24 +22,19 @@ _STEP_BYTES = 1 << 29
 
 def keep_freed_memory() -> bool:
     """Asks glibc to keep freed memory; returns False where there is no glibc."""
-    mallopt = _glibc("mallopt")
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if mallopt is None:
         return False
     wishes = ((_M_MMAP_MAX, 0), (_M_TRIM_THRESHOLD, 2**31 - 1), (_M_TOP_PAD, _STEP_BYTES))
     return all([mallopt(name, value) == 1 for name, value in wishes])
 
 
-def give_back_freed_memory() -> None:
+def trim_memory() -> None:
     """Frees what only reference cycles keep, and asks glibc to return all that is freed.
 
     The second does nothing where there is no glibc.
     """
     gc.collect()
-    trim = _glibc("malloc_trim")
+    trim = malloc_trim()
     if trim is not None:
         trim(0)
-
-
-def _glibc(name: str) -> Any:
-    """Finds a function of glibc; None where it is not there."""
-    return getattr(ctypes.CDLL(None), name, None) if sys.platform.startswith("linux") else None

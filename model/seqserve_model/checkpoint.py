@@ -29,10 +29,11 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save, save_file
 from torch import Tensor
 
 from seqserve.errors import OptionError
+from seqserve.files import written_whole
 from seqserve_model.config import TransformerConfig
 from seqserve_model.transformer import Transformer
 from seqserve_model.weights import Weights
@@ -61,7 +62,7 @@ class RunDirectory:
     """The files of one training."""
 
     def __init__(self, path: Path) -> None:
-        """Takes the directory, which need not exist yet."""
+        """Names the files; the directory need not exist yet."""
         self.path = path
         self.config = path / "config.json"
         self.recipe = path / "recipe.json"
@@ -76,7 +77,7 @@ class RunDirectory:
         self.result = path / "model.safetensors"
 
     def checkpoints(self) -> list[Path]:
-        """Lists the whole checkpoints, oldest first."""
+        """Lists the complete checkpoints, oldest first."""
         return sorted((self.path / "checkpoints").glob("step-????????"))
 
     def save(
@@ -144,7 +145,7 @@ def load_run(path: Path, which: Weights = Weights.RESULT) -> tuple[Transformer, 
 
 
 def named_weights(model: Transformer) -> dict[str, Tensor]:
-    """Gives each weight once: a tied one under its first name only."""
+    """Returns each weight once: a tied one under its first name only."""
     return {name: weight.detach().contiguous() for name, weight in model.named_parameters()}
 
 
@@ -172,11 +173,9 @@ def average(paths: Sequence[Path]) -> dict[str, Tensor]:
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor]) -> None:
-    """Writes a safetensors file in one piece."""
-    draft = path.with_name(f"{path.name}.tmp")
-    save_file(tensors, draft)
-    _flush_to_disk(draft)
-    draft.replace(path)
+    """Writes a safetensors file whole or not at all."""
+    with written_whole(path, option="") as file:
+        file.write(save(tensors))
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -188,10 +187,9 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Writes a JSON file in one piece."""
-    draft = path.with_name(f"{path.name}.tmp")
-    draft.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    draft.replace(path)
+    """Writes a JSON file whole or not at all."""
+    with written_whole(path, "w", option="") as file:
+        file.write(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from seqserve.errors import OptionError
 from seqserve.options import flag_of
 from seqserve_model.checkpoint import RunDirectory, load_run
 from seqserve_model.data import Pair, read_pairs
-from seqserve_model.options import EvaluateOptions, Tokenize, search_of
+from seqserve_model.options import EvaluateOptions, Tokenize, decoding_defaults
 from seqserve_model.search import greedy_in_batches
 from seqserve_model.transformer import Transformer
 from seqserve_model.weights import Weights
@@ -53,7 +53,7 @@ class Scores:
     chrf_signature: str
 
     def __str__(self) -> str:
-        """Gives one line a score, signature included."""
+        """Writes one line for each score, signature included."""
         caveat = "" if self.bleu_applies else " (no translation has BLEU's four words; see chrF)"
         return (
             f"BLEU {self.bleu:.2f}{caveat}  {self.bleu_signature}\n"
@@ -78,8 +78,8 @@ class TorchTranslator:
         rows = [self.tokenizer.truncate(ids, config.max_source_length) for ids in encoded]
         limit = config.max_target_length
         max_length = min(self.max_decoding_length or limit, limit)
-        found = greedy_in_batches(self.model, rows, max_length, self.batch_rows)
-        return [self.tokenizer.decode(ids) for ids in found]
+        targets = greedy_in_batches(self.model, rows, max_length, self.batch_rows)
+        return [self.tokenizer.decode(ids) for ids in targets]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def score(
 def evaluate(
     translate: Translator, pairs: Sequence[Pair], tokenize: Tokenize = Tokenize.MTEVAL
 ) -> tuple[Scores, list[str]]:
-    """Translates the sources of pairs and scores the result; gives the translations too."""
+    """Translates the sources of pairs; returns the scores and the translations."""
     translations = translate([pair.source for pair in pairs])
     return score(translations, [pair.target for pair in pairs], tokenize), translations
 
@@ -143,7 +143,7 @@ def run(options: EvaluateOptions) -> None:
 def _check(options: EvaluateOptions) -> None:
     """Refuses what a run, an artifact or a server cannot do."""
     if options.path and not is_artifact(options.path):
-        for name, value in search_of(options).items():
+        for name, value in decoding_defaults(options).items():
             raise OptionError(
                 f"{flag_of(name)} {value}: a run is scored with greedy search; export it, and name"
                 " the artifact"
@@ -170,12 +170,12 @@ def open_translator(options: EvaluateOptions) -> Iterator[Translator]:
     """Opens the run, the artifact or the client, for as long as the context lasts."""
     if options.path is None:
         with options.connect() as client:
-            yield ServerTranslator(client, {**options.call(), **search_of(options)})
+            yield ServerTranslator(client, {**options.call(), **decoding_defaults(options)})
         return
     if is_artifact(options.path):
         with Offline(options.path, threads=options.threads or 1) as artifact:
             length = artifact.manifest.limits.max_target_length
-            decoding = DecodingOptions(max_decoding_length=length, **search_of(options))
+            decoding = DecodingOptions(max_decoding_length=length, **decoding_defaults(options))
             yield partial(artifact, options=decoding)
         return
     if not (options.path / "config.json").is_file():
@@ -195,7 +195,7 @@ def is_artifact(path: Path) -> bool:
 
 
 def torch_device(name: str) -> torch.device:
-    """Finds a torch device, or refuses a name that cannot be used here."""
+    """Returns a torch device, or refuses a name that cannot be used here."""
     try:
         device = torch.device(name)
         torch.empty(0, device=device)

@@ -71,8 +71,8 @@ class SearchOptions(Protocol):
         """Exponent of the length that beams are ranked by."""
 
 
-def search_of(options: SearchOptions) -> dict[str, Any]:
-    """Gives the options of the search that are set, by name."""
+def decoding_defaults(options: SearchOptions) -> dict[str, Any]:
+    """Returns the options of the search that are set, by name."""
     values = {"beam_size": options.beam_size, "length_penalty": options.length_penalty}
     return {name: value for name, value in values.items() if value is not None}
 

@@ -188,11 +188,11 @@ def _model_section(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _data_section(values: Mapping[str, Any]) -> DataRecipe:
     listed = values.get("files", [])
-    if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+    if not isinstance(listed, list) or not all(isinstance(section, dict) for section in listed):
         raise OptionError("data.files is no list of sections; write [[data.files]] above each")
     files = [
-        from_plain(TrainingFile, f"data.files[{number}]", each)
-        for number, each in enumerate(listed)
+        from_plain(TrainingFile, f"data.files[{number}]", section)
+        for number, section in enumerate(listed)
     ]
     rest = {name: value for name, value in values.items() if name != "files"}
     data = dataclasses.replace(from_plain(DataRecipe, "data", rest), files=files)

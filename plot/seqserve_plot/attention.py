@@ -36,16 +36,16 @@ def draw(result: AttentionResult, kind: Kind) -> Figure:
         weights.layers, weights.heads, f"{model}: {kind.value} attention", cell=cell
     )
     for layer, line in enumerate(axes):
-        for head, found in enumerate(line):
+        for head, cell_axes in enumerate(line):
             heat_map(
-                found,
+                cell_axes,
                 weights.of(layer, head),
                 f"layer {layer}, head {head}",
                 bounds=(0, 1),
                 colours="Blues",
                 bar=False,
             )
-            name_cells(found, rows if head == 0 else [], columns)
+            name_cells(cell_axes, rows if head == 0 else [], columns)
     return figure
 
 

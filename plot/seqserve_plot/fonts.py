@@ -29,9 +29,9 @@ def families_for(letters: Iterable[str]) -> list[str]:
     missing -= _letters_of(font_manager.findfont(DEFAULT))
     families = [DEFAULT]
     for entry in _others() if missing else []:
-        if found := missing & _letters_of(entry.fname):
+        if covered := missing & _letters_of(entry.fname):
             families.append(entry.name)
-            missing -= found
+            missing -= covered
         if not missing:
             break
     if missing:

@@ -27,9 +27,9 @@ def draw(length: int, padding: int) -> Figure:
         _CACHED: causal_mask(2, length),
     }
     figure, axes = grid(1, len(pictures), cell=_CELL)
-    for found, (title, mask) in zip(axes[0], pictures.items(), strict=True):
+    for cell, (title, mask) in zip(axes[0], pictures.items(), strict=True):
         heat_map(
-            found,
+            cell,
             mask.float(),
             title,
             x="key",
@@ -38,8 +38,8 @@ def draw(length: int, padding: int) -> Figure:
             colours="Blues",
             bar=False,
         )
-        found.set_aspect("equal")
-        found.set_xticks(range(mask.size(1)))
+        cell.set_aspect("equal")
+        cell.set_xticks(range(mask.size(1)))
         first = length - mask.size(0) if title == _CACHED else 0
-        found.set_yticks(range(mask.size(0)), map(str, range(first, first + mask.size(0))))
+        cell.set_yticks(range(mask.size(0)), map(str, range(first, first + mask.size(0))))
     return figure

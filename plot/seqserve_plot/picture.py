@@ -96,7 +96,7 @@ def save(figure: Figure, path: Path) -> None:
     """
     check_name(path)
     is_svg = path.suffix.lower() == ".svg"
-    texts = [found for found in figure.findobj(Text) if isinstance(found, Text)]
+    texts = [text for text in figure.findobj(Text) if isinstance(text, Text)]
     letters = {letter for text in texts for letter in text.get_text()}
     families = [DEFAULT, "sans-serif"] if is_svg else families_for(letters)
     for text in texts:

@@ -110,10 +110,10 @@ def _relative(positions: RelativePositions, length: int, *, is_trained: bool) ->
         bounds=(-reach, reach),
         colours=_DIVERGING,
     )
-    for layer, found in enumerate(axes[0][1:]):
+    for layer, cell in enumerate(axes[0][1:]):
         sizes = positions.keys[layer].norm(dim=-1)  # [H, 2R + 1]
-        heat_map(found, sizes, f"encoder layer {layer}: size of aᴷ", x="distance", y="head")
-        found.set_xticks([0, reach, 2 * reach], [f"-{reach}", "0", f"{reach}"])
+        heat_map(cell, sizes, f"encoder layer {layer}: size of aᴷ", x="distance", y="head")
+        cell.set_xticks([0, reach, 2 * reach], [f"-{reach}", "0", f"{reach}"])
     return figure
 
 
@@ -148,14 +148,14 @@ def _rotary(positions: RotaryPositions, length: int) -> Figure:
     )
     ones = torch.ones(1, 1, length, 2 * cosine.size(1))
     turned = positions.rotate(ones, 0)[0, 0]
-    found = axes[0][1]
-    found.plot(turned @ turned[0] / ones.size(-1))
-    found.set(
+    curve = axes[0][1]
+    curve.plot(turned @ turned[0] / ones.size(-1))
+    curve.set(
         title="product of two equal vectors, turned",
         xlabel="distance",
         ylabel="share of the product at distance 0",
     )
-    found.grid(alpha=0.3)
+    curve.grid(alpha=0.3)
     return figure
 
 

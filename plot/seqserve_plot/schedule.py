@@ -19,9 +19,8 @@ from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.engine.answer import PendingAnswer, deliver
-from seqserve_server.engine.engine import Engine
 from seqserve_server.engine.observer import Observer
+from seqserve_server.engine.offline import PendingAnswer, running
 from seqserve_server.engine.request import Request
 from seqserve_server.engine.runtime import Runtime
 
@@ -87,36 +86,30 @@ def trace(folder: Path, texts: Sequence[str], slots: int) -> list[Stay]:
         workers=1, slots=slots, max_queue=len(texts), max_source_tokens_per_step=512
     )
     runtime = Runtime(folder, manifest, Provider.CPU, threads=1)
-    engine = Engine(runtime, limits, deliver, observed, tokenizer.decode)
     options = DecodingOptions(max_decoding_length=manifest.limits.max_target_length)
     length = manifest.limits.max_source_length
     requests = [
         PendingAnswer(GenerateSpec(source=tokenizer.truncate(source, length), options=options))
         for source in tokenizer.encode_batch(texts)
     ]
-    for request in requests:
-        engine.submit(request)
-    engine.start()
-    try:
+    with running(runtime, tokenizer, limits, observer=observed, requests=requests):
         for request in requests:
             request.wait()
-    finally:
-        engine.stop()
     return [observed.stay(request) for request in requests]
 
 
 def one_batch_after_another(stays: Sequence[Stay], slots: int) -> list[Stay]:
     """Computes when the same requests would run if a batch had to end before the next one."""
-    found: list[Stay] = []
+    stays_in_batches: list[Stay] = []
     begin = 0
     for first in range(0, len(stays), slots):
         batch = stays[first : first + slots]
-        found += [
+        stays_in_batches += [
             Stay(source_tokens=stay.source_tokens, begin=begin, end=begin + stay.steps)
             for stay in batch
         ]
-        begin = max(stay.end for stay in found)
-    return found
+        begin = max(stay.end for stay in stays_in_batches)
+    return stays_in_batches
 
 
 def tokens_held(stays: Sequence[Stay], steps: int) -> NDArray[np.float64]:
@@ -139,8 +132,8 @@ def draw(stays: Sequence[Stay], slots: int) -> Figure:
         f"continuous batching, traced: {slots} slots": stays,
         "one batch after another, computed": batches,
     }
-    for row, (title, found) in zip(axes, both.items(), strict=True):
-        _draw_stays(row[0], found, steps, f"{title}, {max(stay.end for stay in found)} steps")
+    for row, (title, drawn) in zip(axes, both.items(), strict=True):
+        _draw_stays(row[0], drawn, steps, f"{title}, {max(stay.end for stay in drawn)} steps")
     return figure
 
 

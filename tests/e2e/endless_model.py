@@ -23,7 +23,7 @@ def export_endless(repository: Path, tokenizer: Tokenizer, description: Descript
     import torch
     from tests.step_graphs import steps_only
 
-    from seqserve_export.artifact import write_artifact
+    from seqserve_export.pipeline import write_artifact
     from seqserve_model.config import TransformerConfig
     from seqserve_model.transformer import Transformer
 
@@ -48,7 +48,7 @@ def export_endless(repository: Path, tokenizer: Tokenizer, description: Descript
         model.output_projection.weight[config.eos_id] *= 1.5
     named = replace(description, name=NAME)
     with steps_only():
-        return write_artifact(lambda: model, tokenizer, repository, named, prove=None)
+        return write_artifact(lambda: model, tokenizer, repository, named, held_out=None)
 
 
 def copy_version(repository: Path, models: Path, version: int, **changes: Any) -> Path:

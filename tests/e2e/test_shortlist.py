@@ -12,7 +12,8 @@ import pytest
 from tests import tiny
 
 from seqserve import Client, Result
-from seqserve_export.lexicon.addition import add_shortlist
+from seqserve_export.parity import HeldOut
+from seqserve_export.shortlist.attach import NewShortlist, attach_shortlist
 from seqserve_model.data import Pair
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.tokenizer import Tokenizer
@@ -35,9 +36,9 @@ def repository(tiny_artifact: Path, tmp_path_factory: pytest.TempPathFactory) ->
     manifest = replace(Manifest.read(versions / "2"), version=2)
     size = manifest.architecture.vocabulary_size
     translations = {token: [(7 * token) % size, (11 * token + 5) % size] for token in range(size)}
-    shortlist = Shortlist.of(FREQUENT, translations)
-    pairs = [Pair(source, "") for source in SOURCES]
-    add_shortlist(versions / "2", manifest, shortlist, pairs, origin="a rule", data="tiny")
+    shortlist = NewShortlist(Shortlist.of(FREQUENT, translations), "a rule")
+    held_out = HeldOut(pairs=[Pair(source, "") for source in SOURCES], name="tiny")
+    attach_shortlist(versions / "2", manifest, shortlist, held_out)
     return versions.parent
 
 

@@ -23,9 +23,9 @@ from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions, Sampling
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.request import GenerateSpec
-from seqserve_server.engine.answer import deliver, generate
 from seqserve_server.engine.engine import Engine
 from seqserve_server.engine.observer import Observer
+from seqserve_server.engine.offline import deliver, generate
 from seqserve_server.engine.queue.scheduler import Scheduler
 from seqserve_server.engine.queue.score_queue import ScoreQueue
 from seqserve_server.engine.request import Request

@@ -21,7 +21,7 @@ def qkv_projections(
 ) -> Sequence[Projection]:
     """Joins query, key and value of each self-attention into one projection, W → 3A."""
     attentions = [layer.self_attention for layer in layers]
-    return _joined((each.query, each.key, each.value) for each in attentions)
+    return _joined((attention.query, attention.key, attention.value) for attention in attentions)
 
 
 def ssru_projections(layers: Sequence[DecoderLayer]) -> Sequence[Projection]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from seqserve_export import operators, ranking
-from seqserve_export.shortlist import GROUP, project_tokens
+from seqserve_export.graphs.token_projection import GROUP, project_tokens
 from seqserve_model.transformer import Transformer
 
 OUTPUTS = [
@@ -87,8 +87,8 @@ class ScoredOutputs(nn.Module):
         tokens = ranking.argmax(raw_logits, maxima)  # [P, 1]
         top_tokens = ranking.largest(raw_logits, maxima, top_k.size(0))  # [P, K]
         logprobs = raw_logits.log_softmax(-1)
-        found = logprobs.gather(1, tokens).squeeze(1), top_tokens, logprobs.gather(1, top_tokens)
-        return tokens, *found, *_no_logits(raw_logits)
+        chosen, top = logprobs.gather(1, tokens).squeeze(1), logprobs.gather(1, top_tokens)
+        return tokens, chosen, top_tokens, top, *_no_logits(raw_logits)
 
 
 class PlainOutputs(nn.Module):

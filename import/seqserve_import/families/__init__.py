@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from seqserve.errors import OptionError
-from seqserve_import.checkpoint import Checkpoint, CheckpointError
+from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.families.bart import bart, mbart
 from seqserve_import.families.m2m100 import m2m100
 from seqserve_import.families.marian import marian
@@ -13,6 +13,7 @@ from seqserve_import.families.marian_native import marian_native
 from seqserve_import.families.pegasus import pegasus
 from seqserve_import.families.t5 import t5
 from seqserve_import.family import Family
+from seqserve_import.files import CheckpointError
 from seqserve_import.heads import with_wide_heads
 
 FAMILIES: Mapping[str, Callable[[Checkpoint], Family]] = {
@@ -28,8 +29,6 @@ FAMILIES: Mapping[str, Callable[[Checkpoint], Family]] = {
 """NLLB is of the type m2m_100; Flan-T5, ByT5 and MADLAD are of the type t5. The last one stands for
 Marian's own files, which name no type."""
 
-_HEADS = ("ForConditionalGeneration", "MTModel")
-
 
 def family_of(checkpoint: Checkpoint) -> Family:
     """Finds the family of a checkpoint and reads its configuration.
@@ -43,12 +42,6 @@ def family_of(checkpoint: Checkpoint) -> Family:
         raise CheckpointError(
             f"{config.path}: model_type is {model_type!r}; known are {', '.join(FAMILIES)}"
         )
-    for architecture in config.texts("architectures"):
-        if not architecture.endswith(_HEADS):
-            raise CheckpointError(
-                f"{config.path}: architectures names {architecture}, which does not generate text;"
-                " take a checkpoint of the same type that ends in ForConditionalGeneration"
-            )
     if config.has("quantization_config"):
         raise CheckpointError(
             f"{config.path}: quantization_config: the weights are quantised; take the original"

@@ -7,7 +7,13 @@ from typing import Any
 
 from torch import Tensor
 
-from seqserve_import.checkpoint import Checkpoint, Settings
+from seqserve_import.checkpoint import (
+    MAX_LAYERS,
+    MAX_POSITIONS,
+    MAX_WIDTH,
+    Checkpoint,
+    Settings,
+)
 from seqserve_import.family import (
     Change,
     Family,
@@ -38,24 +44,14 @@ _CROSS = {
     "cross_residual.norm":    "encoder_attn_layer_norm",
 }
 _STACKS = {
-    "encoder_positions.table": "model.encoder.embed_positions.weight",
-    "decoder_positions.table": "model.decoder.embed_positions.weight",
-    "encoder_embedding_norm":  "model.encoder.layernorm_embedding",
-    "decoder_embedding_norm":  "model.decoder.layernorm_embedding",
-    "encoder_norm":            "model.encoder.layer_norm",
-    "decoder_norm":            "model.decoder.layer_norm",
-    "logits_bias":             "final_logits_bias",
+    "encoder_positions.table": "encoder.embed_positions.weight",
+    "decoder_positions.table": "decoder.embed_positions.weight",
+    "encoder_embedding_norm":  "encoder.layernorm_embedding",
+    "decoder_embedding_norm":  "decoder.layernorm_embedding",
+    "encoder_norm":            "encoder.layer_norm",
+    "decoder_norm":            "decoder.layer_norm",
 }
 # fmt: on
-
-_NAMES = {
-    **{f"encoder_layers.*.{ours}": f"model.encoder.layers.*.{n}" for ours, n in _LAYER.items()},
-    **{
-        f"decoder_layers.*.{ours}": f"model.decoder.layers.*.{n}"
-        for ours, n in (_LAYER | _CROSS).items()
-    },
-    **_STACKS,
-}
 
 _OFFSET = 2
 """Rows at the head of a table of positions that no token reads."""
@@ -100,23 +96,24 @@ def bart_like(
         CheckpointError: A value is missing, or the network cannot be built from it.
     """
     config = checkpoint.config
+    prefix = _prefix(checkpoint)
     embeddings = find_embeddings(
         checkpoint,
-        shared="model.shared.weight",
-        source="model.encoder.embed_tokens.weight",
-        target="model.decoder.embed_tokens.weight",
+        shared=f"{prefix}shared.weight",
+        source=f"{prefix}encoder.embed_tokens.weight",
+        target=f"{prefix}decoder.embed_tokens.weight",
         output="lm_head.weight",
     )
-    positions = config.number("max_position_embeddings")
+    positions = config.size("max_position_embeddings", maximum=MAX_POSITIONS)
     bias = "final_logits_bias"
     values: dict[str, Any] = {
-        "vocabulary_size": config.number("vocab_size"),
-        "width": config.number("d_model"),
+        "vocabulary_size": config.size("vocab_size"),
+        "width": config.size("d_model", maximum=MAX_WIDTH),
         "heads": config.number("encoder_attention_heads"),
-        "feed_forward_width": config.number("encoder_ffn_dim"),
+        "feed_forward_width": config.size("encoder_ffn_dim"),
         **_decoder_sizes(config),
-        "encoder_layers": config.number("encoder_layers"),
-        "decoder_layers": config.number("decoder_layers"),
+        "encoder_layers": config.size("encoder_layers", maximum=MAX_LAYERS),
+        "decoder_layers": config.size("decoder_layers", maximum=MAX_LAYERS),
         "dropout": config.real("dropout", 0.1),
         "activation": activation_of(
             config, "activation_function", config.text("activation_function", "gelu")
@@ -128,22 +125,42 @@ def bart_like(
         "scaled_embeddings": config.flag("scale_embedding", False),
         "max_source_length": positions,
         "max_target_length": positions - 1,
-        "pad_id": config.number("pad_token_id"),
+        "pad_id": config.size("pad_token_id"),
         "bos_id": start_token(checkpoint),
         "eos_id": end_token(checkpoint),
         "unk_id": config.number("pad_token_id"),
     }
     return Family(
         config=TransformerConfig(**values | differences),
-        names={**embeddings.names, **_NAMES},
+        names={**embeddings.names, **_names(prefix)},
         changes={"logits_bias": Tensor.flatten, **(changes or {})},
         computed=computed or {},
         unused=(*embeddings.others, bias, "*.embed_positions.*", "*.version"),
     )
 
 
+def _prefix(checkpoint: Checkpoint) -> str:
+    """Finds what the names of the stacks begin with: nothing where they were saved by themselves,
+    as those of ``facebook/bart-base`` were.
+    """
+    is_whole = any(name.startswith("model.") for name in checkpoint.names)
+    return "model." if is_whole or "shared.weight" not in checkpoint.names else ""
+
+
+def _names(prefix: str) -> dict[str, str]:
+    """Lists the name of each of our weights in a checkpoint."""
+    stacks = {"encoder": _LAYER, "decoder": _LAYER | _CROSS}
+    layers = {
+        f"{stack}_layers.*.{ours}": f"{prefix}{stack}.layers.*.{theirs}"
+        for stack, layer in stacks.items()
+        for ours, theirs in layer.items()
+    }
+    rest = {ours: f"{prefix}{theirs}" for ours, theirs in _STACKS.items()}
+    return {**layers, **rest, "logits_bias": "final_logits_bias"}
+
+
 def _decoder_sizes(config: Settings) -> dict[str, int]:
-    """Gives the sizes of the decoder that are not those of the encoder."""
+    """Returns the sizes of the decoder that are not those of the encoder."""
     theirs = {"decoder_heads": "attention_heads", "decoder_feed_forward_width": "ffn_dim"}
     return {
         ours: size

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from seqserve_import.checkpoint import Checkpoint
+from seqserve_import.checkpoint import MAX_POSITIONS, MAX_WIDTH, Checkpoint
 from seqserve_import.families.bart import bart_like
 from seqserve_import.family import Family, with_spare_row
 from seqserve_model.config import NormPosition
@@ -16,9 +16,10 @@ from seqserve_model.config import NormPosition
 def m2m100(checkpoint: Checkpoint) -> Family:
     """Reads M2M-100 and NLLB: the norm comes before, positions are counted after the padding."""
     config = checkpoint.config
-    first = config.number("pad_token_id") + 1
-    length = config.number("max_position_embeddings")
-    table = with_spare_row(sinusoids(first + length, config.number("d_model"))[first:])
+    first = config.size("pad_token_id", maximum=MAX_POSITIONS) + 1
+    length = config.size("max_position_embeddings", maximum=MAX_POSITIONS)
+    width = config.size("d_model", maximum=MAX_WIDTH)
+    table = with_spare_row(sinusoids(first + length, width)[first:])
     tables = dict.fromkeys(("encoder_positions.table", "decoder_positions.table"), table)
     return bart_like(checkpoint, computed=tables, norm_position=NormPosition.PRE)
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seqserve_import.checkpoint import Checkpoint
+from seqserve_import.checkpoint import MAX_POSITIONS, MAX_WIDTH, Checkpoint
 from seqserve_import.families.bart import bart_like
 from seqserve_import.family import Family, with_spare_row
 from seqserve_import.tokenizers.marian import TARGET_VOCABULARY
@@ -21,9 +21,9 @@ def marian(checkpoint: Checkpoint) -> Family:
     Some models have a vocabulary for each side.
     """
     config = checkpoint.config
-    source = target = config.number("vocab_size")
+    source = target = config.size("vocab_size")
     if not config.flag("share_encoder_decoder_embeddings", True):
-        target = config.number("decoder_vocab_size", source)
+        target = config.size("decoder_vocab_size", source)
     is_joint = source == target and not (checkpoint.folder / TARGET_VOCABULARY).exists()
     return with_sinusoids(
         checkpoint,
@@ -38,8 +38,9 @@ def with_sinusoids(checkpoint: Checkpoint, **differences: Any) -> Family:
 
     A checkpoint that holds the tables has the sines and cosines that it was trained with.
     """
-    length = checkpoint.config.number("max_position_embeddings")
-    table = with_spare_row(_sinusoids(length, checkpoint.config.number("d_model")))
+    config = checkpoint.config
+    length = config.size("max_position_embeddings", maximum=MAX_POSITIONS)
+    table = with_spare_row(_sinusoids(length, config.size("d_model", maximum=MAX_WIDTH)))
     tables = ("encoder_positions.table", "decoder_positions.table")
     return bart_like(
         checkpoint,

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from seqserve_import.checkpoint import Checkpoint, Settings
+from seqserve_import.checkpoint import MAX_LAYERS, MAX_WIDTH, Checkpoint, Settings
 from seqserve_import.families.m2m100 import sinusoids
 from seqserve_import.family import Change, Family, activation_of, end_token, with_spare_row
 from seqserve_import.marian.checkpoint import MarianCheckpoint
@@ -106,18 +106,18 @@ def marian_native(checkpoint: Checkpoint) -> Family:
     cell = _CELLS[config.text("transformer-decoder-autoreg", "self-attention")]
     activation = "transformer-ffn-activation"
     source, target, output = _tables(checkpoint)
-    width = config.number("dim-emb")
+    width = config.size("dim-emb", maximum=MAX_WIDTH)
     positions = with_spare_row(sinusoids(_LENGTH, width))
     return Family(
         config=TransformerConfig(
             vocabulary_size=rows,
             source_vocabulary_size=0 if vocabularies.is_joint else rows,
             width=width,
-            heads=config.number("transformer-heads"),
-            feed_forward_width=config.number("transformer-dim-ffn"),
-            decoder_feed_forward_width=config.number("transformer-decoder-dim-ffn", 0),
-            encoder_layers=config.number("enc-depth"),
-            decoder_layers=config.number("dec-depth"),
+            heads=config.size("transformer-heads"),
+            feed_forward_width=config.size("transformer-dim-ffn"),
+            decoder_feed_forward_width=config.size("transformer-decoder-dim-ffn", 0),
+            encoder_layers=config.size("enc-depth", maximum=MAX_LAYERS),
+            decoder_layers=config.size("dec-depth", maximum=MAX_LAYERS),
             decoder_cell=cell,
             norm_position=norm_position,
             norm_epsilon=EPSILON,
@@ -169,7 +169,7 @@ def _check_sizes(config: Settings, vocabularies: Vocabularies) -> None:
 def _norm_position(config: Settings) -> NormPosition:
     defaults = {"preprocess": "", "postprocess": "dan", "postprocess-top": ""}
     operations = {name: config.text(f"transformer-{name}", defaults[name]) for name in defaults}
-    before, after, top = (found.replace("d", "") for found in operations.values())
+    before, after, top = (spelled.replace("d", "") for spelled in operations.values())
     if (before, after, top) not in _NORMS:
         raise config.wrong(
             "transformer-postprocess",
@@ -193,7 +193,7 @@ def _tables(checkpoint: Checkpoint) -> tuple[str, str, str]:
 
 
 def weight_names(norm_position: NormPosition, cell: DecoderCell) -> dict[str, str]:
-    """Gives Marian's names of all weights but tables and biases of tokens, by ours."""
+    """Returns Marian's names of all weights but tables and biases of tokens, by ours."""
     ssru = _SSRU | {"self_residual.norm": _SSRU_NORM[norm_position]}
     own = ssru if cell is DecoderCell.SSRU else _SELF
     stacks = {"encoder": _SELF | _FEED_FORWARD, "decoder": own | _CROSS | _FEED_FORWARD}

@@ -6,7 +6,13 @@ from functools import partial
 
 from torch import Tensor
 
-from seqserve_import.checkpoint import Checkpoint, Settings
+from seqserve_import.checkpoint import (
+    MAX_LAYERS,
+    MAX_POSITIONS,
+    MAX_WIDTH,
+    Checkpoint,
+    Settings,
+)
 from seqserve_import.family import (
     Change,
     Family,
@@ -74,22 +80,23 @@ def t5(checkpoint: Checkpoint) -> Family:
         target="decoder.embed_tokens.weight",
         output="lm_head.weight",
     )
-    width, heads, head_size = (config.number(name) for name in ("d_model", "num_heads", "d_kv"))
-    layers = config.number("num_layers")
+    sizes = (config.size(name, maximum=MAX_WIDTH) for name in ("d_model", "num_heads", "d_kv"))
+    width, heads, head_size = sizes
+    layers = config.size("num_layers", maximum=MAX_LAYERS)
     # Ours divides each query by the root of its size.
     changes: dict[str, Change] = {"*.query.weight": partial(_times, head_size**0.5)}
     if _scales_output(config):
         changes["decoder_norm.weight"] = partial(_times, width**-0.5)
-    length = config.number("n_positions", _LENGTH)
+    length = config.size("n_positions", _LENGTH, maximum=MAX_POSITIONS)
     return Family(
         config=TransformerConfig(
-            vocabulary_size=config.number("vocab_size"),
+            vocabulary_size=config.size("vocab_size"),
             width=width,
             heads=heads,
             attention_width=heads * head_size,
-            feed_forward_width=config.number("d_ff"),
+            feed_forward_width=config.size("d_ff"),
             encoder_layers=layers,
-            decoder_layers=config.number("num_decoder_layers", layers),
+            decoder_layers=config.size("num_decoder_layers", layers, maximum=MAX_LAYERS),
             dropout=config.real("dropout_rate", 0.1),
             norm_position=NormPosition.PRE,
             norm=Norm.RMS,
@@ -97,14 +104,14 @@ def t5(checkpoint: Checkpoint) -> Family:
             projection_bias=False,
             activation=activation,
             positions=PositionScheme.T5,
-            relative_buckets=config.number("relative_attention_num_buckets", 32),
-            relative_bucket_distance=config.number("relative_attention_max_distance", 128),
+            relative_buckets=config.size("relative_attention_num_buckets", 32),
+            relative_bucket_distance=config.size("relative_attention_max_distance", 128),
             shared_embeddings=embeddings.shared_embeddings,
             tied_output=embeddings.tied_output,
             scaled_embeddings=False,
             max_source_length=length,
             max_target_length=length,
-            pad_id=config.number("pad_token_id"),
+            pad_id=config.size("pad_token_id"),
             bos_id=start_token(checkpoint),
             eos_id=end_token(checkpoint),
             unk_id=config.number("pad_token_id"),

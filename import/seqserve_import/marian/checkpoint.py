@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from seqserve_import.checkpoint import Checkpoint, CheckpointError, Settings
+from seqserve_import.checkpoint import Checkpoint, Settings
+from seqserve_import.files import CheckpointError, read_mapping
 from seqserve_import.marian.folder import MarianFolder
 from seqserve_import.marian.shortlist import read_marian_shortlist
 from seqserve_import.marian.vocabulary import Vocabularies
 from seqserve_import.marian.weights import SETTINGS, Bin, Npz
-from seqserve_import.marian.yml import parse
-from seqserve_import.tokenizers.segmentation import EOS
+from seqserve_server.contract.tokenizer import EOS
 from seqserve_server.engine.shortlist import Shortlist
 
 MODEL_TYPE = "marian-native"
@@ -32,14 +32,16 @@ class MarianCheckpoint(Checkpoint):
         self.folder = files.model.parent
         self.vocabularies = Vocabularies.read(files)
         weights = Npz(files.model) if files.model.suffix == ".npz" else Bin(files.model)
-        self._files = dict.fromkeys(weights.names(), weights)
+        self._places = {name: (weights, name) for name in weights.names()}
         self.input_limits = weights.input_limits
         path = files.model / SETTINGS
-        self.config = Settings(path, {"model_type": MODEL_TYPE, **parse(path, weights.settings)})
+        self.config = Settings(
+            path, {"model_type": MODEL_TYPE, **read_mapping(path, weights.settings)}
+        )
         self.generation = Settings(files.decoding.path, self._generation())
 
     def _generation(self) -> Mapping[str, Any]:
-        """Gives the settings of generation under the names of Hugging Face."""
+        """Returns the settings of generation under the names of Hugging Face."""
         decoding, vocabularies = self.files.decoding, self.vocabularies
         if EOS not in vocabularies.target:
             path = self.files.target_vocabulary

@@ -12,9 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqserve_import.checkpoint import CheckpointError, Settings
-from seqserve_import.marian.yml import parse
-from seqserve_import.tokenizers.files import read_bytes
+from seqserve_import.checkpoint import Settings
+from seqserve_import.files import CheckpointError, read_bytes, read_mapping
 
 _HUGGING_FACE = ("*.safetensors*", "pytorch_model*")
 _VOCABULARIES = (".spm", ".yml", ".yaml", ".json")
@@ -45,7 +44,7 @@ class MarianFolder:
         described = {
             path: values
             for path in sorted(folder.glob("*.yml"))
-            if "models" in (values := parse(path, read_bytes(path)))
+            if "models" in (values := read_mapping(path, read_bytes(path)))
         }
         if len(described) > 1:
             raise _several(folder, described)
@@ -98,9 +97,9 @@ class MarianFolder:
 def _beside(decoding: Settings, name: str) -> Path:
     """Finds a file that is named where it lay for its makers."""
     path = decoding.path.parent / Path(name).name
-    for found in (path, path.with_name(f"{path.name}.gz")):
-        if found.is_file():
-            return found
+    for candidate in (path, path.with_name(f"{path.name}.gz")):
+        if candidate.is_file():
+            return candidate
     raise CheckpointError(f"{path}: is missing; {decoding.path.name} names it")
 
 
@@ -109,20 +108,20 @@ def _files(folder: Path, pattern: str) -> list[Path]:
 
 
 def _vocabulary(folder: Path, pattern: str) -> Path | None:
-    found = [path for kind in _VOCABULARIES for path in _files(folder, f"{pattern}{kind}")]
-    if len(found) > 1:
-        names = ", ".join(path.name for path in found)
+    files = [path for kind in _VOCABULARIES for path in _files(folder, f"{pattern}{kind}")]
+    if len(files) > 1:
+        names = ", ".join(path.name for path in files)
         raise CheckpointError(
             f"{folder}: has several vocabularies ({names}); rename them to srcvocab.* and"
             " trgvocab.*, or add a decoder.yml that names the files"
         )
-    return _only(found)
+    return _only(files)
 
 
-def _only(found: list[Path]) -> Path | None:
-    return found[0] if len(found) == 1 else None
+def _only(files: list[Path]) -> Path | None:
+    return files[0] if len(files) == 1 else None
 
 
-def _several(folder: Path, found: Iterable[Path]) -> CheckpointError:
-    names = ", ".join(path.name for path in found)
+def _several(folder: Path, models: Iterable[Path]) -> CheckpointError:
+    names = ", ".join(path.name for path in models)
     return CheckpointError(f"{folder}: has several models ({names}); {_APART}")

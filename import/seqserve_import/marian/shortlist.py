@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seqserve_import.checkpoint import CheckpointError
+from seqserve_import.files import CheckpointError, check_regular
 from seqserve_model.data import open_lines
 from seqserve_server.engine.shortlist import Shortlist
 
@@ -67,6 +67,7 @@ def read_marian_shortlist(
 
 
 def _content(path: Path) -> bytes:
+    check_regular(path)
     try:
         with open_lines(path) as file:
             content = file.read(_MAX_BYTES + 1)
@@ -78,7 +79,7 @@ def _content(path: Path) -> bytes:
 
 
 def _read_binary(path: Path, content: bytes) -> tuple[int, dict[int, list[int]]]:
-    """Gives the number of frequent tokens, and the translations of each source token."""
+    """Returns the number of frequent tokens, and the translations of each source token."""
     header = content[: _HEADER.size].ljust(_HEADER.size, b"\0")
     _, checksum, frequent, _, num_offsets, num_translations = _HEADER.unpack(header)
     expected = _HEADER.size + 8 * num_offsets + 4 * num_translations
@@ -108,7 +109,7 @@ def _read_text(
     path: Path, content: bytes, source: Mapping[str, int], target: Mapping[str, int], best: int
 ) -> dict[int, list[int]]:
     """Reads lines of target token, source token and probability."""
-    found: dict[int, dict[int, float]] = defaultdict(dict)
+    probabilities: dict[int, dict[int, float]] = defaultdict(dict)
     number = 0
     try:
         for line in content.decode().splitlines():
@@ -119,7 +120,8 @@ def _read_text(
                 other = target.get(into, target.get(_UNK))
                 if token is not None and other is not None:
                     # Words that no vocabulary has share one token, that of the most probable.
-                    found[token][other] = max(found[token].get(other, 0.0), float(probability))
+                    known = probabilities[token].get(other, 0.0)
+                    probabilities[token][other] = max(known, float(probability))
     except UnicodeDecodeError:
         raise CheckpointError(f"{path}: is no shortlist: neither binary nor UTF-8") from None
     except ValueError:
@@ -132,7 +134,7 @@ def _read_text(
             for other in sorted(others, key=lambda other: (-others[other], -other))[:best]
             if others[other] > 0
         ]
-        for token, others in found.items()
+        for token, others in probabilities.items()
     }
 
 

@@ -5,19 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from seqserve.errors import OptionError
+from seqserve_import.files import AGAIN, CheckpointError, in_order_of_ids, read_bytes, read_mapping
 from seqserve_import.marian.folder import MarianFolder
-from seqserve_import.marian.yml import parse
-from seqserve_import.tokenizers.files import AGAIN, in_order_of_ids, read_bytes
 from seqserve_import.tokenizers.pieces import read_pieces
-from seqserve_import.tokenizers.segmentation import PAD
+from seqserve_server.contract.tokenizer import PAD
 
 _BLOCK = 128
 """Embeddings become a multiple of it, for which the best token is found quickly."""
 
 
 class Vocabularies(NamedTuple):
-    """The tokens of both sides, and the one that is added: targets start from it."""
+    """The tokens of both sides, and an added token, from which targets start."""
 
     source: list[str]
     target: list[str]
@@ -38,7 +36,7 @@ class Vocabularies(NamedTuple):
 
     @property
     def start(self) -> int:
-        """Id of the token that is added, the same for both sides."""
+        """Id of the added token, the same for both sides."""
         return max(len(self.source), len(self.target))
 
     @property
@@ -47,7 +45,7 @@ class Vocabularies(NamedTuple):
         return -(-(self.start + 1) // _BLOCK) * _BLOCK
 
     def with_start(self, tokens: list[str]) -> list[str]:
-        """Gives the tokens of one side with that which is added, as ``<pad>``."""
+        """Returns the tokens of one side with the added token, as ``<pad>``."""
         unused = (f"<unused_{number}>" for number in range(self.start - len(tokens)))
         return [*tokens, *unused, PAD]
 
@@ -61,12 +59,12 @@ def read_tokens(path: Path) -> list[str]:
     if is_spm(path):
         return [piece.piece for piece in read_pieces(path).pieces]
     if path.name.endswith((".fsv", ".fsv.gz")):
-        raise OptionError(f"{path}: is a factored vocabulary, which cannot be imported")
-    ids = parse(path, read_bytes(path), is_typed=False)
+        raise CheckpointError(f"{path}: is a factored vocabulary, which cannot be imported")
+    ids = read_mapping(path, read_bytes(path), is_typed=False)
     try:
         numbers = {token: int(number) for token, number in ids.items()}
     except (TypeError, ValueError):
-        raise OptionError(f"{path}: does not map each token to its id; {AGAIN}") from None
+        raise CheckpointError(f"{path}: does not map each token to its id; {AGAIN}") from None
     return in_order_of_ids(path, numbers)
 
 

@@ -21,8 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqserve_import.checkpoint import CheckpointError
-from seqserve_import.tokenizers.files import read_bytes
+from seqserve_import.files import MAX_BYTES, CheckpointError, check_regular, read_bytes
 
 SETTINGS = "special:model.yml"
 """The array whose bytes are the settings of the network, in YAML."""
@@ -48,6 +47,8 @@ class Npz:
             CheckpointError: It is damaged.
         """
         self._path = path
+        check_regular(path)
+        self._check_sizes()
         with self._opened() as arrays:
             if SETTINGS not in arrays:
                 raise CheckpointError(f"{path}: has no {SETTINGS}; it is no model of Marian")
@@ -60,26 +61,48 @@ class Npz:
         return self._names
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Gives the shape of one."""
+        """Returns the shape of a weight."""
         return tuple(self.tensor(name).shape)
 
     def rows(self, name: str, start: int, end: int) -> Tensor:
-        """Reads some rows of one."""
+        """Reads some rows of a weight."""
         return self.tensor(name)[start:end]
 
     def tensor(self, name: str) -> Tensor:
-        """Reads one as stored."""
+        """Reads a weight as stored."""
         with self._opened() as arrays:
             return torch.from_numpy(arrays[name])
 
+    def _check_sizes(self) -> None:
+        """Refuses arrays that are more than the file holds, before memory is taken for them."""
+        with self._damage_named(), zipfile.ZipFile(self._path) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > MAX_BYTES:
+                raise ValueError(f"holds more than {MAX_BYTES:,} bytes, the largest allowed")
+            for entry in archive.infolist():
+                with archive.open(entry) as member:
+                    version = np.lib.format.read_magic(member)
+                    if version == (1, 0):
+                        shape, _, dtype = np.lib.format.read_array_header_1_0(member)
+                    else:
+                        shape, _, dtype = np.lib.format.read_array_header_2_0(member)
+                if prod(shape) * dtype.itemsize > entry.file_size:
+                    name = entry.filename.removesuffix(".npy")
+                    raise ValueError(
+                        f"{name} has the shape {list(shape)}, which it is too short for"
+                    )
+
     @contextmanager
-    def _opened(self) -> Iterator[Mapping[str, np.ndarray[Any, Any]]]:
+    def _damage_named(self) -> Iterator[None]:
         try:
-            # Numpy would leave a damaged file open.
-            with self._path.open("rb") as file, np.load(file) as arrays:
-                yield arrays
+            yield
         except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise CheckpointError(f"{self._path}: cannot be read: {error}; copy it again") from None
+
+    @contextmanager
+    def _opened(self) -> Iterator[Mapping[str, np.ndarray[Any, Any]]]:
+        # Numpy would leave a damaged file open.
+        with self._damage_named(), self._path.open("rb") as file, np.load(file) as arrays:
+            yield arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +125,7 @@ class Bin:
         """
         self._path = path
         try:
-            arrays = _arrays(memoryview(read_bytes(path)))
+            arrays = _arrays(memoryview(read_bytes(path, MAX_BYTES)))
         except (struct.error, ValueError, UnicodeDecodeError) as error:
             raise CheckpointError(
                 f"{path}: is no model of Marian, or damaged ({error}); copy it again"
@@ -135,20 +158,20 @@ class Bin:
         return list(self._arrays)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Gives the shape of one."""
+        """Returns the shape of a weight."""
         return self._arrays[name].shape
 
     def rows(self, name: str, start: int, end: int) -> Tensor:
-        """Reads some rows of one."""
+        """Reads some rows of a weight."""
         return self.tensor(name)[start:end]
 
     def tensor(self, name: str) -> Tensor:
-        """Reads one, as fp32 if it was stored in eight bits."""
+        """Reads a weight, as fp32 if it was stored in eight bits."""
         array = self._arrays[name]
         if array.kind in _INTGEMM8:
             return torch.from_numpy(_dequantized(name, array))
-        found = np.frombuffer(array.data, _FLOATS[array.kind], prod(array.shape))
-        return torch.from_numpy(found.reshape(array.shape).copy())
+        numbers = np.frombuffer(array.data, _FLOATS[array.kind], prod(array.shape))
+        return torch.from_numpy(numbers.reshape(array.shape).copy())
 
 
 def _arrays(content: memoryview) -> dict[str, _Array]:
@@ -171,13 +194,13 @@ def _arrays(content: memoryview) -> dict[str, _Array]:
         at += 4 * length
     (gap,) = struct.unpack_from("<Q", content, at)
     at += 8 + gap
-    found = {}
+    arrays = {}
     for name, shape, (_, kind, _, length) in zip(names, shapes, headers, strict=True):
         if at + length > len(content):
             raise ValueError(f"{name} is cut off")
-        found[name] = _Array(kind, shape, content[at : at + length])
+        arrays[name] = _Array(kind, shape, content[at : at + length])
         at += length
-    return found
+    return arrays
 
 
 def _dequantized(name: str, array: _Array) -> np.ndarray[Any, np.dtype[np.float32]]:
@@ -195,12 +218,12 @@ def _dequantized(name: str, array: _Array) -> np.ndarray[Any, np.dtype[np.float3
 
 
 def _input_limits(arrays: dict[str, _Array]) -> dict[str, float]:
-    """Gives the largest absolute input of projections, by the names of their weights."""
-    found = {}
+    """Returns the largest absolute input of projections, by the names of their weights."""
+    limits = {}
     for name, array in arrays.items():
         if name.endswith(_INPUT_SCALE) and array.kind == _FLOAT32 and prod(array.shape) == 1:
             (scale,) = struct.unpack_from("<f", array.data)
             weight = "Wemb" if name == _OUTPUT_INPUT_SCALE else name.removesuffix(_INPUT_SCALE)
             if scale > 0:
-                found[weight] = _MAX_INT8 / scale
-    return found
+                limits[weight] = _MAX_INT8 / scale
+    return limits

@@ -1,4 +1,4 @@
-"""Finds the tokenizer of a checkpoint and converts it."""
+"""Finds the tokenizer of a checkpoint, by the files that it has, and converts it."""
 
 from __future__ import annotations
 
@@ -7,28 +7,32 @@ from pathlib import Path
 
 import tokenizers
 
-from seqserve.errors import OptionError
-from seqserve_import.tokenizers import bart, fairseq, marian, marian_native, pegasus, ready, t5
+from seqserve_import.files import CheckpointError
+from seqserve_import.tokenizers import (
+    byte_level,
+    fairseq,
+    marian,
+    marian_native,
+    pegasus,
+    ready,
+    t5,
+    word_pieces,
+)
+from seqserve_import.tokenizers.added import read_settings
 
-_KINDS: dict[str, Callable[[Path], tokenizers.Tokenizer]] = {
-    "bart": bart.convert,
-    "m2m_100": fairseq.convert_m2m100,
+_MARIAN: dict[str, Callable[[Path, int], tokenizers.Tokenizer]] = {
     "marian": marian.convert,
     "marian-native": marian_native.convert,
-    "mbart": fairseq.convert_mbart,
-    "mt5": t5.convert,
-    "pegasus": pegasus.convert,
-    "t5": t5.convert,
-    "umt5": t5.convert,
 }
-_TARGETS: dict[str, Callable[[Path], tokenizers.Tokenizer | None]] = {
+_TARGETS: dict[str, Callable[[Path, int], tokenizers.Tokenizer | None]] = {
     "marian": marian.convert_target,
     "marian-native": marian_native.convert_target,
 }
 """Families whose targets may be divided by another rule than their sources."""
+_PIECES = ("sentencepiece.bpe.model", "spiece.model", "spm.model", "tokenizer.model")
 
 
-def convert(folder: Path, model_type: str) -> tokenizers.Tokenizer:
+def convert(folder: Path, model_type: str, rows: int = 0) -> tokenizers.Tokenizer:
     """Returns the tokenizer of a checkpoint; ids are the checkpoint's.
 
     Its post-processor appends the end token; BART's also puts ``<s>`` in front. It sets no
@@ -38,21 +42,58 @@ def convert(folder: Path, model_type: str) -> tokenizers.Tokenizer:
     Args:
         folder: The checkpoint.
         model_type: The entry of that name in its ``config.json``.
+        rows: Embeddings of a source token; 0 if they are not known.
 
     Raises:
-        OptionError: The family is not known, or a file is missing, damaged or not supported.
+        CheckpointError: There is no tokenizer, or a file is missing, damaged or not supported.
     """
-    if model_type not in _KINDS:
-        raise OptionError(
-            f"{folder}: model_type is {model_type!r}; tokenizers are known of {', '.join(_KINDS)}"
-        )
-    path = folder / "tokenizer.json"
-    if path.exists() and model_type not in _TARGETS:
-        return ready.take(path, model_type)
-    return _KINDS[model_type](folder)
+    if model_type in _MARIAN:
+        return _MARIAN[model_type](folder, rows)
+    if (folder / "tokenizer.json").exists():
+        return ready.take(folder, model_type)
+    if read_settings(folder).get("tokenizer_class") == "ByT5Tokenizer":
+        return t5.convert_bytes(folder, rows)
+    pieces = pieces_of(folder, model_type)
+    if pieces is not None:
+        return _of_pieces(pieces, model_type, rows)
+    if all((folder / name).exists() for name in byte_level.FILES):
+        return byte_level.convert(folder, rows)
+    if (folder / word_pieces.FILE).exists():
+        return word_pieces.convert(folder, rows)
+    raise CheckpointError(
+        f"{folder}: has no tokenizer that can be read; it takes tokenizer.json, one of"
+        f" {', '.join(_PIECES)}, {' and '.join(byte_level.FILES)}, or {word_pieces.FILE}. If"
+        " transformers reads the folder: AutoTokenizer.from_pretrained(FOLDER)"
+        ".save_pretrained(FOLDER) writes a tokenizer.json"
+    )
 
 
-def convert_target(folder: Path, model_type: str) -> tokenizers.Tokenizer | None:
+def _of_pieces(path: Path, model_type: str, rows: int) -> tokenizers.Tokenizer:
+    """Converts a model of SentencePiece, whose pieces get ids by the rule of their family."""
+    is_fairseq = path.name == "sentencepiece.bpe.model"
+    if (path.parent / "vocab.json").exists():
+        return fairseq.convert_m2m100(path, rows)
+    if is_fairseq and model_type == "m2m_100":
+        return fairseq.convert_nllb(path, rows)
+    if is_fairseq and model_type == "mbart":
+        return fairseq.convert_mbart(path, rows)
+    if model_type == "pegasus":
+        return pegasus.convert(path, rows)
+    return t5.convert(path, rows, extra_ids=100 if model_type.endswith("t5") else 0)
+
+
+def pieces_of(folder: Path, model_type: str) -> Path | None:
+    """Finds the SentencePiece model that divides sources; None if another file does."""
+    if model_type == "marian":
+        return folder / "source.spm"
+    if model_type == "marian-native":
+        return marian_native.pieces_of(folder)
+    if (folder / "tokenizer.json").exists():
+        return None
+    return next((folder / name for name in _PIECES if (folder / name).exists()), None)
+
+
+def convert_target(folder: Path, model_type: str, rows: int = 0) -> tokenizers.Tokenizer | None:
     """Returns the tokenizer of targets as :func:`convert` does; None if it is that of sources."""
     convert_side = _TARGETS.get(model_type)
-    return convert_side(folder) if convert_side else None
+    return convert_side(folder, rows) if convert_side else None

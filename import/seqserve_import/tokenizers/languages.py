@@ -1,6 +1,22 @@
-"""The languages of multilingual models, in the order of their ids."""
+"""The languages of multilingual models: those that were published, and how tokens spell others."""
+
+import re
 
 # ruff: noqa: SIM905 - a list literal would take a line for each language.
+
+M2M100_CODE = re.compile(r"__([a-z]{2,8})__")
+NLLB_CODE = re.compile(r"([a-z]{3}_[A-Z][a-z]{3})")
+MBART_CODE = re.compile(r"([a-z]{2,3}_[A-Z]{2})")
+TAG = re.compile(r"<2(\w+)>")
+"""As MADLAD and IndicBART spell them."""
+
+
+def is_language(token: str) -> bool:
+    """Tells whether a token that was added to a vocabulary names a language."""
+    return any(code.fullmatch(token) for code in (M2M100_CODE, NLLB_CODE, MBART_CODE, TAG))
+
+
+# In the order of their ids.
 
 M2M100 = """
     af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu

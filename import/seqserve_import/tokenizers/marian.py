@@ -11,39 +11,57 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import tokenizers
+from tokenizers import AddedToken
 
-from seqserve_import.tokenizers.files import read_rows, read_vocabulary
+from seqserve_import.files import in_order_of_ids, read_object
+from seqserve_import.tokenizers.added import with_added
 from seqserve_import.tokenizers.pieces import read_pieces
-from seqserve_import.tokenizers.segmentation import EOS, PAD, UNK, segmenter
+from seqserve_import.tokenizers.segmentation import segmenter
+from seqserve_server.contract.tokenizer import EOS, PAD, UNK
 
 TARGET_VOCABULARY = "target_vocab.json"
 _LANGUAGE = re.compile(r">>\S+<<")
 
 
-def convert(folder: Path) -> tokenizers.Tokenizer:
+def convert(folder: Path, rows: int) -> tokenizers.Tokenizer:
     """Returns the tokenizer of sources, which decodes targets too if the vocabulary is shared.
 
     The target languages of a multilingual model, such as ``>>fra<<``, are one token each.
     """
-    tokens = read_vocabulary(folder / "vocab.json")
-    return side(folder / "source.spm", tokens, read_rows(folder))
+    return _with_added(folder / "source.spm", rows)
 
 
-def convert_target(folder: Path) -> tokenizers.Tokenizer | None:
+def convert_target(folder: Path, rows: int) -> tokenizers.Tokenizer | None:
     """Returns the tokenizer of targets; None if it is that of sources."""
     separate = folder / TARGET_VOCABULARY
     source, target = folder / "source.spm", folder / "target.spm"
-    if not separate.exists() and read_pieces(source) == read_pieces(target):
+    if separate.exists():  # ids of added tokens are those of sources
+        return side(target, in_order_of_ids(separate, read_object(separate)), rows)
+    if read_pieces(source) == read_pieces(target):
         return None
-    vocabulary = separate if separate.exists() else folder / "vocab.json"
-    rows = read_rows(folder, "decoder_vocab_size") or read_rows(folder)
-    return side(target, read_vocabulary(vocabulary), rows)
+    return _with_added(target, rows)
 
 
-def side(spm: Path, tokens: Sequence[str], rows: int = 0) -> tokenizers.Tokenizer:
+def _with_added(spm: Path, rows: int) -> tokenizers.Tokenizer:
+    vocabulary = spm.with_name("vocab.json")
+    tokens = in_order_of_ids(vocabulary, read_object(vocabulary))
+    added = with_added(spm.parent, tokens, rows)
+    return side(spm, added.tokens, rows, added.symbols)
+
+
+def side(
+    spm: Path, tokens: Sequence[str], rows: int = 0, symbols: Sequence[AddedToken] = ()
+) -> tokenizers.Tokenizer:
     """Returns the tokenizer of one side, whose pieces are in one file and its ids in another.
 
-    ``rows`` is the number of its embeddings, if some may have no token.
+    ``rows`` is the number of its embeddings, if some may have no token, and ``symbols`` are always
+    one token, as languages are.
     """
-    languages = [token for token in tokens if _LANGUAGE.fullmatch(token)]
-    return segmenter(spm, read_pieces(spm), tokens, (PAD, EOS, UNK), languages, rows)
+    own = {symbol.content for symbol in symbols}
+    languages = [
+        AddedToken(token, normalized=False)
+        for token in tokens
+        if _LANGUAGE.fullmatch(token) and token not in own
+    ]
+    special = (PAD, EOS, UNK)
+    return segmenter(spm, read_pieces(spm), tokens, special, [*languages, *symbols], rows)

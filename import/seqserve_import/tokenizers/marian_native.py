@@ -12,24 +12,25 @@ from pathlib import Path
 import tokenizers
 from tokenizers import AddedToken, models, pre_tokenizers
 
-from seqserve.errors import OptionError
+from seqserve_import.files import AGAIN, CheckpointError
 from seqserve_import.marian.folder import MarianFolder
 from seqserve_import.marian.vocabulary import Vocabularies, is_spm
-from seqserve_import.tokenizers.files import AGAIN
+from seqserve_import.tokenizers.control_tokens import around
 from seqserve_import.tokenizers.marian import side
 from seqserve_import.tokenizers.pieces import Piece, read_pieces
-from seqserve_import.tokenizers.segmentation import EOS, PAD, UNK, end_of_text, segmenter
+from seqserve_import.tokenizers.segmentation import segmenter
+from seqserve_server.contract.tokenizer import EOS, PAD, UNK
 
 
-def convert(folder: Path) -> tokenizers.Tokenizer:
+def convert(folder: Path, rows: int) -> tokenizers.Tokenizer:
     """Returns the tokenizer of sources; its ids are those of the vocabulary, then ``<pad>``."""
     files = _files(folder)
     vocabularies = Vocabularies.read(files)
     tokens = vocabularies.with_start(vocabularies.source)
-    return _side(files.source_vocabulary, folder / "source.spm", tokens, vocabularies.rows)
+    return _side(files.source_vocabulary, folder / "source.spm", tokens, rows)
 
 
-def convert_target(folder: Path) -> tokenizers.Tokenizer | None:
+def convert_target(folder: Path, rows: int) -> tokenizers.Tokenizer | None:
     """Returns the tokenizer of targets; None if it is that of sources."""
     files = _files(folder)
     vocabularies, vocabulary = Vocabularies.read(files), files.target_vocabulary
@@ -38,16 +39,23 @@ def convert_target(folder: Path) -> tokenizers.Tokenizer | None:
     if vocabularies.is_joint and (is_divided_alike or read_pieces(source) == read_pieces(target)):
         return None
     tokens = vocabularies.with_start(vocabularies.target)
-    return _side(vocabulary, target, tokens, vocabularies.rows)
+    return _side(vocabulary, target, tokens, rows)
+
+
+def pieces_of(folder: Path) -> Path | None:
+    """Finds the SentencePiece model that divides sources; None if words stand between spaces."""
+    vocabulary, pieces = _files(folder).source_vocabulary, folder / "source.spm"
+    path = vocabulary if is_spm(vocabulary) else pieces
+    return path if path.suffix == ".spm" and path.exists() else None
 
 
 _HIDDEN = (Piece.CONTROL, Piece.UNKNOWN)
 
 
 def _files(folder: Path) -> MarianFolder:
-    found = MarianFolder.find(folder)
-    assert found, "a checkpoint of Marian was found before"
-    return found
+    files = MarianFolder.find(folder)
+    assert files, "a checkpoint of Marian was opened before"
+    return files
 
 
 def _side(vocabulary: Path, pieces: Path, tokens: Sequence[str], rows: int) -> tokenizers.Tokenizer:
@@ -61,17 +69,17 @@ def _side(vocabulary: Path, pieces: Path, tokens: Sequence[str], rows: int) -> t
 
 def _words(path: Path, tokens: Sequence[str]) -> tokenizers.Tokenizer:
     """Returns what divides texts at white space."""
-    if found := sorted(path.parent.glob("*.bpe")):
-        raise OptionError(
-            f"{found[0]}: texts are divided by subword-nmt, which is not supported; only"
+    if codes := sorted(path.parent.glob("*.bpe")):
+        raise CheckpointError(
+            f"{codes[0]}: texts are divided by subword-nmt, which is not supported; only"
             " SentencePiece (source.spm and target.spm) is"
         )
     special = [EOS, UNK, PAD]
     if absent := [token for token in special if token not in tokens]:
-        raise OptionError(f"{path}: has no token {absent[0]}; {AGAIN}")
+        raise CheckpointError(f"{path}: has no token {absent[0]}; {AGAIN}")
     ids = {token: number for number, token in enumerate(tokens)}
     result = tokenizers.Tokenizer(models.WordLevel(ids, unk_token=UNK))
     result.add_special_tokens([AddedToken(token, normalized=False) for token in special])
     result.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    result.post_processor = end_of_text(result)
+    result.post_processor = around(result)
     return result

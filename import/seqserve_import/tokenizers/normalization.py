@@ -6,8 +6,7 @@ from pathlib import Path
 
 from tokenizers import Regex, decoders, normalizers
 
-from seqserve.errors import OptionError
-from seqserve_import.tokenizers.files import AGAIN
+from seqserve_import.files import AGAIN, CheckpointError
 from seqserve_import.tokenizers.pb.pieces_pb2 import Model
 
 SPACE = "▁"
@@ -29,7 +28,7 @@ def normalizer(path: Path, spec: Model.Normalizer) -> normalizers.Normalizer:
     """Returns the normaliser of the model file ``path``.
 
     Raises:
-        OptionError: Its table of characters is damaged.
+        CheckpointError: Its table of characters is damaged.
     """
     steps: list[normalizers.Normalizer] = []
     if spec.precompiled_charsmap:
@@ -55,12 +54,12 @@ def _characters(path: Path, table: bytes) -> list[normalizers.Normalizer]:
     try:
         precompiled = normalizers.Precompiled(table)
     except Exception as error:  # the library raises bare Exception for a damaged table
-        raise OptionError(
+        raise CheckpointError(
             f"{path}: its table of characters is damaged ({error}); {AGAIN}"
         ) from None
-    spaces, one, several = _replaced(precompiled)
+    spaces, single, several = _replaced(precompiled)
     steps: list[normalizers.Normalizer] = [precompiled, normalizers.Replace(_APART, "")]
-    for codes, mark in (one, _APART), (several, _HOLD):
+    for codes, mark in (single, _APART), (several, _HOLD):
         if codes:
             steps.insert(0, _replace(rf"(?=\p{{M}})(?<={_class(codes)})", mark))
     if precompiled.normalize_str("e\N{COMBINING ACUTE ACCENT}") == "é":
@@ -88,14 +87,14 @@ def _replaced(precompiled: normalizers.Precompiled) -> tuple[list[int], list[int
     A mark composes with the one character that another has become, not with the last of several.
     """
     spaces: list[int] = []
-    one: list[int] = []
+    single: list[int] = []
     several: list[int] = []
     for code in _REPLACEABLE:
-        found = precompiled.normalize_str(chr(code))
-        if found != chr(code):
-            group = spaces if found == " " else one if len(found) == 1 else several
+        text = precompiled.normalize_str(chr(code))
+        if text != chr(code):
+            group = spaces if text == " " else single if len(text) == 1 else several
             group.append(code)
-    return spaces, one, several
+    return spaces, single, several
 
 
 def _class(codes: list[int]) -> str:

@@ -6,19 +6,21 @@ from pathlib import Path
 
 import tokenizers
 
-from seqserve_import.tokenizers.files import read_settings
+from seqserve_import.tokenizers.added import read_size, with_added
 from seqserve_import.tokenizers.pieces import read_pieces
-from seqserve_import.tokenizers.segmentation import EOS, PAD, UNK, segmenter
+from seqserve_import.tokenizers.segmentation import segmenter
+from seqserve_server.contract.tokenizer import EOS, PAD, UNK
 
 _MASKS = ["<mask_1>", "<mask_2>"]
 
 
-def convert(folder: Path) -> tokenizers.Tokenizer:
+def convert(path: Path, rows: int) -> tokenizers.Tokenizer:
     """Returns the tokenizer of a Pegasus checkpoint."""
-    path = folder / "spiece.model"
     model = read_pieces(path)
-    offset = read_settings(folder).get("offset", 103)
+    offset = read_size(path.parent, "offset", 103)
     special = [PAD, EOS, *_MASKS, *(f"<unk_{number}>" for number in range(2, offset))]
     # The model file has <pad> and </s> in the first two places.
     tokens = [*special, *(piece.piece for piece in model.pieces[2:])]
-    return segmenter(path, model, tokens, {*special, UNK})
+    added = with_added(path.parent, tokens, rows)
+    special += added.hidden
+    return segmenter(path, model, added.tokens, {*special, UNK}, added.symbols)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from google.protobuf.message import DecodeError
 
-from seqserve.errors import OptionError
-from seqserve_import.tokenizers.files import AGAIN, read_bytes
+from seqserve_import.files import AGAIN, CheckpointError, read_bytes
 from seqserve_import.tokenizers.pb.pieces_pb2 import Model
 
 Piece, Trainer = Model.Piece, Model.Trainer
@@ -17,19 +16,19 @@ def read_pieces(path: Path) -> Model:
     """Reads a SentencePiece model file.
 
     Raises:
-        OptionError: The file is missing, damaged, or trained with an option that is not supported.
+        CheckpointError: The file is missing, damaged, or trained with an unsupported option.
     """
     try:
         model = Model.FromString(read_bytes(path))
     except DecodeError:
-        raise OptionError(f"{path}: is not a SentencePiece model; {AGAIN}") from None
+        raise CheckpointError(f"{path}: is not a SentencePiece model; {AGAIN}") from None
     if not any(piece.type == Piece.NORMAL for piece in model.pieces):
-        raise OptionError(f"{path}: has no pieces; {AGAIN}")
+        raise CheckpointError(f"{path}: has no pieces; {AGAIN}")
     if sum(piece.type == Piece.UNKNOWN for piece in model.pieces) != 1:
-        raise OptionError(f"{path}: does not have one unknown token; {AGAIN}")
-    for found, what in _unsupported(model):
-        if found:
-            raise OptionError(
+        raise CheckpointError(f"{path}: does not have one unknown token; {AGAIN}")
+    for is_set, what in _unsupported(model):
+        if is_set:
+            raise CheckpointError(
                 f"{path}: was trained with {what}, which is not supported; save the tokenizer as "
                 "tokenizer.json with the library that made it, and import again"
             )

@@ -12,15 +12,14 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 import tokenizers
-from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers, processors
+from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
 
-from seqserve.errors import OptionError
-from seqserve_import.tokenizers.files import AGAIN
+from seqserve_import.files import AGAIN, CheckpointError
+from seqserve_import.tokenizers.control_tokens import NEEDED, around
 from seqserve_import.tokenizers.normalization import SPACE, decoder, normalizer
 from seqserve_import.tokenizers.pb.pieces_pb2 import Model
 from seqserve_import.tokenizers.pieces import Piece, Trainer
-
-PAD, EOS, UNK = "<pad>", "</s>", "<unk>"
+from seqserve_server.contract.tokenizer import UNK
 
 # No text has it: it is not a character.
 _UNKNOWN = "\U0010ffff"
@@ -31,7 +30,7 @@ def segmenter(
     model: Model,
     tokens: Sequence[str],
     special: Collection[str],
-    symbols: Sequence[str] = (),
+    symbols: Sequence[AddedToken] = (),
     rows: int = 0,
 ) -> tokenizers.Tokenizer:
     """Returns the tokenizer of a SentencePiece model whose ids are those of a checkpoint.
@@ -46,11 +45,11 @@ def segmenter(
         model: Its content.
         tokens: The checkpoint's tokens; the place of each is its id.
         special: Those of them that stand for no text, such as ``</s>`` and languages.
-        symbols: Those of them that are always one token, and begin a text anew.
+        symbols: Those of them that are always one token wherever a text spells them.
         rows: Embeddings of the checkpoint; those without a token are named ``<unused0>`` and so on.
 
     Raises:
-        OptionError: A token is there twice, or ``<pad>``, ``</s>`` or ``<unk>`` is not there.
+        CheckpointError: A token is there twice, or ``<pad>``, ``</s>`` or ``<unk>`` is not there.
     """
     _check(path, tokens)
     scores = _scores(model, special)
@@ -59,8 +58,9 @@ def segmenter(
     if missing:
         tokens = [*tokens, *(f"<unused{number}>" for number in range(rows - len(tokens)))]
     hidden = {*special, *tokens[len(known) :]}
+    own = {symbol.content for symbol in symbols}
     strange = _strange(tokens, scores)
-    plain = {*scores, *hidden, *symbols, *strange, *_bytes(model)}
+    plain = {*scores, *hidden, *own, *strange, *_bytes(model)}
     listed = [token if token in plain else f"{token} " for token in tokens] + missing
     # Special tokens at the end need no place in the model, where text could be taken for them.
     end = len(listed)
@@ -71,7 +71,7 @@ def segmenter(
     result.add_special_tokens(
         [AddedToken(token, normalized=False) for token in listed if token in hidden] + missing
     )
-    result.add_tokens([AddedToken(token, normalized=False) for token in symbols])
+    result.add_tokens(list(symbols))
     result.normalizer = normalizer(path, model.normalizer_spec)
     if strange:
         result.normalizer = normalizers.Sequence([result.normalizer, _runs(scores)])
@@ -81,24 +81,17 @@ def segmenter(
     if splits:
         result.pre_tokenizer = pre_tokenizers.Sequence(splits)
     result.decoder = decoder(byte_fallback=model.trainer_spec.byte_fallback)
-    result.post_processor = end_of_text(result)
+    result.post_processor = around(result)
     return result
 
 
-def end_of_text(tokenizer: tokenizers.Tokenizer) -> processors.PostProcessor:
-    """Returns what appends the end token to a text."""
-    return processors.TemplateProcessing(
-        single=["$A", EOS], pair=None, special_tokens=[(EOS, tokenizer.token_to_id(EOS))]
-    )
-
-
 def _check(path: Path, tokens: Sequence[str]) -> None:
-    for token in (PAD, EOS, UNK):
+    for token in NEEDED:
         if token not in tokens:
-            raise OptionError(f"{path.parent}: its tokenizer has no token {token}; {AGAIN}")
+            raise CheckpointError(f"{path.parent}: its tokenizer has no token {token}; {AGAIN}")
     if len({*tokens}) < len(tokens):
         twice = next(token for at, token in enumerate(tokens) if token in tokens[:at])
-        raise OptionError(f"{path.parent}: its tokenizer has two ids for {twice!r}; {AGAIN}")
+        raise CheckpointError(f"{path.parent}: its tokenizer has two ids for {twice!r}; {AGAIN}")
 
 
 def _scores(model: Model, special: Collection[str]) -> dict[str, float]:
@@ -131,7 +124,7 @@ def _strange(tokens: Sequence[str], scores: Collection[str]) -> set[str]:
 
 def _runs(scores: Collection[str]) -> normalizers.Normalizer:
     """Returns what makes several unknown characters in a row one, which is no token."""
-    known = "".join(sorted(f"\\x{{{ord(one):x}}}" for one in set().union(*scores)))
+    known = "".join(sorted(f"\\x{{{ord(letter):x}}}" for letter in set().union(*scores)))
     return normalizers.Replace(Regex(f"[^{known}]{{2,}}"), _UNKNOWN)
 
 

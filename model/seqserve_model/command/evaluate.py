@@ -6,8 +6,8 @@ import sys
 from collections.abc import Sequence
 
 from seqserve.options import parse
+from seqserve_model.openmp import set_passive_wait
 from seqserve_model.options import EvaluateOptions
-from seqserve_model.waiting import let_threads_sleep
 
 _EPILOG = """\
 examples:
@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="Translates held-out sources and prints BLEU and chrF with signatures.",
         epilog=_EPILOG,
     )
-    let_threads_sleep()
+    set_passive_wait()
     from seqserve_model.evaluate import run
 
     run(options)

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 
 from seqserve.options import parse
+from seqserve_model.openmp import set_passive_wait
 from seqserve_model.options import TrainOptions
-from seqserve_model.waiting import let_threads_sleep
 
 _EPILOG = """\
 Ctrl-C ends after the step in flight; --resume goes on from there.
@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         description="Trains a model from a recipe; see model/configs for examples.",
         epilog=_EPILOG,
     )
-    let_threads_sleep()
+    set_passive_wait()
     from seqserve_model.train import train
 
     train(options, command=shlex.join(["seqserve", "train", *argv]))

@@ -2,22 +2,112 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
 from seqserve_server.contract.errors import InvalidRequest
-from seqserve_server.contract.events import Finished
+from seqserve_server.contract.events import Event, Failed, Finished, Progress
 from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.provider import Provider
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.engine.answer import deliver, generate
 from seqserve_server.engine.engine import Engine
 from seqserve_server.engine.observer import Observer
+from seqserve_server.engine.request import Events, Request
 from seqserve_server.engine.runtime import Runtime
+
+
+class PendingAnswer(Request):
+    """A request whose answer a thread of this process waits for."""
+
+    def __init__(self, spec: GenerateSpec) -> None:
+        """Prepares the request; :meth:`Engine.submit` starts it."""
+        super().__init__(spec)
+        self._ready = threading.Event()
+        self._event: Event | None = None
+
+    def receive(self, event: Event) -> None:
+        """Takes an event, from any thread."""
+        if not isinstance(event, Progress):
+            self._event = event
+            self._ready.set()
+
+    def wait(self) -> Finished:
+        """Waits for the last event.
+
+        Raises:
+            ServiceError: The request failed.
+        """
+        self._ready.wait()
+        if isinstance(self._event, Failed):
+            raise self._event.error
+        assert isinstance(self._event, Finished)
+        return self._event
+
+
+def deliver(events: Events) -> None:
+    """Hands events to their pending answers."""
+    for request, event in events:
+        assert isinstance(request, PendingAnswer)
+        request.receive(event)
+
+
+@contextmanager
+def running(
+    runtime: Runtime,
+    tokenizer: Tokenizer,
+    limits: EngineLimits,
+    *,
+    observer: Observer | None = None,
+    requests: Sequence[PendingAnswer] = (),
+) -> Iterator[Engine]:
+    """Runs an engine while the context lasts; its events go to pending answers.
+
+    Args:
+        runtime: The loaded artifact.
+        tokenizer: Of the artifact.
+        limits: Bounds of memory and queue.
+        observer: Receives statistics.
+        requests: Submitted before the first step.
+    """
+    engine = Engine(runtime, limits, deliver, observer or Observer(), tokenizer.decode)
+    for request in requests:
+        engine.submit(request)
+    engine.start()
+    try:
+        yield engine
+    finally:
+        engine.stop()
+
+
+def generate(engine: Engine, specs: list[GenerateSpec]) -> list[Finished]:
+    """Runs requests on an engine that hands its events to :func:`deliver`.
+
+    Returns:
+        The answers in the order of ``specs``, with attention where options need it.
+
+    Raises:
+        ServiceError: A request failed.
+    """
+    pending = [PendingAnswer(spec) for spec in specs]
+    for request in pending:
+        engine.submit(request)
+    for index, request in enumerate(pending):
+        if not request.options.needs_attention:
+            continue
+        answer = request.wait()
+        if request.generate.lacks_attention(request.timeline):
+            pending[index] = PendingAnswer(replace(request.generate, answer=answer))
+            engine.submit(pending[index])
+    # Backwards, so that this thread wakes about once, not once a request: it shares a lock with the
+    # workers.
+    return [request.wait() for request in reversed(pending)][::-1]
 
 
 class Offline:
@@ -53,8 +143,8 @@ class Offline:
         limits = EngineLimits(
             workers=workers, slots=slots, max_queue=1_000_000, max_source_tokens_per_step=512
         )
-        self._engine = Engine(self.runtime, limits, deliver, Observer(), self.tokenizer.decode)
-        self._engine.start()
+        self._stack = ExitStack()
+        self._engine = self._stack.enter_context(running(self.runtime, self.tokenizer, limits))
 
     def __enter__(self) -> Offline:
         """Returns the object itself."""
@@ -71,7 +161,7 @@ class Offline:
 
     def close(self) -> None:
         """Stops the engine."""
-        self._engine.stop()
+        self._stack.close()
 
     def decode(
         self, sources: Sequence[list[int]], options: DecodingOptions | None = None

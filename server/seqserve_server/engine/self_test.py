@@ -12,9 +12,7 @@ from seqserve_server.contract.limits import EngineLimits
 from seqserve_server.contract.options import DecodingOptions
 from seqserve_server.contract.request import GenerateSpec
 from seqserve_server.contract.tokenizer import Tokenizer
-from seqserve_server.engine.answer import deliver, generate
-from seqserve_server.engine.engine import Engine
-from seqserve_server.engine.observer import Observer
+from seqserve_server.engine.offline import generate, running
 from seqserve_server.engine.runtime import Runtime
 
 
@@ -55,11 +53,7 @@ def _decode(runtime: Runtime, tokenizer: Tokenizer, source: list[int]) -> Finish
     limits = EngineLimits(
         workers=1, slots=1, max_queue=1, max_source_tokens_per_step=model.max_source_length
     )
-    engine = Engine(runtime, limits, deliver, Observer(), tokenizer.decode)
     options = DecodingOptions(max_decoding_length=model.max_target_length)
-    engine.start()
-    try:
+    with running(runtime, tokenizer, limits) as engine:
         [answer] = generate(engine, [GenerateSpec(source=source, options=options)])
-        return answer
-    finally:
-        engine.stop()
+    return answer

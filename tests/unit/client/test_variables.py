@@ -19,8 +19,8 @@ from seqserve.command.tokenize import TokenizeOptions
 from seqserve.command.translate import TranslateOptions
 from seqserve.options import parse
 from seqserve.variables import NAMESAKES, misspelt_variables, variable_of
-from seqserve_export.lexicon.options import ShortlistOptions
 from seqserve_export.options import ExportOptions
+from seqserve_export.shortlist.options import ShortlistOptions
 from seqserve_import.options import ImportOptions
 from seqserve_model.options import EvaluateOptions, TrainOptions
 from seqserve_model.prepare import PrepareOptions

@@ -69,25 +69,25 @@ def in_one_pass(
 
 
 def test_ranges_are_those_of_one_plain_pass(model: Transformer) -> None:
-    found = calibrate(model, [LONG])
+    calibration = calibrate(model, [LONG])
     inputs, _ = in_one_pass(model, LONG)
     linears = [name for name, part in model.named_modules() if isinstance(part, nn.Linear)]
-    assert sorted(found.inputs) == sorted(inputs) == sorted(linears)
+    assert sorted(calibration.inputs) == sorted(inputs) == sorted(linears)
     for name, given in inputs.items():
-        seen = found.inputs[name]
+        seen = calibration.inputs[name]
         assert seen.low == pytest.approx(min(0.0, float(given.min())), abs=1e-10), name
         assert seen.high == pytest.approx(max(0.0, float(given.max())), abs=1e-10), name
-    assert found.inputs["decoder_layers.0.feed_forward.down"].zero_point == 0
-    assert found.inputs["decoder_layers.0.feed_forward.up"].zero_point == 128
+    assert calibration.inputs["decoder_layers.0.feed_forward.down"].zero_point == 0
+    assert calibration.inputs["decoder_layers.0.feed_forward.up"].zero_point == 128
 
 
 def test_caches_have_the_largest_of_each_channel(model: Transformer) -> None:
-    found = calibrate(model, [LONG])
+    calibration = calibrate(model, [LONG])
     _, outputs = in_one_pass(model, LONG)
-    assert sorted(found.caches) == [
+    assert sorted(calibration.caches) == [
         f"decoder_layers.{layer}.{kind}_attention" for layer in (0, 1) for kind in ("cross", "self")
     ]
-    for name, largest in found.caches.items():
+    for name, largest in calibration.caches.items():
         for part, most in zip(("key", "value"), largest, strict=True):
             assert most.shape == (HEADS, SIZE)
             kept = outputs[f"{name}.{part}"].view(-1, HEADS, SIZE)

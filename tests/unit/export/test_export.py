@@ -10,7 +10,7 @@ import torch
 from tests.tiny import SENTENCES
 
 from seqserve.errors import OptionError
-from seqserve_export import export as module
+from seqserve_export import pipeline
 from seqserve_export.command import main
 from seqserve_export.restore import restore
 from seqserve_export.tolerance import TOLERANCES, ParityError
@@ -60,8 +60,8 @@ def export(run: Path, tmp_path: Path) -> object:
 def test_run_becomes_a_proven_artifact(
     export, tmp_path: Path, pairs: list[Pair], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = ["--licence", "MIT", "--threads", "1", "--sentences", "20", "--beam-size", "4"]
-    assert export(*given) == 0
+    options = ["--licence", "MIT", "--threads", "1", "--sentences", "20", "--beam-size", "4"]
+    assert export(*options) == 0
     place = tmp_path / "models" / "tiny" / "1"
     output = capsys.readouterr().out
     assert "sentences equal       20 of 20" in output
@@ -143,12 +143,12 @@ def test_integers_that_cost_too_much_are_refused(export, tmp_path: Path) -> None
 )
 def test_model_is_rounded_as_the_options_say(export, tmp_path: Path, options: list[str]) -> None:
     """The graphs at hand were traced without them, and so are not those of this model."""
-    found: list[Verification] = []
+    reported: list[Verification] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "report", found.append)
-        patch.setattr(module, "judge", lambda verification, precision: None)
+        patch.setattr(pipeline, "report", reported.append)
+        patch.setattr(pipeline, "check_tolerance", lambda verification, precision: None)
         export("--threads", "1", "--precision", "int8", *options)
-    assert found[0].max_logprob_difference > 1e-2
+    assert reported[0].max_logprob_difference > 1e-2
 
 
 def test_sentences_of_calibration_may_come_from_elsewhere(export, tmp_path: Path) -> None:

@@ -37,13 +37,13 @@ def external(tensor: TensorProto) -> dict[str, str]:
 
 def stored(graphs: dict[str, onnx.ModelProto]) -> list[tuple[str, int, int]]:
     """Lists name, offset and length of every weight that lies in the common file."""
-    found = []
+    places = []
     for graph in graphs.values():
         for tensor in graph.graph.initializer:
             if tensor.data_location == TensorProto.EXTERNAL:
                 place = external(tensor)
-                found.append((tensor.name, int(place["offset"]), int(place["length"])))
-    return found
+                places.append((tensor.name, int(place["offset"]), int(place["length"])))
+    return places
 
 
 def test_external_data_lies_within_the_one_file(
@@ -170,7 +170,7 @@ def test_steps_run_no_node_of_options_that_no_row_has(graphs: dict[str, onnx.Mod
     scored, full = branches_of(with_options, "only_scores")
     changes, lists = {"ScatterElements", "If", "Gather"}, {"LogSoftmax", "TopK"}
     operators = [{node.op_type for node in nodes_of(end)} for end in (full, scored, plain)]
-    assert [found & (changes | lists) for found in operators] == [changes | lists, lists, set()]
+    assert [kinds & (changes | lists) for kinds in operators] == [changes | lists, lists, set()]
     options = {"bias_tokens", "bias_values", "top_k", "num_logits", "allowed_tokens"}
     assert not options & {name for node in decoder.node for name in node.input}
 

@@ -15,8 +15,9 @@ from tests.reference_log_probs import ReferenceLogProbs
 from tests.rounding import assert_close, path_terms, rounding
 from tests.step_graphs import steps_only
 
-from seqserve_export.artifact import Description, write_artifact
+from seqserve_export.artifact import Description
 from seqserve_export.calibration import calibrate
+from seqserve_export.pipeline import write_artifact
 from seqserve_export.precision import Caches, Scales
 from seqserve_export.quantization import Calibration, quantize
 from seqserve_model.config import (
@@ -212,8 +213,8 @@ def assert_tokens_allowed_have_the_scores_of_all(folder: Path) -> None:
         for row in range(len(sources)):
             logits = cache.logits(row)
             assert len(set(logits.tolist())) > VOCABULARY_SIZE // 2, "all logits are equal"
-            _, found = cache.candidates(row) or (tokens, logits[tokens])
-            np.testing.assert_array_equal(found, logits[tokens])
+            _, candidates = cache.candidates(row) or (tokens, logits[tokens])
+            np.testing.assert_array_equal(candidates, logits[tokens])
 
 
 @pytest.mark.slow
@@ -232,7 +233,9 @@ def test_exported_steps_equal_torch(
     tiny_description: Description,
 ) -> None:
     model = make_model(**shape)
-    folder = write_artifact(lambda: model, tiny_tokenizer, tmp_path, tiny_description, prove=None)
+    folder = write_artifact(
+        lambda: model, tiny_tokenizer, tmp_path, tiny_description, held_out=None
+    )
     ties = 0
     for source, answer in zip(make_sources(), answers_of(folder), strict=True):
         ought = Reference(ReferenceLogProbs(model, source, OPTIONS))
@@ -291,7 +294,9 @@ def test_exported_integers_equal_torch(
     """As the two above, for every shape: a minute, so it runs with the longer tests."""
     whole = make_model(**SHAPES[name])
     model = quantize(whole, calibrate(whole, make_sources()), *ROUNDINGS[name])
-    folder = write_artifact(lambda: model, tiny_tokenizer, tmp_path, tiny_description, prove=None)
+    folder = write_artifact(
+        lambda: model, tiny_tokenizer, tmp_path, tiny_description, held_out=None
+    )
     assert_integers_equal(model, folder)
 
 
@@ -359,12 +364,12 @@ def test_scorer_attention_equals_torch(exact_model: Transformer, scored: list[np
     bound = rounding(path_terms(exact_model.config), 1.0)
     expected = (record.encoder, record.decoder, record.cross)
     assert scored[2].shape == (len(record.decoder), 2, 2, 4, 4)
-    for found, layers in zip(scored[1:], expected, strict=True):
+    for weights, layers in zip(scored[1:], expected, strict=True):
         if not layers:
             continue  # the decoder is recurrent
-        assert found.shape == (len(layers), *layers[0].shape)
-        assert_close(torch.from_numpy(found), torch.stack(layers), bound)
-        np.testing.assert_allclose(found.sum(-1), 1.0, atol=bound)
+        assert weights.shape == (len(layers), *layers[0].shape)
+        assert_close(torch.from_numpy(weights), torch.stack(layers), bound)
+        np.testing.assert_allclose(weights.sum(-1), 1.0, atol=bound)
     assert (scored[3][:, 1, :, :, 3:] == 0).all(), "it attends to padding"
 
 

@@ -21,8 +21,9 @@ from tests.unit.export.test_graphs import (
 )
 
 from seqserve.errors import OptionError
-from seqserve_export.artifact import Description, write_artifact
+from seqserve_export.artifact import Description
 from seqserve_export.halving import dtype_of, halve
+from seqserve_export.pipeline import write_artifact
 from seqserve_export.quantization import precision_of
 from seqserve_export.tolerance import TOLERANCES
 from seqserve_model.config import DecoderCell, PositionScheme
@@ -91,8 +92,8 @@ def test_candidates_have_the_logits_of_the_whole_vocabulary_but_for_rounding(
     cache.limit(1, tokens)
     cache.request(top_k=0, logits=True)
     cache.advance(2)
-    _, found = cache.candidates(1) or (tokens, cache.logits(1))
-    np.testing.assert_allclose(found, cache.logits(0)[tokens], rtol=2**-10, atol=2**-10)
+    _, candidates = cache.candidates(1) or (tokens, cache.logits(1))
+    np.testing.assert_allclose(candidates, cache.logits(0)[tokens], rtol=2**-10, atol=2**-10)
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 import dataclasses
 from pathlib import Path
 from typing import Any
@@ -10,20 +9,16 @@ import onnxruntime as ort
 import pytest
 import torch
 
-from seqserve.errors import OptionError
 from seqserve_export import parity
-from seqserve_export.artifact import Description, write_artifact
-from seqserve_export.parity import Proof, verify
+from seqserve_export.parity import HeldOut, verify
 from seqserve_export.precision import Caches, Scales
 from seqserve_export.quantization import Calibration, quantize
-from seqserve_export.tolerance import ParityError, judge
-from seqserve_model.config import PositionScheme
+from seqserve_export.tolerance import ParityError, check_tolerance
 from seqserve_model.data import Pair
 from seqserve_model.transformer import Transformer
 from seqserve_server.contract import weights
 from seqserve_server.contract.errors import ArtifactError
-from seqserve_server.contract.manifest import Manifest, Provenance, Verification
-from seqserve_server.contract.tokenizer import Tokenizer
+from seqserve_server.contract.manifest import Verification
 from seqserve_server.engine.offline import Offline
 
 
@@ -35,15 +30,16 @@ def compare(
     **options: Any,
 ) -> Verification:
     open_original = None if original is None else lambda: original
-    return verify(lambda: model, folder, pairs, open_original=open_original, **options).verification
+    held_out = HeldOut(pairs=pairs, **{"name": "sentences.tsv", **options})
+    return verify(lambda: model, folder, held_out, open_original).verification
 
 
 @pytest.fixture(scope="module")
 def verification(tiny_model: Transformer, tiny_artifact: Path, pairs: list[Pair]) -> Verification:
-    return compare(tiny_model, tiny_artifact, pairs, data="sentences.tsv")
+    return compare(tiny_model, tiny_artifact, pairs)
 
 
-def test_faithful_artifact_is_found_faithful(verification: Verification, pairs: list[Pair]) -> None:
+def test_faithful_artifact_passes(verification: Verification, pairs: list[Pair]) -> None:
     assert verification.sentences == verification.sentences_equal == len(pairs)
     assert verification.tokens > 3 * len(pairs)
     assert 0 < verification.max_logprob_difference < 1e-4
@@ -53,7 +49,7 @@ def test_faithful_artifact_is_found_faithful(verification: Verification, pairs: 
     assert verification.torch == torch.__version__
     assert "nrefs:1" in verification.bleu_signature
     assert verification.top1_agreement == 1.0
-    judge(verification, "fp32")
+    check_tolerance(verification, "fp32")
 
 
 @pytest.mark.parametrize("packs", [True, False])
@@ -75,9 +71,9 @@ def test_weights_that_are_large_are_not_packed(
             super().add_session_config_entry(key, value)
 
     monkeypatch.setattr(ort, "SessionOptions", Options)
-    found = compare(tiny_model, tiny_artifact, pairs, data="sentences.tsv")
-    judge(found, "fp32")
-    assert found.tokens == verification.tokens
+    measured = compare(tiny_model, tiny_artifact, pairs)
+    check_tolerance(measured, "fp32")
+    assert measured.tokens == verification.tokens
     # The encoder, the decoder and the scorer.
     assert settings.count(("session.disable_prepacking", "1")) == (0 if packs else 3)
 
@@ -86,14 +82,16 @@ def test_sentences_without_references_are_compared_but_not_scored(
     tiny_model: Transformer, tiny_artifact: Path, pairs: list[Pair]
 ) -> None:
     unscored = [Pair(pair.source, "") for pair in pairs[:4]]
-    found = verify(
-        lambda: tiny_model, tiny_artifact, unscored, data="", max_decoding_length=6
-    ).verification
-    assert found.sentences_equal == 4
-    assert found.tokens <= 4 * 6
-    assert 0 < found.max_logprob_difference < 1e-4
-    assert (found.bleu_torch, found.chrf_artifact, found.bleu_signature) == (None, None, "")
-    judge(found, "fp32")
+    measured = compare(tiny_model, tiny_artifact, unscored, max_decoding_length=6)
+    assert measured.sentences_equal == 4
+    assert measured.tokens <= 4 * 6
+    assert 0 < measured.max_logprob_difference < 1e-4
+    assert (measured.bleu_torch, measured.chrf_artifact, measured.bleu_signature) == (
+        None,
+        None,
+        "",
+    )
+    check_tolerance(measured, "fp32")
 
 
 @pytest.fixture(scope="module")
@@ -116,45 +114,45 @@ def agreement(model: Transformer, folder: Path, pairs: list[Pair]) -> float:
     return sum(same) / len(same)
 
 
-def test_rounding_is_judged_against_the_whole_model(
+def test_rounding_is_compared_with_the_model_at_full_precision(
     tiny_model: Transformer,
     quantized: Transformer,
     tiny_artifact: Path,
     tiny_int8_artifact: Path,
     pairs: list[Pair],
 ) -> None:
-    with Offline(tiny_artifact) as whole:
-        said = whole([pair.source for pair in pairs])
-    # References that the whole model meets in full: what rounding changes is lost.
-    pairs = [Pair(pair.source, text) for pair, text in zip(pairs, said, strict=True)]
-    found = compare(quantized, tiny_int8_artifact, pairs, original=tiny_model, data="")
-    assert found.sentences_equal == len(pairs), "torch with integers is not the artifact"
-    assert found.max_logprob_difference < 1e-3
-    assert found.logprob_sensitivity is None, "measured for nothing"
-    assert found.bleu_torch == found.chrf_torch == 100.0
-    assert found.bleu_artifact < 99
-    assert found.chrf_artifact < 99
+    with Offline(tiny_artifact) as original:
+        translations = original([pair.source for pair in pairs])
+    # References that the original model meets in full: what rounding changes is lost.
+    pairs = [Pair(pair.source, text) for pair, text in zip(pairs, translations, strict=True)]
+    measured = compare(quantized, tiny_int8_artifact, pairs, original=tiny_model)
+    assert measured.sentences_equal == len(pairs), "torch with integers is not the artifact"
+    assert measured.max_logprob_difference < 1e-3
+    assert measured.logprob_sensitivity is None, "measured for nothing"
+    assert measured.bleu_torch == measured.chrf_torch == 100.0
+    assert measured.bleu_artifact < 99
+    assert measured.chrf_artifact < 99
     expected = agreement(tiny_model, tiny_int8_artifact, pairs)
-    assert found.top1_agreement == pytest.approx(expected, abs=1e-4)
+    assert measured.top1_agreement == pytest.approx(expected, abs=1e-4)
     assert 0.8 < expected < 1
     with pytest.raises(ParityError, match=r"BLEU lost is .*, at most 0\.2 is allowed for int8"):
-        judge(found, "int8")
+        check_tolerance(measured, "int8")
 
 
 def test_rounded_model_agrees_with_itself(
     quantized: Transformer, tiny_int8_artifact: Path, pairs: list[Pair]
 ) -> None:
-    found = compare(quantized, tiny_int8_artifact, pairs, data="")
-    assert found.top1_agreement == 1.0
-    assert found.bleu_torch == found.bleu_artifact
+    measured = compare(quantized, tiny_int8_artifact, pairs)
+    assert measured.top1_agreement == 1.0
+    assert measured.bleu_torch == measured.bleu_artifact
 
 
-def test_integers_are_not_taken_for_the_whole_model(
+def test_integers_are_not_taken_for_the_model_at_full_precision(
     tiny_model: Transformer, tiny_int8_artifact: Path, pairs: list[Pair]
 ) -> None:
-    found = compare(tiny_model, tiny_int8_artifact, pairs, data="")
+    measured = compare(tiny_model, tiny_int8_artifact, pairs)
     with pytest.raises(ParityError):
-        judge(found, "fp32")
+        check_tolerance(measured, "fp32")
 
 
 def test_other_rounding_than_the_artifact_has_is_refused(
@@ -164,37 +162,10 @@ def test_other_rounding_than_the_artifact_has_is_refused(
     pairs: list[Pair],
 ) -> None:
     other = quantize(tiny_model, tiny_calibration, Scales.ROW, Caches.FLOAT)
-    found = compare(other, tiny_int8_artifact, pairs, data="")
-    assert found.logprob_sensitivity is not None
+    measured = compare(other, tiny_int8_artifact, pairs)
+    assert measured.logprob_sensitivity is not None
     with pytest.raises(ParityError, match="mean log-probability difference is 0"):
-        judge(dataclasses.replace(found, sentences_equal=len(pairs)), "int8")
-
-
-@pytest.fixture
-def changed_model(tiny_model: Transformer) -> Transformer:
-    """The model that was exported, but for one of its weights."""
-    model = copy.deepcopy(tiny_model)
-    with torch.no_grad():
-        model.decoder_layers[0].cross_attention.output.bias[3] += 0.05
-    return model
-
-
-@pytest.mark.usefixtures("traced_already")
-def test_changed_weight_is_refused_and_nothing_is_written(
-    changed_model: Transformer,
-    tiny_tokenizer: Tokenizer,
-    tiny_description: Description,
-    pairs: list[Pair],
-    tmp_path: Path,
-) -> None:
-    def prove(folder: Path) -> Proof:
-        proof = verify(lambda: changed_model, folder, pairs, data="sentences.tsv")
-        judge(proof.verification, "fp32")
-        return proof
-
-    with pytest.raises(ParityError, match="max log-probability difference is 0"):
-        write_artifact(lambda: changed_model, tiny_tokenizer, tmp_path, tiny_description, prove)
-    assert list(tmp_path.iterdir()) == []
+        check_tolerance(dataclasses.replace(measured, sentences_equal=len(pairs)), "int8")
 
 
 def test_answers_that_are_no_numbers_are_refused(
@@ -211,88 +182,12 @@ def test_answers_that_are_no_numbers_are_refused(
         return answers
 
     monkeypatch.setattr(parity, "_score", spoilt)
-    verification = verify(
-        lambda: tiny_model, tiny_artifact, pairs, data="sentences.tsv"
-    ).verification
+    verification = compare(tiny_model, tiny_artifact, pairs)
     assert np.isnan(verification.max_logprob_difference)
     with pytest.raises(ParityError, match="nan"):
-        judge(verification, "fp32")
-
-
-@pytest.mark.usefixtures("traced_already")
-class TestWriteArtifact:
-    @pytest.fixture(autouse=True)
-    def parts(
-        self,
-        tiny_model: Transformer,
-        tiny_tokenizer: Tokenizer,
-        tiny_description: Description,
-        tmp_path: Path,
-    ) -> None:
-        self.model, self.tokenizer = tiny_model, tiny_tokenizer
-        self.description, self.repository = tiny_description, tmp_path / "models"
-
-    def write(self, model: Transformer | None = None, **changes: object) -> Path:
-        description = dataclasses.replace(self.description, **changes)  # type: ignore[arg-type]
-        return write_artifact(
-            lambda: model or self.model, self.tokenizer, self.repository, description, prove=None
-        )
-
-    def test_what_is_written_is_sound(self) -> None:
-        place = self.write(name="other", version=3, licence="MIT")
-        assert place == self.repository / "other" / "3"
-        manifest = Manifest.load(place)
-        assert (manifest.label, manifest.licence) == ("other/3", "MIT")
-        assert manifest.verification is None
-        assert manifest.architecture.config == self.model.config.to_dict()
-        assert [path.name for path in place.parent.iterdir()] == ["3"], "a draft was left"
-        assert place.stat().st_mode & 0o777 == 0o755
-
-    def test_version_that_is_there_is_refused_and_kept(self) -> None:
-        place = self.write()
-        before = (place / "manifest.json").read_bytes()
-        with pytest.raises(OptionError, match="exists already; take another --model-version"):
-            self.write(licence="MIT")
-        assert (place / "manifest.json").read_bytes() == before
-        self.write(version=2)
-        assert sorted(path.name for path in place.parent.iterdir()) == ["1", "2"]
-
-    @pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden", "en de", "x" * 65])
-    def test_name_that_is_no_folder_is_refused(self, name: str) -> None:
-        with pytest.raises(OptionError, match="is not a model name"):
-            self.write(name=name)
-        assert not self.repository.exists()
-
-    def test_version_below_one_is_refused(self) -> None:
-        with pytest.raises(OptionError, match="it must be at least 1"):
-            self.write(version=0)
-
-    @pytest.mark.parametrize(
-        ("positions", "heads", "message"),
-        [
-            (PositionScheme.ROTARY, 4, " 8; .* rotary positions it must be a multiple of 16"),
-            (PositionScheme.SINUSOIDAL, 8, " 4; .* it must be a multiple of 8"),
-        ],
-    )
-    def test_heads_that_the_operators_do_not_take_are_refused(
-        self, positions: PositionScheme, heads: int, message: str
-    ) -> None:
-        config = dataclasses.replace(self.model.config, positions=positions, heads=heads)
-        with pytest.raises(OptionError, match="a head of the model has the size" + message):
-            self.write(Transformer(config).eval())
-        assert not list(self.repository.iterdir())
-
-    def test_provenance_is_kept(self) -> None:
-        provenance = Provenance(
-            command="seqserve train",
-            commit="c0ffee",
-            data_licence="CC-BY",
-            attribution="A",
-            steps=7,
-        )
-        assert Manifest.load(self.write(provenance=provenance)).provenance == provenance
+        check_tolerance(verification, "fp32")
 
 
 def test_proof_needs_a_sound_artifact(tiny_model: Transformer, tmp_path: Path) -> None:
     with pytest.raises(ArtifactError):
-        verify(lambda: tiny_model, tmp_path, [Pair("a", "b")], data="")
+        compare(tiny_model, tmp_path, [Pair("a", "b")])

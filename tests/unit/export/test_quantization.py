@@ -155,9 +155,9 @@ def test_static_scale_is_as_close_as_rounding_allows(seen: Range, bias: bool) ->
     linear = make_linear(bias=bias)
     x = normal(4, 7, 16).clamp(seen.low, seen.high)
     x[0, 0, :2] = torch.tensor([seen.low, seen.high])
-    found = QuantizedLinear.of(linear, seen, Scales.STATIC)(x)
-    assert found.shape == (4, 7, 6)
-    error = (found - linear(x)).abs()
+    computed = QuantizedLinear.of(linear, seen, Scales.STATIC)(x)
+    assert computed.shape == (4, 7, 6)
+    error = (computed - linear(x)).abs()
     assert (error <= most_rounding(linear, x, seen.scale)).all()
     assert error.max() > 1e-5, "nothing was rounded"
 
@@ -169,9 +169,9 @@ def test_row_scale_is_as_close_as_rounding_allows(seen: Range, bias: bool) -> No
     # Far from what was seen: a row brings its own scale.
     x = normal(5, 16) * torch.tensor([1e-3, 0.1, 1.0, 40.0, 1e4])[:, None]
     x = x if seen is SIGNED else x.abs()
-    found = QuantizedLinear.of(linear, seen, Scales.ROW)(x)
+    computed = QuantizedLinear.of(linear, seen, Scales.ROW)(x)
     scale = x.abs().amax(-1, keepdim=True) / (TOP - seen.zero_point)
-    error = (found - linear(x)).abs()
+    error = (computed - linear(x)).abs()
     assert (error <= most_rounding(linear, x, scale) + 1e-6 * x.abs().sum(-1, keepdim=True)).all()
 
 
@@ -203,8 +203,8 @@ def test_row_is_the_same_alone_and_beside_any_neighbours(scales: Scales) -> None
 def test_row_of_zeros_gives_the_bias() -> None:
     linear = make_linear()
     for scales in Scales:
-        found = QuantizedLinear.of(linear, SIGNED, scales)(torch.zeros(2, 16))
-        assert torch.equal(found, linear.bias.expand(2, -1))
+        computed = QuantizedLinear.of(linear, SIGNED, scales)(torch.zeros(2, 16))
+        assert torch.equal(computed, linear.bias.expand(2, -1))
 
 
 @pytest.mark.parametrize("biases", [(True,) * 3, (False,) * 3, (False, True, False)])
@@ -395,9 +395,9 @@ def test_model_that_is_rounded_in_place_drops_its_weights(
     assert quantize_in_place(model, *scheme) is model
     assert len(matrices) > 10
     assert [matrix() for matrix in matrices] == [None] * len(matrices)
-    found = model.state_dict()
-    assert found.keys() == expected.keys()
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    state = model.state_dict()
+    assert state.keys() == expected.keys()
+    assert all(torch.equal(state[name], expected[name]) for name in expected)
 
 
 def test_rounded_model_says_almost_the_same(

@@ -56,5 +56,5 @@ def test_largest_number_of_a_row_stays_as_it_is() -> None:
 def test_kernel_finds_the_same_bits(width: int) -> None:
     embedding = QuantizedEmbedding(table(30, width))
     tokens = torch.tensor([[0, 29, 7], [7, 1, 2]])
-    found = found_by_kernel(embedding, tokens)
-    assert torch.equal(found, embedding(tokens))
+    computed = found_by_kernel(embedding, tokens)
+    assert torch.equal(computed, embedding(tokens))

@@ -50,22 +50,22 @@ def test_top_tokens_are_those_of_a_stable_sort(data: st.DataObject, vocabulary: 
     random = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
     logits = random.integers(0, values, (rows, vocabulary)).astype(np.float32) / 8
     logits[random.random(logits.shape) < data.draw(st.sampled_from([0.0, 0.99]))] = -1e30
-    found = run(scored(vocabulary), logits, top_k)
+    outputs = run(scored(vocabulary), logits, top_k)
     order = np.argsort(-logits, axis=1, kind="stable")
-    np.testing.assert_array_equal(found["next_tokens"], order[:, :1])
-    np.testing.assert_array_equal(found["top_tokens"], order[:, :top_k])
+    np.testing.assert_array_equal(outputs["next_tokens"], order[:, :1])
+    np.testing.assert_array_equal(outputs["top_tokens"], order[:, :top_k])
     shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
     log_probabilities = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
     expected = np.take_along_axis(log_probabilities, order[:, : max(top_k, 1)], axis=1)
-    np.testing.assert_allclose(found["log_probabilities"], expected[:, 0], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(outputs["log_probabilities"], expected[:, 0], rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(
-        found["top_log_probabilities"], expected[:, :top_k], rtol=1e-5, atol=1e-5
+        outputs["top_log_probabilities"], expected[:, :top_k], rtol=1e-5, atol=1e-5
     )
 
 
 def test_no_logits_are_returned() -> None:
-    found = run(scored(384), np.zeros((2, 384), np.float32), 3)
-    assert found["logits"].size == found["allowed_logits"].size == 0
+    outputs = run(scored(384), np.zeros((2, 384), np.float32), 3)
+    assert outputs["logits"].size == outputs["allowed_logits"].size == 0
 
 
 def run(

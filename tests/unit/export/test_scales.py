@@ -35,10 +35,10 @@ def test_scales_of_rows_must_be_worth_their_time(
         assert isinstance(output, QuantizedLinear)
         return "row" if output.input_scale is None else "static"
 
-    monkeypatch.setattr(scales, "read_targets", read)
+    monkeypatch.setattr(scales, "score_targets", read)
     monkeypatch.setattr(scales, "agreement", lambda how, _: {"static": static, "row": row}[how])
-    found, reason = choose_scales(rounded, tiny_calibration, [])
-    assert found.value == chosen
+    selected, reason = choose_scales(rounded, tiny_calibration, [])
+    assert selected.value == chosen
     assert f"static ones choose {static:.1%} of the tokens" in reason
     assert f"those of rows {row:.1%}" in reason
 
@@ -56,6 +56,6 @@ def test_range_that_one_row_stretches_calls_for_scales_of_rows(
         caches=tiny_calibration.caches,
         targets=tiny_calibration.targets,
     )
-    found, reason = choose_scales(rounded, stretched, sources)
-    assert found is Scales.ROW
+    selected, reason = choose_scales(rounded, stretched, sources)
+    assert selected is Scales.ROW
     assert reason != plain_reason

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from tests.tiny import SENTENCES
 
-from seqserve_export.parity import verify
+from seqserve_export.parity import HeldOut, verify
 from seqserve_export.self_test import Candidate, choose_self_test
 from seqserve_model.data import Pair
 from seqserve_model.transformer import Transformer
@@ -19,10 +19,11 @@ def test_sentence_is_one_that_both_decode_alike(
     tiny_model: Transformer, tiny_artifact: Path, tiny_offline: Offline
 ) -> None:
     pairs = [Pair(sentence, "") for sentence in SENTENCES[:20]]
-    found = verify(lambda: tiny_model, tiny_artifact, pairs, data="").self_test
-    assert found is not None
-    assert found.source in SENTENCES
-    assert tiny_offline([found.source]) == [found.target] != [""]
+    held_out = HeldOut(pairs=pairs, name="")
+    self_test = verify(lambda: tiny_model, tiny_artifact, held_out).self_test
+    assert self_test is not None
+    assert self_test.source in SENTENCES
+    assert tiny_offline([self_test.source]) == [self_test.target] != [""]
 
 
 def test_model_that_says_something_else_has_none(
@@ -35,7 +36,8 @@ def test_model_that_says_something_else_has_none(
             if rounded([sentence]) != tiny_offline([sentence])
         ]
     assert len(others) > 3
-    assert verify(lambda: tiny_model, tiny_int8_artifact, others, data="").self_test is None
+    held_out = HeldOut(pairs=others, name="")
+    assert verify(lambda: tiny_model, tiny_int8_artifact, held_out).self_test is None
 
 
 def candidate(name: str, margins: list[float]) -> Candidate:

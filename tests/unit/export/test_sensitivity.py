@@ -7,7 +7,7 @@ import pytest
 import torch
 from tests.tiny import SENTENCES
 
-from seqserve_export.forced import Reading, read_targets
+from seqserve_export.forced_decoding import TargetScores, score_targets
 from seqserve_export.precision import Caches, Scales
 from seqserve_export.quantization import Calibration, quantize
 from seqserve_export.sensitivity import mean_difference, sensitivity
@@ -19,7 +19,7 @@ TARGETS = [[6, 7, 2], [8, 2], [9, 10, 11, 2]]
 
 
 def measured(model: Transformer) -> float:
-    return sensitivity(model, SOURCES, TARGETS, read_targets(model, SOURCES, TARGETS))
+    return sensitivity(model, SOURCES, TARGETS, score_targets(model, SOURCES, TARGETS))
 
 
 def test_whole_model_moves_by_little(tiny_model: Transformer) -> None:
@@ -33,18 +33,18 @@ def test_rounding_amplifies(
     rounded = quantize(tiny_model, tiny_calibration, Scales.STATIC, Caches.INT8)
     sources = [tiny_tokenizer.encode(sentence) for sentence in SENTENCES[:45]]
     moved = [
-        sensitivity(model, sources, sources, read_targets(model, sources, sources))
+        sensitivity(model, sources, sources, score_targets(model, sources, sources))
         for model in (tiny_model, rounded)
     ]
     assert moved[1] > 2 * moved[0] > 0
 
 
 def test_model_is_as_before_and_the_measure_repeats(tiny_model: Transformer) -> None:
-    before = read_targets(tiny_model, SOURCES, TARGETS)
+    before = score_targets(tiny_model, SOURCES, TARGETS)
     assert measured(tiny_model) == measured(tiny_model)
-    after = read_targets(tiny_model, SOURCES, TARGETS)
-    for one, other in zip(before, after, strict=True):
-        np.testing.assert_array_equal(one.log_probabilities, other.log_probabilities)
+    after = score_targets(tiny_model, SOURCES, TARGETS)
+    for first, second in zip(before, after, strict=True):
+        np.testing.assert_array_equal(first.log_probabilities, second.log_probabilities)
 
 
 @pytest.mark.parametrize("name", ["source_embedding", "target_embedding"])
@@ -58,9 +58,9 @@ def test_each_embedding_counts(tiny_model: Transformer, name: str) -> None:
 
 
 def test_mean_is_over_tokens_not_sentences() -> None:
-    readings = [reading(np.zeros(3)), reading(np.zeros(1))]
-    assert mean_difference([np.ones(3), np.full(1, -5.0)], readings) == 2.0
+    scores = [target_scores(np.zeros(3)), target_scores(np.zeros(1))]
+    assert mean_difference([np.ones(3), np.full(1, -5.0)], scores) == 2.0
 
 
-def reading(log_probabilities: np.ndarray) -> Reading:
-    return Reading(log_probabilities, np.zeros(0), np.zeros(0))
+def target_scores(log_probabilities: np.ndarray) -> TargetScores:
+    return TargetScores(log_probabilities, np.zeros(0), np.zeros(0))

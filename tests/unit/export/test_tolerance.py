@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from seqserve_export.tolerance import ParityError, judge
+from seqserve_export.tolerance import ParityError, check_tolerance
 from seqserve_server.contract.manifest import Verification
 
 
@@ -32,7 +32,7 @@ def verification() -> Verification:
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16", "int8"])
 def test_faithful_artifact_is_accepted(verification: Verification, precision: str) -> None:
-    judge(verification, precision)
+    check_tolerance(verification, precision)
 
 
 @pytest.mark.parametrize(
@@ -57,30 +57,30 @@ def test_judge_refuses_with_both_numbers(
     verification: Verification, change: dict[str, float], message: str
 ) -> None:
     with pytest.raises(ParityError, match=message):
-        judge(dataclasses.replace(verification, **change), "fp32")
+        check_tolerance(dataclasses.replace(verification, **change), "fp32")
 
 
 def test_sensitive_model_may_differ_by_a_multiple_of_what_last_bits_do(
     verification: Verification,
 ) -> None:
     differing = dataclasses.replace(verification, mean_logprob_difference=5e-3, tokens=10_000)
-    judge(dataclasses.replace(differing, logprob_sensitivity=2e-3), "int8")
+    check_tolerance(dataclasses.replace(differing, logprob_sensitivity=2e-3), "int8")
     for sensitivity in (None, 1e-3):
         with pytest.raises(ParityError, match=r"mean log-probability difference is 0\.005"):
-            judge(dataclasses.replace(differing, logprob_sensitivity=sensitivity), "int8")
+            check_tolerance(dataclasses.replace(differing, logprob_sensitivity=sensitivity), "int8")
 
 
 def test_of_few_tokens_one_value_may_decide(verification: Verification) -> None:
     differing = dataclasses.replace(verification, mean_logprob_difference=5e-3)
-    judge(dataclasses.replace(differing, tokens=200), "int8")
+    check_tolerance(dataclasses.replace(differing, tokens=200), "int8")
     with pytest.raises(ParityError, match=r"0\.005, at most 0\.0035 is allowed"):
-        judge(dataclasses.replace(differing, tokens=400), "int8")
+        check_tolerance(dataclasses.replace(differing, tokens=400), "int8")
     with pytest.raises(ParityError, match="mean"):
-        judge(dataclasses.replace(differing, tokens=200), "fp32")
+        check_tolerance(dataclasses.replace(differing, tokens=200), "fp32")
 
 
 def test_better_bleu_is_no_fault(verification: Verification) -> None:
-    judge(dataclasses.replace(verification, bleu_torch=29.0, bleu_artifact=29.9), "fp32")
+    check_tolerance(dataclasses.replace(verification, bleu_torch=29.0, bleu_artifact=29.9), "fp32")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_judge_refuses_integers_that_cost_too_much(
     verification: Verification, change: dict[str, float], message: str
 ) -> None:
     with pytest.raises(ParityError, match=message):
-        judge(dataclasses.replace(verification, **change), "int8")
+        check_tolerance(dataclasses.replace(verification, **change), "int8")
 
 
 def test_integers_may_cost_a_little(verification: Verification) -> None:
@@ -107,6 +107,6 @@ def test_integers_may_cost_a_little(verification: Verification) -> None:
         bleu_artifact=29.85,
         top1_agreement=0.975,
     )
-    judge(rounded, "int8")
+    check_tolerance(rounded, "int8")
     with pytest.raises(ParityError):
-        judge(rounded, "fp32")
+        check_tolerance(rounded, "fp32")

@@ -12,7 +12,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from seqserve_import.checkpoint import Checkpoint, CheckpointError, Settings
+from seqserve_import.checkpoint import Checkpoint, Settings
+from seqserve_import.files import CheckpointError
 
 WEIGHTS = {"a.weight": torch.arange(6.0).view(2, 3), "b.bias": torch.tensor([0.5, -2.0])}
 
@@ -30,7 +31,7 @@ def write(folder: Path, kind: str) -> Path:
     if "shards" in kind:
         for part, weights in parts.items():
             save(weights, folder / f"{part}{ending}", kind)
-        weight_map = {name: f"{part}{ending}" for part, found in parts.items() for name in found}
+        weight_map = {name: f"{part}{ending}" for part, stored in parts.items() for name in stored}
         write_json(folder / f"{name}.index.json", {"metadata": {}, "weight_map": weight_map})
     else:
         save(WEIGHTS, folder / name, kind)
@@ -73,9 +74,9 @@ def test_weights_of_any_precision_are_read_as_fp32(tmp_path: Path, dtype: torch.
     write(tmp_path, "safetensors")
     halves = {name: weight.to(dtype) for name, weight in WEIGHTS.items()}
     save_file(halves, tmp_path / "model.safetensors")
-    found = Checkpoint(tmp_path).tensor("b.bias")
-    assert found.dtype == torch.float32
-    assert torch.equal(found, WEIGHTS["b.bias"])
+    tensor = Checkpoint(tmp_path).tensor("b.bias")
+    assert tensor.dtype == torch.float32
+    assert torch.equal(tensor, WEIGHTS["b.bias"])
 
 
 def test_quantised_weights_are_refused(tmp_path: Path) -> None:
@@ -95,8 +96,8 @@ def test_equal_weights_are_found(tmp_path: Path, kind: str) -> None:
     name = "model.safetensors" if kind == "safetensors" else "pytorch_model.bin"
     save(weights, tmp_path / name, kind)
     checkpoint = Checkpoint(tmp_path)
-    found = {name: checkpoint.are_equal("first", name) for name in weights}
-    assert found == {"first": True, "copy": True, "other": False, "short": False}
+    equal = {name: checkpoint.are_equal("first", name) for name in weights}
+    assert equal == {"first": True, "copy": True, "other": False, "short": False}
 
 
 def test_settings_of_generation_go_before_those_of_the_network(tmp_path: Path) -> None:
@@ -139,7 +140,7 @@ def cut(path: Path) -> None:
             lambda f: (f / "model.safetensors.index.json").write_text("{}"),
             "has no weight_map",
         ),
-        ("bin", lambda f: (f / "config.json").unlink(), r"config\.json: cannot be read: No such"),
+        ("bin", lambda f: (f / "config.json").unlink(), r"config\.json: is missing"),
         ("bin", lambda f: (f / "config.json").write_text("{,"), r"config\.json: is not JSON"),
         ("bin", lambda f: (f / "config.json").write_text("[1]"), r"config\.json: is not a JSON ob"),
         (
@@ -173,6 +174,29 @@ def test_files_of_another_program_are_named(tmp_path: Path, name: str, message: 
     (tmp_path / name).write_bytes(b"")
     with pytest.raises(CheckpointError, match=message):
         Checkpoint(tmp_path)
+
+
+def test_a_pointer_of_git_lfs_is_no_file(tmp_path: Path) -> None:
+    write(tmp_path, "safetensors")
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"
+    (tmp_path / "model.safetensors").write_text(pointer)
+    with pytest.raises(CheckpointError, match=r"safetensors: is a pointer of Git LFS.*git lfs pu"):
+        Checkpoint(tmp_path)
+
+
+def test_an_adapter_is_named_with_its_base(tmp_path: Path) -> None:
+    write_json(tmp_path / "adapter_config.json", {"base_model_name_or_path": "google/flan-t5"})
+    save_file(WEIGHTS, tmp_path / "adapter_model.safetensors")
+    with pytest.raises(CheckpointError, match="is an adapter of PEFT to google/flan-t5; merge"):
+        Checkpoint(tmp_path)
+
+
+def test_a_folder_of_the_cache_names_the_one_in_it(tmp_path: Path) -> None:
+    snapshot = tmp_path / "models--google--flan" / "snapshots" / "0123"
+    snapshot.mkdir(parents=True)
+    write(snapshot, "safetensors")
+    with pytest.raises(CheckpointError, match=f"import the checkpoint in it, {snapshot}"):
+        Checkpoint(tmp_path / "models--google--flan")
 
 
 def test_a_name_that_is_no_folder_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.server.front.echo import byte_tokenizer
 
 from seqserve_import.checkpoint import Settings
-from seqserve_import.generation import recommended_options
+from seqserve_import.generation import not_taken, recommended_options
 
 TOKENIZER = byte_tokenizer()
 
@@ -33,13 +33,45 @@ def options(**settings: Any) -> dict[str, Any]:
         ({"forced_eos_token_id": 3}, {}),
         ({"min_length": 0, "max_length": 512}, {}),
         ({"bad_words_ids": [[3]]}, {}),
+        ({"max_new_tokens": 20}, {"max_decoding_length": 20}),
+        ({"max_length": 40, "max_new_tokens": 20}, {"max_decoding_length": 20}),
+        ({"max_new_tokens": 48}, {}),
+        ({"min_new_tokens": 3}, {"min_decoding_length": 3}),
+        ({"min_length": 12, "min_new_tokens": 3}, {"min_decoding_length": 11}),
     ],
 )
 def test_settings_become_options(settings: dict[str, Any], expected: dict[str, Any]) -> None:
     assert options(**settings) == expected
 
 
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        ({}, []),
+        ({"do_sample": False, "prefix": "", "num_beam_groups": 1, "early_stopping": True}, []),
+        (
+            {"do_sample": True, "begin_suppress_tokens": [220], "encoder_no_repeat_ngram_size": 3},
+            ["begin_suppress_tokens", "do_sample", "encoder_no_repeat_ngram_size"],
+        ),
+        ({"prefix": "summarize: "}, ["prefix"]),
+        ({"forced_eos_token_id": 3}, ["forced_eos_token_id"]),
+        ({"forced_eos_token_id": 2}, []),
+        (
+            {
+                "task_specific_params": {
+                    "summarization": {"prefix": "summarize: "},
+                    "translation_en_to_de": {"prefix": "translate English to German: "},
+                }
+            },
+            ["task_specific_params.summarization"],
+        ),
+    ],
+)
+def test_settings_that_are_not_taken_are_listed(settings: dict[str, Any], names: list[str]) -> None:
+    assert not_taken(Settings(Path("config.json"), settings), 2) == names
+
+
 def test_sequences_of_bad_words_are_suppressed() -> None:
     first, second = TOKENIZER.encode("ab")[:2]
-    found = options(bad_words_ids=[[first, second], [5]])
-    assert found == {"suppress_sequences": [{"tokens": ["a", "b"]}]}
+    recommended = options(bad_words_ids=[[first, second], [5]])
+    assert recommended == {"suppress_sequences": [{"tokens": ["a", "b"]}]}

@@ -63,22 +63,23 @@ class _Watch:
 
     def _sample(self) -> None:
         while not self._ended.wait(0.01):
-            found = {name: size - self._before[name] for name, size in _resident().items()}
-            self.anonymous = max(self.anonymous, found["RssAnon"])
-            self.whole = max(self.whole, sum(found.values()))
+            growth = {name: size - self._before[name] for name, size in _resident().items()}
+            self.anonymous = max(self.anonymous, growth["RssAnon"])
+            self.whole = max(self.whole, sum(growth.values()))
 
 
 def _peaks(small: Path, large: Path, repository: Path) -> dict[str, tuple[int, int]]:
     """Imports a checkpoint at each precision; the small one first, which loads all libraries."""
     import torch
 
+    from seqserve_export import pipeline
     from seqserve_export.precision import Precision
     from seqserve_import import importing
     from seqserve_import.options import ImportOptions
     from seqserve_server.contract import weights
 
     torch.set_num_threads(1)
-    importing.judge = lambda *_: None  # type: ignore[attr-defined]
+    pipeline.check_tolerance = lambda *_: None  # type: ignore[attr-defined]
     weights.MAX_SMALL_BYTES = 0  # packed weights would be a copy
 
     def run(folder: Path, name: str, precision: Precision) -> None:
@@ -94,13 +95,13 @@ def _peaks(small: Path, large: Path, repository: Path) -> dict[str, tuple[int, i
         )
 
     run(small, "small", Precision.FP32)
-    found = {}
+    peaks = {}
     # Not fp16: to prove it, a CPU computes it with copies in fp32.
     for precision in (Precision.FP32, Precision.INT8):
         with _Watch() as watch:
             run(large, precision.value, precision)
-        found[precision.value] = watch.anonymous, watch.whole
-    return found
+        peaks[precision.value] = watch.anonymous, watch.whole
+    return peaks
 
 
 def test_memory_of_an_import_is_that_of_its_checkpoint(
@@ -111,8 +112,8 @@ def test_memory_of_an_import_is_that_of_its_checkpoint(
     _, small = make_checkpoint("m2m100")
     # A process of its own: this one has run what leaves its memory larger.
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        found = pool.apply(_peaks, (small, tmp_path / "large", tmp_path / "models"))
-    shares = {name: (part / size, whole / size) for name, (part, whole) in found.items()}
+        peaks = pool.apply(_peaks, (small, tmp_path / "large", tmp_path / "models"))
+    shares = {name: (part / size, whole / size) for name, (part, whole) in peaks.items()}
     # A page that two mappings of one file show counts twice in the second number.
     most = {"fp32": (0.25, 1.3), "int8": (1.1, 1.8)}
     assert shares.keys() == most.keys()

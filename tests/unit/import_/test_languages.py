@@ -10,7 +10,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from seqserve_import.checkpoint import Checkpoint, CheckpointError
+from seqserve_import.checkpoint import Checkpoint
+from seqserve_import.files import CheckpointError
 from seqserve_import.languages import template_of
 from seqserve_server.contract.template import Template
 
@@ -21,7 +22,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def template(folder: Path, tokens: list[str], **settings: Any) -> Template | None:
+def template_from(folder: Path, tokens: list[str], **settings: Any) -> Template | None:
     (folder / "config.json").write_text(json.dumps({"eos_token_id": 2} | settings))
     vocabulary = dict(enumerate(tokens))
     return template_of(Checkpoint(folder), vocabulary, vocabulary)
@@ -29,34 +30,60 @@ def template(folder: Path, tokens: list[str], **settings: Any) -> Template | Non
 
 def test_nllb_has_the_source_language_in_front_and_the_target_language_first(folder: Path) -> None:
     tokens = ["a", "eng_Latn", "deu_Latn", "zho_Hans", "zho_Hant", "arb_Arab"]
-    found = template(folder, tokens, model_type="m2m_100", forced_bos_token_id=1)
-    assert found is not None
-    assert (found.source_prefix, found.target_prefix) == (["{source}"], ["{target}"])
-    assert found.source_languages == found.target_languages == {code: code for code in tokens[1:]}
-    assert found.aliases["de"] == found.aliases["deu"] == "deu_Latn"
-    assert found.aliases["ar"] == "arb_Arab"
-    assert "zh" not in found.aliases, "it may be one of two"
+    template = template_from(folder, tokens, model_type="m2m_100", forced_bos_token_id=1)
+    assert template is not None
+    assert (template.source_prefix, template.target_prefix) == (["{source}"], ["{target}"])
+    assert template.source_languages == {code: code for code in tokens[1:]}
+    assert template.target_languages == template.source_languages
+    assert template.aliases["de"] == template.aliases["deu"] == "deu_Latn"
+    assert template.aliases["ar"] == "arb_Arab"
+    assert "zh" not in template.aliases, "it may be one of two"
 
 
 @pytest.mark.parametrize("model_type", ["m2m_100", "mbart"])
 def test_vocabulary_without_languages_asks_for_none(folder: Path, model_type: str) -> None:
-    assert template(folder, ["a", "b"], model_type=model_type) is None
+    assert template_from(folder, ["a", "b"], model_type=model_type) is None
+
+
+def test_a_language_that_nllb_was_taught_is_known(folder: Path) -> None:
+    template = template_from(folder, ["a", "eng_Latn", "tyv_Cyrl"], model_type="m2m_100")
+    assert template is not None
+    assert template.target_languages == {"eng_Latn": "eng_Latn", "tyv_Cyrl": "tyv_Cyrl"}
+    assert template.aliases["tyv"] == "tyv_Cyrl"
+
+
+def test_an_mbart_50_with_one_target_needs_no_name_for_it(folder: Path) -> None:
+    settings = {"model_type": "mbart", "decoder_start_token_id": 2, "forced_bos_token_id": 1}
+    template = template_from(folder, ["de_DE", "en_XX", "fr_XX"], **settings)
+    assert template is not None
+    assert template.target_prefix == ["{target}"]
+    assert template.target_languages == {"en_XX": "en_XX"}
+    assert set(template.source_languages) == {"de_DE", "en_XX", "fr_XX"}
+
+
+def test_indicbart_has_tags_behind_the_source_and_first_in_the_target(folder: Path) -> None:
+    template = template_from(
+        folder, ["<2hi>", "<2en>"], model_type="mbart", decoder_start_token_id=7
+    )
+    assert template is not None
+    assert (template.source_suffix, template.target_start) == (["{source}"], "{target}")
+    assert template.target_languages == {"hi": "<2hi>", "en": "<2en>"}
 
 
 def test_m2m100_spells_its_codes_with_underscores(folder: Path) -> None:
-    found = template(folder, ["__en__", "__de__", "x"], model_type="m2m_100")
-    assert found is not None
-    assert found.target_languages == {"en": "__en__", "de": "__de__"}
+    template = template_from(folder, ["__en__", "__de__", "x"], model_type="m2m_100")
+    assert template is not None
+    assert template.target_languages == {"en": "__en__", "de": "__de__"}
 
 
 def test_opus_mt_of_several_targets_has_the_target_in_front(folder: Path) -> None:
-    found = template(folder, ["</s>", ">>fra<<", ">>por<<"], model_type="marian")
-    assert found == Template(
+    template = template_from(folder, ["</s>", ">>fra<<", ">>por<<"], model_type="marian")
+    assert template == Template(
         source_prefix=["{target}"],
         target_languages={"fra": ">>fra<<", "por": ">>por<<"},
         aliases={"fr": "fra", "pt": "por"},
     )
-    assert template(folder, ["</s>", "a"], model_type="marian") is None
+    assert template_from(folder, ["</s>", "a"], model_type="marian") is None
 
 
 def test_t5_names_languages_in_words(folder: Path) -> None:
@@ -65,20 +92,20 @@ def test_t5_names_languages_in_words(folder: Path) -> None:
         "translation_en_to_de": {"prefix": "translate English to German: "},
         "translation_en_to_fr": {"prefix": "translate English to French: "},
     }
-    found = template(folder, ["a"], model_type="t5", task_specific_params=tasks)
-    assert found == Template(
+    template = template_from(folder, ["a"], model_type="t5", task_specific_params=tasks)
+    assert template == Template(
         text_prefix="translate {source} to {target}: ",
         source_languages={"en": "English"},
         target_languages={"de": "German", "fr": "French"},
     )
-    assert template(folder, ["a"], model_type="t5") is None
+    assert template_from(folder, ["a"], model_type="t5") is None
 
 
 def test_madlad_has_the_target_in_front(folder: Path) -> None:
-    found = template(folder, ["<2pt>", "<2de>", "a"], model_type="t5")
-    assert found is not None
-    assert found.source_prefix == ["{target}"]
-    assert found.target_languages == {"pt": "<2pt>", "de": "<2de>"}
+    template = template_from(folder, ["<2pt>", "<2de>", "a"], model_type="t5")
+    assert template is not None
+    assert template.source_prefix == ["{target}"]
+    assert template.target_languages == {"pt": "<2pt>", "de": "<2de>"}
 
 
 @pytest.mark.parametrize(
@@ -89,16 +116,18 @@ def test_mbart_50_has_the_source_language_in_front_and_mbart_behind(
     folder: Path, start: int, prefix: list[str], suffix: list[str], target_start: str
 ) -> None:
     settings = {"model_type": "mbart", "decoder_start_token_id": start}
-    found = template(folder, ["en_XX", "de_DE"], **settings)
-    assert found is not None
-    assert (found.source_prefix, found.source_suffix) == (prefix, suffix)
-    assert found.target_start == target_start
-    assert set(found.target_languages) == {"en_XX", "de_DE"}
-    assert found.aliases == {"de": "de_DE", "en": "en_XX"}
+    template = template_from(folder, ["en_XX", "de_DE"], **settings)
+    assert template is not None
+    assert (template.source_prefix, template.source_suffix) == (prefix, suffix)
+    assert template.target_start == target_start
+    assert set(template.target_languages) == {"en_XX", "de_DE"}
+    assert template.aliases == {"de": "de_DE", "en": "en_XX"}
 
 
 def test_forced_first_token_begins_every_target(folder: Path) -> None:
     settings = {"model_type": "bart", "forced_bos_token_id": 0}
-    assert template(folder, ["<s>"], **settings) == Template(target_prefix=["<s>"])
+    assert template_from(folder, ["<s>"], **settings) == Template(target_prefix=["<s>"])
+    older = {"model_type": "bart", "bos_token_id": 0, "force_bos_token_to_be_generated": True}
+    assert template_from(folder, ["<s>"], **older) == Template(target_prefix=["<s>"])
     with pytest.raises(CheckpointError, match="forced_bos_token_id is no token"):
-        template(folder, [], **settings)
+        template_from(folder, [], **settings)

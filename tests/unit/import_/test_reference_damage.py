@@ -16,8 +16,8 @@ from tests.unit.import_.conftest import MakeCheckpoint
 from tokenizers import models
 from torch import Tensor
 
-from seqserve.errors import OptionError
-from seqserve_import.checkpoint import Checkpoint, CheckpointError
+from seqserve_import.checkpoint import Checkpoint
+from seqserve_import.files import CheckpointError
 from seqserve_import.importing import load
 
 Weights = dict[str, Tensor]
@@ -48,6 +48,10 @@ def change_config(folder: Path, **changes: Any) -> None:
         (
             lambda weights: weights.update({"model.encoder.adapter.weight": torch.ones(2)}),
             r"the weight model\.encoder\.adapter\.weight is left over",
+        ),
+        (
+            lambda weights: weights.update({"classification_head.dense.bias": torch.ones(2)}),
+            r"the weight classification_head\.dense\.bias is that of a model which does not gene",
         ),
         (
             lambda weights: weights.update({QUERY: torch.ones(3, 4)}),
@@ -91,6 +95,56 @@ def test_an_output_that_is_untied_must_be_there(folder: Path) -> None:
         load(Checkpoint(folder))
 
 
+@pytest.mark.parametrize(
+    "names", [["BartModel", "BartForConditionalGeneration"], ["BartWithLMHeadModel"], []]
+)
+def test_weights_decide_what_a_checkpoint_is_not_the_names_of_classes(
+    folder: Path, names: list[str]
+) -> None:
+    change_config(folder, architectures=names)
+    assert load(Checkpoint(folder)).model.config.decoder_layers > 0
+
+
+def renamed(weights: Weights, rename: Callable[[str], str]) -> None:
+    changed = {rename(name): weight for name, weight in weights.items()}
+    weights.clear()
+    weights.update(changed)
+
+
+@pytest.mark.parametrize(
+    "rename",
+    [
+        lambda name: f"module.{name}",
+        lambda name: f"_orig_mod.{name}",
+        lambda name: f"module._orig_mod.{name}",
+        lambda name: name.replace("model.encoder.", "model._orig_mod.encoder."),
+        lambda name: name.removeprefix("model."),
+    ],
+    ids=["DDP", "compiled", "both", "compiled part", "BartModel alone"],
+)
+def test_names_of_wrapped_networks_are_read(folder: Path, rename: Callable[[str], str]) -> None:
+    expected = load(Checkpoint(folder)).model
+    change_weights(folder, lambda weights: renamed(weights, rename))
+    model = load(Checkpoint(folder)).model
+    for (name, weight), other in zip(model.named_parameters(), expected.parameters(), strict=True):
+        assert torch.equal(weight, other), name
+
+
+def test_a_weight_under_two_names_is_refused(folder: Path) -> None:
+    change_weights(
+        folder, lambda weights: weights.update({f"module.{QUERY}": weights[QUERY].clone()})
+    )
+    with pytest.raises(CheckpointError, match=rf"the weight {QUERY} is there twice"):
+        Checkpoint(folder)
+
+
+def test_an_end_token_that_is_another_one_in_the_tokenizer_is_refused(folder: Path) -> None:
+    change_config(folder, eos_token_id=5)
+    (folder / "generation_config.json").unlink()
+    with pytest.raises(CheckpointError, match="eos_token_id is not the id of </s> in the tokeni"):
+        load(Checkpoint(folder))
+
+
 def test_copies_of_a_tied_table_are_no_harm(
     make_checkpoint: MakeCheckpoint, tmp_path: Path
 ) -> None:
@@ -125,7 +179,6 @@ def test_a_table_under_another_name_is_found(
     ("changes", "message"),
     [
         ({"model_type": "umt5"}, "model_type is 'umt5'; known are marian, m2m_100, t5"),
-        ({"architectures": ["BartForSequenceClassification"]}, "which does not generate text"),
         ({"quantization_config": {"bits": 4}}, "quantization_config: the weights are quantised"),
         ({"d_model": None}, "config.json: d_model is missing"),
         ({"d_model": "16"}, r"d_model is not of type int"),
@@ -189,5 +242,5 @@ def test_vocabulary_of_each_side_must_fit_its_table(
 
 def test_a_tokenizer_without_its_control_tokens_is_refused(folder: Path) -> None:
     tokenizers.Tokenizer(models.WordLevel({"a": 0}, "a")).save(str(folder / "tokenizer.json"))
-    with pytest.raises(OptionError, match="has no token <pad>"):
+    with pytest.raises(CheckpointError, match="has no token <pad>"):
         load(Checkpoint(folder))

@@ -10,6 +10,7 @@ from tests.checkpoints import FAMILIES, TOKENS
 from tests.unit.import_.conftest import MakeCheckpoint
 from torch import Tensor
 
+from seqserve.errors import OptionError
 from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.importing import Loaded, load
 
@@ -52,12 +53,12 @@ def test_log_probabilities_are_those_of_transformers(
     source, target = examples(loaded)
     expected = expected_of(theirs, loaded, source, target)
     with torch.no_grad():
-        found = loaded.model(source, LENGTHS, target).log_softmax(-1)
+        computed = loaded.model(source, LENGTHS, target).log_softmax(-1)
     possible = expected > -1e29
-    assert (found[~possible] < -1e29).all()
+    assert (computed[~possible] < -1e29).all()
     assert expected[possible].std() > 0.5, "all tokens are equally probable"
     assert (expected[0] - expected[1]).abs()[possible[0]].max() > 0.1, "sources do not matter"
-    torch.testing.assert_close(found[possible], expected[possible], atol=1e-4, rtol=0)
+    torch.testing.assert_close(computed[possible], expected[possible], atol=1e-4, rtol=0)
 
 
 def test_the_seeds_have_every_corner(make_checkpoint: MakeCheckpoint) -> None:
@@ -73,10 +74,10 @@ def test_rows_without_a_token_are_never_generated(make_checkpoint: MakeCheckpoin
         load(Checkpoint(make_checkpoint(family, 3)[1]))
         for family in ("marian", "marian-two-vocabularies", "bart")
     ]
-    for each in loaded:
-        rows = range(TOKENS, each.model.config.vocabulary_size)
+    for checkpoint in loaded:
+        rows = range(TOKENS, checkpoint.model.config.vocabulary_size)
         assert rows
-        assert set(rows) <= set(each.suppressed)
+        assert set(rows) <= set(checkpoint.suppressed)
 
 
 def test_sources_have_fewer_tokens_than_targets_and_more(make_checkpoint: MakeCheckpoint) -> None:
@@ -111,7 +112,27 @@ def test_a_longest_sequence_is_read_to_its_end(
     target = torch.full((1, min(config.max_target_length, 40) + 1), config.bos_id)
     with torch.no_grad():
         expected = theirs(input_ids=source, decoder_input_ids=target, use_cache=False).logits
-        found = loaded.model(source, torch.tensor([source.size(1)]), target)
+        computed = loaded.model(source, torch.tensor([source.size(1)]), target)
     expected[..., loaded.suppressed] = 0.0
-    found[..., loaded.suppressed] = 0.0
-    torch.testing.assert_close(found, expected, atol=1e-3, rtol=1e-3)
+    computed[..., loaded.suppressed] = 0.0
+    torch.testing.assert_close(computed, expected, atol=1e-3, rtol=1e-3)
+
+
+def test_a_t5_reads_sources_as_long_as_wanted(make_checkpoint: MakeCheckpoint) -> None:
+    theirs, folder = make_checkpoint("t5", 2)
+    assert load(Checkpoint(folder)).model.config.max_source_length == 512
+    loaded = load(Checkpoint(folder), 700)
+    assert loaded.model.config.max_source_length == 700
+    source = torch.arange(700)[None] % 60 + 9
+    target = torch.tensor([[loaded.model.config.bos_id, 9, 10]])
+    with torch.no_grad():
+        expected = theirs(input_ids=source, decoder_input_ids=target, use_cache=False).logits
+        logits = loaded.model(source, torch.tensor([700]), target)
+    expected[..., loaded.suppressed] = logits[..., loaded.suppressed] = 0.0
+    torch.testing.assert_close(logits, expected, atol=1e-3, rtol=1e-3)
+
+
+def test_a_table_of_positions_has_no_longer_sources(make_checkpoint: MakeCheckpoint) -> None:
+    checkpoint = Checkpoint(make_checkpoint("bart", 2)[1])
+    with pytest.raises(OptionError, match="--max-source-length: the positions of this model are a"):
+        load(checkpoint, 700)

@@ -14,7 +14,8 @@ from tests.step_graphs import steps_only
 from tests.unit.import_.conftest import MARIAN_SEED, MakeCheckpoint
 from transformers import GenerationConfig
 
-from seqserve_export.artifact import Description, write_artifact
+from seqserve_export.artifact import Description
+from seqserve_export.pipeline import write_artifact
 from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.importing import Loaded, load
 from seqserve_server.contract.events import Finished
@@ -63,7 +64,7 @@ class Imported(NamedTuple):
     def expected(self, source: list[int], options: DecodingOptions) -> list[int]:
         """Lets transformers generate; gives the tokens before the end token."""
         config = self.loaded.model.config
-        [found] = self.theirs.generate(
+        [generated] = self.theirs.generate(
             torch.tensor([source]),
             GenerationConfig(
                 pad_token_id=config.pad_id,
@@ -85,7 +86,7 @@ class Imported(NamedTuple):
             ),
             attention_mask=torch.ones(1, len(source), dtype=torch.long),
         ).tolist()
-        output: list[int] = found[1:]
+        output: list[int] = generated[1:]
         return output[: output.index(config.eos_id)] if config.eos_id in output else output
 
 
@@ -112,7 +113,7 @@ def imported(
         repository = tmp_path_factory.mktemp(request.param)
         with steps_only():
             place = write_artifact(
-                lambda: loaded.model, loaded.tokenizer, repository, tiny_description, prove=None
+                lambda: loaded.model, loaded.tokenizer, repository, tiny_description, held_out=None
             )
     with Offline(place, slots=12) as engine:
         yield Imported(theirs, loaded, engine)

@@ -12,10 +12,9 @@ import torch
 from tests.unit.import_.conftest import MARIAN_SEED, MakeCheckpoint
 
 from seqserve.errors import OptionError
-from seqserve_export import artifact
+from seqserve_export import artifact, pipeline
 from seqserve_export.restore import restore
 from seqserve_export.tolerance import ParityError
-from seqserve_import import importing
 from seqserve_import.checkpoint import Checkpoint
 from seqserve_import.command import main
 from seqserve_import.importing import load
@@ -136,8 +135,8 @@ def test_a_weight_that_changed_is_refused(
 def test_a_checkpoint_can_be_imported_in_eight_bits(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caches: str
 ) -> None:
-    # Random weights lose more by rounding than the judge allows.
-    monkeypatch.setattr(importing, "judge", lambda verification, precision: None)
+    # Random weights lose more by rounding than the tolerance.
+    monkeypatch.setattr(pipeline, "check_tolerance", lambda verification, precision: None)
     options = ["--name", "opus", "--precision", "int8", "--threads", "1", "--sentences", "40"]
     options += ["--caches", caches, "--model-repository", str(tmp_path)]
     assert main([str(folder), *options]) == 0
@@ -177,3 +176,20 @@ def test_what_the_makers_chose_is_kept(
         "suppress_sequences": [{"tokens": ["▁t20", "▁t21"]}],
     }
     assert manifest.template == Template(target_prefix=["▁t7"])
+
+
+def test_what_is_not_taken_over_is_named_and_tokens_are_compared(
+    again: Callable[..., Manifest],
+    folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    other = Path(shutil.copytree(folder, tmp_path / "other"))
+    settings = json.loads((other / "generation_config.json").read_text())
+    settings |= {"do_sample": True, "prefix": "to English: "}
+    (other / "generation_config.json").write_text(json.dumps(settings))
+    (tmp_path / "lines.txt").write_text("t20 t21 t22\nt40 t41\n")
+    again("--data", str(tmp_path / "lines.txt"), checkpoint=other)
+    lines = capsys.readouterr().out.splitlines()
+    assert "not taken over        do_sample, prefix" in lines
+    assert "tokens equal          2 of 2, divided by SentencePiece" in lines

@@ -41,10 +41,10 @@ def test_a_cache_grows_by_a_token_a_step() -> None:
 
 def test_a_batch_begins_when_the_longest_of_the_last_one_has_ended() -> None:
     steps = (2, 5, 1, 1, 4)
-    found = one_batch_after_another(
+    batches = one_batch_after_another(
         [Stay(source_tokens=1, begin=9, end=9 + count) for count in steps], slots=2
     )
-    assert [(stay.begin, stay.end) for stay in found] == [(0, 2), (0, 5), (5, 6), (5, 6), (6, 10)]
+    assert [(stay.begin, stay.end) for stay in batches] == [(0, 2), (0, 5), (5, 6), (5, 6), (6, 10)]
 
 
 def test_both_ways_are_drawn_on_one_scale(stays: list[Stay]) -> None:

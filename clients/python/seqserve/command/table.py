@@ -44,7 +44,7 @@ COMMANDS = {
         extra="import",
     ),
     "shortlist": Command(
-        module="seqserve_export.lexicon.command",
+        module="seqserve_export.shortlist.command",
         help="let a model choose among probable translations only, so that it is faster",
         extra="train",
     ),

@@ -13,7 +13,7 @@ from tests import marian_models
 from tests.marian_models import Shape
 
 from seqserve.errors import SeqserveError
-from seqserve_import.checkpoint import CheckpointError
+from seqserve_import.files import CheckpointError
 from seqserve_import.importing import Loaded, load
 from seqserve_import.marian.checkpoint import open_checkpoint, shortlist_of
 
@@ -39,22 +39,22 @@ def rewritten(folder: Path, **changes: Any) -> Path:
 
 
 @torch.inference_mode()
-def logits(found: Loaded) -> torch.Tensor:
+def logits(imported: Loaded) -> torch.Tensor:
     """Computes the logits of the tokens that text can become."""
-    source = torch.tensor([found.tokenizer.encode(SOURCE)])
-    target = torch.tensor([[found.model.config.bos_id, 5, 9]])
-    computed = found.model(source, torch.tensor([source.size(1)]), target)
+    source = torch.tensor([imported.tokenizer.encode(SOURCE)])
+    target = torch.tensor([[imported.model.config.bos_id, 5, 9]])
+    computed = imported.model(source, torch.tensor([source.size(1)]), target)
     return computed[..., : marian_models.TOKENS]
 
 
 def test_a_target_starts_from_zeros_which_no_target_contains(plain: Loaded) -> None:
-    found, config = plain, plain.model.config
+    imported, config = plain, plain.model.config
     assert config.bos_id == config.pad_id == marian_models.TOKENS
-    assert not found.model.target_embedding.weight[config.bos_id].any()
+    assert not imported.model.target_embedding.weight[config.bos_id].any()
     beyond = set(range(marian_models.TOKENS, config.vocabulary_size))
-    assert set(found.suppressed) == beyond
-    assert found.model.logits_bias is not None
-    assert (found.model.logits_bias[marian_models.TOKENS :] < -1e29).all()
+    assert set(imported.suppressed) == beyond
+    assert imported.model.logits_bias is not None
+    assert (imported.model.logits_bias[marian_models.TOKENS :] < -1e29).all()
 
 
 def test_ids_are_those_of_the_vocabulary(plain: Loaded) -> None:
@@ -103,10 +103,10 @@ def test_pieces_without_an_id_become_the_unknown_token(tmp_path: Path) -> None:
     (folder / "target.spm").write_bytes(marian_models.pieces())
     ids = {token: id_ for id_, token in enumerate(marian_models.tokens()[:90])}
     (folder / "vocab.yml").write_text(yaml.safe_dump(ids))
-    found = loaded(folder)
-    assert 1 in found.tokenizer.encode(SOURCE)
-    assert max(found.tokenizer.encode(SOURCE)) < 90
-    assert set(found.suppressed) == set(range(90, found.model.config.vocabulary_size))
+    imported = loaded(folder)
+    assert 1 in imported.tokenizer.encode(SOURCE)
+    assert max(imported.tokenizer.encode(SOURCE)) < 90
+    assert set(imported.suppressed) == set(range(90, imported.model.config.vocabulary_size))
 
 
 def test_a_shortlist_is_read_by_the_tokens_of_the_vocabulary(tmp_path: Path) -> None:
@@ -116,9 +116,9 @@ def test_a_shortlist_is_read_by_the_tokens_of_the_vocabulary(tmp_path: Path) -> 
     (folder / "lex.enpt.bin").write_text(f"{tokens[170]} {tokens[150]} 0.9", encoding="utf-8")
     shortlist = shortlist_of(open_checkpoint(folder))
     assert shortlist
-    found = {source: shortlist.candidates([source], (), 320)[100:] for source in (150, 160)}
+    candidates = {source: shortlist.candidates([source], (), 320)[100:] for source in (150, 160)}
     # A source token may be copied.
-    assert [found[150].tolist(), found[160].tolist()] == [[150, 170], [160]]
+    assert [candidates[150].tolist(), candidates[160].tolist()] == [[150, 170], [160]]
 
 
 def words(folder: Path, **changes: Any) -> Path:
@@ -169,14 +169,14 @@ def test_a_vocabulary_of_another_kind_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("target_tokens", [256, 384])
 def test_each_side_may_have_a_vocabulary(target_tokens: int, tmp_path: Path) -> None:
     shape = Shape(tied="target", target_tokens=target_tokens)
-    found = loaded(marian_models.write(tmp_path, shape))
-    tokenizer, config = found.tokenizer, found.model.config
+    imported = loaded(marian_models.write(tmp_path, shape))
+    tokenizer, config = imported.tokenizer, imported.model.config
     ids, target_ids = tokenizer.encode(SOURCE), tokenizer.encode_target(SOURCE)
     assert ids != target_ids
     assert tokenizer.decode(target_ids) == SOURCE
     larger = max(marian_models.TOKENS, target_tokens)
     assert config.pad_id == config.bos_id == larger
-    assert set(found.suppressed) == set(range(target_tokens, config.vocabulary_size))
+    assert set(imported.suppressed) == set(range(target_tokens, config.vocabulary_size))
 
 
 @pytest.mark.parametrize(

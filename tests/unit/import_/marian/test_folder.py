@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from seqserve_import.checkpoint import CheckpointError
+from seqserve_import.files import CheckpointError
 from seqserve_import.marian.folder import MarianFolder
 
 BERGAMOT = ["lex.50.50.enpt.s2t.bin", "model.enpt.intgemm.alphas.bin", "vocab.enpt.spm"]
@@ -40,8 +40,8 @@ def test_a_folder_of_firefox_is_known_by_the_names(tmp_path: Path, ending: str) 
 
 def test_each_side_may_have_a_vocabulary(tmp_path: Path) -> None:
     fill(tmp_path, BERGAMOT[1], "srcvocab.enja.spm", "trgvocab.enja.spm")
-    found = names_of(MarianFolder.find(tmp_path))
-    assert found == (BERGAMOT[1], "srcvocab.enja.spm", "trgvocab.enja.spm", "")
+    names = names_of(MarianFolder.find(tmp_path))
+    assert names == (BERGAMOT[1], "srcvocab.enja.spm", "trgvocab.enja.spm", "")
 
 
 def test_a_description_names_the_files_wherever_they_lay(tmp_path: Path) -> None:
@@ -49,8 +49,8 @@ def test_a_description_names_the_files_wherever_they_lay(tmp_path: Path) -> None
     (tmp_path / "other.yml").write_text("beam-size: 3")
     vocabulary = "/home/them/opus.vocab.yml"
     describe(tmp_path, models=["../them/opus.npz"], vocabs=[vocabulary, vocabulary])
-    found = MarianFolder.find(tmp_path)
-    assert names_of(found)[:2] == ("opus.npz", "opus.vocab.yml.gz")
+    files = MarianFolder.find(tmp_path)
+    assert names_of(files)[:2] == ("opus.npz", "opus.vocab.yml.gz")
 
 
 def test_a_training_is_known_without_its_optimizer(tmp_path: Path) -> None:

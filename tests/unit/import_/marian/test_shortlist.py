@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seqserve_import.checkpoint import CheckpointError
+from seqserve_import.files import CheckpointError
 from seqserve_import.marian.shortlist import read_marian_shortlist
 
 VOCABULARY = {
@@ -43,8 +43,9 @@ def path(tmp_path: Path) -> Path:
 def candidates(path: Path, *source: str, shared: bool = False) -> list[int]:
     """Gives what a source may become; Marian knows from its options whether vocabularies differ."""
     side = VOCABULARY if shared else ENGLISH
-    found = read_marian_shortlist(path, side, VOCABULARY, frequent=2, best=2)
-    listed: list[int] = found.candidates([VOCABULARY[token] for token in source], (), SIZE).tolist()
+    shortlist = read_marian_shortlist(path, side, VOCABULARY, frequent=2, best=2)
+    ids = [VOCABULARY[token] for token in source]
+    listed: list[int] = shortlist.candidates(ids, (), SIZE).tolist()
     return listed
 
 
@@ -69,8 +70,8 @@ def test_a_source_token_may_be_copied_where_both_vocabularies_are_one(
 
 def test_unknown_words_share_a_token_and_the_most_probable_speaks_for_it(path: Path) -> None:
     path.write_text("a the 0.1\nb the 0.9\nein the 0.5\nHaus the 0.4\ndas the 0\n")
-    found = read_marian_shortlist(path, ENGLISH, VOCABULARY, frequent=1, best=2)
-    assert found.candidates([2], (), SIZE).tolist() == [0, 1, 6]
+    shortlist = read_marian_shortlist(path, ENGLISH, VOCABULARY, frequent=1, best=2)
+    assert shortlist.candidates([2], (), SIZE).tolist() == [0, 1, 6]
 
 
 @pytest.mark.parametrize(
@@ -100,5 +101,5 @@ def test_a_list_of_another_model_is_refused(path: Path) -> None:
 
 
 def test_a_missing_file_is_named(path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"lex\.bin: cannot be read"):
+    with pytest.raises(CheckpointError, match=r"lex\.bin: is missing"):
         candidates(path)

@@ -12,7 +12,7 @@ from tests import marian_models
 from tests.marian_models import Shape
 
 from seqserve.errors import SeqserveError
-from seqserve_import.checkpoint import CheckpointError
+from seqserve_import.files import CheckpointError
 from seqserve_import.marian.weights import Bin, Npz
 
 SHAPE = Shape(tied="none")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.import_.tokenizers import checkpoints, corpus
 
-from seqserve.errors import OptionError
+from seqserve_import.files import CheckpointError
 from seqserve_import.tokenizers.convert import convert, convert_target
 from seqserve_import.tokenizers.pieces import Model
 from seqserve_server.contract.tokenizer import Tokenizer
@@ -44,9 +44,12 @@ def test_a_multilingual_tokenizer_json_is_taken_without_its_language(
     assert ends(convert(ready(tmp_path, template), "m2m_100")) == ["</s>"]
 
 
-def test_a_tokenizer_json_that_appends_no_end_token_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"tokenizer\.json: does not append </s>.*save the"):
-        convert(ready(tmp_path, "$A"), "t5")
+@pytest.mark.parametrize("model_type", ["t5", "bart"])
+def test_a_tokenizer_json_that_appends_no_end_token_gets_one(
+    model_type: str, tmp_path: Path
+) -> None:
+    """KoBART's appends none, though its model was trained with it."""
+    assert ends(convert(ready(tmp_path, "$A"), model_type)) == ["</s>"]
 
 
 def test_marian_is_made_of_its_own_files_even_beside_a_tokenizer_json(tmp_path: Path) -> None:
@@ -91,8 +94,7 @@ def test_mbart_without_settings_has_the_languages_that_its_table_has_rows_for(
 ) -> None:
     file = checkpoints.spm()
     rows = len(checkpoints.pieces(file)) + 1 + languages + 1
-    folder = checkpoints.fairseq(tmp_path, file, config_json={"vocab_size": rows})
-    tokenizer = convert(folder, "mbart")
+    tokenizer = convert(checkpoints.fairseq(tmp_path, file), "mbart", rows)
     assert tokenizer.get_vocab_size() == rows
     assert code is None or tokenizer.token_to_id(code) == rows - 2
 
@@ -173,7 +175,7 @@ def damaged_table(model: Model) -> None:
     ],
 )
 def test_a_damaged_model_file_is_named(file: bytes, message: str, tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=message):
+    with pytest.raises(CheckpointError, match=message):
         convert(checkpoints.t5(tmp_path, file), "t5")
 
 
@@ -196,22 +198,22 @@ def test_a_damaged_file_of_marian_is_named(
     path.unlink()
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(OptionError, match=message):
+    with pytest.raises(CheckpointError, match=message):
         convert(tmp_path, "marian")
 
 
 def test_a_damaged_tokenizer_json_is_named(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text('{"model": {}}')
-    with pytest.raises(OptionError, match=r"tokenizer\.json: is not a tokenizer\.json"):
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json: is not a tokenizer\.json"):
         convert(tmp_path, "t5")
 
 
 def test_damaged_merges_are_named(tmp_path: Path) -> None:
     (checkpoints.bart(tmp_path) / "merges.txt").write_text("a b\nfoo")
-    with pytest.raises(OptionError, match=r"merges\.txt: is not a list of merges"):
+    with pytest.raises(CheckpointError, match=r"merges\.txt: is not a list of merges"):
         convert(tmp_path, "bart")
 
 
-def test_an_unknown_family_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="model_type is 'gpt2'; tokenizers are known of bart"):
-        convert(tmp_path, "gpt2")
+def test_a_folder_without_a_tokenizer_is_told_what_it_may_hold(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"has no tokenizer .* takes tokenizer\.json, one of"):
+        convert(tmp_path, "t5")

@@ -41,9 +41,9 @@ def alike(
     Where two divisions have the same score, either is right.
     """
     encode = encode or (lambda text: list(reference(text)["input_ids"]))
-    found = differences(LINES, served(tokenizer), encode)
-    assert [text for text in found if not (file and tied(text, file, tokenizer))] == []
-    assert len(found) <= 20
+    different = differences(LINES, served(tokenizer), encode)
+    assert [text for text in different if not (file and tied(text, file, tokenizer))] == []
+    assert len(different) <= 20
     decoded_alike(
         range(len(reference)),
         500,

@@ -12,9 +12,9 @@ from tests.tiny import SENTENCES
 from tokenizers.models import WordLevel
 
 from seqserve.errors import OptionError, SeqserveError
-from seqserve_export.lexicon.addition import ShortlistError
-from seqserve_export.lexicon.making import learn_shortlist, make_shortlist
-from seqserve_export.lexicon.options import ShortlistOptions
+from seqserve_export.shortlist.attach import ShortlistError
+from seqserve_export.shortlist.learn import learn_shortlist, make_shortlist
+from seqserve_export.shortlist.options import ShortlistOptions
 from seqserve_server.contract.errors import ArtifactError
 from seqserve_server.contract.manifest import Manifest, SelfTest, digest_of
 from seqserve_server.contract.options import DecodingOptions

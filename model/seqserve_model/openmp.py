@@ -9,6 +9,6 @@ from __future__ import annotations
 import os
 
 
-def let_threads_sleep() -> None:
+def set_passive_wait() -> None:
     """Sets OpenMP's wait policy, unless it is set; call it before torch is loaded."""
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")

@@ -1,4 +1,4 @@
-"""Reading known targets: greedy ones are best everywhere, in batches as alone."""
+"""Scoring known targets: greedy ones are best everywhere, in batches as alone."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 from tests.random_weights import random_model
 from tests.rounding import assert_same
 
-from seqserve_export import forced
-from seqserve_export.forced import agreement, read_targets
+from seqserve_export import forced_decoding
+from seqserve_export.forced_decoding import agreement, score_targets
 from seqserve_model.config import TransformerConfig
 from seqserve_model.search import greedy_in_batches
 from seqserve_model.transformer import Transformer
@@ -43,33 +43,35 @@ def targets(model: Transformer) -> list[list[int]]:
 
 def test_greedy_targets_are_best_everywhere(model: Transformer, targets: list[list[int]]) -> None:
     assert len({len(target) for target in targets}) > 2
-    readings = read_targets(model, SOURCES, targets)
-    assert [reading.best.tolist() for reading in readings] == targets
-    assert agreement(readings, targets) == 1.0
-    assert all((reading.margins > 0).all() for reading in readings)
+    scores = score_targets(model, SOURCES, targets)
+    assert [target.best.tolist() for target in scores] == targets
+    assert agreement(scores, targets) == 1.0
+    assert all((target.margins > 0).all() for target in scores)
 
 
 def test_share_of_tokens_that_are_best(model: Transformer, targets: list[list[int]]) -> None:
     changed = [[(target[0] + 1) % 40, *target[1:]] for target in targets]
-    readings = read_targets(model, SOURCES, changed)
-    right = sum(int((r.best == t).sum()) for r, t in zip(readings, changed, strict=True))
-    assert agreement(readings, changed) == pytest.approx(right / sum(map(len, changed)))
-    assert agreement(readings, changed) < 1.0
+    scores = score_targets(model, SOURCES, changed)
+    right = sum(int((r.best == t).sum()) for r, t in zip(scores, changed, strict=True))
+    assert agreement(scores, changed) == pytest.approx(right / sum(map(len, changed)))
+    assert agreement(scores, changed) < 1.0
 
 
-def test_target_reads_in_a_batch_as_alone(
+def test_target_scores_in_a_batch_as_alone(
     model: Transformer, targets: list[list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forced, "_MAX_LOGITS", 3 * CONFIG.vocabulary_size)  # three tokens at a time
-    together = read_targets(model, SOURCES, targets)
-    for source, target, found in zip(SOURCES, targets, together, strict=True):
-        [alone] = read_targets(model, [source], [target])
+    monkeypatch.setattr(
+        forced_decoding, "_MAX_LOGITS", 3 * CONFIG.vocabulary_size
+    )  # three tokens at a time
+    together = score_targets(model, SOURCES, targets)
+    for source, target, batched in zip(SOURCES, targets, together, strict=True):
+        [alone] = score_targets(model, [source], [target])
         logits = model(
             torch.tensor([source]),
             torch.tensor([len(source)]),
             torch.tensor([[CONFIG.bos_id, *target[:-1]]]),
         )[0].log_softmax(-1)
         expected = logits[range(len(target)), target].detach()
-        for reading in (alone, found):
-            assert_same(torch.from_numpy(reading.log_probabilities), expected)
-        assert np.array_equal(alone.best, found.best)
+        for scores in (alone, batched):
+            assert_same(torch.from_numpy(scores.log_probabilities), expected)
+        assert np.array_equal(alone.best, batched.best)

@@ -19,8 +19,8 @@ _MAX_TOKENS, _MAX_LOGITS = 128, 1 << 23
 """Of what is projected onto the vocabulary at a time; logits are in memory four times."""
 
 
-class Reading(NamedTuple):
-    """A target of T tokens, as the model reads it."""
+class TargetScores(NamedTuple):
+    """What the model makes of a target of T tokens."""
 
     log_probabilities: NDArray[Any]  # of each token, float [T]
     best: NDArray[Any]  # the token that the model would have chosen in its place, int64 [T]
@@ -28,10 +28,10 @@ class Reading(NamedTuple):
 
 
 @torch.inference_mode()
-def read_targets(
+def score_targets(
     model: Transformer, sources: Sequence[list[int]], targets: Sequence[list[int]]
-) -> list[Reading]:
-    """Reads targets of sources, in order.
+) -> list[TargetScores]:
+    """Scores targets of sources, in order.
 
     A target is what greedy search gives exactly where each of its tokens is the best in its place.
 
@@ -42,7 +42,7 @@ def read_targets(
     """
     config = model.config
     count = min(_MAX_TOKENS, max(1, _MAX_LOGITS // config.vocabulary_size))
-    found: dict[int, Reading] = {}
+    scores: dict[int, TargetScores] = {}
     for batch in batches_by_length(targets, _BATCH_ROWS):
         source, lengths = padded([sources[index] for index in batch], config.pad_id)
         read, _ = padded([[config.bos_id, *targets[index][:-1]] for index in batch], config.pad_id)
@@ -51,21 +51,23 @@ def read_targets(
         rows = torch.cat([features[row, :size] for row, size in enumerate(sizes)])  # [N, W]
         tokens = torch.tensor([token for index in batch for token in targets[index]])  # [N]
         pairs = zip(torch.split(rows, count), torch.split(tokens, count), strict=True)
-        parts = zip(*(_read(model, *pair) for pair in pairs), strict=True)
+        parts = zip(*(_score(model, *pair) for pair in pairs), strict=True)
         columns = [torch.split(torch.cat(part), sizes) for part in parts]
-        for index, *reading in zip(batch, *columns, strict=True):
-            found[index] = Reading(*(column.numpy() for column in reading))
-    return [found[index] for index in range(len(targets))]
+        for index, *arrays in zip(batch, *columns, strict=True):
+            scores[index] = TargetScores(*(array.numpy() for array in arrays))
+    return [scores[index] for index in range(len(targets))]
 
 
-def _read(model: Transformer, features: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _score(model: Transformer, features: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     logits = model.project(features)  # [N, V]
     first, second = logits.topk(2).values.unbind(1)
     chosen = logits.gather(1, tokens[:, None])[:, 0] - logits.logsumexp(1)
     return chosen, logits.argmax(1), first - second
 
 
-def agreement(readings: Sequence[Reading], targets: Sequence[list[int]]) -> float:
-    """Gives the share of tokens that the model would have chosen in their place."""
-    same = [read.best == target for read, target in zip(readings, targets, strict=True)]
-    return float(np.mean(np.concatenate(same)))
+def agreement(scores: Sequence[TargetScores], targets: Sequence[list[int]]) -> float:
+    """Computes the share of tokens that the model would have chosen in their place."""
+    is_best = [
+        target_scores.best == target for target_scores, target in zip(scores, targets, strict=True)
+    ]
+    return float(np.mean(np.concatenate(is_best)))

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from onnxscript import ir
 from torch import Tensor, nn
 
+from seqserve_export.graphs.token_projection import GROUP, project_tokens
 from seqserve_export.precision import Scales
 from seqserve_export.program import Input, Program
 from seqserve_export.quantization import QuantizedLinear, Range
-from seqserve_export.shortlist import GROUP, project_tokens
 from seqserve_export.tracing import trace
 
 # Wider than what is added up at once, in no whole number of parts, and more tokens than a request

@@ -1,4 +1,4 @@
-"""Makes a shortlist from parallel text, and a version of the artifact that has it."""
+"""Learns a shortlist from parallel text, and writes a version of the artifact that has it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from itertools import chain
 from pathlib import Path
 
 from seqserve.errors import OptionError
-from seqserve_export.artifact import draft_of
-from seqserve_export.lexicon.addition import add_shortlist, judge
-from seqserve_export.lexicon.options import ShortlistOptions
-from seqserve_export.lexicon.translations import TokenPair, learn_translations
+from seqserve_export.artifact import staged
+from seqserve_export.parity import HeldOut
+from seqserve_export.shortlist.attach import NewShortlist, attach_shortlist, check_tolerance
+from seqserve_export.shortlist.options import ShortlistOptions
+from seqserve_export.shortlist.translations import TokenPair, learn_translations
 from seqserve_model.data import Pair, cannot_be_read, open_lines, read_pairs
 from seqserve_server.contract.manifest import Manifest
 from seqserve_server.contract.tokenizer import Tokenizer
@@ -30,33 +31,33 @@ def make_shortlist(options: ShortlistOptions) -> Path:
     """
     manifest = Manifest.load(options.artifact)
     tokenizer = Tokenizer.of_artifact(options.artifact, manifest)
-    folder = _place(options)
-    text = read_text(options.source, options.target)
+    place = _place(options)
+    text, held_out = _text(options)
+    shortlist = learn_shortlist(tokenizer, text, options)
+    origin = f"{len(text)} pairs of {options.source.name} and {options.target.name}"
+    manifest = replace(manifest, version=int(place.name))
+    with staged(place) as folder:
+        shutil.copytree(options.artifact, folder, dirs_exist_ok=True)
+        check_tolerance(
+            attach_shortlist(folder, manifest, NewShortlist(shortlist, origin), held_out)
+        )
+    return place
+
+
+def _text(options: ShortlistOptions) -> tuple[list[Pair], HeldOut]:
+    """Reads the pairs to learn from, and those of the proof."""
+    pairs = read_text(options.source, options.target)
     if options.data:
         held_out = read_pairs(options.data).pairs[: options.sentences]
     else:
-        text, held_out = text[: -options.sentences], text[-options.sentences :]
-    text = text[: options.pairs]
-    if not text:
+        pairs, held_out = pairs[: -options.sentences], pairs[-options.sentences :]
+    if not pairs:
         raise OptionError(
             f"--source: {options.source} has {len(held_out)} sentences, and all of them are for the"
             " proof; give more text, --data, or fewer --sentences"
         )
-    shortlist = learn_shortlist(tokenizer, text, options)
-    manifest = replace(manifest, version=int(folder.name))
-    with draft_of(folder) as draft:
-        shutil.copytree(options.artifact, draft, dirs_exist_ok=True)
-        verification = add_shortlist(
-            draft,
-            manifest,
-            shortlist,
-            held_out,
-            origin=f"{len(text)} pairs of {options.source.name} and {options.target.name}",
-            data=(options.data or options.source).name,
-            threads=options.threads,
-        )
-        judge(verification)
-    return folder
+    name = (options.data or options.source).name
+    return pairs[: options.pairs], HeldOut(pairs=held_out, name=name, threads=options.threads)
 
 
 def learn_shortlist(
@@ -79,7 +80,7 @@ def learn_shortlist(
         encoded, tokenizer.vocabulary_size, iterations=options.iterations, best=options.best
     )
     # Names and numbers stay as they are.
-    kept = {token: sorted({*found, token}) for token, found in translations.items()}
+    kept = {token: sorted({*others, token}) for token, others in translations.items()}
     return Shortlist.of(sorted(frequent | {tokenizer.eos_id, tokenizer.unk_id}), kept)
 
 
@@ -95,8 +96,8 @@ def read_text(source: Path, target: Path) -> list[Pair]:
             f"--target: {target} has {len(targets)} lines, {source} has {len(sources)}; each line"
             " translates the same line of the other file"
         )
-    pairs = zip(sources, targets, strict=True)
-    return [Pair(one, other) for one, other in pairs if one and other]
+    pairs = map(Pair, sources, targets)
+    return [pair for pair in pairs if pair.source and pair.target]
 
 
 def _lines(path: Path, option: str) -> list[str]:
@@ -110,7 +111,7 @@ def _lines(path: Path, option: str) -> list[str]:
 
 
 def _place(options: ShortlistOptions) -> Path:
-    """Finds the folder to write to: beside the artifact, by default after its last version."""
+    """Returns the folder to write: beside the artifact, by default after its last version."""
     model = options.artifact.resolve().parent
     taken = [int(entry.name) for entry in model.iterdir() if entry.name.isdecimal()]
     folder = model / str(options.model_version or max(taken, default=0) + 1)

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from seqserve_model.waiting import let_threads_sleep
+from seqserve_model.openmp import set_passive_wait
 
 POLICY = "OMP_WAIT_POLICY"
 
@@ -23,7 +23,7 @@ def unset(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_policy_that_is_set_stands(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(POLICY, "active")
-    let_threads_sleep()
+    set_passive_wait()
     assert os.environ[POLICY] == "active"
 
 

@@ -1,13 +1,13 @@
-"""Adds a shortlist to an artifact, and measures what it costs."""
+"""Attaches a shortlist to an artifact, and measures what it costs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from seqserve.errors import SeqserveError
-from seqserve_model.data import Pair
+from seqserve_export.parity import HeldOut
 from seqserve_model.evaluate import score
 from seqserve_server.contract.manifest import (
     Manifest,
@@ -28,36 +28,25 @@ class ShortlistError(SeqserveError):
     """A shortlist costs too much quality."""
 
 
-def add_shortlist(
-    folder: Path,
-    manifest: Manifest,
-    shortlist: Shortlist,
-    pairs: Sequence[Pair],
-    *,
-    origin: str,
-    data: str,
-    threads: int = 1,
-    max_decoding_length: int | None = None,
+class NewShortlist(NamedTuple):
+    """A shortlist that no artifact has yet."""
+
+    shortlist: Shortlist
+    origin: str
+    """What it was made of, for the manifest."""
+
+
+def attach_shortlist(
+    folder: Path, manifest: Manifest, new: NewShortlist, held_out: HeldOut
 ) -> ShortlistVerification:
     """Writes a shortlist into the folder of an artifact that nobody serves yet.
 
-    Args:
-        folder: Of the artifact.
-        manifest: Its manifest.
-        shortlist: What to add.
-        pairs: Held-out sentences; they are scored if all of them have a target.
-        origin: What the shortlist was made of.
-        data: Names the pairs.
-        threads: Within a step.
-        max_decoding_length: Target tokens, at most; the model's own limit where not given.
-
     Returns:
-        The sentences decoded with and without the shortlist; :func:`judge` judges them.
+        How the sentences decode with it and without it; :func:`check_tolerance` takes it.
     """
-    manifest, record = write_shortlist(folder, manifest, shortlist, origin)
-    with Offline(folder, threads=threads) as artifact:
-        longest = max_decoding_length or manifest.limits.max_target_length
-        verification = _verified(artifact, shortlist, pairs, data, longest)
+    manifest, record = write_shortlist(folder, manifest, new.shortlist, new.origin)
+    with Offline(folder, threads=held_out.threads) as artifact:
+        verification = _verified(artifact, new.shortlist, held_out)
         self_test = _self_test(artifact, manifest.self_test)
     record = replace(record, verification=verification)
     replace(manifest, shortlist=record, self_test=self_test).write(folder)
@@ -68,7 +57,7 @@ def add_shortlist(
 def write_shortlist(
     folder: Path, manifest: Manifest, shortlist: Shortlist, origin: str
 ) -> tuple[Manifest, ShortlistRecord]:
-    """Writes the file and a record without proof; gives the new manifest and the record."""
+    """Writes the file and a record without proof; returns the new manifest and the record."""
     path = folder / shortlist_file.FILE
     shortlist.write(path)
     record = ShortlistRecord(
@@ -80,20 +69,21 @@ def write_shortlist(
     return manifest, record
 
 
-def _verified(
-    artifact: Offline, shortlist: Shortlist, pairs: Sequence[Pair], data: str, max_length: int
-) -> ShortlistVerification:
+def _verified(artifact: Offline, shortlist: Shortlist, held_out: HeldOut) -> ShortlistVerification:
     size = artifact.manifest.architecture.vocabulary_size
-    sources = [artifact.encode(pair.source) for pair in pairs]
+    max_length = held_out.max_decoding_length or artifact.manifest.limits.max_target_length
+    sources = [artifact.encode(pair.source) for pair in held_out.pairs]
     count = sum(len(shortlist.candidates(source, (), size)) for source in sources)
-    on, off = (_translations(artifact, sources, max_length, one) for one in (True, False))
-    references = [pair.target for pair in pairs]
-    scores = [score(texts, references) for texts in (on, off)] if all(references) else None
+    listed, free = (
+        _translations(artifact, sources, max_length, shortlist=is_on) for is_on in (True, False)
+    )
+    references = [pair.target for pair in held_out.pairs]
+    scores = [score(texts, references) for texts in (listed, free)] if all(references) else None
     return ShortlistVerification(
-        data=data,
-        sentences=len(pairs),
-        sentences_equal=sum(one == other for one, other in zip(on, off, strict=True)),
-        candidates=round(count / len(pairs), 1),
+        data=held_out.name,
+        sentences=len(sources),
+        sentences_equal=sum(ours == theirs for ours, theirs in zip(listed, free, strict=True)),
+        candidates=round(count / len(sources), 1),
         bleu_with=round(scores[0].bleu, 2) if scores else None,
         bleu_without=round(scores[1].bleu, 2) if scores else None,
         chrf_with=round(scores[0].chrf, 2) if scores else None,
@@ -102,7 +92,7 @@ def _verified(
 
 
 def _translations(
-    artifact: Offline, sources: list[list[int]], max_length: int, shortlist: bool
+    artifact: Offline, sources: list[list[int]], max_length: int, *, shortlist: bool
 ) -> list[str]:
     options = DecodingOptions(max_decoding_length=max_length, shortlist=shortlist)
     answers = artifact.decode(sources, options)
@@ -125,7 +115,7 @@ def report(verification: ShortlistVerification) -> None:
         print(f"chrF without, with    {verification.chrf_without}, {verification.chrf_with}")
 
 
-def judge(verification: ShortlistVerification) -> None:
+def check_tolerance(verification: ShortlistVerification) -> None:
     """Refuses a shortlist that makes translations worse.
 
     Raises:

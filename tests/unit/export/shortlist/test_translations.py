@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seqserve_export.lexicon import translations
-from seqserve_export.lexicon.translations import TokenPair, learn_translations
+from seqserve_export.shortlist import translations
+from seqserve_export.shortlist.translations import TokenPair, learn_translations
 
 SIZE = 12
 
@@ -21,8 +21,8 @@ def test_words_that_always_come_together_translate_each_other() -> None:
     das, haus, buch, ein = range(4)
     the, house, book, a = range(4, 8)
     pairs = [([das, haus], [the, house]), ([das, buch], [the, book]), ([ein, buch], [a, book])]
-    found = learn_translations(pairs, SIZE, iterations=10, best=1)
-    assert found == {das: [the], haus: [house], buch: [book], ein: [a]}
+    learned = learn_translations(pairs, SIZE, iterations=10, best=1)
+    assert learned == {das: [the], haus: [house], buch: [book], ein: [a]}
 
 
 def test_only_the_most_probable_translations_are_kept_best_first() -> None:
@@ -66,11 +66,11 @@ def test_probabilities_are_those_of_the_book(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(translations, "_CHUNK_PAIRS", chunk)
-        found = learn_translations(pairs, SIZE, iterations=iterations, best=SIZE)
+        learned = learn_translations(pairs, SIZE, iterations=iterations, best=SIZE)
     book = by_the_book(pairs, iterations)
     likely = {key for key, probability in book.items() if key[0] >= 0 and probability > 1.1e-4}
-    assert likely <= {(source, target) for source, listed in found.items() for target in listed}
-    for source, listed in found.items():
+    assert likely <= {(source, target) for source, listed in learned.items() for target in listed}
+    for source, listed in learned.items():
         probabilities = [book[source, target] for target in listed]
         for first, second in itertools.pairwise(probabilities):
             assert first >= second or np.isclose(first, second)

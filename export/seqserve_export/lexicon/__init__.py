@@ -1,1 +1,0 @@
-"""Lexical shortlists: made from parallel text, proved, and added to an artifact."""

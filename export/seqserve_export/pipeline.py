@@ -1,0 +1,121 @@
+"""The way of a model into an artifact: quantise or halve, write, check, attach a shortlist.
+
+``seqserve export`` and ``seqserve import`` go this way; they differ in where the model, the
+sentences and the scales come from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from seqserve_export.artifact import Description, new_place, staged, write_model
+from seqserve_export.halving import halve
+from seqserve_export.parity import HeldOut, OpenModel, report, verify
+from seqserve_export.precision import Caches, Precision, Scales
+from seqserve_export.quantization import Calibration, quantize_in_place
+from seqserve_export.shortlist.attach import NewShortlist, attach_shortlist
+from seqserve_export.tolerance import check_tolerance
+from seqserve_model.allocator import trim_memory
+from seqserve_model.transformer import Transformer
+from seqserve_server.contract.manifest import Manifest, Quantization
+from seqserve_server.contract.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rounding:
+    """The precision of an artifact, and what int8 needs beside it."""
+
+    precision: Precision = Precision.FP32
+    scales: Scales = Scales.STATIC
+    caches: Caches = Caches.FLOAT
+    calibration: Calibration | None = None
+    """For int8 only."""
+    reason: str = ""
+    """Why the scales were chosen, if they were not given."""
+
+    def apply(self, model: Transformer) -> Transformer:
+        """Quantises or halves a model, which must not be used any more.
+
+        Raises:
+            OptionError: ONNX Runtime has no kernel for its positions at this precision.
+        """
+        if self.precision is Precision.FP16:
+            return halve(model)
+        if self.precision is Precision.FP32:
+            return model
+        assert self.calibration is not None
+        return quantize_in_place(model, self.calibration, self.scales, self.caches)
+
+    @property
+    def record(self) -> Quantization | None:
+        """What the manifest says of it; None where nothing is quantised."""
+        if self.precision is not Precision.INT8:
+            return None
+        return Quantization(scales=self.scales.value, caches=self.caches.value, reason=self.reason)
+
+
+UNROUNDED = Rounding()
+
+
+def write_artifact(
+    open_model: OpenModel,
+    tokenizer: Tokenizer,
+    repository: Path,
+    description: Description,
+    held_out: HeldOut | None,
+    *,
+    rounding: Rounding = UNROUNDED,
+    shortlist: NewShortlist | None = None,
+) -> Path:
+    """Writes a model as ``repository/<name>/<version>``, and returns this folder.
+
+    It is built and proved in a draft folder beside it, which is then renamed, so that a server that
+    watches the repository never sees half an artifact. The model is opened anew for each stage, so
+    that it is in memory only then.
+
+    Args:
+        open_model: Opens the model before it is rounded.
+        tokenizer: Of the model.
+        repository: Folder of models.
+        description: Facts for the manifest.
+        held_out: Sentences of the proof; None only for random weights of tests and benchmarks.
+        rounding: The precision.
+        shortlist: Attached when the model is proved.
+
+    Raises:
+        OptionError: The model or its name cannot be exported, or the version exists.
+        ParityError: The artifact and the model differ; nothing was written.
+    """
+    place = new_place(repository, description)
+    with staged(place) as folder:
+        model = rounding.apply(open_model())
+        manifest = write_model(model, tokenizer, description, rounding.record, folder)
+        del model
+        trim_memory()
+        if held_out is not None:
+            manifest = prove(open_model, rounding, held_out, manifest, folder)
+            if shortlist is not None:
+                attach_shortlist(folder, manifest, shortlist, held_out)
+    return place
+
+
+def prove(
+    open_model: OpenModel, rounding: Rounding, held_out: HeldOut, manifest: Manifest, folder: Path
+) -> Manifest:
+    """Compares an artifact with its model, and writes the result into the manifest.
+
+    Raises:
+        ParityError: They differ by more than rounding explains.
+    """
+    proof = verify(
+        lambda: rounding.apply(open_model()),
+        folder,
+        held_out,
+        open_original=None if rounding.precision is Precision.FP32 else open_model,
+    )
+    report(proof.verification)
+    check_tolerance(proof.verification, manifest.precision)
+    manifest = replace(manifest, verification=proof.verification, self_test=proof.self_test)
+    manifest.write(folder)
+    return manifest

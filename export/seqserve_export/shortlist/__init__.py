@@ -1,0 +1,1 @@
+"""Lexical shortlists: learned from parallel text, proved, and attached to an artifact."""

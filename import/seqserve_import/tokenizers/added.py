@@ -1,0 +1,154 @@
+"""Tokens that a checkpoint's tokenizer got after its vocabulary was made.
+
+``added_tokens.json`` and ``added_tokens_decoder`` of ``tokenizer_config.json`` have their ids.
+``additional_special_tokens`` may name further ones, which follow all others. Each is one token
+wherever a text spells it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tokenizers import AddedToken
+
+from seqserve_import.checkpoint import MAX_SIZE
+from seqserve_import.files import CheckpointError, read_object
+from seqserve_import.tokenizers.languages import is_language
+from seqserve_server.contract.tokenizer import BOS, EOS, PAD, UNK
+
+_SETTINGS = "tokenizer_config.json"
+_CONTROLS = (BOS, PAD, EOS, UNK)
+_ADDITIONAL = ("additional_special_tokens", "extra_special_tokens")
+
+
+class Vocabulary(NamedTuple):
+    """The tokens of a checkpoint, those that were added among them."""
+
+    tokens: list[str]
+    """The place of each is its id."""
+    symbols: list[AddedToken]
+    """Added tokens that texts may spell."""
+    hidden: list[str]
+    """Added tokens that no text spells: control tokens, and languages, which a request names."""
+
+
+def with_added(folder: Path, tokens: Sequence[str], rows: int = 0) -> Vocabulary:
+    """Completes the tokens of a vocabulary.
+
+    Args:
+        folder: The checkpoint.
+        tokens: Those of its vocabulary.
+        rows: Embeddings of the model; 0 if they are not known.
+
+    Raises:
+        CheckpointError: A file is damaged, or an added token has the id of another one, two ids or
+            no embedding.
+    """
+    completed, ids = list(tokens), {token: id_ for id_, token in enumerate(tokens)}
+    added: dict[str, AddedToken] = {}
+    for path, id_, token in sorted(_with_ids(folder), key=lambda entry: entry[1]):
+        known = ids.get(token.content, id_)
+        if known != id_:
+            raise CheckpointError(
+                f"{path}: the token {token.content!r:.80} has the id {id_}, but {known} in the"
+                " vocabulary; save the tokenizer again with the library that made it"
+            )
+        _check_row(path, token, id_, rows)
+        # A gap holds rows that no token has.
+        completed += (f"<unused@{gap}>" for gap in range(len(completed), id_ + 1))
+        if completed[id_] != token.content:
+            if not completed[id_].startswith("<unused@"):
+                raise CheckpointError(
+                    f"{path}: the tokens {token.content!r:.80} and {completed[id_]!r:.80} have the"
+                    f" same id, {id_}; save the tokenizer again with the library that made it"
+                )
+            completed[id_] = token.content
+            ids[token.content] = id_
+            added[token.content] = token
+    for path, token in _without_ids(folder):
+        if token.content not in ids:
+            _check_row(path, token, len(completed), rows)
+            ids[token.content] = len(completed)
+            completed.append(token.content)
+            added[token.content] = token
+    hidden = [token for token in added if token in _CONTROLS or is_language(token)]
+    symbols = [token for content, token in added.items() if content not in hidden]
+    return Vocabulary(completed, symbols, hidden)
+
+
+def _check_row(path: Path, token: AddedToken, id_: int, rows: int) -> None:
+    if rows and id_ >= rows:
+        raise CheckpointError(
+            f"{path}: names the token {token.content!r:.80}, for which the model has no embedding;"
+            " take it out if no text has it"
+        )
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """Returns ``tokenizer_config.json``; an empty object if the checkpoint has none."""
+    return _read(folder / _SETTINGS)
+
+
+def read_size(folder: Path, name: str, default: int) -> int:
+    """Returns a number of tokens from ``tokenizer_config.json``.
+
+    Raises:
+        CheckpointError: It is no number, or more than any model has.
+    """
+    size = read_settings(folder).get(name, default)
+    if type(size) is not int or not 0 <= size <= MAX_SIZE:
+        raise CheckpointError(f"{folder / _SETTINGS}: {name} is not from 0 to {MAX_SIZE:,}")
+    return size
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return read_object(path) if path.exists() else {}
+
+
+def _with_ids(folder: Path) -> Iterator[tuple[Path, int, AddedToken]]:
+    path = folder / "added_tokens.json"
+    for content, id_ in _read(path).items():
+        yield path, _id(path, id_), _token(path, content)
+    path = folder / _SETTINGS
+    decoder = _read(path).get("added_tokens_decoder", {})
+    if not isinstance(decoder, dict):
+        raise CheckpointError(f"{path}: added_tokens_decoder is not an object")
+    for id_, token in decoder.items():
+        yield path, _id(path, id_), _token(path, token)
+
+
+def _without_ids(folder: Path) -> Iterator[tuple[Path, AddedToken]]:
+    for name in ("special_tokens_map.json", _SETTINGS):
+        path = folder / name
+        settings = _read(path)
+        for key in _ADDITIONAL:
+            for token in _listed(settings.get(key)):
+                yield path, _token(path, token)
+
+
+def _listed(tokens: Any) -> Iterable[Any]:
+    if isinstance(tokens, dict):  # by names that only Python code uses
+        return list(tokens.values())
+    return tokens if isinstance(tokens, list) else []
+
+
+def _id(path: Path, id_: Any) -> int:
+    try:
+        number = int(id_)
+    except (TypeError, ValueError):
+        number = -1
+    if not 0 <= number <= MAX_SIZE:
+        raise CheckpointError(f"{path}: {id_!r:.80} is no id of a token")
+    return number
+
+
+def _token(path: Path, token: Any) -> AddedToken:
+    """Makes the token of an entry, which is a text or an object with more about it."""
+    details: Mapping[str, Any] = token if isinstance(token, dict) else {"content": token}
+    content = details.get("content")
+    if not isinstance(content, str) or not content:
+        raise CheckpointError(f"{path}: {token!r:.80} is no token")
+    strips = {name: details.get(name) is True for name in ("lstrip", "rstrip", "single_word")}
+    return AddedToken(content, normalized=False, **strips)

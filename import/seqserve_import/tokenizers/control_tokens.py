@@ -1,0 +1,92 @@
+"""The control tokens of a tokenizer: ``<s>``, ``<pad>``, ``</s>`` and ``<unk>`` under one spelling.
+
+Some checkpoints spell them otherwise, such as ``[PAD]`` and ``[SEP]``; the server knows one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import AddedToken, processors
+
+from seqserve_import.files import CheckpointError, read_object
+from seqserve_import.tokenizers.added import Vocabulary
+from seqserve_server.contract.tokenizer import BOS, EOS, PAD, UNK
+
+CONTROLS = (BOS, PAD, EOS, UNK)
+NEEDED = (PAD, EOS, UNK)
+_SETTINGS = {
+    EOS: ("eos_token", "sep_token"),
+    PAD: ("pad_token",),
+    UNK: ("unk_token",),
+    BOS: ("bos_token", "cls_token"),
+}
+"""Which settings of a checkpoint's tokenizer spell each of them; the end goes before the begin."""
+
+
+def respelled(folder: Path, tokens: Collection[str]) -> dict[str, str]:
+    """Returns the server's spelling of control tokens that a vocabulary spells otherwise.
+
+    Args:
+        folder: The checkpoint, whose settings name its control tokens.
+        tokens: The vocabulary. What it spells as the server does, it keeps.
+    """
+    spelled: dict[str, str] = {}
+    for name in ("special_tokens_map.json", "tokenizer_config.json"):
+        path = folder / name
+        settings = read_object(path) if path.exists() else {}
+        for ours, names in _SETTINGS.items():
+            theirs = next((text for key in names if (text := _content(settings.get(key)))), "")
+            if theirs in tokens and theirs not in CONTROLS and ours not in tokens:
+                spelled.setdefault(theirs, ours)
+    return spelled
+
+
+def _content(token: Any) -> str:
+    content = token.get("content") if isinstance(token, dict) else token
+    return content if isinstance(content, str) else ""
+
+
+def check(tokenizer: tokenizers.Tokenizer, path: Path) -> None:
+    """Refuses a tokenizer without the control tokens that every model needs.
+
+    Raises:
+        CheckpointError: One is missing; the message names it.
+    """
+    for token in NEEDED:
+        if tokenizer.token_to_id(token) is None:
+            raise CheckpointError(
+                f"{path}: has no token {token}, and neither special_tokens_map.json nor"
+                " tokenizer_config.json says which one stands for it"
+            )
+
+
+def add_tokens(
+    tokenizer: tokenizers.Tokenizer, path: Path, added: Vocabulary, special: Sequence[str]
+) -> None:
+    """Tells a tokenizer which of its tokens no text becomes, and which are always one token.
+
+    Raises:
+        CheckpointError: A control token is missing.
+    """
+    check(tokenizer, path)
+    known = [
+        token
+        for token in (*CONTROLS, *special, *added.hidden)
+        if tokenizer.token_to_id(token) is not None
+    ]
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in known])
+    tokenizer.add_tokens(added.symbols)
+
+
+def around(tokenizer: tokenizers.Tokenizer, *, has_front: bool = False) -> processors.PostProcessor:
+    """Returns what appends ``</s>`` to a text, and puts ``<s>`` in front of it if it should."""
+    front = [BOS] if has_front and tokenizer.token_to_id(BOS) is not None else []
+    return processors.TemplateProcessing(
+        single=[*front, "$A", EOS],
+        pair=None,
+        special_tokens=[(token, tokenizer.token_to_id(token)) for token in (*front, EOS)],
+    )
