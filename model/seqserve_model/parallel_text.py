@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from seqserve_model.data import Pair, Split, pairs_apart_from, read_pairs, split_pairs
+from seqserve_model.made.making import Maker
 from seqserve_model.recipe import DataRecipe, TrainingFile
 
 Report = Callable[[str], None]
@@ -30,7 +31,8 @@ def read_split(data: DataRecipe, report: Report) -> Split:
         for name, path in (("validation", data.validation_path), ("test", data.test_path))
         if path
     }
-    apart = pairs_apart_from(files, [pair for pairs in own.values() for pair in pairs])
+    own_pairs = [pair for pairs in own.values() for pair in pairs]
+    apart = pairs_apart_from(files, own_pairs)
     if own:
         report(
             f"{len(files) - len(apart):,} training pairs share a sentence with"
@@ -43,20 +45,34 @@ def read_split(data: DataRecipe, report: Report) -> Split:
         max_group=data.max_group,
         seed=data.seed,
     )
+    held_out = {"validation": split.validation, "test": split.test}
+    # Left out after the draw: what is held out does not depend on it.
+    barred = [*own_pairs, *split.validation, *split.test, *_left_out(data, report)]
     others = [pair for pair in apart if not files[pair].held_out]
-    training = split.training + pairs_apart_from(others, split.validation + split.test)
-    drawn = {
-        "training": training,
-        "validation": split.validation,
-        "test": split.test,
-    }
+    training = pairs_apart_from([*split.training, *others], barred)
+    first = data.training_files[0]
+    made = _made(data, [pair for pair in training if files[pair] == first], barred)
+    if made:
+        report(f"{len(made):,} pairs made of those of {first.path}")
     prefixed = {
         name: [pair._replace(source=files[pair].prefix + pair.source) for pair in pairs]
-        for name, pairs in drawn.items()
+        for name, pairs in ({"training": training} | held_out).items()
     }
+    prefixed["training"] += [pair._replace(source=first.prefix + pair.source) for pair in made]
     # Without weights an epoch has the order that it always had.
-    weights = [files[pair].weight for pair in training] if data.files else None
+    weights = None
+    if data.files:
+        weights = [files[pair].weight for pair in training] + [1.0] * len(made)
     return Split(**{**prefixed, **own}, weights=weights)
+
+
+def _left_out(data: DataRecipe, report: Report) -> list[Pair]:
+    return _read(data.left_out_path, data, report) if data.left_out_path else []
+
+
+def _made(data: DataRecipe, pairs: list[Pair], barred: list[Pair]) -> list[Pair]:
+    """Makes pairs of the first file's, none of which shares a sentence with what is barred."""
+    return pairs_apart_from(Maker(data.made, pairs).pairs(), barred)
 
 
 def _file_of_each_pair(data: DataRecipe, report: Report) -> dict[Pair, TrainingFile]:
