@@ -37,7 +37,7 @@ class Line:
     reference: str
     category: str
     copied: Sequence[Sequence[str]] = ()
-    """Spans that a translation must have; of each, the ways to write it."""
+    """Spans that a translation must have, in one of several ways to write it."""
 
     @classmethod
     def of(cls, line: str) -> Line:

@@ -20,7 +20,8 @@ Report = Callable[[str], None]
 def read_split(data: DataRecipe, report: Report) -> Split:
     """Reads all files of a recipe and divides them; a pair has the largest weight of its files.
 
-    Prefixes are put before the sources once the pairs are divided.
+    Pairs are then made of the training pairs of the first file; they have its prefix and a weight
+    of 1. Prefixes are put before the sources once the pairs are divided.
 
     Raises:
         OptionError: A file cannot be read or holds no pair, or there are too few pairs.
@@ -45,20 +46,21 @@ def read_split(data: DataRecipe, report: Report) -> Split:
         max_group=data.max_group,
         seed=data.seed,
     )
-    held_out = {"validation": split.validation, "test": split.test}
     # Left out after the draw: what is held out does not depend on it.
     barred = [*own_pairs, *split.validation, *split.test, *_left_out(data, report)]
     others = [pair for pair in apart if not files[pair].held_out]
     training = pairs_apart_from([*split.training, *others], barred)
     first = data.training_files[0]
-    made = _made(data, [pair for pair in training if files[pair] == first], barred)
+    made = pairs_apart_from(
+        Maker(data.made, [pair for pair in training if files[pair] == first]).pairs(), barred
+    )
     if made:
-        report(f"{len(made):,} pairs made of those of {first.path}")
+        report(f"{len(made):,} pairs made of {first.path}")
     prefixed = {
-        name: [pair._replace(source=files[pair].prefix + pair.source) for pair in pairs]
-        for name, pairs in ({"training": training} | held_out).items()
+        "training": _prefixed(training, files) + [_with_prefix(pair, first) for pair in made],
+        "validation": _prefixed(split.validation, files),
+        "test": _prefixed(split.test, files),
     }
-    prefixed["training"] += [pair._replace(source=first.prefix + pair.source) for pair in made]
     # Without weights an epoch has the order that it always had.
     weights = None
     if data.files:
@@ -70,9 +72,12 @@ def _left_out(data: DataRecipe, report: Report) -> list[Pair]:
     return _read(data.left_out_path, data, report) if data.left_out_path else []
 
 
-def _made(data: DataRecipe, pairs: list[Pair], barred: list[Pair]) -> list[Pair]:
-    """Makes pairs of the first file's, none of which shares a sentence with what is barred."""
-    return pairs_apart_from(Maker(data.made, pairs).pairs(), barred)
+def _prefixed(pairs: list[Pair], files: dict[Pair, TrainingFile]) -> list[Pair]:
+    return [_with_prefix(pair, files[pair]) for pair in pairs]
+
+
+def _with_prefix(pair: Pair, file: TrainingFile) -> Pair:
+    return pair._replace(source=file.prefix + pair.source)
 
 
 def _file_of_each_pair(data: DataRecipe, report: Report) -> dict[Pair, TrainingFile]:

@@ -43,11 +43,11 @@ def test_pairs_without_a_name_give_none() -> None:
     assert list(Maker(recipe, [Pair("It rains.", "Es regnet.")]).pairs()) == []
 
 
-def test_a_language_without_phrases_of_a_kind_gives_none_of_them() -> None:
-    recipe = MadeRecipe(phrases=1.0, endings=1.0, target_language="ko")
-    pairs = list(Maker(recipe, [Pair("It rains.", "비가 온다.")]).pairs())
-    assert len(pairs) == 1
-    assert pairs[0].target.startswith("비가 온다")
+def test_a_language_that_spells_names_its_own_way_keeps_them() -> None:
+    recipe = MadeRecipe(names=1.0, endings=1.0, phrases=1.0, target_language="ko")
+    pairs = list(Maker(recipe, [Pair("Tom sleeps.", "톰은 잔다.")]).pairs())
+    assert len(pairs) == 2
+    assert pairs[0].target.startswith("톰은 잔다")
 
 
 @pytest.fixture

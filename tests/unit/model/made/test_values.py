@@ -26,9 +26,9 @@ def drawn(kind: str, source: str = "en", target: str = "de") -> list[tuple[str, 
 
 @pytest.mark.parametrize("kind", [*COPIED, "person", "full", "family", "invented"])
 def test_what_no_language_translates_is_equal_on_both_sides(kind: str) -> None:
-    found = drawn(kind)
-    assert all(one == other and one for one, other in found)
-    assert not [one for one, _ in found if "«" in one or "»" in one]
+    spans = drawn(kind)
+    assert all(one == other and one for one, other in spans)
+    assert not [one for one, _ in spans if "«" in one or "»" in one]
 
 
 def test_numbers_swap_their_marks() -> None:
