@@ -16,6 +16,7 @@ _END = re.compile(r"(?<=[^\W_])[.!?]?$")
 # An end as often as it stands here.
 _STATEMENT_ENDS = [*[""] * 5, *["!"] * 3, "?", "?", "!!", "...", "…", ";", ":", " .", " !", "?!"]
 _QUESTION_ENDS = [*[""] * 4, ".", ".", "!", "??", "?!", " ?", "..."]
+_COPIED = (*["placeholder"] * 3, "handle", "url", "email", "file", "code", "command", "version")
 _TYPED = ("lower", "lower", "lower", "capitals", "title")
 
 
@@ -112,9 +113,10 @@ class Sentences:
         chance = draw.random()
         if kind == "place":
             return values.value("place" if chance < 0.9 else "invented")
-        if chance < 0.06 and not is_inflected:
-            return values.value(draw.choice(("placeholder", "handle")))
-        if chance < 0.2:
+        # Some people are called by what no language translates, so that it is copied anywhere.
+        if chance < 0.15 and not is_inflected:
+            return values.value(draw.choice(_COPIED))
+        if chance < 0.25:
             return values.value("full")
         return values.value(kind if chance < 0.85 else "invented")
 
